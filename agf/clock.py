@@ -1,0 +1,129 @@
+"""The one place where times, charges and norms change units.
+
+Symbols: kappa is `degree`; rho the norm of a neuron; S its charge (accumulated utility, flow time x loss); c its
+threshold. *Flow time* t is the time of d theta/dt = -grad L. *Accelerated time* is t / scale with scale = E[c_i].
+Everything is carried as a logarithm where float64 could overflow (degree >= 3 at alpha = 1e-200).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.integrate import quad
+from scipy.special import logsumexp
+
+from agf.arrays import FloatArray
+from agf.errors import RequestError, explain
+
+
+def charge(log_norms: FloatArray, log_start: FloatArray, degree: int) -> FloatArray:
+    """Charge that takes a neuron from norm exp(log_start) to exp(log_norms), (m,); flow time x loss.
+
+    [AGF] eq. 15: log(rho/rho0) if degree is 2, else (rho0^(2-degree) - rho^(2-degree)) / (degree - 2).
+    """
+    if degree == 2:
+        return log_norms - log_start
+    power = degree - 2
+    with np.errstate(over="ignore"):
+        return -np.exp(-power * log_start) * np.expm1(-power * (log_norms - log_start)) / power
+
+
+def threshold(log_start: FloatArray, degree: int, log_radius: FloatArray | float = 0.0) -> FloatArray:
+    """Charge at which a neuron of norm exp(log_start) reaches norm exp(log_radius), (m,); flow time x loss.
+
+    [AGF] section 2 has radius 1, the default. inf where it overflows; `log_threshold` does not.
+    """
+    return charge(np.asarray(log_radius, dtype=np.float64), log_start, degree)
+
+
+def log_threshold(log_start: FloatArray, degree: int, log_radius: FloatArray | float = 0.0) -> FloatArray:
+    """Natural log of `threshold`, (m,), finite at any scale; -inf where the neuron is already there."""
+    gap = np.maximum(np.asarray(log_radius) - log_start, 0.0)
+    with np.errstate(divide="ignore"):
+        if degree == 2:
+            return np.log(gap)
+        power = degree - 2
+        return -power * log_start + np.log(-np.expm1(-power * gap)) - np.log(power)
+
+
+def log_norm(charges: FloatArray, log_start: FloatArray, degree: int) -> FloatArray:
+    """Inverse of `charge`: log norm of a neuron after charge S, (m,); inf past the blow-up (degree > 2)."""
+    if degree == 2:
+        return log_start + charges
+    power = degree - 2
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        remaining = 1.0 - power * charges * np.exp(power * log_start)
+        return np.where(remaining > 0, log_start - np.log(np.maximum(remaining, 0.0)) / power, np.inf)
+
+
+def half_drop_ratio(degree: int) -> float:
+    """Norm over R* at which the frozen law stands when the loss has fallen half-way (design: n_kappa).
+
+    n_2 = (sqrt 2 - 1)^(1/2) = 0.64359, n_3 = 0.79784, n_4 = 0.89733.
+
+    A lone neuron obeys rho' = kappa (U rho^(kappa-1) - 2 C rho^(2 kappa-1)) and saturates at R* = (U/2C)^(1/kappa);
+    half the loss is gone at rho^kappa = (1 - 1/sqrt 2) R*^kappa. The ratio is the norm of the same neuron without
+    saturation at that instant.
+    """
+    if degree == 2:
+        return float((np.sqrt(2.0) - 1.0) ** 0.5)
+    h = (1.0 - np.sqrt(0.5)) ** (1.0 / degree)
+    lost = quad(lambda r: r / (1.0 - r**degree), 0.0, h)[0]
+    power = degree - 2
+    return float((power * (h**-power / power - lost)) ** (-1.0 / power))
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Converts between flow time, accelerated time and optimizer steps.
+
+    degree : leading order kappa of the utility.  log_scale : natural log of `scale`, flow time per unit of accelerated
+    time, which is the mean threshold E[c_i] for norm 1.
+    """
+
+    degree: int
+    log_scale: float
+
+    @classmethod
+    def from_norms(cls, degree: int, log_norms: FloatArray) -> Clock:
+        """Clock of neurons that start at these log norms (m,): scale is their mean threshold for norm 1.
+
+        Raises RequestError when no neuron is smaller than norm 1: there is then no small scale to expand in.
+        """
+        finite = np.asarray(log_norms)[np.isfinite(log_norms)]
+        if finite.size == 0 or not (finite < 0).any():
+            raise RequestError(
+                explain(
+                    "every neuron starts with norm 1 or more, and the theory is about small initialization.",
+                    where="Clock",
+                    remedy="Choose a smaller alpha.",
+                )
+            )
+        return cls(degree, float(logsumexp(log_threshold(finite, degree)) - np.log(finite.size)))
+
+    @property
+    def scale(self) -> float:
+        """Flow time per unit of accelerated time; inf where float64 overflows (`log_scale` stays finite)."""
+        with np.errstate(over="ignore"):
+            return float(np.exp(self.log_scale))
+
+    def flow(self, accelerated: FloatArray | float) -> FloatArray:
+        """Flow time of accelerated times."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            out = np.asarray(accelerated, dtype=np.float64) * np.exp(self.log_scale)
+            return np.where(np.asarray(accelerated) == 0, 0.0, out)
+
+    def accelerated(self, flow_time: FloatArray | float) -> FloatArray:
+        """Accelerated time of flow times."""
+        return np.asarray(flow_time, dtype=np.float64) * np.exp(-self.log_scale)
+
+    @staticmethod
+    def steps(flow_time: FloatArray | float, lr: float, momentum: float = 0.0) -> FloatArray:
+        """Optimizer steps that cover a flow time: t (1 - momentum) / lr, right to first order in lr."""
+        return np.asarray(flow_time, dtype=np.float64) * (1.0 - momentum) / lr
+
+    @staticmethod
+    def flow_of_steps(steps: FloatArray | float, lr: float, momentum: float = 0.0) -> FloatArray:
+        """Flow time of optimizer steps: steps lr / (1 - momentum), right to first order in lr."""
+        return np.asarray(steps, dtype=np.float64) * lr / (1.0 - momentum)

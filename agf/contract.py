@@ -1,0 +1,259 @@
+"""The contract of a problem: what a plugin must define, what it may define, and what is derived.
+
+A problem is a two-layer network f(x) = sum_i f_i(x; theta_i), its data and its loss. The engine and the reference
+trainers see nothing else. `AutogradProblem` and `TwoLayer` derive most of it; docs/write-a-problem.md has examples.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+
+from agf.arrays import FloatArray, IntArray
+from agf.errors import NoTheory, explain
+from agf.events import Activation, Settled, State
+from agf.init import Init, check_alpha
+from agf.status import Status
+from agf.system import FlowSystem
+
+if TYPE_CHECKING:
+    from agf.settings import Settings
+    from agf.staircase import Staircase
+
+
+class Phases(Protocol):
+    """The two phases of the algorithm. A problem with closed forms may bring its own (`Problem.phases`).
+
+    Each method takes a state and returns a new one; neither keeps memory between calls.
+    """
+
+    def start(self, init: Init) -> State:
+        """All neurons dormant, time 0."""
+        ...
+
+    def dormant(self, state: State) -> tuple[State, Activation | Status]:
+        """Utility maximization until the next activation, or the status that says why there is none."""
+        ...
+
+    def active(self, state: State, activation: Activation) -> tuple[State, Settled | Status]:
+        """Cost minimization of the active neurons, `activation.neurons` being new; state.level is the new level."""
+        ...
+
+
+class Problem(ABC):
+    """A two-layer network with its data and loss.
+
+    Must define
+    -----------
+    name : registered name.
+    degree : leading order kappa of the utility (activation degree + 1).
+    width, n_params : H and P.
+    loss_grad, residual, utility : below.
+
+    May define
+    ----------
+    initial, outputs, self_interaction, theory, features, label, conserved, phases, flow_system, hessian, example.
+
+    Derived
+    -------
+    init, arguments, describe.
+
+    Conventions: `theta` is (m, P), `neurons` the (m,) indices of these rows in 0..H-1 (they matter where neurons are
+    not interchangeable); m may be 0. Inputs are never modified. Losses carry this problem's own normalisation, and the
+    engine and the trainers use the same functions.
+    """
+
+    name: ClassVar[str]
+    #: Names of the constructor arguments that come from a data file, in order.
+    data_arguments: ClassVar[tuple[str, ...]] = ()
+    #: False where a neuron's index means something (diagonal networks: the coordinate).
+    interchangeable: ClassVar[bool] = True
+    #: Whether f_i is smooth in theta; False for ReLU.
+    smooth: bool = True
+    #: Whether the loss is half-squared, so that self-interactions are exact.
+    quadratic_loss: bool = True
+
+    degree: int
+    width: int
+    n_params: int
+    #: Constructor arguments as given, for run files.
+    arguments: dict[str, Any]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Problem:
+        self = super().__new__(cls)
+        try:
+            bound = inspect.signature(cls.__init__).bind(self, *args, **kwargs)
+        except TypeError:
+            self.arguments = {}  # __init__ is about to raise the same, with its own message
+        else:
+            given = dict(list(bound.arguments.items())[1:])
+            given.update(given.pop("kwargs", {}))
+            self.arguments = given
+        return self
+
+    # -- must define ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
+        """Loss of the network made of these neurons only, and its gradient: (float, (m, P))."""
+
+    @abstractmethod
+    def residual(self, theta: FloatArray, neurons: IntArray) -> Any:
+        """What is left to fit, r = -dl/df, in whatever form `utility` reads; opaque to everybody else."""
+
+    @abstractmethod
+    def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
+        """Leading-order utility U_i = E<f_i(x; theta_i), r> and its gradient: ((m,), (m, P)), unit: loss.
+
+        Homogeneous of degree `degree` in theta_i. To first order, adding neuron i lowers the loss by U_i.
+        """
+
+    # -- may define -------------------------------------------------------------------------------------------
+
+    def pull(
+        self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any
+    ) -> FloatArray:
+        """-grad_theta_i L / rho_i^(degree - 1) at theta_i = rho_i * direction_i, (m, P); r includes neuron i itself.
+
+        For homogeneous neurons this is grad U at the unit direction, the default, and nothing underflows at any rho.
+        A non-homogeneous activation overrides it with its exact gradient where rho_i is not tiny.
+        """
+        del log_norms
+        return self.utility(directions, neurons, residual)[1]
+
+    def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
+        """Order-one parameters (H, P); `init` scales them by alpha.
+
+        Default: "gaussian", entries N(0, 1/P), so that norms are about alpha. Raises ValueError for an unknown kind.
+        """
+        del alpha
+        if kind != "gaussian":
+            raise ValueError(kind)
+        return rng.standard_normal((self.width, self.n_params)) / np.sqrt(self.n_params)
+
+    def outputs(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
+        """f_i on the data, flattened and weighted so that sum_j out_ij out_kj = E<f_i, f_k>: (m, N), or None.
+
+        Used for natural thresholds (see `self_interaction`). None when too large to form.
+        """
+        del theta, neurons
+        return None
+
+    def self_interaction(
+        self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
+    ) -> FloatArray:
+        """C_i = (1/2) E|f_i - P_A f_i|^2 of unit neurons, (m,), unit: loss.
+
+        P_A projects on the span of the active neurons' Jacobian. Default: from `outputs` if defined (Jacobian by
+        central differences); else without P_A, from the loss itself (exact for a half-squared loss):
+        C = L(unit neuron) - L(nothing) + U.
+        """
+        out = self.outputs(directions, neurons)
+        if out is None:
+            none = np.zeros((0, self.n_params))
+            nobody = np.zeros(0, dtype=np.int64)
+            zero = self.loss_grad(none, nobody)[0]
+            utilities = self.utility(directions, neurons, self.residual(none, nobody))[0]
+            losses = [
+                self.loss_grad(directions[i : i + 1], neurons[i : i + 1])[0] for i in range(neurons.size)
+            ]
+            return np.maximum(np.asarray(losses) - zero + utilities, 0.0)
+        if active_neurons.size:
+            out = out - _project(out, self._jacobian(active, active_neurons))
+        return 0.5 * np.sum(out**2, axis=1)
+
+    def _jacobian(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
+        rows = []
+        for p in range(self.n_params):  # over parameters, not over neurons: all neurons move together
+            step = 1e-5 * np.maximum(np.abs(theta).max(axis=1, initial=0.0), 1e-8)
+            shift = np.zeros_like(theta)
+            shift[:, p] = step
+            plus, minus = self.outputs(theta + shift, neurons), self.outputs(theta - shift, neurons)
+            assert plus is not None and minus is not None
+            rows.append((plus - minus) / (2 * step[:, None]))
+        return np.concatenate(rows)
+
+    def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
+        """Dense Hessian of the loss, (mP, mP), or None to let others difference the gradient."""
+        del theta, neurons
+        return None
+
+    def theory(self, alpha: float | None = None, **options: Any) -> Staircase:
+        """The sequence in closed form as alpha -> 0; flow times only when alpha is given. Raises NoTheory."""
+        del alpha, options
+        raise NoTheory(
+            explain(
+                "has no closed form.",
+                where=f"problem {self.name!r}",
+                remedy='Use agf.predict(problem, init), or mode="limit" where degree is 2.',
+            )
+        )
+
+    def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        """What the network has learned, by name (coefficients, singular values, power spectrum, ...)."""
+        del theta, neurons
+        return {}
+
+    def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
+        """A few words for the drop of neurons `chosen` (indices in 0..H-1), e.g. "coordinate 3".
+
+        theta, neurons : the active network after the drop.
+        """
+        del theta, neurons
+        word = "neuron" if chosen.size == 1 else "neurons"
+        return f"{word} {', '.join(str(int(i)) for i in chosen)}"
+
+    def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        """Quantities that gradient flow conserves, by name, (m,) each where they belong to neurons."""
+        del theta, neurons
+        return {}
+
+    def phases(self, settings: Settings) -> Phases | None:
+        """The problem's own two phases where it has closed forms, or None for the generic ones."""
+        del settings
+        return None
+
+    def flow_system(self, init: Init) -> FlowSystem | None:
+        """The problem's own coordinates for gradient flow, or None for the generic polar ones."""
+        del init
+        return None
+
+    @classmethod
+    def example(cls) -> dict[str, Any]:
+        """Constructor arguments used when the user gives no data, and for the conformance checks."""
+        return {}
+
+    def describe(self) -> str:
+        """One line for reports: what the network and the data are."""
+        return f"{self.name}, {self.width} neurons of {self.n_params} parameters, degree {self.degree}"
+
+    # -- derived ----------------------------------------------------------------------------------------------
+
+    def init(self, alpha: float, seed: int | None = 0, kind: str = "gaussian") -> Init:
+        """Random initialization at scale alpha.
+
+        alpha : initialization scale, 0 < alpha; seed : for numpy.random.default_rng; kind : "gaussian", or what
+        `initial` also offers. Raises DataError for a bad alpha or an unknown kind.
+        """
+        from agf.errors import DataError
+
+        alpha = check_alpha(alpha)
+        try:
+            theta = self.initial(alpha, np.random.default_rng(seed), kind)
+        except ValueError as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(
+                explain(f"unknown kind of initialization {kind!r}.", where=f"{self.name}.init")
+            ) from None
+        return Init.scaled(theta, alpha, seed, kind)
+
+
+def _project(out: FloatArray, basis: FloatArray) -> FloatArray:
+    """Projection of the rows of `out` on the span of the rows of `basis`, rank decided at 1e-10 of the largest."""
+    _, values, rows = np.linalg.svd(basis, full_matrices=False)
+    span = rows[values > 1e-10 * values.max(initial=0.0)] if values.size else rows[:0]
+    return (out @ span.T) @ span

@@ -1,0 +1,171 @@
+"""The alternation: dormant neurons until the next activation, active neurons until they settle, repeat.
+
+The engine holds settings and no memory; a user can drive `init` and `step` in a loop of their own. The phases
+themselves are elsewhere (generic: `dormant`, `active`; closed forms: the problem's own).
+"""
+
+from __future__ import annotations
+
+import time as wall
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agf.clock import Clock
+from agf.contract import Phases, Problem
+from agf.errors import ProblemError, RequestError, explain
+from agf.events import Activation, Settled, State
+from agf.init import Init
+from agf.settings import Settings
+from agf.staircase import Drop, Staircase
+from agf.status import Status
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one `Engine.step` gave: the next state, and either a drop or the status that ends the run."""
+
+    state: State
+    drop: Drop | None
+    status: Status | None
+
+
+class Engine:
+    """Alternates the two phases of [AGF] Algorithm 1 for one problem and one initialization.
+
+    Parameters
+    ----------
+    problem : the problem.  init : where training starts.  phases : defaults to the problem's own, else the generic ones.
+    """
+
+    def __init__(self, problem: Problem, init: Init, settings: Settings | None = None, phases: Phases | None = None):
+        if (init.width, init.n_params) != (problem.width, problem.n_params):
+            raise RequestError(
+                explain(
+                    f"the initialization has shape ({init.width}, {init.n_params}).",
+                    where=f"problem {problem.name!r}",
+                    expected=f"({problem.width}, {problem.n_params}), one row a neuron",
+                )
+            )
+        self.problem = problem
+        self.settings = settings or Settings()
+        self.start = init
+        self.clock = Clock.from_norms(problem.degree, init.log_norms)
+        self.phases = phases or problem.phases(self.settings) or _generic(problem, self.settings, self.clock)
+
+    def init(self) -> State:
+        """All neurons dormant at time 0."""
+        return self.phases.start(self.start)
+
+    def step(self, state: State) -> Step:
+        """One dormant phase and the active phase that it triggers."""
+        after, activation = self.phases.dormant(state)
+        if isinstance(activation, Status):
+            return Step(after, None, activation)
+        if not (np.isfinite(activation.time) and activation.time >= state.time):
+            raise ProblemError(
+                explain(
+                    f"the dormant phase ended at time {activation.time}, before or beyond its start {state.time}.",
+                    where=f"problem {self.problem.name!r}",
+                )
+            )
+        if self.settings.max_time is not None and float(self.clock.flow(activation.time)) > self.settings.max_time:
+            return Step(state, None, Status.MAX_TIME)
+        final, settled = self.phases.active(after, activation)
+        if isinstance(settled, Status):
+            return Step(final, None, settled)
+        return Step(final, self._drop(final, activation, settled), None)
+
+    def _drop(self, state: State, activation: Activation, settled: Settled) -> Drop:
+        active = np.flatnonzero(state.active)
+        params = state.params[active]
+        return Drop(
+            time=float(self.clock.flow(activation.time)),
+            half_time=float(self.clock.flow(activation.half_time)),
+            accelerated_time=activation.time,
+            level=settled.level,
+            neurons=activation.neurons,
+            collapsed=settled.collapsed,
+            label=self.problem.label(params, active, activation.neurons),
+            utility=activation.utility,
+            runner_up=activation.runner_up,
+            grad_norm=settled.grad_norm,
+            predicted_decrease=settled.predicted_decrease,
+            how=settled.how,
+            critical=settled.critical,
+            features=self.problem.features(params, active),
+            log_norms=state.log_norms.copy(),
+            active=state.active.copy(),
+        )
+
+
+def _generic(problem: Problem, settings: Settings, clock: Clock) -> Phases:
+    from agf.phases import GenericPhases
+
+    return GenericPhases(problem, settings, clock)
+
+
+Observer = Callable[[State, Drop | None], None]
+
+
+def predict(problem: Problem, init: Init, *, observer: Observer | None = None, **options: Any) -> Staircase:
+    """Predict the loss drops of `problem` trained by gradient flow from `init`.
+
+    Parameters
+    ----------
+    problem, init : what is trained, and from where.
+    observer : called as observer(state, drop) after every step, for progress; it cannot change the run.
+    options : fields of `Settings`: mode, threshold, settle, horizon, rtol, tie_rtol, joining, max_drops, max_time
+        (flow time).
+
+    Returns
+    -------
+    Staircase, also when the run ended early: its status says why, and `status.failed` whether that was a failure. An
+    interrupt (Ctrl-C) returns what was computed, with status "interrupted".
+
+    Raises
+    ------
+    RequestError for a wrong request; ProblemError for a plugin that breaks its contract.
+    """
+    settings = Settings.of(options)
+    if settings.mode == "resolved":
+        from agf.resolved import resolve
+
+        return resolve(problem, init, settings, observer)
+    if settings.mode == "limit":
+        from agf.limit import limit
+
+        return limit(problem, init, settings, observer)
+    engine = Engine(problem, init, settings)
+    began = wall.perf_counter()
+    state = engine.init()
+    start_level = state.level
+    drops: list[Drop] = []
+    status = Status.MAX_DROPS
+    try:
+        while settings.max_drops is None or len(drops) < settings.max_drops:
+            step = engine.step(state)
+            state = step.state
+            if step.drop is not None:
+                drops.append(step.drop)
+            if observer is not None:
+                observer(state, step.drop)
+            if step.status is not None:
+                status = step.status
+                break
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    return Staircase(
+        problem=problem.name,
+        degree=problem.degree,
+        clock=engine.clock,
+        start_level=start_level,
+        drops=tuple(drops),
+        status=status,
+        settings=settings,
+        init=init,
+        arguments=problem.arguments,
+        stats={**getattr(engine.phases, "stats", {}), "seconds": wall.perf_counter() - began},
+    )

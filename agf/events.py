@@ -1,0 +1,72 @@
+"""What a phase reports: who activated and how narrowly, and where the active neurons settled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agf.arrays import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that evolves; `Engine.step` takes one and returns the next. Never modified in place.
+
+    time : accelerated time (flow time / clock.scale).
+    active : (H,) bool.
+    directions : (H, P) unit rows, of dormant and active neurons alike.
+    log_norms : (H,) natural log of the norms; a dormant neuron's charge is implied by it.
+    level : loss of the active neurons alone.
+    memory : what a problem's own phases carry; opaque to the engine, arrays and scalars only.
+    """
+
+    time: float
+    active: BoolArray
+    directions: FloatArray
+    log_norms: FloatArray
+    level: float
+    memory: dict[str, FloatArray] = field(default_factory=dict)
+
+    @property
+    def params(self) -> FloatArray:
+        """Parameters (H, P) with dormant rows zero: the network the level belongs to."""
+        rho = np.where(self.active, np.exp(np.where(self.active, self.log_norms, 0.0)), 0.0)
+        return self.directions * rho[:, None]
+
+
+@dataclass(frozen=True)
+class Activation:
+    """Neurons that reached their threshold together.
+
+    time : accelerated time of the switch.
+    half_time : accelerated time at which the loss has fallen half-way (time of the switch if threshold="unit").
+    neurons : (k,) indices, k > 1 for a tie.
+    utility : (k,) utility at unit norm, loss.
+    runner_up : index of the neuron that would have been next and the accelerated time it still lacked, or None.
+    """
+
+    time: float
+    half_time: float
+    neurons: IntArray
+    utility: FloatArray
+    runner_up: tuple[int, float] | None = None
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Where the active neurons ended.
+
+    level : loss there.  collapsed : (j,) indices that returned to dormancy.
+    grad_norm : Euclidean norm of dL/dtheta over the active parameters.
+    predicted_decrease : loss the flow could still lose before the next activation (first order), the certificate.
+    how : "closed form" | "flow" | "horizon" | "newton" ..., a word for the record.
+    critical : whether this is a critical point (up to the certificate), not just the loss at a horizon.
+    """
+
+    level: float
+    collapsed: IntArray
+    grad_norm: float
+    predicted_decrease: float
+    how: str
+    critical: bool = True

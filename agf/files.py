@@ -1,0 +1,165 @@
+"""Run files: written atomically, versioned, loaded without executing anything.
+
+A run file is a zip of npy arrays (numpy's npz, no pickles) with one more member, `header.json`. The suffix is the
+user's choice; `.npz` is customary.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from agf.errors import FileError, explain
+
+FORMAT = "agf-run"
+VERSION = 1
+#: A header is text; anything larger is not one of ours.
+_MAX_HEADER = 64 * 2**20
+
+
+@contextlib.contextmanager
+def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a file that appears under `path` complete or not at all. Raises FileError when it cannot be written."""
+    target = Path(path)
+    name = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            mode, dir=target.parent, prefix=f".{target.name}.", suffix=".part", delete=False,
+            encoding=None if "b" in mode else "utf-8",
+        ) as handle:
+            name = handle.name
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)  # temporary files are private; results are as any file the user writes
+        os.replace(name, target)
+        name = None
+    except OSError as error:
+        raise FileError(
+            explain(
+                f"cannot write {str(target)!r} ({error.strerror or error}).",
+                remedy="Nothing was written; check that the folder exists, may be written and has space.",
+            )
+        ) from None
+    finally:
+        if name is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a path that cannot be written before a long computation starts. Raises FileError."""
+    target = Path(path)
+    folder = target.parent
+    if target.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        why = (
+            "it is a folder" if target.is_dir()
+            else "its folder does not exist" if not folder.is_dir()
+            else "its folder may not be written"
+        )
+        raise FileError(explain(f"cannot write {str(target)!r}: {why}.", remedy="Nothing was computed."))
+
+
+def jsonable(value: Any) -> Any:
+    """Plain JSON values; NaN and infinities become null and "inf"/"-inf", so that the document is strict JSON."""
+    if isinstance(value, dict):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return jsonable(value.tolist())
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        real = float(value)
+        if math.isnan(real):
+            return None
+        return real if math.isfinite(real) else ("inf" if real > 0 else "-inf")
+    if isinstance(value, Path):
+        return str(value)
+    return value
+
+
+def from_json_float(value: Any) -> float:
+    """Inverse of `jsonable` for one float."""
+    return math.nan if value is None else float(value)
+
+
+def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Write a run file. kind : "staircase", "trajectory", "comparison", ...; arrays : numeric, bool or string arrays."""
+    document = {"format": FORMAT, "version": VERSION, "kind": kind, **jsonable(header)}
+    with atomic(path) as handle, zipfile.ZipFile(handle, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", json.dumps(document, indent=1, allow_nan=False))
+        for name, array in arrays.items():
+            array = np.asarray(array)
+            if array.dtype.hasobject:
+                raise TypeError(f"array {name!r} holds Python objects")
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
+    """Kind, header and arrays of a run file.
+
+    Raises FileError, saying which: absent, not a run file, truncated, from a later version, or holding pickles.
+    """
+    shown = repr(str(path))
+
+    def refuse(why: str, remedy: str = "") -> FileError:
+        return FileError(explain(f"cannot read {shown}: {why}.", remedy=remedy))
+
+    if not Path(path).exists():
+        raise refuse("there is no such file")
+    if Path(path).is_dir():
+        raise refuse("it is a folder", "Name one run file in it.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            try:
+                info = archive.getinfo("header.json")
+            except KeyError:
+                raise refuse("it is not an agf run file (no header.json)", "Give a file written by agf -o.") from None
+            if info.file_size > _MAX_HEADER:
+                raise refuse("its header is too large to be one of ours")
+            try:
+                header = json.loads(archive.read(info))
+            except (UnicodeDecodeError, json.JSONDecodeError):
+                raise refuse("its header is not JSON") from None
+            if not isinstance(header, dict) or header.get("format") != FORMAT:
+                raise refuse("it is not an agf run file", "Give a file written by agf -o.")
+            version = header.get("version")
+            if not isinstance(version, int) or version > VERSION:
+                raise refuse(
+                    f"it is version {version}, and this agf reads up to version {VERSION}", "Upgrade agf to read it."
+                )
+            arrays = {}
+            for name in archive.namelist():
+                if not name.endswith(".npy"):
+                    continue
+                with archive.open(name) as member:
+                    arrays[name[: -len(".npy")]] = np.lib.format.read_array(member, allow_pickle=False)
+    except (zipfile.BadZipFile, EOFError, OSError) as error:
+        raise refuse(f"it is damaged or not a run file ({error})") from None
+    except ValueError as error:
+        raise refuse(f"an array in it is damaged or not plain numbers ({error})") from None
+    return str(header.get("kind", "")), header, arrays
+
+
+def array(arrays: dict[str, np.ndarray], name: str, path: object) -> np.ndarray:
+    """One array of a run file. Raises FileError when it is missing."""
+    try:
+        return arrays[name]
+    except KeyError:
+        raise FileError(explain(f"cannot read {str(path)!r}: the array {name!r} is missing.")) from None

@@ -1,0 +1,115 @@
+"""Where training starts: the object that the engine and the reference trainers both take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agf import sphere
+from agf.arrays import FloatArray, matrix
+from agf.errors import DataError, explain
+
+
+@dataclass(frozen=True)
+class Init:
+    """Initial neurons in polar form.
+
+    Parameters
+    ----------
+    directions : (H, P) unit rows.
+    log_norms : (H,) natural log of the norm of each neuron; -inf for a neuron that is exactly zero and never moves.
+    alpha : the scale quoted in reports; `log_alpha` is what computations use, so alpha = 1e-200 is an ordinary value.
+    seed : what produced it, or None.
+    kind : how it was made ("gaussian", "balanced", "params", ...), for the record.
+    """
+
+    directions: FloatArray
+    log_norms: FloatArray
+    alpha: float
+    seed: int | None = None
+    kind: str = "params"
+
+    def __post_init__(self) -> None:
+        if self.directions.ndim != 2 or self.log_norms.shape != self.directions.shape[:1]:
+            raise DataError(
+                explain(
+                    f"directions have shape {self.directions.shape} and log_norms {self.log_norms.shape}.",
+                    where="Init",
+                    expected="(H, P) and (H,)",
+                )
+            )
+
+    @classmethod
+    def from_params(
+        cls, theta: Any, alpha: float | None = None, seed: int | None = None, kind: str = "params"
+    ) -> Init:
+        """From parameters `theta` (H, P), rows laid out as the problem says.
+
+        alpha : quoted scale; the geometric mean of the non-zero norms when None. Raises DataError for non-finite
+        values, or when all neurons are zero: exactly zero neurons never move.
+        """
+        theta = matrix(theta, "theta", where="Init.from_params")
+        directions, log_norms = sphere.polar(theta)
+        alive = np.isfinite(log_norms)
+        if not alive.any():
+            raise DataError(
+                explain(
+                    "all neurons are exactly zero, and such neurons never move.",
+                    where="Init.from_params",
+                    remedy="Start from small, non-zero weights.",
+                )
+            )
+        if alpha is None:
+            alpha = float(np.exp(log_norms[alive].mean()))
+        return cls(directions, log_norms, float(alpha), seed, kind)
+
+    @classmethod
+    def scaled(
+        cls, theta: FloatArray, alpha: float, seed: int | None = None, kind: str = "gaussian"
+    ) -> Init:
+        """From order-one parameters `theta` (H, P) times alpha, without forming the product.
+
+        Raises DataError unless 0 < alpha and alpha is finite.
+        """
+        alpha = check_alpha(alpha)
+        directions, log_norms = sphere.polar(theta)
+        return cls(directions, log_norms + np.log(alpha), alpha, seed, kind)
+
+    @property
+    def width(self) -> int:
+        """Number of neurons H."""
+        return self.directions.shape[0]
+
+    @property
+    def n_params(self) -> int:
+        """Parameters a neuron, P."""
+        return self.directions.shape[1]
+
+    @property
+    def log_alpha(self) -> float:
+        """Natural log of alpha."""
+        return float(np.log(self.alpha))
+
+    def params(self) -> FloatArray:
+        """Parameters (H, P). Entries below the range of float64 become 0; `log_norms` keeps them."""
+        return sphere.cartesian(self.directions, self.log_norms)
+
+
+def check_alpha(alpha: Any) -> float:
+    """alpha as a float; DataError unless it is finite and positive."""
+    try:
+        value = float(alpha)
+    except (TypeError, ValueError):
+        value = np.nan
+    if not (np.isfinite(value) and value > 0):
+        raise DataError(
+            explain(
+                "alpha, the initialization scale, must be a positive finite number.",
+                where="init",
+                found=repr(alpha),
+                remedy="Use for example alpha=1e-8; values down to 1e-300 are ordinary.",
+            )
+        )
+    return value

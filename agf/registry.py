@@ -1,0 +1,153 @@
+"""Find problems by name (entry points), or by file (`./mine.py:Mine`); a broken one is kept with its reason."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from agf.contract import Problem
+from agf.errors import ProblemError, RequestError, explain
+
+GROUP = "agf.problems"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One registered problem: its name, and its class or the reason why it cannot be loaded."""
+
+    name: str
+    cls: type[Problem] | None
+    reason: str = ""
+
+
+def _points() -> dict[str, EntryPoint]:
+    return {point.name: point for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
+
+
+def names() -> list[str]:
+    """Registered names, sorted, without importing any of them."""
+    return list(_points())
+
+
+def listing() -> list[Listed]:
+    """Every registered problem; one that cannot be imported is listed with its reason and breaks nothing else."""
+    out = []
+    for name, point in _points().items():
+        try:
+            out.append(Listed(name, _checked(point.load(), name)))
+        except Exception as error:  # any failure of a stranger's module
+            out.append(Listed(name, None, f"{type(error).__name__}: {error}"))
+    return out
+
+
+def find(name: str) -> type[Problem]:
+    """The class registered under `name`, or named by file as `path.py:Class`.
+
+    Raises RequestError for an unknown name, ProblemError for a plugin that cannot be loaded.
+    """
+    if ".py" in name:
+        return _from_file(name)
+    points = _points()
+    if name not in points:
+        raise RequestError(
+            explain(
+                f"there is no problem {name!r}.",
+                expected="one of " + ", ".join(points) + ", or a file such as ./mine.py:Mine",
+            )
+        )
+    try:
+        return _checked(points[name].load(), name)
+    except ProblemError:
+        raise
+    except Exception as error:
+        raise ProblemError(
+            explain(
+                f"problem {name!r} cannot be loaded ({type(error).__name__}: {error}).",
+                where=points[name].value,
+                remedy="Install what it needs, or mend it; the other problems work.",
+            )
+        ) from error
+
+
+def problem(name: str, /, **arguments: Any) -> Problem:
+    """A problem by name with its constructor arguments.
+
+    Raises RequestError for an unknown name or argument, and what the constructor raises for bad data.
+    """
+    return build(find(name), arguments)
+
+
+def build(cls: type[Problem], arguments: dict[str, Any]) -> Problem:
+    """Construct, refusing unknown and missing arguments in a sentence that lists the valid ones."""
+    signature = inspect.signature(cls.__init__)
+    parameters = [p for p in list(signature.parameters.values())[1:]]
+    known = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+    for given in arguments:
+        if given not in known and not open_ended:
+            raise RequestError(
+                explain(
+                    f"unknown parameter `{given}`.", where=f"problem {cls.name!r}",
+                    expected="one of " + ", ".join(known) if known else "no parameters",
+                )
+            )  # fmt: skip
+    missing = [
+        p.name
+        for p in parameters
+        if p.default is inspect.Parameter.empty
+        and p.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+        and p.name not in arguments
+    ]
+    if missing:
+        raise RequestError(explain(f"missing parameter(s) {', '.join(missing)}.", where=f"problem {cls.name!r}"))
+    return cls(**arguments)
+
+
+def _checked(value: Any, name: str) -> type[Problem]:
+    if not (inspect.isclass(value) and issubclass(value, Problem)):
+        raise ProblemError(
+            explain(f"{name!r} is not a problem.", found=repr(value), expected="a subclass of agf.Problem")
+        )
+    return value
+
+
+def _from_file(name: str) -> type[Problem]:
+    path_text, _, class_name = name.rpartition(":") if name.rpartition(":")[0].endswith(".py") else (name, "", "")
+    path = Path(path_text)
+    if not path.is_file():
+        raise RequestError(explain(f"there is no file {str(path)!r}.", expected="a plugin such as ./mine.py:Mine"))
+    module_name = f"agf_plugin_{path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None  # a .py file always has a loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # dataclasses and torch look their module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ProblemError(
+            explain(f"{str(path)!r} cannot be imported ({type(error).__name__}: {error}).", remedy="Mend the file.")
+        ) from error
+    own = {
+        key: value
+        for key, value in vars(module).items()
+        if inspect.isclass(value) and issubclass(value, Problem) and value.__module__ == module_name
+    }
+    if class_name:
+        if class_name not in vars(module):
+            raise RequestError(
+                explain(f"{str(path)!r} has no class {class_name!r}.", expected="one of " + ", ".join(own))
+            )
+        return _checked(vars(module)[class_name], class_name)
+    if len(own) != 1:
+        raise RequestError(
+            explain(
+                f"{str(path)!r} defines {len(own)} problems.", found=", ".join(own) or "none",
+                remedy="Name one, as in ./mine.py:Mine.",
+            )
+        )  # fmt: skip
+    return next(iter(own.values()))

@@ -1,0 +1,70 @@
+"""The choices a prediction depends on, in one frozen record that goes into every run file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from agf.errors import RequestError, explain
+
+MODES = ("agf", "limit", "resolved")
+THRESHOLDS = ("natural", "unit")
+SETTLES = ("horizon", "converged")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to predict. Every tolerance is relative to the scale of the thing it bounds.
+
+    mode : "agf" finite alpha (default), "limit" alpha -> 0, "resolved" time-resolved active flow (design 1.2).
+    threshold : "natural" (norm R* at which the neuron saturates, default) or "unit" (norm 1, as the paper).
+    settle : "horizon" (active neurons flow for as long as the next activation takes, default) or "converged".
+    horizon : multiple of the time to the next activation that active neurons flow for (settle="horizon").
+    rtol : relative error of directions, log norms and losses.
+    tie_rtol : neurons whose activation times agree to this fraction of the elapsed phase activate together.
+    joining : fraction of R* at which a neuron joins the active flow (mode="resolved").
+    max_drops, max_time : bounds; max_time is in flow time, None for none.
+    """
+
+    mode: str = "agf"
+    threshold: str = "natural"
+    settle: str = "horizon"
+    horizon: float = 1.0
+    rtol: float = 1e-6
+    tie_rtol: float = 1e-9
+    joining: float = 0.1
+    max_drops: int | None = None
+    max_time: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("mode", MODES), ("threshold", THRESHOLDS), ("settle", SETTLES)):
+            if getattr(self, name) not in allowed:
+                raise RequestError(
+                    explain(
+                        f"unknown {name} {getattr(self, name)!r}.",
+                        where="predict",
+                        expected="one of " + ", ".join(allowed),
+                    )
+                )
+        for name in ("horizon", "rtol", "tie_rtol", "joining"):
+            if not getattr(self, name) > 0:
+                raise RequestError(explain(f"`{name}` must be positive.", where="predict", found=getattr(self, name)))
+        for name in ("max_drops", "max_time"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise RequestError(explain(f"`{name}` must not be negative.", where="predict", found=value))
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> Settings:
+        """From keyword options; an unknown one is refused with the list of valid names."""
+        known = {field.name for field in fields(cls)}
+        for name in options:
+            if name not in known:
+                raise RequestError(
+                    explain(f"unknown option `{name}`.", where="predict", expected="one of " + ", ".join(sorted(known)))
+                )
+        return cls(**options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)

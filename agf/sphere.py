@@ -1,0 +1,46 @@
+"""Geometry of the unit sphere, for arrays of neurons: one row a neuron, every function vectorised over rows.
+
+No state, no randomness without a generator.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agf.arrays import FloatArray
+
+
+def norms(theta: FloatArray) -> FloatArray:
+    """Euclidean norms of the rows, (m,), without underflow or overflow of the squares."""
+    scale = np.max(np.abs(theta), axis=-1, initial=0.0)
+    safe = np.where(scale > 0, scale, 1.0)
+    return scale * np.sqrt(np.sum((theta / safe[..., None]) ** 2, axis=-1))
+
+
+def polar(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Unit directions (m, P) and log norms (m,) of the rows. A zero row keeps direction 0 and log norm -inf."""
+    rho = norms(theta)
+    safe = np.where(rho > 0, rho, 1.0)
+    with np.errstate(divide="ignore"):
+        return theta / safe[..., None], np.log(rho)
+
+
+def cartesian(directions: FloatArray, log_norms: FloatArray) -> FloatArray:
+    """Parameters (m, P) from unit directions and log norms; what underflows becomes 0."""
+    return directions * np.exp(log_norms)[..., None]
+
+
+def normalize(directions: FloatArray) -> FloatArray:
+    """Rows scaled to unit norm; zero rows stay zero."""
+    return polar(directions)[0]
+
+
+def tangent(directions: FloatArray, vectors: FloatArray) -> FloatArray:
+    """Component of each row of `vectors` orthogonal to the unit row of `directions`, (m, P)."""
+    radial = np.sum(directions * vectors, axis=-1, keepdims=True)
+    return vectors - radial * directions
+
+
+def random(rng: np.random.Generator, count: int, dimension: int) -> FloatArray:
+    """`count` independent uniform points on the unit sphere of R^dimension, (count, dimension)."""
+    return normalize(rng.standard_normal((count, dimension)))

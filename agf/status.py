@@ -1,0 +1,74 @@
+"""Why a run ended: one table for predictions and for trajectories.
+
+A status is a word (written to files and JSON) and a sentence with a remedy (shown to people). The stop *decision* is
+made by whoever computes; the status only says which it was. docs/when-it-fails.md has one heading per status.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Status(Enum):
+    """Why a run ended. `word` is the machine's name, `sentence` what the user reads."""
+
+    # predictions
+    FITTED = ("fitted", "Nothing is left to fit: the loss gradient vanished.")
+    ALL_ACTIVE = (
+        "all_active",
+        "Every neuron is active. A larger width may show further drops.",
+    )
+    NO_GROWTH = (
+        "no_growth",
+        "No dormant neuron gains utility, so none will ever activate. Another seed or a larger width may.",
+    )
+    MAX_DROPS = ("max_drops", "Stopped after max_drops drops. Raise max_drops to go on.")
+    NO_CRITICAL_POINT = (
+        "no_critical_point",
+        "The active neurons have no critical point to settle at: the loss kept falling while norms grew. "
+        "The level given is the loss at the stated horizon.",
+    )
+    # trajectories
+    SETTLED = ("settled", "The flow settled: nothing it can still lose within the horizon asked for.")
+    SADDLE = (
+        "saddle",
+        "The flow is parked at a saddle: the gradient is small but neurons still grow. "
+        "Raise t_max, or tighten rtol.",
+    )
+    STEPS = ("steps", "All the gradient-descent steps asked for were taken.")
+    # both
+    MAX_TIME = ("max_time", "Reached the time limit (flow time). Raise it to go on.")
+    MAX_STEPS = (
+        "max_steps",
+        "The step budget ran out before the end. Raise max_steps, or loosen rtol.",
+    )
+    STALLED = ("stalled", "The step size fell below what float64 can resolve. Loosen rtol, or try another method.")
+    INTERRUPTED = ("interrupted", "Interrupted; what was computed is kept and can be resumed.")
+    NONFINITE = ("nonfinite", "A non-finite value appeared. The result is kept up to the last good state.")
+    # theory and curves
+    THEORY = ("theory", "Closed form.")
+    CURVE = ("curve", "Read from a file; nothing was computed.")
+
+    def __init__(self, word: str, sentence: str) -> None:
+        self.word = word
+        self.sentence = sentence
+
+    @property
+    def failed(self) -> bool:
+        """Whether the computation failed (exit code 1). The partial result is still there."""
+        return self in _FAILED
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the run stopped at a bound the user can raise."""
+        return self in _CUT_SHORT
+
+    @classmethod
+    def from_word(cls, word: str) -> Status:
+        """The status of that word; KeyError when there is none."""
+        return _BY_WORD[word]
+
+
+_FAILED = {Status.NONFINITE, Status.STALLED, Status.SADDLE, Status.MAX_STEPS}
+_CUT_SHORT = {Status.MAX_DROPS, Status.MAX_TIME, Status.MAX_STEPS, Status.INTERRUPTED}
+_BY_WORD = {status.word: status for status in Status}

@@ -1,0 +1,86 @@
+"""Gradient flow in coordinates that keep their accuracy: what the reference trainer integrates.
+
+`PolarSystem` (any problem) and a problem's own coordinates (`z` for a diagonal network, factored modes for a linear one)
+are the same kind of thing to the trainer: a vector y, its velocity, the loss, a scale for the error, a snapshot.
+Nothing here knows the phases of the engine: the reference must be independent of what it judges.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agf.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One moment of a trajectory. Arrays are copies.
+
+    log_norms : (H,).  directions : (H, P) unit rows.  features : what the problem reads off the weights.
+    """
+
+    log_norms: FloatArray
+    directions: FloatArray
+    features: dict[str, FloatArray] = field(default_factory=dict)
+
+
+class FlowSystem(ABC):
+    """Gradient flow d theta/dt = -grad L written for y (N,), with dy/ds = velocity(y) and t = s exp(log_time_unit).
+
+    Contract
+    --------
+    1. `start()` gives y at s = 0.
+    2. `velocity(y)` never modifies y and is finite wherever `loss(y)` is.
+    3. `scale(y)` is (N,) positive: an error of rtol * scale in each entry of y is an error of relative size rtol.
+    4. `groups` is (N,) group index of each entry (one group a neuron, say): the error test takes the root mean square
+       in each group and the maximum over groups, so that no neuron hides behind the others.
+    5. `retract(y)` is called on every accepted state (for example to restore unit rows).
+    6. `loss_rate(y)` is dL/ds <= 0.
+    """
+
+    log_time_unit: float = 0.0
+    #: False where the velocity jumps (ReLU kinks): stabilised and implicit methods are then not offered.
+    smooth: bool = True
+
+    @property
+    @abstractmethod
+    def groups(self) -> IntArray: ...
+
+    @abstractmethod
+    def start(self) -> FloatArray: ...
+
+    @abstractmethod
+    def velocity(self, y: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def loss(self, y: FloatArray) -> float: ...
+
+    @abstractmethod
+    def loss_rate(self, y: FloatArray) -> float: ...
+
+    @abstractmethod
+    def snapshot(self, y: FloatArray) -> Snapshot: ...
+
+    def growth(self, y: FloatArray) -> float:
+        """Largest rate (per unit of s) at which a small neuron still grows: the saddle check. 0 when none does."""
+        del y
+        return 0.0
+
+    def scale(self, y: FloatArray) -> FloatArray:
+        return np.ones_like(y)
+
+    def retract(self, y: FloatArray) -> FloatArray:
+        return y
+
+    def conserved(self, y: FloatArray) -> dict[str, FloatArray]:
+        """Quantities the exact flow conserves, by name; the trainer reports their drift."""
+        del y
+        return {}
+
+    def warnings(self, y: FloatArray) -> list[str]:
+        """Sentences about what float64 cannot hold in these coordinates; checked at the start and at the end."""
+        del y
+        return []

@@ -1,0 +1,76 @@
+"""A table that prints as text, renders in notebooks, and knows nothing of terminals.
+
+`report` draws it with rich; `str()` and `_repr_html_` of every result go through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+import numpy as np
+
+
+def number(value: object, digits: int = 4) -> str:
+    """A number for people: `digits` significant digits, a dash for NaN and None."""
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, int | np.integer):
+        return str(int(value))
+    real = float(value)  # type: ignore[arg-type]
+    if np.isnan(real):
+        return "-"
+    if real == 0:
+        return "0"
+    if 1e-3 <= abs(real) < 1e6:
+        text = f"{real:.{digits}g}"
+        return f"{real:.0f}" if "e" in text else text
+    return f"{real:.{digits - 1}e}"
+
+
+def percent(value: float | None) -> str:
+    """A relative error for people, e.g. "0.12 %"; a dash for NaN and None."""
+    if value is None or np.isnan(value):
+        return "-"
+    if np.isinf(value):
+        return "inf"
+    return f"{100 * value:.2g} %" if abs(value) < 0.995 else f"{100 * value:.0f} %"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table. rows : cells already formatted (see `number`); notes : sentences printed below."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    def text(self) -> str:
+        """Plain text, columns right-aligned but the last."""
+        cells = [list(self.columns), *[list(row) for row in self.rows]]
+        widths = [max(len(row[j]) for row in cells) for j in range(len(self.columns))]
+        last = len(widths) - 1
+        lines = [self.title]
+        for index, row in enumerate(cells):
+            aligned = [c.ljust(w) if j == last else c.rjust(w) for j, (c, w) in enumerate(zip(row, widths, strict=True))]
+            lines.append("  ".join(aligned).rstrip())
+            if index == 0:
+                lines.append("  ".join("-" * w for w in widths))
+        lines.extend(self.notes)
+        return "\n".join(lines)
+
+    def html(self) -> str:
+        """An HTML table for notebooks; every cell escaped."""
+        head = "".join(f"<th>{escape(c)}</th>" for c in self.columns)
+        body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in self.rows)
+        notes = "".join(f"<div><small>{escape(n)}</small></div>" for n in self.notes)
+        return (
+            f"<div><b>{escape(self.title)}</b><table><thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table>{notes}</div>"
+        )

@@ -1,0 +1,181 @@
+"""A loss curve with what was recorded along it: from gradient flow, gradient descent, or a file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from agf import files, sphere
+from agf.arrays import FloatArray
+from agf.clock import Clock
+from agf.curve import CurveDrop, detect
+from agf.errors import FileError, RequestError, explain
+from agf.init import Init
+from agf.staircase import init_header, join_arguments, join_init, split_arguments
+from agf.status import Status
+from agf.table import Table, number
+
+_EMPTY = np.zeros(0)
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Training as it happened. T snapshots, T_dense recorded losses (every accepted step or so).
+
+    problem : name.  method : "rk45", "rkc2", "gd", "csv", ..., a word for the record.
+    times, losses : (T_dense,) flow time and loss, at every accepted step.
+    slopes : (T_dense,) dL/dt per unit of flow time, or empty; with them `time_at` is third order between the points.
+    snapshot_times : (T,) flow time of the snapshots, log-spaced.
+    log_norms : (T, H).  directions : (T, H, P) unit rows, may be empty when not kept.
+    features_over_time : name -> (T, ...).
+    settings : what the run was asked for (method, tolerances, lr, momentum, ...).
+    stats : evaluations, steps, seconds, drift of conserved quantities.
+    notes : warnings in words (float64 floor, drift).
+    """
+
+    problem: str
+    degree: int
+    method: str
+    times: FloatArray
+    losses: FloatArray
+    status: Status
+    clock: Clock | None = None
+    slopes: FloatArray = field(default_factory=_EMPTY.copy)
+    snapshot_times: FloatArray = field(default_factory=_EMPTY.copy)
+    log_norms: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    directions: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    features_over_time: dict[str, FloatArray] = field(default_factory=dict)
+    init: Init | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    stats: dict[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def drops(self) -> list[CurveDrop]:
+        """Drops found in the curve, in log time (`agf.curve.detect`)."""
+        return detect(self.times, self.losses)
+
+    def params(self, k: int) -> FloatArray:
+        """Parameters (H, P) of snapshot k (negative k counts from the end), a fresh array. RequestError if not kept."""
+        if self.directions.shape[0] == 0:
+            raise RequestError(explain("this trajectory holds no parameters.", where=f"trajectory of {self.problem}"))
+        return sphere.cartesian(self.directions[k], self.log_norms[k])
+
+    def features(self, name: str) -> FloatArray:
+        """(T, ...) one feature over the snapshots. KeyError when there is no such feature."""
+        return self.features_over_time[name]
+
+    def loss_at(self, t: Any) -> FloatArray:
+        """Loss at flow times t, interpolated between recorded points (cubic where slopes are known)."""
+        from agf.curve import interpolate
+
+        return interpolate(self.times, self.losses, self.slopes, np.asarray(t, dtype=np.float64))
+
+    def time_at(self, loss: float) -> float:
+        """First flow time at which the loss is below `loss`; inf if it never is. Located on the dense solution."""
+        from agf.curve import crossing
+
+        return crossing(self.times, self.losses, self.slopes, loss)
+
+    # -- looking at it ----------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """Drops found in the curve, as a table."""
+        rows = [
+            [str(k), number(d.time, 6), number(d.before, 6), number(d.after, 6)] for k, d in enumerate(self.drops, 1)
+        ]
+        return Table(
+            f"Drops in the {self.method} trajectory of {self.problem}",
+            ["drop", "half-drop time", "level before", "level after"],
+            rows,
+            [f"{self.status.word}: {self.status.sentence}", *self.notes],
+        )
+
+    def __str__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """Draw it (`agf.plot.trajectory`); saved to `path` when given. Returns the matplotlib axes."""
+        from agf import plot
+
+        return plot.save(plot.trajectory(self, **options), path)
+
+    # -- plain values -----------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, the document that `--json` prints."""
+        return {
+            "problem": self.problem,
+            "method": self.method,
+            "degree": self.degree,
+            "alpha": None if self.init is None else self.init.alpha,
+            "seed": None if self.init is None else self.init.seed,
+            "times": self.times.tolist(),
+            "losses": self.losses.tolist(),
+            "drops": [{"time": d.time, "before": d.before, "after": d.after} for d in self.drops],
+            "status": self.status.word,
+            "settings": self.settings,
+            "notes": list(self.notes),
+            "stats": dict(self.stats),
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a run file. Raises FileError when it cannot be written; nothing is then left behind."""
+        plain, arrays = split_arguments(self.arguments)
+        header: dict[str, Any] = {
+            "problem": self.problem,
+            "degree": self.degree,
+            "method": self.method,
+            "status": self.status.word,
+            "log_scale": None if self.clock is None else self.clock.log_scale,
+            "settings": self.settings,
+            "stats": self.stats,
+            "notes": list(self.notes),
+            "feature_names": sorted(self.features_over_time),
+            "arguments": plain,
+        }
+        for name in _ARRAYS:
+            arrays[name] = getattr(self, name)
+        for name, value in self.features_over_time.items():
+            arrays[f"feature_{name}"] = value
+        if self.init is not None:
+            header["init"] = init_header(self.init)
+            arrays["init_directions"] = self.init.directions
+            arrays["init_log_norms"] = self.init.log_norms
+        files.write(path, "trajectory", header, arrays)
+
+    @classmethod
+    def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Trajectory:
+        """From the parts of a run file (`files.read`). Raises FileError when parts are missing."""
+        try:
+            scale = header["log_scale"]
+            return cls(
+                problem=header["problem"],
+                degree=header["degree"],
+                method=header["method"],
+                status=Status.from_word(header["status"]),
+                clock=None if scale is None else Clock(header["degree"], float(scale)),
+                features_over_time={n: files.array(arrays, f"feature_{n}", path) for n in header["feature_names"]},
+                init=join_init(header, arrays, path),
+                arguments=join_arguments(header["arguments"], arrays, path),
+                settings=header["settings"],
+                stats=header["stats"],
+                notes=tuple(header["notes"]),
+                **{name: files.array(arrays, name, path) for name in _ARRAYS},
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, FileError):
+                raise
+            raise FileError(
+                explain(f"cannot read {str(path)!r}: a part is missing or of the wrong kind ({error}).")
+            ) from None
+
+
+_ARRAYS = ("times", "losses", "slopes", "snapshot_times", "log_norms", "directions")
