@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from agf import files
+from agf import files, provenance
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.errors import FileError, explain
@@ -213,6 +213,8 @@ class Staircase:
             "settings": self.settings.to_dict(),
             "log_scale": self.clock.log_scale,
             "feature_names": sorted({name for drop in self.drops for name in drop.features}),
+            "fingerprint": provenance.fingerprint(self.arguments),
+            "versions": provenance.versions(),
         }
         arrays: dict[str, np.ndarray] = {
             "curve_times": self.curve_times,

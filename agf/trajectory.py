@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from agf import files, sphere
+from agf import files, provenance, sphere
 from agf.arrays import FloatArray
 from agf.clock import Clock
 from agf.curve import CurveDrop, detect
@@ -140,6 +140,8 @@ class Trajectory:
             "notes": list(self.notes),
             "feature_names": sorted(self.features_over_time),
             "arguments": plain,
+            "fingerprint": provenance.fingerprint(self.arguments),
+            "versions": provenance.versions(),
         }
         for name in _ARRAYS:
             arrays[name] = getattr(self, name)
