@@ -74,7 +74,9 @@ def matrix(
     if array.ndim != 2:
         raise DataError(explain(f"`{name}` has shape {array.shape}.", where=where, expected="two dimensions"))
     if 0 in array.shape:
-        raise DataError(explain(f"`{name}` is empty, shape {array.shape}.", where=where, expected="at least one row and one column"))
+        raise DataError(
+            explain(f"`{name}` is empty, shape {array.shape}.", where=where, expected="at least one row and one column")
+        )
     if (rows is not None and array.shape[0] != rows) or (columns is not None and array.shape[1] != columns):
         want = f"shape ({'any' if rows is None else rows}, {'any' if columns is None else columns})"
         raise DataError(explain(f"`{name}` has shape {array.shape}.", where=where, expected=want))

@@ -113,9 +113,7 @@ class Problem(ABC):
 
     # -- may define -------------------------------------------------------------------------------------------
 
-    def pull(
-        self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any
-    ) -> FloatArray:
+    def pull(self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any) -> FloatArray:
         """-grad_theta_i L / rho_i^(degree - 1) at theta_i = rho_i * direction_i, (m, P); r includes neuron i itself.
 
         For homogeneous neurons this is grad U at the unit direction, the default, and nothing underflows at any rho.
@@ -157,9 +155,7 @@ class Problem(ABC):
             nobody = np.zeros(0, dtype=np.int64)
             zero = self.loss_grad(none, nobody)[0]
             utilities = self.utility(directions, neurons, self.residual(none, nobody))[0]
-            losses = [
-                self.loss_grad(directions[i : i + 1], neurons[i : i + 1])[0] for i in range(neurons.size)
-            ]
+            losses = [self.loss_grad(directions[i : i + 1], neurons[i : i + 1])[0] for i in range(neurons.size)]
             return np.maximum(np.asarray(losses) - zero + utilities, 0.0)
         if active_neurons.size:
             out = out - _project(out, self._jacobian(active, active_neurons))
@@ -246,9 +242,7 @@ class Problem(ABC):
         except ValueError as error:
             if isinstance(error, DataError):
                 raise
-            raise DataError(
-                explain(f"unknown kind of initialization {kind!r}.", where=f"{self.name}.init")
-            ) from None
+            raise DataError(explain(f"unknown kind of initialization {kind!r}.", where=f"{self.name}.init")) from None
         return Init.scaled(theta, alpha, seed, kind)
 
 

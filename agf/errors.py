@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def explain(
-    what: str, *, where: str = "", found: object = None, expected: str = "", remedy: str = ""
-) -> str:
+def explain(what: str, *, where: str = "", found: object = None, expected: str = "", remedy: str = "") -> str:
     """One message in the fixed order: where, what, found, expected, remedy.
 
     >>> explain("alpha must be positive.", where="Init", found=-1.0, remedy="Use alpha=1e-8.")

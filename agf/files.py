@@ -33,7 +33,11 @@ def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     name = None
     try:
         with tempfile.NamedTemporaryFile(
-            mode, dir=target.parent, prefix=f".{target.name}.", suffix=".part", delete=False,
+            mode,
+            dir=target.parent,
+            prefix=f".{target.name}.",
+            suffix=".part",
+            delete=False,
             encoding=None if "b" in mode else "utf-8",
         ) as handle:
             name = handle.name
@@ -64,8 +68,10 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     folder = target.parent
     if target.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         why = (
-            "it is a folder" if target.is_dir()
-            else "its folder does not exist" if not folder.is_dir()
+            "it is a folder"
+            if target.is_dir()
+            else "its folder does not exist"
+            if not folder.is_dir()
             else "its folder may not be written"
         )
         raise FileError(explain(f"cannot write {str(target)!r}: {why}.", remedy="Nothing was computed."))

@@ -42,9 +42,7 @@ class Init:
             )
 
     @classmethod
-    def from_params(
-        cls, theta: Any, alpha: float | None = None, seed: int | None = None, kind: str = "params"
-    ) -> Init:
+    def from_params(cls, theta: Any, alpha: float | None = None, seed: int | None = None, kind: str = "params") -> Init:
         """From parameters `theta` (H, P), rows laid out as the problem says.
 
         alpha : quoted scale; the geometric mean of the non-zero norms when None. Raises DataError for non-finite
@@ -66,9 +64,7 @@ class Init:
         return cls(directions, log_norms, float(alpha), seed, kind)
 
     @classmethod
-    def scaled(
-        cls, theta: FloatArray, alpha: float, seed: int | None = None, kind: str = "gaussian"
-    ) -> Init:
+    def scaled(cls, theta: FloatArray, alpha: float, seed: int | None = None, kind: str = "gaussian") -> Init:
         """From order-one parameters `theta` (H, P) times alpha, without forming the product.
 
         Raises DataError unless 0 < alpha and alpha is finite.

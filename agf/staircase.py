@@ -249,7 +249,9 @@ class Staircase:
                     collapsed=np.asarray(d["collapsed"], dtype=np.int64),
                     label=d["label"],
                     utility=np.asarray([files.from_json_float(u) for u in d["utility"]]),
-                    runner_up=(int(d["runner_up"][0]), files.from_json_float(d["runner_up"][1])) if d["runner_up"] else None,
+                    runner_up=(int(d["runner_up"][0]), files.from_json_float(d["runner_up"][1]))
+                    if d["runner_up"]
+                    else None,
                     grad_norm=files.from_json_float(d["grad_norm"]),
                     predicted_decrease=files.from_json_float(d["predicted_decrease"]),
                     how=d["how"],
@@ -275,7 +277,9 @@ class Staircase:
                 settings=Settings.of(header["settings"]),
                 init=join_init(header, arrays, path),
                 arguments=join_arguments(header["arguments"], arrays, path),
-                bounds=None if result["bounds"] is None else np.asarray([files.from_json_float(b) for b in result["bounds"]]),
+                bounds=None
+                if result["bounds"] is None
+                else np.asarray([files.from_json_float(b) for b in result["bounds"]]),
                 stats=result["stats"],
                 notes=tuple(result["notes"]),
                 curve_times=files.array(arrays, "curve_times", path),

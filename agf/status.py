@@ -32,8 +32,7 @@ class Status(Enum):
     SETTLED = ("settled", "The flow settled: nothing it can still lose within the horizon asked for.")
     SADDLE = (
         "saddle",
-        "The flow is parked at a saddle: the gradient is small but neurons still grow. "
-        "Raise t_max, or tighten rtol.",
+        "The flow is parked at a saddle: the gradient is small but neurons still grow. Raise t_max, or tighten rtol.",
     )
     STEPS = ("steps", "All the gradient-descent steps asked for were taken.")
     # both

@@ -58,7 +58,9 @@ class Table:
         last = len(widths) - 1
         lines = [self.title]
         for index, row in enumerate(cells):
-            aligned = [c.ljust(w) if j == last else c.rjust(w) for j, (c, w) in enumerate(zip(row, widths, strict=True))]
+            aligned = [
+                c.ljust(w) if j == last else c.rjust(w) for j, (c, w) in enumerate(zip(row, widths, strict=True))
+            ]
             lines.append("  ".join(aligned).rstrip())
             if index == 0:
                 lines.append("  ".join("-" * w for w in widths))

@@ -1,0 +1,239 @@
+"""The saddle graph: critical points visited by predicted staircases, and the transitions between them.
+
+A node is what the network has learned, not which run it was in: the active features (labels of the drops at which the
+active neurons joined), so that runs over seeds, scales or widths merge into one transition graph of the landscape.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from agf import files
+from agf.errors import RequestError, explain
+from agf.staircase import Drop, Staircase
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+START = "nothing"
+_PAPER = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.75}
+
+
+def feature(label: str) -> str:
+    """The part of a drop's label that means the same in every run.
+
+    "mode 2 (sigma 3.1)" -> "mode 2"; "neuron 7 (class 3)" -> "class 3", because an index of an interchangeable neuron
+    says nothing across seeds; labels without a parenthesis are kept.
+    """
+    inside = re.search(r"\(([^()]*)\)\s*$", label)
+    if inside is None:
+        return label
+    return inside.group(1) if label.startswith("neuron") else label[: inside.start()].strip()
+
+
+def _name(learned: dict[int, str]) -> str:
+    counts = Counter(learned.values())
+    words = [f"{label} x{count}" if count > 1 else label for label, count in sorted(counts.items())]
+    return " + ".join(words) if words else START
+
+
+def _advance(learned: dict[int, str], drop: Drop) -> dict[int, str]:
+    after = dict(learned)
+    joined = feature(drop.label)
+    for neuron in drop.neurons.tolist():
+        after[neuron] = joined if drop.neurons.size == 1 else f"{joined} [{neuron}]"
+    for neuron in drop.collapsed.tolist():
+        after.pop(neuron, None)
+    return after
+
+
+def saddles(stairs: Iterable[Staircase]) -> nx.DiGraph:
+    """Transition graph of one or many staircases of the same problem.
+
+    Returns a DiGraph. Graph attributes: `problem`, `runs`. Node attributes: `level` (mean loss), `visits`, `ends` (runs
+    that ended there). Edge attributes: `count`, `probability` (of leaving its source this way), `time` and
+    `accelerated_time` (means of the jump times), `utility` (mean, loss), `runner_up_gap` (mean accelerated time the
+    runner-up lacked; NaN where there was none).
+
+    Raises RequestError when the staircases belong to different problems, or there are none.
+    """
+    import networkx as nx
+
+    runs = list(stairs)
+    names = sorted({run.problem for run in runs})
+    if len(names) != 1:
+        raise RequestError(
+            explain(
+                "a saddle graph merges runs of one problem.",
+                found=", ".join(names) or "no run",
+                remedy="Give run files of one problem.",
+            )
+        )
+    graph = nx.DiGraph(problem=names[0], runs=len(runs))
+    levels: dict[str, list[float]] = {}
+    edges: dict[tuple[str, str], list[Drop]] = {}
+    ends: Counter[str] = Counter()
+    for run in runs:
+        learned: dict[int, str] = {}
+        here = START
+        levels.setdefault(here, []).append(run.start_level)
+        for drop in run.drops:
+            learned = _advance(learned, drop)
+            there = _name(learned)
+            edges.setdefault((here, there), []).append(drop)
+            levels.setdefault(there, []).append(drop.level)
+            here = there
+        ends[here] += 1
+    for name, values in levels.items():
+        graph.add_node(name, level=_mean(values), visits=len(values), ends=ends[name])
+    leaving: Counter[str] = Counter()
+    for (source, _), drops in edges.items():
+        leaving[source] += len(drops)
+    for (source, target), drops in edges.items():
+        graph.add_edge(
+            source,
+            target,
+            count=len(drops),
+            probability=len(drops) / (leaving[source] + ends[source]),
+            time=_mean([drop.time for drop in drops]),
+            accelerated_time=_mean([drop.accelerated_time for drop in drops]),
+            utility=_mean([float(drop.utility.max()) for drop in drops if drop.utility.size]),
+            runner_up_gap=_mean([drop.runner_up[1] for drop in drops if drop.runner_up]),
+        )
+    return graph
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values) if values else math.nan
+
+
+def most_likely_path(graph: nx.DiGraph) -> list[str]:
+    """The path from nothing learned to an end that maximizes the product of the transition and ending probabilities.
+
+    Shortest path with weights -log probability, so returns to earlier saddles cost what they should.
+    """
+    import networkx as nx
+
+    def cost(source: str, target: str, attributes: dict[str, Any]) -> float:
+        del source, target
+        return -math.log(attributes["probability"])
+
+    lengths, paths = nx.single_source_dijkstra(graph, START, weight=cost)
+    total = {node: graph.nodes[node]["ends"] for node in paths if graph.nodes[node]["ends"] > 0}
+    stay = {node: ends / graph.nodes[node]["visits"] for node, ends in total.items()}
+    best = min(stay, key=lambda node: (lengths[node] - math.log(stay[node]), node))
+    return list(paths[best])
+
+
+def write(graph: nx.DiGraph, path: str | os.PathLike[str]) -> None:
+    """Export by suffix: `.graphml` or `.dot`. Raises RequestError for another suffix, FileError when unwritable."""
+    text = os.fspath(path)
+    if text.endswith(".graphml"):
+        import networkx as nx
+
+        content = "\n".join(nx.generate_graphml(graph))
+    elif text.endswith(".dot"):
+        content = _dot(graph)
+    else:
+        raise RequestError(explain(f"unknown graph format {text!r}.", expected="a name ending in .graphml or .dot"))
+    with files.atomic(path, "w") as handle:
+        handle.write(content + "\n")
+
+
+def _dot(graph: nx.DiGraph) -> str:
+    quote = json.dumps  # DOT strings escape quotes and backslashes as JSON does
+    lines = ["digraph saddles {", "  rankdir=TB;"]
+    for node, data in graph.nodes(data=True):
+        words = f"{node}\nL = {data['level']:.4g}"
+        lines.append(f"  {quote(node)} [label={quote(words)}];")
+    for source, target, data in graph.edges(data=True):
+        words = f"{data['probability']:.0%}, t = {data['accelerated_time']:.4g}"
+        lines.append(f"  {quote(source)} -> {quote(target)} [label={quote(words)}, weight={data['count']}];")
+    lines.append("}")
+    return "\n".join(lines)
+
+
+def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
+    """Draw the graph with the level (loss) as height and the number of active features from left to right.
+
+    Edge width and label show how often a transition was taken; the most likely path is emphasized. Returns the axes.
+    """
+    import matplotlib.pyplot as plt
+
+    if ax is None:
+        _, ax = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
+    depth = _depths(graph)
+    likely = most_likely_path(graph)
+    on_path = set(itertools.pairwise(likely))
+    position = {node: (depth[node], graph.nodes[node]["level"]) for node in graph}
+    for source, target, data in graph.edges(data=True):
+        (x0, y0), (x1, y1) = position[source], position[target]
+        strong = (source, target) in on_path
+        ax.annotate(
+            "",
+            (x1, y1),
+            (x0, y0),
+            arrowprops={
+                "arrowstyle": "-|>",
+                "shrinkA": 6,
+                "shrinkB": 6,
+                "lw": 0.8 + 2.2 * data["probability"],
+                "color": "#0072B2" if strong else "#999999",
+                "connectionstyle": "arc3,rad=0.08",
+            },
+            zorder=1,
+        )
+        ax.annotate(
+            f"{data['probability']:.0%}" if graph.graph["runs"] > 1 else f"t={data['accelerated_time']:.3g}",
+            ((x0 + x1) / 2, (y0 + y1) / 2),
+            textcoords="offset points",
+            xytext=(6, 6),
+            fontsize="small",
+            color="#0072B2" if strong else "#555555",
+            bbox=_PAPER,
+            zorder=3,
+        )
+    for node, (x, y) in position.items():
+        ax.plot([x], [y], "o", color="#D55E00" if graph.nodes[node]["ends"] else "black", ms=6, zorder=2)
+        ax.annotate(
+            _wrapped(node),
+            (x, y),
+            textcoords="offset points",
+            xytext=(0, -8),
+            ha="center",
+            va="top",
+            fontsize="small",
+            bbox=_PAPER,
+            zorder=3,
+        )
+    ax.margins(x=0.15, y=0.18)
+    ax.set_xlabel("drops from the start")
+    ax.set_ylabel("level (loss)")
+    runs = graph.graph["runs"]
+    ax.set_title(f"Saddles of {graph.graph['problem']}" + (f", {runs} runs" if runs > 1 else ""))
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    return ax
+
+
+def _depths(graph: nx.DiGraph) -> dict[str, int]:
+    import networkx as nx
+
+    return dict(nx.single_source_shortest_path_length(graph, START))
+
+
+def _wrapped(name: str, limit: int = 22) -> str:
+    lines = [""]
+    for word in name.split(" + "):
+        joined = f"{lines[-1]} + {word}" if lines[-1] else word
+        if len(joined) > limit and lines[-1]:
+            lines.append(word)
+        else:
+            lines[-1] = joined
+    return " +\n".join(lines)

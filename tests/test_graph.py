@@ -1,0 +1,105 @@
+"""The saddle graph: names, merging, probabilities, exports."""
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from agf import graph
+from agf.clock import Clock
+from agf.errors import FileError, RequestError
+from agf.staircase import Drop, Staircase
+from agf.status import Status
+
+
+def stairs(*steps, problem="toy"):
+    """A staircase from (neurons, collapsed, label) triples; levels fall by one each."""
+    drops = tuple(
+        Drop(
+            time=float(k),
+            half_time=float(k),
+            accelerated_time=k / 10,
+            level=10.0 - k,
+            neurons=np.array(neurons),
+            collapsed=np.array(collapsed, dtype=int),
+            label=label,
+            utility=np.ones(len(neurons)),
+            runner_up=(9, 0.5),
+        )
+        for k, (neurons, collapsed, label) in enumerate(steps, 1)
+    )
+    return Staircase(problem, 2, Clock(2, 1.0), 10.0, drops, Status.FITTED)
+
+
+ONE = ([1], [], "coordinate 1")
+TWO = ([2], [], "coordinate 2")
+
+
+def test_one_run_is_a_path_with_its_times_and_levels():
+    g = graph.saddles([stairs(ONE, TWO)])
+    assert list(nx.topological_sort(g)) == ["nothing", "coordinate 1", "coordinate 1 + coordinate 2"]
+    assert g.nodes["coordinate 1"]["level"] == 9.0
+    assert g.edges["nothing", "coordinate 1"]["accelerated_time"] == 0.1
+    assert g.edges["nothing", "coordinate 1"]["runner_up_gap"] == 0.5
+    assert graph.most_likely_path(g) == list(nx.topological_sort(g))
+
+
+def test_order_of_acquisition_branches_and_meets_again_with_counts_that_add_up():
+    g = graph.saddles([stairs(ONE, TWO), stairs(TWO, ONE), stairs(ONE, TWO)])
+    assert g.edges["nothing", "coordinate 1"]["probability"] == pytest.approx(2 / 3)
+    assert g.edges["nothing", "coordinate 2"]["count"] == 1
+    assert g.nodes["coordinate 1 + coordinate 2"]["visits"] == 3
+    assert graph.most_likely_path(g)[1] == "coordinate 1"
+    for node in g:
+        leaving = sum(d["probability"] for _, _, d in g.out_edges(node, data=True))
+        assert leaving + g.nodes[node]["ends"] / g.nodes[node]["visits"] == pytest.approx(1.0)
+
+
+def test_a_collapsed_neuron_leaves_the_name_and_can_come_back():
+    g = graph.saddles([stairs(ONE, ([2], [1], "coordinate 2"), ONE)])
+    assert "coordinate 2" in g
+    assert g.has_edge("coordinate 2", "coordinate 1 + coordinate 2")
+
+
+def test_a_run_that_ends_early_lowers_the_probability_of_going_on():
+    g = graph.saddles([stairs(ONE, TWO), stairs(ONE)])
+    assert g.edges["coordinate 1", "coordinate 1 + coordinate 2"]["probability"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("label", "meaning"),
+    [
+        ("mode 2 (sigma 3.1)", "mode 2"),
+        ("neuron 7 (class 3)", "class 3"),
+        ("coordinate 3", "coordinate 3"),
+        ("neuron 7", "neuron 7"),
+    ],
+)
+def test_labels_are_reduced_to_what_means_the_same_in_every_run(label, meaning):
+    assert graph.feature(label) == meaning
+
+
+def test_an_empty_staircase_is_one_node():
+    g = graph.saddles([stairs()])
+    assert list(g) == ["nothing"]
+    assert graph.most_likely_path(g) == ["nothing"]
+    graph.draw(g)
+
+
+def test_runs_of_different_problems_or_none_are_refused():
+    with pytest.raises(RequestError, match="one problem"):
+        graph.saddles([stairs(ONE), stairs(ONE, problem="other")])
+    with pytest.raises(RequestError, match="no run"):
+        graph.saddles([])
+
+
+def test_exports_read_back_and_quote_awkward_names(tmp_path):
+    g = graph.saddles([stairs(([1], [], 'coordinate "a\\b"'), TWO)])
+    graph.write(g, tmp_path / "g.graphml")
+    back = nx.read_graphml(tmp_path / "g.graphml")
+    assert set(back) == set(g)
+    graph.write(g, tmp_path / "g.dot")
+    assert '"coordinate \\"a\\\\b\\""' in (tmp_path / "g.dot").read_text()
+    with pytest.raises(RequestError, match="graphml"):
+        graph.write(g, tmp_path / "g.png")
+    with pytest.raises(FileError, match="cannot write"):
+        graph.write(g, tmp_path / "no" / "g.dot")
