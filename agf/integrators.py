@@ -1,0 +1,400 @@
+"""Explicit integrators of y' = velocity(y) with error control and dense output, as a stream of accepted steps.
+
+Two methods. "rk45" is Dormand-Prince 5(4) with its fourth-order dense output [Hairer, Norsett & Wanner, Solving ODEs I,
+II.5-II.6]: accurate, and robust where the velocity has kinks. "rkc2" is the stabilised second-order
+Runge-Kutta-Chebyshev method [Sommeijer, Shampine & Verwer 1997], for stiff problems with a real spectrum, as gradient
+flows have: a step of length h costs about sqrt(1.54 h rho) evaluations, rho the spectral radius. "auto" starts with the first and goes to the
+second for as long as stability rather than accuracy limits the steps. Neither can damp a growing mode and call it
+settled: both follow growth to the tolerance, where an L-stable implicit step longer than the growth time would not.
+
+Knows nothing of neurons; times are whatever unit the velocity uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from agf.arrays import FloatArray, IntArray
+from agf.errors import RequestError, explain
+
+Velocity = Callable[[FloatArray], FloatArray]
+Radius = Callable[[FloatArray], float]
+
+METHODS = ("rk45", "rkc2", "auto")
+DEFAULT_MAX_STEPS = 1_000_000
+
+_EPS = float(np.finfo(np.float64).eps)
+#: A rejected step is retried at most this often before the march gives up; each retry at least halves it.
+_MAX_RETRIES = 60
+_MAX_STAGES = 2000
+#: Accepted rkc2 steps for which an estimate of the spectral radius is trusted (a rejection renews it too).
+_RADIUS_AGE = 10
+#: Dormand-Prince is stable on the negative real axis to 3.3; this many steps in a row there mean stiffness.
+_RK45_STABLE = 3.3
+_STIFF_STEPS = 15
+
+# Dormand-Prince 5(4), Hairer, Norsett & Wanner table II.5.2. Its last row is also the fifth-order solution.
+_A = tuple(
+    np.array(row)
+    for row in (
+        [1 / 5],
+        [3 / 40, 9 / 40],
+        [44 / 45, -56 / 15, 32 / 9],
+        [19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729],
+        [9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656],
+        [35 / 384, 0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84],
+    )
+)
+_E = np.array([71 / 57600, 0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40])
+# Fourth-order dense output: the quartic that the cubic Hermite interpolant lacks (II.6, contd5).
+_D = np.array(
+    [
+        -12715105075 / 11282082432,
+        0,
+        87487479700 / 32700410799,
+        -10690763975 / 1880347072,
+        701980252875 / 199316789632,
+        -1453857185 / 822651844,
+        69997945 / 29380423,
+    ]
+)
+
+
+class MarchError(ArithmeticError):
+    """The march cannot go on. `s` and `y` are the last good time and state."""
+
+    def __init__(self, message: str, s: float, y: FloatArray) -> None:
+        super().__init__(message)
+        self.s = s
+        self.y = y
+
+
+class Stalled(MarchError):
+    """The step fell below what float64 resolves at this time."""
+
+
+class NonFinite(MarchError):
+    """The velocity is not finite here, or however short the step."""
+
+
+class OutOfSteps(MarchError):
+    """`max_steps` steps were accepted and the end was not reached."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a march carries from step to step: with it a march resumed at (s1, y1) repeats the uninterrupted one.
+
+    step : length to try next.  error : norm of the last accepted error.  method : the method in use.
+    stiff : consecutive steps at the stability limit.
+    radius, vector, age : spectral radius, the eigenvector it warm-starts from, and accepted steps since.
+    """
+
+    step: float
+    error: float = 1e-4
+    method: str = "rk45"
+    stiff: int = 0
+    radius: float = 0.0
+    vector: FloatArray | None = None
+    age: int = 0
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """One accepted step, from (s0, y0) to (s1, y1).
+
+    f0, f1 : velocity at both ends (after `retract`).  bulge : quartic term of the dense output, None for rkc2.
+    evaluations : of the velocity, since the start of the march.  memory : for resuming after this step.
+    """
+
+    s0: float
+    s1: float
+    y0: FloatArray
+    y1: FloatArray
+    f0: FloatArray
+    f1: FloatArray
+    bulge: FloatArray | None
+    evaluations: int
+    memory: Memory
+
+    def dense(self, s: float) -> FloatArray:
+        """State at s in [s0, s1], (N,): fourth order for rk45, cubic Hermite for rkc2. A fresh array."""
+        h = self.s1 - self.s0
+        x = (s - self.s0) / h
+        rise = self.y1 - self.y0
+        first = h * self.f0 - rise
+        second = rise - h * self.f1 - first
+        if self.bulge is not None:
+            second = second + (1 - x) * self.bulge
+        return self.y0 + x * (rise + (1 - x) * (first + x * second))
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A step not yet accepted. stiffness : estimate of h times the spectral radius, 0 when unknown."""
+
+    y1: FloatArray
+    f1: FloatArray
+    error: FloatArray
+    bulge: FloatArray | None = None
+    stiffness: float = 0.0
+
+
+def march(
+    velocity: Velocity,
+    y0: FloatArray,
+    *,
+    method: str = "rk45",
+    rtol: float,
+    scale: Callable[[FloatArray], FloatArray] | FloatArray | float | None = None,
+    groups: IntArray | None = None,
+    retract: Callable[[FloatArray], FloatArray] | None = None,
+    s0: float = 0.0,
+    s_end: float = np.inf,
+    first_step: float | None = None,
+    max_steps: int = DEFAULT_MAX_STEPS,
+    spectral_radius: Radius | None = None,
+    memory: Memory | None = None,
+) -> Iterator[Accepted]:
+    """Integrate y' = velocity(y) from y0 (N,) and yield every accepted step; stop by leaving the loop.
+
+    Parameters
+    ----------
+    velocity : y (N,) -> dy/ds (N,), autonomous; must not modify y. Non-finite stages are rejected steps.
+    method : "rk45", "rkc2", or "auto" (rk45, and rkc2 while stability limits the steps).
+    rtol : tolerance of the error of one step, in units of `scale`.
+    scale : (N,), a number, or callable y -> (N,): an error of rtol * scale is acceptable. Default 1.
+    groups : (N,) group index of each entry. The error norm is the root mean square in each group, and the maximum over
+        the groups. Default: one group.
+    retract : applied to every accepted state, for example to restore unit rows; return y itself when nothing is to do,
+        which saves an evaluation.
+    s0, s_end : start and end; the last step ends exactly at s_end.
+    first_step : length to try first; chosen from the velocity when None.
+    max_steps : accepted steps after which OutOfSteps is raised.
+    spectral_radius : y -> upper bound of the spectral radius of the Jacobian (rkc2); by power iteration on velocity
+        differences when None.
+    memory : of the `Accepted` to resume after, with s0 and y0 its s1 and y1.
+
+    Raises
+    ------
+    Stalled, NonFinite, OutOfSteps, each with the last good (s, y); RequestError for an unknown method.
+    """
+    if method not in METHODS:
+        raise RequestError(
+            explain(f"unknown method {method!r}.", where="integrator", expected="one of " + ", ".join(METHODS))
+        )
+    count = 0
+
+    def counted(y: FloatArray) -> FloatArray:
+        nonlocal count
+        count += 1
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return velocity(y)
+
+    norm = _Norm(rtol, scale, groups, y0.size)
+    s, y = float(s0), np.array(y0, dtype=np.float64)
+    f = counted(y)
+    if not np.isfinite(f).all():
+        raise NonFinite("the velocity is not finite at the start.", s, y)
+    if memory is None:
+        order = 2 if method == "rkc2" else 4
+        step = first_step if first_step is not None else _first_step(counted, y, f, norm, order, s_end - s)
+        memory = Memory(step, method="rkc2" if method == "rkc2" else "rk45")
+    for _ in range(max_steps):
+        if not s < s_end:
+            return
+        accepted, memory = _advance(counted, norm, retract, spectral_radius, method, memory, s, s_end, y, f)
+        s, y, f = accepted.s1, accepted.y1, accepted.f1
+        yield Accepted(accepted.s0, s, accepted.y0, y, accepted.f0, f, accepted.bulge, count, memory)
+    if s < s_end:
+        raise OutOfSteps(f"{max_steps} steps were not enough.", s, y)
+
+
+def _advance(
+    velocity: Velocity,
+    norm: _Norm,
+    retract: Callable[[FloatArray], FloatArray] | None,
+    spectral_radius: Radius | None,
+    method: str,
+    memory: Memory,
+    s: float,
+    s_end: float,
+    y: FloatArray,
+    f: FloatArray,
+) -> tuple[Accepted, Memory]:
+    """One accepted step from (s, y), f = velocity(y), with the memory for the next. Retries until the error passes."""
+    step, chebyshev = memory.step, memory.method == "rkc2"
+    radius, vector, age = memory.radius, memory.vector, memory.age
+    rejected = False
+    finite = True
+    for _ in range(_MAX_RETRIES):
+        if chebyshev and (rejected or vector is None or age >= _RADIUS_AGE):
+            radius, vector = _radius(velocity, spectral_radius, norm, y, f, vector)
+            age = 0
+        if chebyshev and radius > 0:
+            step = min(step, (_MAX_STAGES**2 - 1) / (1.54 * radius))
+        if step <= 4 * _EPS * abs(s):
+            break
+        # A last step up to 1 % longer than planned saves a sliver.
+        h = s_end - s if s + 1.01 * step >= s_end else step
+        if chebyshev:
+            stages = max(2, 1 + int(np.sqrt(1.54 * h * radius + 1)))
+            trial = _chebyshev(velocity, y, f, h, stages)
+        else:
+            stages = 6
+            trial = _dormand_prince(velocity, y, f, h)
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = norm(trial.error, y, trial.y1)
+        finite = bool(np.isfinite(error) and np.isfinite(trial.f1).all())
+        if not finite or error > 1:
+            order = 2 if chebyshev else 4
+            step = h * (0.25 if not finite else max(0.2, min(0.5, 0.9 * error ** (-1 / (order + 1)))))
+            rejected = True
+            continue
+        s1 = s_end if h == s_end - s else s + h
+        y1, f1 = trial.y1, trial.f1
+        if retract is not None:
+            y1 = retract(trial.y1)
+            if y1 is not trial.y1:
+                f1 = velocity(y1)
+        longer = _grown(h, error, memory.error, 2 if chebyshev else 4, rejected)
+        if h < step:  # cut by s_end: the plan stands
+            longer = max(longer, step)
+        stiff = memory.stiff + 1 if trial.stiffness > 0.9 * _RK45_STABLE else 0
+        after = "rkc2" if chebyshev else "rk45"
+        if method == "auto":
+            if not chebyshev and stiff >= _STIFF_STEPS:
+                after, stiff, vector = "rkc2", 0, None
+            elif chebyshev and age > 0 and longer * radius < 0.5 * stages:
+                # An rk45 step at its stability limit costs 6 evaluations for 3.3 / radius: it would be no slower.
+                after = "rk45"
+        following = Memory(longer, max(error, 1e-4), after, stiff, radius, vector, age + 1)
+        return Accepted(s, s1, y, y1, f, f1, trial.bulge, 0, following), following
+    if not finite:
+        raise NonFinite("the velocity is not finite however short the step.", s, y)
+    raise Stalled(f"the step fell to {step:.3g} at s = {s:.6g}.", s, y)
+
+
+def _grown(h: float, error: float, before: float, order: int, rejected: bool) -> float:
+    """Next step by PI control (exponents as in Hairer's dopri5): at most 5 h, and at most h after a rejection."""
+    integral, proportional = 0.85 / (order + 1), 0.2 / (order + 1)
+    factor = 0.9 * max(error, 1e-10) ** -integral * before**proportional
+    return h * float(np.clip(factor, 0.2, 1.0 if rejected else 5.0))
+
+
+class _Norm:
+    """Norm of an error vector: rms over each group in units of rtol * scale, maximum over groups."""
+
+    def __init__(
+        self,
+        rtol: float,
+        scale: Callable[[FloatArray], FloatArray] | FloatArray | float | None,
+        groups: IntArray | None,
+        size: int,
+    ) -> None:
+        self.rtol = rtol
+        self.scale = scale
+        self.groups = groups
+        self.counts = None if groups is None else np.maximum(np.bincount(groups, minlength=1), 1)
+        self.size = max(size, 1)
+
+    def units(self, y: FloatArray) -> FloatArray | float:
+        """Scale of each entry at y, (N,) or a number."""
+        if self.scale is None:
+            return 1.0
+        return self.scale(y) if callable(self.scale) else self.scale
+
+    def __call__(self, error: FloatArray, y0: FloatArray, y1: FloatArray) -> float:
+        units = self.units(y0)
+        if callable(self.scale):
+            units = np.maximum(units, self.scale(y1))
+        squares = (error / (self.rtol * units)) ** 2
+        if self.groups is None or self.counts is None:
+            return float(np.sqrt(np.sum(squares) / self.size))
+        return float(np.sqrt(np.max(np.bincount(self.groups, weights=squares) / self.counts, initial=0.0)))
+
+
+def _first_step(velocity: Velocity, y: FloatArray, f: FloatArray, norm: _Norm, order: int, room: float) -> float:
+    """Length of the first step from the size of the velocity and of its change (Hairer, II.4), at most `room`."""
+    speed = norm(f, y, y) * norm.rtol  # in units of scale per unit of s
+    if speed == 0:
+        return room if np.isfinite(room) else 1.0  # nothing moves, and nothing tells one length from another
+    trial = min(0.01 / speed, room)
+    with np.errstate(over="ignore", invalid="ignore"):
+        change = norm(velocity(y + trial * f) - f, y, y) / trial
+    largest = max(norm(f, y, y), change) if np.isfinite(change) else np.inf
+    step = trial * 1e-3 if largest == np.inf else (0.01 / largest) ** (1 / (order + 1))
+    return min(100 * trial, max(step, trial * 1e-3), room)
+
+
+def _dormand_prince(velocity: Velocity, y: FloatArray, f: FloatArray, h: float) -> _Trial:
+    k = np.empty((7, y.size))
+    k[0] = f
+    before = y1 = y
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i, row in enumerate(_A, 1):
+            before, y1 = y1, y + h * (row @ k[:i])
+            k[i] = velocity(y1)
+        gap = np.linalg.norm(y1 - before)  # the last two stages are at the same time
+        stiffness = h * np.linalg.norm(k[6] - k[5]) / gap if gap > 0 else 0.0
+        return _Trial(y1, k[6].copy(), h * (_E @ k), h * (_D @ k), float(stiffness))
+
+
+def _chebyshev(velocity: Velocity, y: FloatArray, f: FloatArray, h: float, stages: int) -> _Trial:
+    """One rkc2 step of `stages` >= 2 stages; Sommeijer, Shampine & Verwer (1997) eq. 2.2-2.7, damping 2/13."""
+    w0 = 1 + 2 / (13 * stages**2)
+    root = np.sqrt(w0**2 - 1)
+    angle = stages * np.log(w0 + root)
+    w1 = np.sinh(angle) * root**2 / (np.cosh(angle) * stages * root - w0 * np.sinh(angle))
+    b_before = b = 1 / (4 * w0**2)
+    t_before, t, d_before, d, dd_before, dd = 1.0, w0, 0.0, 1.0, 0.0, 0.0
+    y_before, y_now = y, y + h * w1 * b * f
+    for _ in range(2, stages + 1):
+        t_next = 2 * w0 * t - t_before
+        d_next = 2 * w0 * d - d_before + 2 * t
+        dd_next = 2 * w0 * dd - dd_before + 4 * d
+        b_next = dd_next / d_next**2
+        a = 1 - t * b
+        mu = 2 * w0 * b_next / b
+        nu = -b_next / b_before
+        gain = h * mu * w1 / w0
+        with np.errstate(over="ignore", invalid="ignore"):
+            y_next = mu * y_now + nu * y_before + (1 - mu - nu) * y + gain * (velocity(y_now) - a * f)
+        y_before, y_now = y_now, y_next
+        t_before, t, d_before, d, dd_before, dd, b_before, b = t, t_next, d, d_next, dd, dd_next, b, b_next
+    f1 = velocity(y_now)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _Trial(y_now, f1, 0.8 * (y - y_now) + 0.4 * h * (f + f1))
+
+
+def _radius(
+    velocity: Velocity, given: Radius | None, norm: _Norm, y: FloatArray, f: FloatArray, vector: FloatArray | None
+) -> tuple[float, FloatArray]:
+    """Upper estimate of the spectral radius at y (1.2 times the power iteration's) and the vector it ended with."""
+    if given is not None:
+        return float(given(y)), f
+    units = norm.units(y) * np.ones_like(y)
+    v = f / units if vector is None else vector
+    if not v.any():
+        v = np.ones_like(y)
+    # Displacement that balances truncation against rounding in a one-sided difference of an order-one function.
+    length = _EPS ** (1 / 3)
+    estimate = 0.0
+    for _ in range(50):
+        v = v / np.linalg.norm(v)
+        change = (velocity(y + length * units * v) - f) / (length * units)
+        new = float(np.linalg.norm(change))
+        if not np.isfinite(new):
+            length *= 0.1
+            continue
+        if new == 0:
+            break
+        v = change
+        if abs(new - estimate) <= 0.02 * new:
+            estimate = new
+            break
+        estimate = new
+    return 1.2 * estimate, v
