@@ -28,6 +28,7 @@ _EXPORTS = {
     "Engine": "engine",
     "Step": "engine",
     "predict": "engine",
+    "predict_many": "engine",
     "Drop": "staircase",
     "Staircase": "staircase",
     "Trajectory": "trajectory",
@@ -38,6 +39,7 @@ _EXPORTS = {
     "check": "checks",
     "problem": "registry",
     "load": "runs",
+    "sweep": "sweeps",
     "AgfError": "errors",
     "RequestError": "errors",
     "DataError": "errors",
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from agf.engine import Engine as Engine
     from agf.engine import Step as Step
     from agf.engine import predict as predict
+    from agf.engine import predict_many as predict_many
     from agf.errors import AgfError as AgfError
     from agf.errors import ComputationError as ComputationError
     from agf.errors import DataError as DataError
@@ -92,6 +95,7 @@ if TYPE_CHECKING:
     from agf.staircase import Drop as Drop
     from agf.staircase import Staircase as Staircase
     from agf.status import Status as Status
+    from agf.sweeps import sweep as sweep
     from agf.system import FlowSystem as FlowSystem
     from agf.system import Snapshot as Snapshot
     from agf.trajectory import Trajectory as Trajectory

@@ -7,7 +7,7 @@ themselves are elsewhere (generic: `dormant`, `active`; closed forms: the proble
 from __future__ import annotations
 
 import time as wall
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,3 +169,8 @@ def predict(problem: Problem, init: Init, *, observer: Observer | None = None, *
         arguments=problem.arguments,
         stats={**getattr(engine.phases, "stats", {}), "seconds": wall.perf_counter() - began},
     )
+
+
+def predict_many(problem: Problem, inits: Sequence[Init], **options: Any) -> list[Staircase]:
+    """`predict` from many initializations of one problem, in order."""
+    return [predict(problem, init, **options) for init in inits]
