@@ -1,0 +1,74 @@
+"""Where the arrays of a computation live: numpy, or torch on a device when one is named. Always float64.
+
+The formulas of `TwoLayer` are written once, for the functions that numpy and torch share by name and meaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from agf.arrays import FloatArray
+from agf.errors import RequestError, explain
+
+
+@dataclass(frozen=True)
+class Backend:
+    """numpy or torch as `xp`, scipy.special or torch.special as `special`; `device` is None for numpy."""
+
+    xp: Any
+    special: Any
+    device: Any = None
+
+    @classmethod
+    def of(cls, device: str | None) -> Backend:
+        """numpy when `device` is None, else torch on that device ("cpu", "cuda", "cuda:1", ...).
+
+        Raises RequestError when torch is missing or has no such device.
+        """
+        if device is None:
+            return cls(np, scipy.special)
+        torch = import_torch("device=")
+        try:
+            where = torch.device(device)
+            torch.zeros(1, dtype=torch.float64, device=where)
+        except (RuntimeError, AssertionError, TypeError) as error:
+            raise RequestError(
+                explain(
+                    f"device {device!r} cannot be used ({str(error).splitlines()[0]}).",
+                    remedy='Use device="cpu", or leave it out for numpy.',
+                )
+            ) from None
+        return cls(torch, torch.special, where)
+
+    def array(self, value: Any) -> Any:
+        """`value` as a float64 array of this backend."""
+        if self.device is None:
+            return np.asarray(value, dtype=np.float64)
+        if isinstance(value, np.ndarray):
+            value = np.ascontiguousarray(value)
+        return self.xp.as_tensor(value, dtype=self.xp.float64, device=self.device)
+
+    def zeros(self, shape: tuple[int, ...]) -> Any:
+        """Zeros of this backend."""
+        if self.device is None:
+            return np.zeros(shape)
+        return self.xp.zeros(shape, dtype=self.xp.float64, device=self.device)
+
+    def numpy(self, value: Any) -> FloatArray:
+        """`value` as a numpy array."""
+        return np.asarray(value) if self.device is None else value.detach().cpu().numpy()
+
+
+def import_torch(what: str) -> Any:
+    """The torch module. Raises RequestError that says how to get it."""
+    try:
+        import torch
+    except ImportError:
+        raise RequestError(
+            explain(f"{what} needs torch, which is not installed.", remedy="pip install 'agf[torch]'")
+        ) from None
+    return torch

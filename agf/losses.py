@@ -1,0 +1,212 @@
+"""Losses l(f, y), row by row: value, residual -dl/df, and a square root of the second derivative.
+
+The network's loss is the mean over the n rows. f and y are (n, c) arrays of a backend. Half-squared is |y - f|^2 / 2,
+not divided by c; logistic log(1 + exp(-y f)) and exponential exp(-y f) take y = +-1 and sum over the c outputs;
+cross-entropy takes rows of y that sum to 1.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from agf.arrays import FloatArray, matrix
+from agf.backend import Backend
+from agf.errors import DataError, explain
+
+Root = Callable[[Any], Any]
+
+
+class Loss(ABC):
+    """One loss. `classifies`: whether y names classes; `quadratic`: whether l is half-squared in f."""
+
+    name: ClassVar[str]
+    classifies: ClassVar[bool] = True
+    quadratic: ClassVar[bool] = False
+
+    @abstractmethod
+    def targets(self, Y: Any, where: str) -> tuple[FloatArray, tuple[Any, ...]]:
+        """y (n, c) from what the user gave, and the names of the classes (empty where there are none)."""
+
+    @abstractmethod
+    def value(self, b: Backend, f: Any, y: Any) -> Any:
+        """l of each row, (n,)."""
+
+    @abstractmethod
+    def residual(self, b: Backend, f: Any, y: Any) -> Any:
+        """-dl/df, (n, c)."""
+
+    @abstractmethod
+    def root(self, b: Backend, f: Any, y: Any) -> Root:
+        """Function v -> B v of (..., n, c) arrays, with B^T B = l''(f, y): half-squared in the outputs B v."""
+
+    def correct(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """Whether each row is classified rightly, (n,)."""
+        if y.shape[1] == 1:
+            return (f[:, 0] > 0) == (y[:, 0] > 0)
+        return f.argmax(axis=1) == y.argmax(axis=1)
+
+
+class HalfSquared(Loss):
+    """|y - f|^2 / 2."""
+
+    name = "half-squared"
+    classifies = False
+    quadratic = True
+
+    def targets(self, Y: Any, where: str) -> tuple[FloatArray, tuple[Any, ...]]:
+        return matrix(Y, "Y", where=where), ()
+
+    def value(self, b: Backend, f: Any, y: Any) -> Any:
+        return 0.5 * ((y - f) ** 2).sum(1)
+
+    def residual(self, b: Backend, f: Any, y: Any) -> Any:
+        return y - f
+
+    def root(self, b: Backend, f: Any, y: Any) -> Root:
+        return lambda v: v
+
+
+class _Margin(Loss):
+    """A function of the margin y f, with y = +-1."""
+
+    def targets(self, Y: Any, where: str) -> tuple[FloatArray, tuple[Any, ...]]:
+        given = np.asarray(Y)
+        given = given[:, None] if given.ndim == 1 else given
+        if given.ndim != 2 or given.size == 0:
+            raise DataError(explain(f"`Y` has shape {given.shape}.", where=where, expected="(n,) or (n, c)"))
+        if np.issubdtype(given.dtype, np.number):
+            given = matrix(given, "Y", where=where)
+        names = np.unique(given)
+        if names.size != 2:
+            raise DataError(
+                explain(
+                    f"`Y` has {names.size} distinct value(s).",
+                    where=where,
+                    expected=f"two classes for the {self.name} loss",
+                    remedy='Use loss="cross-entropy" for more classes.' if names.size > 2 else "",
+                )
+            )
+        return np.where(given == names[1], 1.0, -1.0), _plain(names)
+
+
+class Logistic(_Margin):
+    """log(1 + exp(-y f))."""
+
+    name = "logistic"
+
+    def value(self, b: Backend, f: Any, y: Any) -> Any:
+        return b.xp.logaddexp(b.zeros(tuple(f.shape)), -y * f).sum(1)
+
+    def residual(self, b: Backend, f: Any, y: Any) -> Any:
+        return y * b.special.expit(-y * f)
+
+    def root(self, b: Backend, f: Any, y: Any) -> Root:
+        weight = b.xp.sqrt(b.special.expit(f) * b.special.expit(-f))
+        return lambda v: weight * v
+
+
+class Exponential(_Margin):
+    """exp(-y f)."""
+
+    name = "exponential"
+
+    def value(self, b: Backend, f: Any, y: Any) -> Any:
+        return self._exp(b, -y * f).sum(1)
+
+    def residual(self, b: Backend, f: Any, y: Any) -> Any:
+        return y * self._exp(b, -y * f)
+
+    def root(self, b: Backend, f: Any, y: Any) -> Root:
+        weight = self._exp(b, -0.5 * y * f)
+        return lambda v: weight * v
+
+    @staticmethod
+    def _exp(b: Backend, z: Any) -> Any:
+        with np.errstate(over="ignore"):  # an absurd trial state: infinite, as it is in torch
+            return b.xp.exp(z)
+
+
+class CrossEntropy(Loss):
+    """log sum_k exp f_k - sum_k y_k f_k."""
+
+    name = "cross-entropy"
+
+    def targets(self, Y: Any, where: str) -> tuple[FloatArray, tuple[Any, ...]]:
+        given = np.asarray(Y)
+        if given.ndim == 2 and given.shape[1] > 1:
+            y = matrix(given, "Y", where=where)
+            if (y < 0).any() or not np.allclose(y.sum(axis=1), 1.0):
+                raise DataError(
+                    explain(
+                        "rows of `Y` are not probabilities.",
+                        where=where,
+                        expected="one-hot rows, or a column of class labels",
+                    )
+                )
+            return y, tuple(range(y.shape[1]))
+        return one_hot(given, where)
+
+    def value(self, b: Backend, f: Any, y: Any) -> Any:
+        top, shifted = self._shifted(b, f)
+        return top[:, 0] + b.xp.log(b.xp.exp(shifted).sum(1)) - (y * f).sum(1)
+
+    def residual(self, b: Backend, f: Any, y: Any) -> Any:
+        return y - self._softmax(b, f)
+
+    def root(self, b: Backend, f: Any, y: Any) -> Root:
+        # diag(p) - p p^T = diag(q) (I - q q^T) diag(q) with q = sqrt(p), a unit vector, and I - q q^T is its own square
+        p = self._softmax(b, f)
+        q = b.xp.sqrt(p)
+        return lambda v: q * (v - (p * v).sum(-1)[..., None])
+
+    @staticmethod
+    def _shifted(b: Backend, f: Any) -> tuple[Any, Any]:
+        top = b.xp.amax(f, 1)[:, None]
+        return top, f - top
+
+    def _softmax(self, b: Backend, f: Any) -> Any:
+        e = b.xp.exp(self._shifted(b, f)[1])
+        return e / e.sum(1)[:, None]
+
+
+def one_hot(labels: Any, where: str) -> tuple[FloatArray, tuple[Any, ...]]:
+    """One-hot rows (n, c) of a column of class labels (numbers or text), and the labels in order.
+
+    Raises DataError for NaN labels and for a single class.
+    """
+    column = np.asarray(labels).reshape(-1)
+    if np.issubdtype(column.dtype, np.number):
+        column = matrix(column, "Y", where=where)[:, 0]
+    names, index = np.unique(column, return_inverse=True)
+    if names.size < 2:
+        raise DataError(
+            explain(
+                "`Y` holds one class only.", where=where, found=f"{names.tolist()} in {column.size} row(s)",
+                expected="two classes or more",
+            )
+        )  # fmt: skip
+    return np.eye(names.size)[index], _plain(names)
+
+
+def _plain(names: np.ndarray) -> tuple[Any, ...]:
+    """Names as people write them: whole numbers without a decimal point."""
+    whole = names.dtype.kind == "f" and bool(np.all(names == np.round(names)))
+    return tuple(int(v) if whole else v for v in names.tolist())
+
+
+_LOSSES: dict[str, Loss] = {loss.name: loss for loss in (HalfSquared(), Logistic(), Exponential(), CrossEntropy())}
+
+#: Valid names, in the order they are listed to people.
+NAMES = tuple(_LOSSES)
+
+
+def loss_of(name: str) -> Loss:
+    """The loss of that name. Raises DataError with the list of valid names."""
+    key = str(name).lower().replace("_", "-").replace(" ", "-")
+    if key not in _LOSSES:
+        raise DataError(explain(f"unknown loss {name!r}.", expected="one of " + ", ".join(NAMES)))
+    return _LOSSES[key]
