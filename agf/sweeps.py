@@ -10,7 +10,6 @@ cluster.
 from __future__ import annotations
 
 import csv
-import errno
 import hashlib
 import io
 import itertools
@@ -24,9 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from agf import files, provenance, registry
+from agf import files, ledger, provenance, registry
 from agf.contract import Problem
 from agf.errors import AgfError, ComputationError, FileError, RequestError, explain
+from agf.init import Init
 from agf.settings import Settings
 
 FORMAT = "agf-sweep"
@@ -119,7 +119,7 @@ class Sweep:
     def entries(self) -> Iterator[dict[str, Any]]:
         """Finished runs in the order of the plan, one dict each; memory is bounded by one chunk."""
         for name, runs in self.plan.chunks().items():
-            finished = _finished(_rows(self.folder, name))
+            finished = ledger.finished(_rows(self.folder, name))
             for run in runs:
                 if key(run) in finished:
                     yield finished[key(run)]
@@ -394,6 +394,15 @@ def _execute(
         yield from Parallel()(tasks)
 
 
+def _rows(root: Path, name: str) -> Path:
+    return root / "rows" / f"{name}.jsonl"
+
+
+def _unfinished(root: Path, name: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    finished = ledger.finished(_rows(root, name))
+    return [item for item in runs if key(item) not in finished]
+
+
 # -- one chunk, in a worker ---------------------------------------------------------------------------------------
 
 
@@ -411,7 +420,7 @@ def _chunk(root: Path, plan: Plan, name: str, runs: list[dict[str, Any]]) -> tup
             if not todo:
                 return 0, 0
             done = failed = 0
-            with _appending(root, name) as append:
+            with ledger.Appending(_rows(root, name)) as append:
                 for entry in _compute(root, plan, todo):
                     append(entry)
                     done += 1
@@ -440,7 +449,7 @@ def _compute(root: Path, plan: Plan, runs: list[dict[str, Any]]) -> Iterator[dic
         try:
             stairs = predict_many(problem, inits, **settings)
         except Exception:  # one of them failed: find out which
-            stairs = [_attempt(lambda init=init: predict_many(problem, [init], **settings)[0]) for init in inits]
+            stairs = [_alone(problem, init, settings) for init in inits]
     for item, init, prediction in zip(runs, inits, stairs, strict=True):
         try:
             if isinstance(prediction, Exception):
@@ -452,14 +461,17 @@ def _compute(root: Path, plan: Plan, runs: list[dict[str, Any]]) -> Iterator[dic
             yield _entry(item, error=error)
 
 
-def _attempt(action: Callable[[], Any]) -> Any:
+def _alone(problem: Problem, init: Init, settings: dict[str, Any]) -> Any:
+    """The prediction, or the exception that it raised."""
+    from agf.engine import predict
+
     try:
-        return action()
+        return predict(problem, init, **settings)
     except Exception as error:
         return error
 
 
-def _init(problem: Problem, item: dict[str, Any]) -> Any:
+def _init(problem: Problem, item: dict[str, Any]) -> Init:
     options = {"kind": item["kind"]} if "kind" in item else {}
     return problem.init(item["alpha"], int(item.get("seed", 0)), **options)
 
@@ -510,74 +522,3 @@ def _entry(
         "" if error is None else (str(error) if isinstance(error, AgfError) else f"{type(error).__name__}: {error}")
     )
     return {"key": key(item), "run": item, "error": message, **(parts or {})}
-
-
-# -- the rows on disk ---------------------------------------------------------------------------------------------
-
-
-def _rows(root: Path, name: str) -> Path:
-    return root / "rows" / f"{name}.jsonl"
-
-
-def _finished(path: Path) -> dict[str, dict[str, Any]]:
-    """Entries by key; a last line torn by a kill is ignored."""
-    out = {}
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise FileError(explain(f"cannot read {str(path)!r} ({error.strerror}).")) from None
-    for line in content.split(b"\n")[:-1]:
-        try:
-            entry = json.loads(line)
-            out[entry["key"]] = entry
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
-            raise FileError(
-                explain(f"{str(path)!r} is damaged.", remedy="Delete that file to compute its runs again.")
-            ) from None
-    return out
-
-
-def _unfinished(root: Path, name: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    finished = _finished(_rows(root, name))
-    return [item for item in runs if key(item) not in finished]
-
-
-class _appending:
-    """Append entries to a chunk's rows, each synced before the next is computed; a torn tail is cut off first."""
-
-    def __init__(self, root: Path, name: str) -> None:
-        self.path = _rows(root, name)
-
-    def __enter__(self) -> Callable[[dict[str, Any]], None]:
-        try:
-            # unbuffered: a failed write must not linger in a buffer and fail again at close
-            self.handle = open(self.path, "a+b", buffering=0)
-            self.handle.seek(0)
-            content = self.handle.read()
-            self.handle.truncate(content.rfind(b"\n") + 1)
-        except OSError as error:
-            raise self._refusal(error) from None
-        return self._append
-
-    def _append(self, entry: dict[str, Any]) -> None:
-        line = json.dumps(files.jsonable(entry), allow_nan=False).encode() + b"\n"
-        try:
-            if self.handle.write(line) != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self.handle.fileno())
-        except OSError as error:
-            raise self._refusal(error) from None
-
-    def _refusal(self, error: OSError) -> FileError:
-        return FileError(
-            explain(
-                f"cannot write {str(self.path)!r} ({error.strerror}).",
-                where="sweep",
-                remedy="Finished runs are kept; make room or check the folder, and start again.",
-            )
-        )
-
-    def __exit__(self, *_: object) -> None:
-        self.handle.close()

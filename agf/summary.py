@@ -1,0 +1,340 @@
+"""What a sweep says: distributions of jump times and levels, orders of acquisition, agreement, convergence.
+
+Everything here is computed from the finished rows of a `Sweep`; a group is one combination of the settings other than
+the seed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agf import files
+from agf.arrays import FloatArray
+from agf.clock import Clock
+from agf.errors import RequestError, explain
+from agf.graph import feature, saddles
+from agf.staircase import Drop, Staircase
+from agf.status import Status
+from agf.table import Table, number, percent
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from agf.sweeps import Sweep
+
+#: Quantiles shown for every distribution.
+QUANTILES = (0.05, 0.5, 0.95)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Least-squares line through (log x, log y): y ~ x^slope. error : standard error of the slope; n : points."""
+
+    slope: float
+    error: float
+    n: int
+
+
+def power_law(x: Iterable[float], y: Iterable[float]) -> Fit | None:
+    """Slope of log y against log x with its standard error, or None with fewer than three usable points."""
+    pairs = [(a, b) for a, b in zip(x, y, strict=True) if a > 0 and b > 0 and math.isfinite(a) and math.isfinite(b)]
+    if len(pairs) < 3 or len({a for a, _ in pairs}) < 2:
+        return None
+    log_x, log_y = np.log(np.array(pairs)).T
+    centred = log_x - log_x.mean()
+    slope = float(centred @ (log_y - log_y.mean()) / (centred @ centred))
+    rest = log_y - log_y.mean() - slope * centred
+    spread = float(rest @ rest) / (len(pairs) - 2)
+    return Fit(slope, math.sqrt(spread / float(centred @ centred)), len(pairs))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that share everything but the seed.
+
+    settings : the shared values.  staircases : predictions (drops without features), one a run.
+    statuses : status word of each prediction.  failed : messages of runs that failed.
+    matches : one list a compared run, dicts with k, time_error, level_error.
+    """
+
+    settings: dict[str, Any]
+    staircases: list[Staircase]
+    failed: list[str]
+    matches: list[list[dict[str, Any]]]
+
+    @property
+    def name(self) -> str:
+        """The shared values in words."""
+        return ", ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.settings.items())
+
+    def column(self, name: str, k: int) -> FloatArray:
+        """One quantity of the k-th drop (k >= 1) over the runs that have it."""
+        values = [getattr(run.drops[k - 1], name) for run in self.staircases if len(run.drops) >= k]
+        return np.array(values, dtype=np.float64)
+
+    @property
+    def depth(self) -> int:
+        """Largest number of drops in a run."""
+        return max((len(run.drops) for run in self.staircases), default=0)
+
+    def order(self, run: Staircase) -> tuple[str, ...]:
+        """Features in the order in which a run acquired them, repeats kept."""
+        return tuple(feature(drop.label) for drop in run.drops)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Statistics of a sweep, ready to print, draw and save."""
+
+    problem: str
+    groups: list[Group]
+
+    def times(self) -> Table:
+        """Distribution of the half-drop time and the level of each drop, a row a group and drop."""
+        rows = []
+        for group in self.groups:
+            for k in range(1, group.depth + 1):
+                times, levels = group.column("half_time", k), group.column("level", k)
+                rows.append(
+                    [
+                        group.name,
+                        str(k),
+                        str(times.size),
+                        *[number(q) for q in _quantiles(times)],
+                        percent(_spread(times)),
+                        *[number(q) for q in _quantiles(levels)],
+                    ]
+                )
+        columns = ["group", "drop", "runs", "time 5 %", "median", "95 %", "std/mean", "level 5 %", "median", "95 %"]
+        return Table(f"Jump times (flow time, half-drop) and levels of {self.problem}", columns, rows, self._notes())
+
+    def orders(self, most: int = 5) -> Table:
+        """The most frequent orders of acquisition of each group with their probabilities."""
+        rows = []
+        for group in self.groups:
+            counts = Counter(group.order(run) for run in group.staircases)
+            for order, count in counts.most_common(most):
+                share = count / len(group.staircases)
+                rows.append([group.name, percent(share), str(count), " > ".join(order) or "nothing"])
+        return Table(
+            f"Order of acquisition of {self.problem}",
+            ["group", "probability", "runs", "order"],
+            rows,
+            [f"At most {most} orders a group; probabilities are shares of the finished runs."],
+        )
+
+    def positions(self) -> dict[str, FloatArray]:
+        """P(feature is acquired at drop k), over all groups: name -> (K,) shares of the runs."""
+        depth = max((group.depth for group in self.groups), default=0)
+        total = sum(len(group.staircases) for group in self.groups)
+        out: dict[str, FloatArray] = {}
+        for group in self.groups:
+            for run in group.staircases:
+                for k, name in enumerate(group.order(run)):
+                    out.setdefault(name, np.zeros(depth))[k] += 1.0 / total
+        return out
+
+    def agreement(self) -> Table | None:
+        """Relative errors of predicted half-drop times and levels against gradient flow; None without comparisons."""
+        rows = []
+        for group in self.groups:
+            for k in range(1, group.depth + 1):
+                found = [m for run in group.matches for m in run if m["k"] == k]
+                times = _finite(files.from_json_float(m["time_error"]) for m in found)
+                levels = _finite(files.from_json_float(m["level_error"]) for m in found)
+                if found:
+                    rows.append(
+                        [
+                            group.name,
+                            str(k),
+                            str(len(found)),
+                            *map(percent, _errors(times)),
+                            *map(percent, _errors(levels)),
+                        ]
+                    )
+        if not rows:
+            return None
+        columns = ["group", "drop", "runs", "time error median", "95 %", "level error median", "95 %"]
+        return Table(f"Prediction against gradient flow, {self.problem}", columns, rows)
+
+    def convergence(self) -> Table | None:
+        """Distance of the accelerated jump times to their value at the smallest alpha, against 1/log(1/alpha).
+
+        The error of the alpha -> 0 limit falls like 1/log(1/alpha), slope 1. Here the limit is extrapolated linearly in
+        1/log(1/alpha) from the two smallest alphas. None with fewer than four alphas.
+        """
+        rows = []
+        for shared, family in self._families("alpha"):
+            alphas = sorted((float(group.settings["alpha"]) for group in family), reverse=True)
+            if len(alphas) < 4 or min(alphas) >= 1 or max(alphas) >= 1:
+                continue
+            by_alpha = {float(group.settings["alpha"]): group for group in family}
+            x = np.array([-1.0 / math.log(alpha) for alpha in alphas])
+            for k in range(1, min(group.depth for group in family) + 1):
+                y = np.array([np.mean(by_alpha[alpha].column("accelerated_time", k)) for alpha in alphas])
+                limit = y[-1] - x[-1] * (y[-2] - y[-1]) / (x[-2] - x[-1])
+                fit = power_law(x[:-2], np.abs(y[:-2] - limit))
+                slope = "-" if fit is None else f"{fit.slope:.2f} +- {fit.error:.2f}"
+                rows.append([shared, str(k), number(float(limit), 6), number(float(y[-1]), 6), slope])
+        if not rows:
+            return None
+        return Table(
+            f"Convergence in alpha, {self.problem}",
+            ["group", "drop", "limit", "at smallest alpha", "slope in 1/log(1/alpha)"],
+            rows,
+            ["Mean accelerated jump times; the limit is extrapolated linearly from the two smallest alphas."],
+        )
+
+    def sensitivity(self) -> Table | None:
+        """How far the two threshold rules move the median half-drop times; None without both."""
+        rows = []
+        for shared, family in self._families("threshold"):
+            rules = {str(group.settings["threshold"]): group for group in family}
+            if {"natural", "unit"} <= set(rules):
+                for k in range(1, min(group.depth for group in rules.values()) + 1):
+                    natural, unit = (float(np.median(rules[r].column("half_time", k))) for r in ("natural", "unit"))
+                    rows.append([shared, str(k), number(natural, 6), number(unit, 6), percent(unit / natural - 1)])
+        if not rows:
+            return None
+        columns = ["group", "drop", "natural", "unit", "difference"]
+        return Table(f"Sensitivity to the threshold rule, {self.problem}", columns, rows)
+
+    def tables(self) -> list[Table]:
+        """Every table that has something to say."""
+        found = [self.times(), self.orders(), self.agreement(), self.convergence(), self.sensitivity()]
+        return [table for table in found if table is not None]
+
+    def graph(self) -> nx.DiGraph:
+        """The merged saddle graph of all predictions."""
+        return saddles(run for group in self.groups for run in group.staircases)
+
+    def __str__(self) -> str:
+        return "\n\n".join(table.text() for table in self.tables())
+
+    def _repr_html_(self) -> str:
+        return "".join(table.html() for table in self.tables())
+
+    def draw(self, *, ax: Any = None) -> Any:
+        """Staircases of the groups: median level against time, with the 5-95 % band of the half-drop times.
+
+        Returns the matplotlib axes.
+        """
+        import matplotlib.pyplot as plt
+
+        if ax is None:
+            _, ax = plt.subplots(figsize=(6.5, 4.0), layout="constrained")
+        colours = itertools.cycle(_PALETTE)
+        drawn = [group for group in self.groups if group.staircases]
+        for group, colour in zip(drawn, colours, strict=False):
+            level = float(np.median([run.start_level for run in group.staircases]))
+            before: float | None = None
+            for k in range(1, group.depth + 1):
+                low, middle, high = _quantiles(group.column("half_time", k))
+                after = float(np.median(group.column("level", k)))
+                if before is not None:
+                    ax.plot([before, middle], [level, level], color=colour, lw=1.5)
+                else:
+                    ax.plot([middle / 10, middle], [level, level], color=colour, lw=1.5, label=group.name)
+                ax.plot([middle, middle], [level, after], color=colour, lw=1.5)
+                ax.fill_betweenx([after, level], low, high, color=colour, alpha=0.2, lw=0)
+                before, level = middle, after
+            if before is not None:
+                ax.plot([before, 3 * before], [level, level], color=colour, lw=1.5)
+        ax.set_xscale("log")
+        ax.set_xlabel("flow time t")
+        ax.set_ylabel("level (loss)")
+        ax.set_title(f"{self.problem}: median staircase, 5-95 % of the jump times")
+        if 0 < len(ax.get_legend_handles_labels()[0]) <= 8:
+            ax.legend(frameon=False, fontsize="small")
+        if not drawn:
+            ax.text(0.5, 0.5, "no finished prediction", ha="center", transform=ax.transAxes)
+        return ax
+
+    def _families(self, axis: str) -> Iterator[tuple[str, list[Group]]]:
+        """Groups that differ only in `axis`, with the values they share in words."""
+        families: dict[tuple[Any, ...], list[Group]] = {}
+        for group in self.groups:
+            if axis in group.settings and group.staircases:
+                rest = tuple((k, v) for k, v in group.settings.items() if k != axis)
+                families.setdefault(rest, []).append(group)
+        for rest, family in families.items():
+            yield ", ".join(f"{k}={v}" for k, v in rest), family
+
+    def _notes(self) -> list[str]:
+        failed = sum(len(group.failed) for group in self.groups)
+        return [f"{failed} run(s) failed and are left out."] if failed else []
+
+
+_PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+
+def summarize(sweep: Sweep) -> Summary:
+    """Statistics of the finished runs of a sweep. Raises RequestError when none is finished."""
+    groups: dict[str, Group] = {}
+    for entry in sweep.entries():
+        settings = {name: value for name, value in entry["run"].items() if name != "seed"}
+        group = groups.setdefault(repr(settings), Group(settings, [], [], []))
+        if entry["error"]:
+            group.failed.append(entry["error"])
+        if "predict" in entry:
+            group.staircases.append(_staircase(sweep.plan.problem, entry["predict"]))
+        if "compare" in entry:
+            group.matches.append(entry["compare"])
+    if not groups:
+        raise RequestError(explain("no run is finished.", where=f"sweep {sweep.folder}"))
+    return Summary(sweep.plan.problem, list(groups.values()))
+
+
+def _staircase(problem: str, document: dict[str, Any]) -> Staircase:
+    real = files.from_json_float
+    drops = tuple(
+        Drop(
+            time=real(drop["time"]),
+            half_time=real(drop["half_time"]),
+            accelerated_time=real(drop["accelerated_time"]),
+            level=real(drop["level"]),
+            neurons=np.asarray(drop["neurons"], dtype=np.int64),
+            collapsed=np.asarray(drop["collapsed"], dtype=np.int64),
+            label=drop["label"],
+            utility=np.asarray([real(value) for value in drop["utility"]]),
+            runner_up=(int(drop["runner_up"][0]), real(drop["runner_up"][1])) if drop["runner_up"] else None,
+        )
+        for drop in document["drops"]
+    )
+    scale = real(document["clock_scale"])
+    return Staircase(
+        problem=problem,
+        degree=document["degree"],
+        clock=Clock(document["degree"], math.log(scale)),
+        start_level=real(document["start_level"]),
+        drops=drops,
+        status=Status.from_word(document["status"]),
+    )
+
+
+def _finite(values: Iterable[float]) -> FloatArray:
+    array = np.array(list(values), dtype=np.float64)
+    return array[np.isfinite(array)]
+
+
+def _quantiles(values: FloatArray) -> list[float]:
+    usable = values[np.isfinite(values)]
+    return [math.nan] * len(QUANTILES) if usable.size == 0 else [float(q) for q in np.quantile(usable, QUANTILES)]
+
+
+def _spread(values: FloatArray) -> float:
+    usable = values[np.isfinite(values)]
+    return math.nan if usable.size < 2 or usable.mean() == 0 else float(usable.std(ddof=1) / usable.mean())
+
+
+def _errors(values: FloatArray) -> tuple[float, float]:
+    if values.size == 0:
+        return math.nan, math.nan
+    return float(np.median(np.abs(values))), float(np.quantile(np.abs(values), 0.95))
