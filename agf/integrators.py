@@ -3,9 +3,10 @@
 Two methods. "rk45" is Dormand-Prince 5(4) with its fourth-order dense output [Hairer, Norsett & Wanner, Solving ODEs I,
 II.5-II.6]: accurate, and robust where the velocity has kinks. "rkc2" is the stabilised second-order
 Runge-Kutta-Chebyshev method [Sommeijer, Shampine & Verwer 1997], for stiff problems with a real spectrum, as gradient
-flows have: a step of length h costs about sqrt(1.54 h rho) evaluations, rho the spectral radius. "auto" starts with the first and goes to the
-second for as long as stability rather than accuracy limits the steps. Neither can damp a growing mode and call it
-settled: both follow growth to the tolerance, where an L-stable implicit step longer than the growth time would not.
+flows have: a step of length h costs about sqrt(1.54 h rho) evaluations, rho the spectral radius. "auto" starts with the
+first and goes to the second for as long as stability rather than accuracy limits the steps. Neither can damp a growing
+mode and call it settled: both follow growth to the tolerance, where an L-stable implicit step longer than the growth
+time would not.
 
 Knows nothing of neurons; times are whatever unit the velocity uses.
 """
@@ -32,8 +33,9 @@ _MAX_RETRIES = 60
 _MAX_STAGES = 2000
 #: Accepted rkc2 steps for which an estimate of the spectral radius is trusted (a rejection renews it too).
 _RADIUS_AGE = 10
-#: Dormand-Prince is stable on the negative real axis to 3.3; this many steps in a row there mean stiffness.
-_RK45_STABLE = 3.3
+#: Dormand-Prince is stable on the negative real axis to 3.3. A step limited by that hovers between 2 and 5 (measured);
+#: this many in a row above 2 mean stiffness.
+_STIFF_PRODUCT = 2.0
 _STIFF_STEPS = 15
 
 # Dormand-Prince 5(4), Hairer, Norsett & Wanner table II.5.2. Its last row is also the fifth-order solution.
@@ -263,13 +265,13 @@ def _advance(
         longer = _grown(h, error, memory.error, 2 if chebyshev else 4, rejected)
         if h < step:  # cut by s_end: the plan stands
             longer = max(longer, step)
-        stiff = memory.stiff + 1 if trial.stiffness > 0.9 * _RK45_STABLE else 0
+        stiff = memory.stiff + 1 if trial.stiffness > _STIFF_PRODUCT else 0
         after = "rkc2" if chebyshev else "rk45"
         if method == "auto":
             if not chebyshev and stiff >= _STIFF_STEPS:
                 after, stiff, vector = "rkc2", 0, None
-            elif chebyshev and age > 0 and longer * radius < 0.5 * stages:
-                # An rk45 step at its stability limit costs 6 evaluations for 3.3 / radius: it would be no slower.
+            elif chebyshev and longer * radius < 1:
+                # rk45 at its stability limit covers 3.3 / radius in 6 evaluations: it would be no slower.
                 after = "rk45"
         following = Memory(longer, max(error, 1e-4), after, stiff, radius, vector, age + 1)
         return Accepted(s, s1, y, y1, f, f1, trial.bulge, 0, following), following
