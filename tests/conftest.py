@@ -1,0 +1,23 @@
+"""Shared fixtures: no display, no thread pools, and a plugin written as a user would write one."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+# Timings depend on the machine, and every example is recomputed when a test fails: no deadline, no database.
+settings.register_profile("agf", deadline=None, database=None, derandomize=True)
+settings.load_profile("agf")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """A generator with a fixed seed."""
+    return np.random.default_rng(20250609)
