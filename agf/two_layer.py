@@ -6,30 +6,21 @@ bounded by walking over blocks of samples. Everything a caller gives or gets is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from agf.activations import Function
 from agf.activations import activation as activation_of
-from agf.arrays import FloatArray, IntArray, count, matrix
-from agf.backend import Backend
-from agf.contract import Problem
+from agf.arrays import FloatArray, IntArray
 from agf.errors import DataError, explain
-from agf.losses import loss_of
+from agf.sampled import MAX_ORDER, SampledProblem
 
-#: Entries of one work array: blocks of samples are cut so that (samples, neurons) stays below this. 1 MB stays in cache: half the time of unblocked at 1,000 neurons and more.
-_BLOCK = {"cpu": 2**17, "cuda": 2**26}
-#: Features of a snapshot hold the predictions themselves only up to this many numbers.
-_MAX_PREDICTIONS = 4096
-#: `hessian` and the exact projection of `self_interaction` form matrices of at most this order.
-_MAX_ORDER = 4000
 #: Below exp(-300) the quotient sigma(rho z) / rho^p no longer changes in float64: it is the leading order.
 _LOG_TINY = -300.0
 
 
-class TwoLayer(Problem):
+class TwoLayer(SampledProblem):
     """Two-layer network on data, rows theta_i = (w_i, a_i), P = d + c.
 
     Parameters
@@ -49,15 +40,14 @@ class TwoLayer(Problem):
 
     Notes
     -----
-    `degree` is measured from the activation at the origin. `utility` is the leading order there (z/2 for gelu and silu);
-    `pull` and `loss_grad` are exact, so a neuron is itself as soon as its norm is felt. relu'(0) = 0.
-    For a loss that is not quadratic, `outputs` and `self_interaction` carry the square root of l'' (at f = 0, and at the
-    active network), which makes the loss half-squared to second order there. Separable classes have no finite minimizer:
-    the active phase then ends by its horizon or with status "no_critical_point".
+    `degree` is measured from the activation at the origin. `utility` is the leading order there (z/2 for gelu and
+    silu); `pull` and `loss_grad` are exact, so a neuron is itself as soon as its norm is felt. relu'(0) = 0.
+    For a loss that is not quadratic, `outputs` and `self_interaction` carry the square root of l'' (at f = 0, and at
+    the active network), which makes the loss half-squared to second order there. Separable classes have no finite
+    minimizer: the active phase then ends by its horizon or with status "no_critical_point".
     """
 
     name = "two-layer"
-    data_arguments = ("X", "Y")
 
     def __init__(
         self,
@@ -72,29 +62,14 @@ class TwoLayer(Problem):
     ) -> None:
         where = type(self).__name__
         self.activation = activation_of(activation, leak=leak, power=power)
-        self.loss = loss_of(loss)
-        self.X = matrix(X, "X", where=where)
+        super().__init__(X, Y, width, loss, device)
+        if self.X.ndim != 2:
+            raise DataError(explain(f"`X` has shape {self.X.shape}.", where=where, expected="(n, d)"))
         if not self.X.any():
             raise DataError(explain("all of `X` is zero, so no neuron can ever grow.", where=where))
-        self.Y, self.classes = self.loss.targets(Y, where)
-        if self.Y.shape[0] != self.X.shape[0]:
-            raise DataError(
-                explain(
-                    f"`X` has {self.X.shape[0]} rows and `Y` {self.Y.shape[0]}.", where=where,
-                    expected="one row of each per sample",
-                )
-            )  # fmt: skip
-        self.width = count(width, "width", where=where)
-        self.n_samples, self.n_inputs = self.X.shape
-        self.n_outputs = self.Y.shape[1]
         self.n_params = self.n_inputs + self.n_outputs
         self.degree = self.activation.degree
         self.smooth = self.activation.smooth
-        self.quadratic_loss = self.loss.quadratic
-        self._backend = Backend.of(device)
-        self._x, self._y = self._backend.array(self.X), self._backend.array(self.Y)
-        self._block = _BLOCK["cpu" if device is None or device == "cpu" else "cuda"]
-        self._projector: tuple[bytes, FloatArray] | None = None
 
     # -- contract ---------------------------------------------------------------------------------------------
 
@@ -105,10 +80,6 @@ class TwoLayer(Problem):
     def batch_loss_grad(self, theta: FloatArray, neurons: IntArray, rows: IntArray) -> tuple[float, FloatArray]:
         """`loss_grad` on these rows of the data alone (mean over them); rows (k,) in 0..n_samples-1."""
         return self._loss_grad(theta, self._x[rows], self._y[rows])
-
-    def residual(self, theta: FloatArray, neurons: IntArray) -> Any:
-        """-dl/df on the data, (n, c), an array of the backend."""
-        return self.loss.residual(self._backend, self._predict(*self._split(theta)), self._y)
 
     def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
         """a . E[r sigma(w . x)] with sigma at leading order, and its gradient: ((m,), (m, P))."""
@@ -129,7 +100,7 @@ class TwoLayer(Problem):
         )
 
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
-        """ "gaussian", or "balanced": gaussian w and uniform direction of a with p |a|^2 = |w|^2 (p the activation's power)."""
+        """Kind "gaussian", or "balanced": gaussian w, a in a uniform direction with p |a|^2 = |w|^2, p the power."""
         theta = super().initial(alpha, rng, "gaussian" if kind == "balanced" else kind)
         if kind == "balanced":
             w, a = theta[:, : self.n_inputs], theta[:, self.n_inputs :]
@@ -137,50 +108,15 @@ class TwoLayer(Problem):
             a *= (size / np.linalg.norm(a, axis=1))[:, None]
         return theta
 
-    def outputs(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
-        """f_i on the data, (m, n c), times sqrt(l''(0)) / sqrt(n); None above 2^27 numbers (1 GB)."""
-        if theta.shape[0] * self.Y.size > 2**27:
-            return None
-        b = self._backend
-        w, a = self._split(theta)
-        root = self.loss.root(b, b.zeros(tuple(self._y.shape)), self._y)
-        out = root(self.activation.value(b, w @ self._x.T)[:, :, None] * a[:, None, :])
-        return b.numpy(out).reshape(theta.shape[0], -1) / np.sqrt(self.n_samples)
-
-    def self_interaction(
-        self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
-    ) -> FloatArray:
-        """(1/2) E|f_i - P_A f_i|^2 of unit neurons at leading order, (m,), weighted by l'' at the active network.
-
-        P_A projects on the span of the active neurons' Jacobian, which is analytic here; it is left out when that
-        Jacobian has more than 4,000 rows.
-        """
-        b = self._backend
-        w, a = self._split(directions)
-        projected = 0 < active.size <= _MAX_ORDER
-        f = self._predict(*self._split(active))
-        total = b.zeros((directions.shape[0],))
-        cross = b.zeros((directions.shape[0], active.size if projected else 0))
-        for rows in self._blocks((directions.shape[0] + active.size) * self.n_outputs):
-            root = self.loss.root(b, f[rows], self._y[rows])
-            out = root(self.activation.leading_value(b, w @ self._x[rows].T)[:, :, None] * a[:, None, :])
-            out = out.reshape(out.shape[0], -1)
-            total += (out**2).sum(1)
-            if projected:
-                cross += out @ self._jacobian_rows(active, f, rows).T
-        if projected:
-            total -= ((cross @ self._whitener(active, f)) ** 2).sum(1)
-        return 0.5 * np.maximum(b.numpy(total), 0.0) / self.n_samples
-
     def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
         """Dense Hessian of the loss, (mP, mP), kinks ignored; None above order 4,000."""
-        if theta.size > _MAX_ORDER:
+        if theta.size > MAX_ORDER:
             return None
         b, d = self._backend, self.n_inputs
         m = theta.shape[0]
         w, a = self._split(theta)
-        f = self._predict(w, a)
-        out = self._gram(theta, f).reshape(m, self.n_params, m, self.n_params)
+        f = self._predict(theta, neurons)
+        out = self._gram(theta, neurons, f).reshape(m, self.n_params, m, self.n_params)
         for rows in self._blocks(m * (d + self.n_outputs)):
             x = self._x[rows]
             z = x @ w.T
@@ -201,16 +137,6 @@ class TwoLayer(Problem):
         w, a = theta[:, : self.n_inputs], theta[:, self.n_inputs :]
         return {"balance": self.activation.power * np.sum(a**2, axis=1) - np.sum(w**2, axis=1)}
 
-    def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
-        """ "accuracy" (1,) where there are classes; "predictions" (n, c) where they are few."""
-        f = self._backend.numpy(self._predict(*self._split(theta)))
-        out = {}
-        if self.classes:
-            out["accuracy"] = np.array([self.loss.correct(f, self.Y).mean()])
-        if f.size <= _MAX_PREDICTIONS:
-            out["predictions"] = f
-        return out
-
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
         """ "neuron 3 (class 7)": the output that the neuron's a favours most, or "not class 7" where it lowers it."""
         rows = {int(i): row for i, row in zip(neurons, theta[:, self.n_inputs :], strict=True)}
@@ -218,9 +144,10 @@ class TwoLayer(Problem):
         return ("neuron " if len(words) == 1 else "neurons ") + ", ".join(words)
 
     def describe(self) -> str:
+        """Width, activation, data and loss in one line."""
         return (
-            f"{self.name}: {self.width} {self.activation.name} neurons on {self.n_samples} samples, {self.n_inputs} inputs, "
-            f"{self.n_outputs} output{'s' if self.n_outputs > 1 else ''}, {self.loss.name} loss, degree {self.degree}"
+            f"{self.name}: {self.width} {self.activation.name} neurons on {self.n_samples} samples, "
+            f"{self.n_inputs} inputs to {self.n_outputs}, {self.loss.name} loss, degree {self.degree}"
         )
 
     @classmethod
@@ -237,17 +164,10 @@ class TwoLayer(Problem):
         theta = self._backend.array(theta)
         return theta[:, : self.n_inputs], theta[:, self.n_inputs :]
 
-    def _blocks(self, width: int, samples: int | None = None) -> Iterator[slice]:
-        """Slices of the samples, such that an array of (samples in the slice, width) stays bounded."""
-        n = self.n_samples if samples is None else samples
-        size = max(1, self._block // max(width, 1))
-        for start in range(0, n, size):
-            yield slice(start, min(start + size, n))
-
-    def _predict(self, w: Any, a: Any) -> Any:
-        """f on the data, (n, c)."""
+    def _predict(self, theta: FloatArray, neurons: IntArray) -> Any:
+        w, a = self._split(theta)
         out = self._backend.zeros(tuple(self._y.shape))
-        for rows in self._blocks(w.shape[0]):
+        for rows in self._blocks(theta.shape[0]):
             out[rows] = self.activation.value(self._backend, self._x[rows] @ w.T) @ a
         return out
 
@@ -278,36 +198,22 @@ class TwoLayer(Problem):
             out[:, self.n_inputs :] += value(b, z).T @ r
         return b.numpy(out) / self.n_samples
 
-    def _jacobian_rows(self, theta: FloatArray, f: Any, rows: slice) -> Any:
-        """sqrt(l'') df/dtheta on a block of samples, (mP, samples c); f (n, c) is the network of `theta`."""
+    def _values(self, theta: FloatArray, neurons: IntArray, rows: slice, leading: bool = False) -> Any:
+        w, a = self._split(theta)
+        sigma = self.activation.leading_value if leading else self.activation.value
+        return sigma(self._backend, w @ self._x[rows].T)[:, :, None] * a[:, None, :]
+
+    def _neuron_jacobian(self, theta: FloatArray, neurons: IntArray, rows: slice) -> Any:
         b, d = self._backend, self.n_inputs
         w, a = self._split(theta)
         x = self._x[rows]
         z = w @ x.T
-        root = self.loss.root(b, f[rows], self._y[rows])
         out = b.zeros((theta.shape[0], self.n_params, x.shape[0], self.n_outputs))
         out[:, :d] = (self.activation.slope(b, z)[:, None, :] * x.T)[..., None] * a[:, None, None, :]
         value = self.activation.value(b, z)
         for k in range(self.n_outputs):
             out[:, d + k, :, k] = value
-        return root(out).reshape(theta.size, -1)
-
-    def _gram(self, theta: FloatArray, f: Any) -> Any:
-        """n E[J^T l'' J], (mP, mP)."""
-        out = self._backend.zeros((theta.size, theta.size))
-        for rows in self._blocks(theta.size * self.n_outputs):
-            block = self._jacobian_rows(theta, f, rows)
-            out += block @ block.T
-        return out
-
-    def _whitener(self, theta: FloatArray, f: Any) -> Any:
-        """(mP, rank): maps products with the Jacobian's rows to orthonormal coordinates. Kept for the last network."""
-        key = theta.tobytes()
-        if self._projector is None or self._projector[0] != key:
-            values, vectors = np.linalg.eigh(self._backend.numpy(self._gram(theta, f)))
-            keep = values > 1e-12 * values[-1]  # singular values above 1e-6 of the largest: what a Gram matrix resolves
-            self._projector = key, vectors[:, keep] / np.sqrt(values[keep])
-        return self._backend.array(self._projector[1])
+        return out.reshape(theta.size, x.shape[0], self.n_outputs)
 
     def _direction(self, a: FloatArray) -> str:
         k = int(np.argmax(np.abs(a)))

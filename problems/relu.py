@@ -104,7 +104,7 @@ def _centred(Y: FloatArray) -> FloatArray:
     if np.abs(centred).max() <= 1e-12 * np.abs(Y).max():
         raise DataError(
             explain(
-                f"the targets are constant over the {Y.shape[0]} row(s), so nothing is left to fit once they are centred.",
+                f"the targets are constant over the {Y.shape[0]} row(s): centred, nothing is left to fit.",
                 where="Relu",
                 remedy="Use agf.TwoLayer, which does not centre, to fit a constant.",
             )
