@@ -1,0 +1,222 @@
+"""Plateaus and drops of a loss curve, in log time, and interpolation between its points.
+
+A *drop* is a hump of the rate -d log L / d log t; two humps are two drops only when the rate between them falls below a
+stated fraction of both (there is a plateau in between). Knows arrays only: the curve may come from anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from agf.arrays import FloatArray, count, positive, vector
+from agf.errors import DataError, explain
+
+#: Smallest drop reported, as a fraction of the loss before it.
+DEPTH = 2e-3
+#: Rate on a plateau over the rate in the drops on its two sides, at most.
+FLATNESS = 0.2
+#: Drops below this fraction of the first loss are not looked for.
+FLOOR = 1e-8
+#: A drop must exceed the scatter of the curve about its monotone fit by this factor.
+_SIGMAS = 10.0
+#: The rate of fall is averaged over this fraction of the smallest drop: on a clean curve, and where scatter decides.
+_BAND, _NOISY_BAND = 0.125, 0.4
+
+
+@dataclass(frozen=True)
+class CurveDrop:
+    """One visible drop of a curve.
+
+    time : when half of it is done (loss halfway between `before` and `after`), in the unit of the curve's times.
+    before, after : loss on the plateaus around it.
+    start, end : when 10 % and 90 % of it are done.
+    """
+
+    time: float
+    before: float
+    after: float
+    start: float
+    end: float
+
+
+def detect(
+    times: FloatArray,
+    losses: FloatArray,
+    *,
+    slopes: FloatArray | None = None,
+    depth: float = DEPTH,
+    flatness: float = FLATNESS,
+) -> list[CurveDrop]:
+    """Drops of the curve (times, losses), both (T,), in order of time.
+
+    Parameters
+    ----------
+    times : non-decreasing, >= 0. Times of 0 count as "before everything" (log time has no zero).
+    losses : finite. Noise is met by a monotone (isotonic) fit in order of time; a drop must then exceed ten times the
+        scatter about it.
+    slopes : (T,) dL/dt at the points of a computed curve, for half-drop times between them; optional.
+    depth : smallest drop reported, as a fraction of the loss before it.
+    flatness : two humps of the rate are two drops when the rate between them is below this fraction of both.
+
+    A slide, a curve that falls without a plateau, is one drop with `start` and `end` far apart. A constant curve or a
+    single point has none. Micro-drops closer than the curve resolves are one drop. Raises DataError for arrays that are
+    no curve.
+    """
+    times, losses = check(times, losses)
+    depth, flatness = positive(depth, "depth", where="detect"), positive(flatness, "flatness", where="detect")
+    began = int(np.searchsorted(times, 0.0, side="right"))
+    t, raw = times[began:], losses[began:]
+    if t.size < 2:
+        return []
+    fit = _decreasing(raw)
+    noise = _SIGMAS * float(np.sqrt(np.mean((raw - fit) ** 2)))
+    base = min(0.0, float(fit[-1]))
+    first = float(fit[0]) - base
+    if first <= max(noise, 0.0):
+        return []
+    # Levels equally spaced in log(loss + soft): cells of a fraction of the smallest drop that would be reported.
+    soft = _NOISY_BAND * noise / (_BAND * depth)
+    y = np.log(np.maximum(fit - base, FLOOR * first) + soft)
+    n = int(np.ceil((y[0] - y[-1]) / (_BAND * depth)))
+    if n < 2:
+        return []
+    edges = np.linspace(y[0], y[-1], n + 1)
+    marks = np.interp(-edges, -y, np.log(t))  # log time at which each level is crossed
+    levels = np.exp(edges) - soft
+    plateaus = _plateaus(levels, marks, depth, noise, flatness)
+    curve, known = (fit, np.empty(0)) if slopes is None or np.size(slopes) == 0 else (raw, np.asarray(slopes)[began:])
+    losses_on = [float(fit[0]), *np.interp(plateaus, np.log(t), fit).tolist(), float(fit[-1])]
+    bounds = [-np.inf, *plateaus, np.inf]
+    drops = []
+    for k, (before, after) in enumerate(pairwise(losses_on)):
+        if before - after < max(depth * (before - base), noise):
+            continue
+        inside = slice(
+            max(int(np.searchsorted(np.log(t), bounds[k], side="right")) - 1, 0),
+            int(np.searchsorted(np.log(t), bounds[k + 1], side="left")) + 1,
+        )
+        part = known[inside] if known.size else known
+        start, half, end = (
+            crossing(t[inside], curve[inside], part, before - share * (before - after)) for share in (0.1, 0.5, 0.9)
+        )
+        drops.append(CurveDrop(half, before, after, start, end))
+    return drops
+
+
+def interpolate(times: FloatArray, losses: FloatArray, slopes: FloatArray, t: FloatArray) -> FloatArray:
+    """Loss at times t (any shape): cubic Hermite where slopes (T,) are given, else linear; constant beyond the ends."""
+    t = np.clip(np.asarray(t, dtype=np.float64), times[0], times[-1])
+    if slopes.size == 0 or times.size < 2:
+        return np.interp(t, times, losses)
+    i = np.clip(np.searchsorted(times, t, side="right") - 1, 0, times.size - 2)
+    h = times[i + 1] - times[i]
+    x = np.where(h > 0, (t - times[i]) / np.where(h > 0, h, 1.0), 1.0)
+    rise = losses[i + 1] - losses[i]
+    first = h * slopes[i] - rise
+    second = rise - h * slopes[i + 1] - first
+    return losses[i] + x * (rise + (1 - x) * (first + x * second))
+
+
+def crossing(times: FloatArray, losses: FloatArray, slopes: FloatArray, level: float) -> float:
+    """First time at which the loss is below `level`, inf if it never is; between points by `interpolate`.
+
+    Solved by bisection to the resolution of float64, so it is as good as the interpolant.
+    """
+    below = np.flatnonzero(losses < level)
+    if below.size == 0:
+        return float(np.inf)
+    j = int(below[0])
+    if j == 0:
+        return float(times[0])
+    low, high = float(times[j - 1]), float(times[j])
+    if slopes.size == 0:
+        share = (losses[j - 1] - level) / (losses[j - 1] - losses[j])
+        return low + float(share) * (high - low)
+    pair = slice(j - 1, j + 1)
+    left, right = low, high
+    for _ in range(200):
+        middle = 0.5 * (left + right)
+        if not left < middle < right:
+            break
+        if interpolate(times[pair], losses[pair], slopes[pair], np.asarray(middle)) < level:
+            right = middle
+        else:
+            left = middle
+    return right
+
+
+def check(times: FloatArray, losses: FloatArray, where: str = "curve") -> tuple[FloatArray, FloatArray]:
+    """The curve as two float64 vectors. DataError unless finite, equally long, times >= 0 and in order."""
+    times = vector(times, "times", where=where)
+    losses = vector(losses, "losses", where=where, length=times.size)
+    count(times.size, "number of points", where=where)
+    if times[0] < 0:
+        raise DataError(explain("the first time is negative.", where=where, found=float(times[0])))
+    back = np.flatnonzero(np.diff(times) < 0)
+    if back.size:
+        i = int(back[0])
+        raise DataError(
+            explain(
+                f"times go backwards at index {i + 1}.",
+                where=where,
+                found=f"{times[i]:.6g} then {times[i + 1]:.6g}",
+                expected="times in increasing order",
+                remedy="Sort the rows, or name the right column.",
+            )
+        )
+    return times, losses
+
+
+def _decreasing(values: FloatArray) -> FloatArray:
+    """Best non-increasing fit in least squares (isotonic regression)."""
+    if not (np.diff(values) > 0).any():
+        return values
+    from scipy.optimize import isotonic_regression
+
+    return np.asarray(isotonic_regression(values, increasing=False).x)
+
+
+def _plateaus(levels: FloatArray, marks: FloatArray, depth: float, noise: float, flatness: float) -> list[float]:
+    """Log times of the plateaus between drops; `marks`: log times at which the decreasing `levels` are crossed."""
+    spent = np.diff(marks)
+    # A cell crossed between two points of the curve takes no measurable time: its rate is bounded by the best resolved.
+    smallest = np.min(spent[spent > 0], initial=np.inf)
+    if not np.isfinite(smallest):
+        return []
+    rate = -np.log(np.maximum(spent, smallest))
+    valleys = _valleys(rate, -np.log(flatness))
+    while valleys:
+        ends = np.array([0, *valleys, levels.size - 1])
+        falls = levels[ends[:-1]] - levels[ends[1:]]
+        size = falls / np.maximum(depth * levels[ends[:-1]], noise)
+        k = int(np.argmin(size))
+        if size[k] >= 1:
+            break
+        # Too small to stand alone: it joins its neighbour across the less flat plateau.
+        left = rate[valleys[k - 1]] if k > 0 else -np.inf
+        right = rate[valleys[k]] if k < len(valleys) else -np.inf
+        del valleys[k - 1 if left >= right else k]
+    return [float(0.5 * (marks[v] + marks[v + 1])) for v in valleys]
+
+
+def _valleys(rate: FloatArray, prominence: float) -> list[int]:
+    """Indices of the minima of `rate` that lie at least `prominence` below the maxima on both sides, in order."""
+    valleys: list[int] = []
+    high = low = rate[0]
+    at = 0
+    falling = False  # whether `high` has been a peak: the curve has come down from it by the prominence
+    for j, r in enumerate(rate.tolist()):
+        if not falling:
+            if r > high:
+                high = r
+            elif r < high - prominence:
+                falling, low, at = True, r, j
+        elif r < low:
+            low, at = r, j
+        elif r > low + prominence:
+            valleys.append(at)
+            falling, high = False, r
+    return valleys
