@@ -1,0 +1,366 @@
+"""Sums over all pairs (a, b) for neurons (<u, a.x> + <v, b.x>)^2 w, without ever listing the pairs.
+
+With A_i[a] = <u_i, a.x> and B_i[b] = <v_i, b.x> (correlations with the template, of mean zero because x is centred):
+
+    E s_i^2 s_j^2 = sum_a A_i^2 A_j^2 / p + sum_b B_i^2 B_j^2 / p
+                    + (mean A_i^2)(mean B_j^2) + (mean B_i^2)(mean A_j^2) + 4 (mean A_i A_j)(mean B_i B_j)
+    E s_i^2 <w_i, (a+b).x> = 2 E A_i[a] B_i[b] C_i[a + b],   C_i[c] = <w_i, c.x>
+
+with s_i = A_i[a] + B_i[b] and E the mean over the p^2 pairs. The first is a Gram matrix of p-vectors, the second a
+product of Fourier coefficients: O(H^2 p + H p log p) in all. `Moments` does the same for sums of k terms and z^k.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from agf.arrays import FloatArray
+from agf_problems.modular_template import ComplexArray, Template
+
+#: Above this order the correlations go through the fast Fourier transform; below, a matrix product is faster (measured:
+#: equal near p = 150 for 64 neurons).
+_DENSE_ORDER = 192
+#: Largest Jacobian span projected on, in columns.
+_SPAN = 2000
+
+
+class Correlations:
+    """Correlations of weights with the template, and the product of Fourier coefficients that the target needs.
+
+    A row u of weights becomes (A, z): A[a] = <u, a.x> / sqrt(p), (p,), and z, (S,) complex, the Fourier coefficients of
+    <u, a.x> at the learnable frequencies, scaled so that the utility of a neuron with nothing active is
+    Re sum z_u z_v ... conj(z_w).
+    """
+
+    def __init__(self, template: Template, terms: int):
+        characters = template.characters
+        p = characters.order
+        self.order = p
+        self.rows = terms + 1
+        self._characters = characters
+        chosen = template.learnable
+        weight = np.where(characters.paired[chosen], 2.0, 1.0)
+        # E prod_l A_l[a_l] C[a_1 + .. + a_k] = p^-(k+1) sum_chi prod Ah_l conj(Ch), times k! from the multinomial
+        scale = (math.factorial(terms) * weight) ** (1.0 / self.rows) / p
+        self._at = characters.frequencies[chosen]
+        self._spectrum = characters.transform(template.values)
+        self._mode_scale = scale * template.spectrum[chosen].conj()
+        self.dense = p <= _DENSE_ORDER
+        if self.dense:
+            waves = characters.transform(np.eye(p))[:, self._at] * self._mode_scale
+            basis = np.empty((p, p + 2 * chosen.size))
+            basis[:, :p] = template.translates() / np.sqrt(p)
+            basis[:, p:] = np.ascontiguousarray(waves).view(np.float64)
+            self._basis = basis
+            self._adjoint = np.ascontiguousarray(basis.T)
+        self.modes = int(chosen.size)
+
+    def waves(self) -> FloatArray:
+        """Orthonormal real waves that correlations with the template are made of, (p, d)."""
+        rows = self._characters.transform(np.eye(self.order))[:, self._at]
+        both = np.concatenate([rows.real, rows.imag], axis=1)
+        size = np.sqrt(np.sum(both**2, axis=0))
+        kept = size > 1e-6 * np.sqrt(self.order)  # the sine of a real character vanishes
+        return both[:, kept] / size[kept]
+
+    def forward(self, theta: FloatArray) -> tuple[FloatArray, ComplexArray]:
+        """(m, (k+1) p) weights to A (m, k+1, p) and z (m, k+1, S)."""
+        m, p = theta.shape[0], self.order
+        rows = theta.reshape(m * self.rows, p)
+        if self.dense:
+            both = (rows @ self._basis).reshape(m, self.rows, -1)
+            return both[:, :, :p], both[:, :, p:].view(np.complex128)
+        hats = self._characters.transform(rows)
+        pre = self._characters.inverse(hats * self._spectrum.conj()) / np.sqrt(p)
+        z = hats[:, self._at] * self._mode_scale
+        return pre.reshape(m, self.rows, p), z.reshape(m, self.rows, self.modes)
+
+    def adjoint(self, pre: FloatArray, z: ComplexArray) -> FloatArray:
+        """Weights' gradient (m, (k+1) p) from those with respect to A, (m, k, p) without the row of w, and z."""
+        m, p = z.shape[0], self.order
+        if self.dense:
+            both = np.empty((m, self.rows, p + 2 * self.modes))
+            both[:, :-1, :p] = pre
+            both[:, -1, :p] = 0.0
+            both[:, :, p:] = z.view(np.float64)
+            return (both.reshape(m * self.rows, -1) @ self._adjoint).reshape(m, self.rows * p)
+        hats = np.zeros((m, self.rows, p), dtype=np.complex128)
+        # the real part of sum conj(g) dz, z = scale * hat: a real function whose coefficients are p conj(scale) g
+        hats[:, :, self._at] = p * self._mode_scale.conj() * z
+        hats[:, :-1] += self._characters.transform(pre) * (self._spectrum / np.sqrt(p))
+        return self._characters.inverse(hats).reshape(m, self.rows * p)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What the couplings need of m neurons.
+
+    pre : (m, k, p) A and B over sqrt(p).  z : (m, k+1, S).  w : (m, p).
+    squares : (m, 2p) squares of pre.  partner : (m, 2p), such that squares_i . partner_j + 4 (A_i.A_j)(B_i.B_j) is
+    E s_i^2 s_j^2. Both empty for `Moments`.
+    """
+
+    pre: FloatArray
+    z: ComplexArray
+    w: FloatArray
+    squares: FloatArray
+    partner: FloatArray
+
+
+class Quadratic:
+    """Two terms and sigma(z) = z^2."""
+
+    terms = 2
+
+    def __init__(self, template: Template):
+        self.correlations = Correlations(template, 2)
+        self.order = template.characters.order
+        self._characters = template.characters
+        self._template = template.values
+
+    @cached_property
+    def _translates(self) -> FloatArray:
+        p = self.order
+        return self._template[self._characters.differences()].reshape(p, p)
+
+    def sources(self, theta: FloatArray) -> Sources:
+        m, p = theta.shape[0], self.order
+        pre, z = self.correlations.forward(theta)
+        pre = pre[:, :2]
+        squares = pre * pre
+        partner = p * squares
+        partner += squares.sum(axis=2)[:, ::-1, None]
+        return Sources(pre, z, theta[:, 2 * p :], squares.reshape(m, 2 * p), partner.reshape(m, 2 * p))
+
+    def gram(self, one: Sources, two: Sources) -> FloatArray:
+        """E s_i^2 s_j^2, (m, n)."""
+        a, b = one.pre.transpose(1, 0, 2), two.pre.transpose(1, 2, 0)
+        overlap = a @ b
+        return one.squares @ two.partner.T + 4.0 * overlap[0] * overlap[1]
+
+    def pull(self, one: Sources, two: Sources) -> tuple[FloatArray, FloatArray]:
+        """Gradient of the utility of each neuron of `one` against the target less `two`, and the part taken away.
+
+        Returns (m, 3p), and (m,) E <f_i, f_two>; the utility itself is <w_i, gradient in w_i>, because f is linear in w.
+        """
+        m, p = one.w.shape[0], self.order
+        mine, theirs = one.pre.transpose(1, 0, 2), two.pre.transpose(1, 0, 2)
+        overlap = mine @ theirs.transpose(0, 2, 1)
+        weights = one.w @ two.w.T
+        # a sum over n partners of p-vectors, or a p by p matrix in between: whichever is smaller
+        if two.w.shape[0] <= p:
+            drive = (weights @ two.partner).reshape(m, 2, p)
+            taken = (one.squares @ two.partner.T + 4.0 * overlap[0] * overlap[1]) @ two.w
+        else:
+            middle = two.partner.T @ two.w
+            drive = (one.w @ middle.T).reshape(m, 2, p)
+            taken = one.squares @ middle
+            taken += (4.0 * overlap[0] * overlap[1]) @ two.w
+        inner = drive * one.pre
+        inner *= -2.0
+        weights *= -4.0
+        inner += ((weights * overlap[::-1]) @ theirs).transpose(1, 0, 2)
+        z = one.z
+        pulled = np.empty_like(z)
+        np.multiply(z[:, 1::-1].conj(), z[:, 2:], out=pulled[:, :2])
+        np.multiply(z[:, 0], z[:, 1], out=pulled[:, 2])
+        gradient = self.correlations.adjoint(inner, pulled)
+        gradient[:, 2 * p :] -= taken
+        return gradient, np.einsum("ij,ij->i", taken, one.w)
+
+    def hessian(self, theta: FloatArray) -> FloatArray:
+        """Second derivatives of the loss, (3pm, 3pm): blocks in (A, B, w), carried over to weights at the end.
+
+        O(m^2 p^3) work and 9 m^2 p^2 numbers.
+        """
+        m, p = theta.shape[0], self.order
+        own = self.sources(theta)
+        a, b, w = own.pre[:, 0], own.pre[:, 1], own.w
+        weights = w @ w.T
+        diagonal, each = np.arange(p), np.arange(m)
+        full = np.zeros((m, 3, p, m, 3, p))
+        full[:, 2, diagonal, :, 2, diagonal] = self.gram(own, own)
+        for row, x, y in ((0, a, b), (1, b, a)):
+            overlap = (y @ y.T)[:, :, None]
+            partner = own.partner[:, row * p : (row + 1) * p]
+            # d2/dA_i dA_j, diagonal in the residue
+            block = 4.0 * weights[:, :, None] * (p * x[:, None] * x + overlap)
+            block[each, each] += 2.0 * weights @ partner
+            full[:, row, diagonal, :, row, diagonal] = block.transpose(2, 0, 1)
+            # d2/dA_i dw_j: the slope of E s_i^2 s_j^2 in A_i along w_i, and for i = j the whole sum as well
+            slope = 2.0 * x[:, None] * partner + 4.0 * overlap * x
+            cross = np.einsum("ija,ic->iajc", slope, w)
+            cross[each, :, each] += np.einsum("ija,jc->iac", slope, w) - self._target_slope(y)
+            full[:, row, :, :, 2] = cross
+            full[:, 2, :, :, row] = cross.transpose(2, 3, 0, 1)
+        mixed = np.einsum("ij,ia,jb->iajb", weights, a, b) + np.einsum("ij,ja,ib->iajb", weights, a, b)
+        mixed[each, :, each] += np.einsum("ij,ja,jb->iab", weights, a, b)
+        mixed *= 4.0
+        mixed[each, :, each] -= self._target_twist(w)
+        full[:, 0, :, :, 1] = mixed
+        full[:, 1, :, :, 0] = mixed.transpose(2, 3, 0, 1)
+        basis = self._translates / np.sqrt(p)
+        full[:, :2] = np.einsum("ra,iqajkc->iqrjkc", basis, full[:, :2], optimize=True)
+        full[:, :, :, :, :2] = full[:, :, :, :, :2] @ basis.T
+        return full.reshape(3 * p * m, 3 * p * m)
+
+    def _target_slope(self, partner: FloatArray) -> FloatArray:
+        """d2/dA_i[a] dw_i[c] of the target's utility, (m, p, p): 2/p of the convolution of B_i with x, at c - a."""
+        hats = self._characters.transform(partner) * self._characters.transform(self._template)
+        return 2.0 / self.order * self._characters.inverse(hats)[:, self._characters.differences().T]
+
+    def _target_twist(self, w: FloatArray) -> FloatArray:
+        """d2/dA_i[a] dB_i[b] of the target's utility, (m, p, p): 2/p of the correlation of w_i with x, at a + b."""
+        return 2.0 / self.order * (w @ self._translates)[:, self._characters.sums()]
+
+
+class Moments:
+    """k terms and sigma(z) = z^k: E s_i^k s_j^k from the joint moments of each term, whose sum is over independent a's.
+
+    With M_rq = mean A_i^r A_j^q / (r! q!), the moments of a sum of independent terms are products of polynomials in two
+    variables, truncated at degree k in each; E s_i^k s_j^k is (k!)^2 times the coefficient (k, k). O(k^3 H^2 p).
+    """
+
+    def __init__(self, template: Template, terms: int):
+        self.terms = terms
+        self.order = template.characters.order
+        self.correlations = Correlations(template, terms)
+
+    def sources(self, theta: FloatArray) -> Sources:
+        pre, z = self.correlations.forward(theta)
+        none = np.zeros((theta.shape[0], 0))
+        return Sources(pre[:, : self.terms], z, theta[:, self.terms * self.order :], none, none)
+
+    def _powers(self, pre: FloatArray) -> FloatArray:
+        """A^r / r!, r = 0 .. k: (k+1, m, p)."""
+        return np.stack([(np.sqrt(self.order) * pre) ** r / math.factorial(r) for r in range(self.terms + 1)])
+
+    def _moments(self, one: Sources, two: Sources, term: int) -> FloatArray:
+        """(k+1, k+1, m, n) joint moments of one term."""
+        left, right = self._powers(one.pre[:, term]), self._powers(two.pre[:, term])
+        return left[:, None] @ right[None].transpose(0, 1, 3, 2) / self.order
+
+    def _times(self, one: FloatArray, two: FloatArray) -> FloatArray:
+        """Product of two truncated polynomials with matrix coefficients multiplied entry by entry."""
+        out = np.zeros_like(one)
+        for r in range(self.terms + 1):
+            for q in range(self.terms + 1):
+                out[r:, q:] += one[r, q] * two[: self.terms + 1 - r, : self.terms + 1 - q]
+        return out
+
+    def gram(self, one: Sources, two: Sources) -> FloatArray:
+        """E s_i^k s_j^k, (m, n)."""
+        product = self._moments(one, two, 0)
+        for term in range(1, self.terms):
+            product = self._times(product, self._moments(one, two, term))
+        return math.factorial(self.terms) ** 2 * product[-1, -1]
+
+    def pull(self, one: Sources, two: Sources) -> tuple[FloatArray, FloatArray]:
+        """As `Quadratic.pull`: (m, (k+1) p) and (m,)."""
+        k, p = self.terms, self.order
+        moments = [self._moments(one, two, term) for term in range(k)]
+        weights = one.w @ two.w.T
+        inner = np.empty_like(one.pre)
+        for term in range(k):
+            others = [moments[other] for other in range(k) if other != term]
+            rest = others[0]
+            for factor in others[1:]:
+                rest = self._times(rest, factor)
+            left, right = self._powers(one.pre[:, term]), self._powers(two.pre[:, term])
+            # d/dA_i of A_i^(r+1)/(r+1)! is A_i^r/r!
+            slope = np.zeros_like(one.pre[:, term])
+            for r in range(k):
+                for q in range(k + 1):
+                    slope += left[r] * ((weights * rest[k - 1 - r, k - q]) @ right[q])
+            inner[:, term] = -math.factorial(k) ** 2 / np.sqrt(p) * slope
+        taken = self.gram(one, two) @ two.w
+        z = one.z
+        pulled = np.empty_like(z)
+        for row in range(k):
+            pulled[:, row] = (z[:, [other for other in range(k) if other != row]].prod(axis=1)).conj() * z[:, k]
+        pulled[:, k] = z[:, :k].prod(axis=1)
+        gradient = self.correlations.adjoint(inner, pulled)
+        gradient[:, k * p :] -= taken
+        return gradient, np.einsum("ij,ij->i", taken, one.w)
+
+
+class Span:
+    """Span, in function space, of the Jacobian of some active neurons; `projected` gives E|P f_i|^2 of others.
+
+    The columns for the w's, s_j^k times each output, are orthogonalised first: they are an n by n Gram matrix for all p
+    outputs at once. With two terms those for u and v follow, s_j times a wave of a or of b, in the d real waves that the
+    template can produce: 2 d n columns (at most `_SPAN`; the largest neurons stand for the rest).
+    """
+
+    def __init__(self, kernel: Quadratic | Moments, active: Sources):
+        self._kernel, self._active = kernel, active
+        gram = kernel.gram(active, active)
+        self._outputs = _solver(gram)
+        self._waves = None
+        if not isinstance(kernel, Quadratic):
+            return
+        waves = kernel.correlations.waves()
+        n, d = gram.shape[0], waves.shape[1]
+        size = np.diagonal(gram) * np.sum(active.w**2, axis=1)
+        kept = np.sort(np.argsort(-size)[: max(1, _SPAN // max(2 * d, 1))])
+        if n == 0 or d == 0:
+            return
+        self._kept, self._basis = kept, waves
+        p = kernel.order
+        a, b = active.pre[kept, 0], active.pre[kept, 1]
+        self._hats = a @ waves, b @ waves
+        ahat, bhat = self._hats
+        eye = np.eye(d)
+        blocks = np.empty((2, kept.size, d, 2, kept.size, d))
+        for row, x, y in ((0, a, b), (1, b, a)):
+            lifted = (x[:, None] * waves.T).reshape(-1, p)
+            within = (lifted @ lifted.T).reshape(kept.size, d, kept.size, d)
+            blocks[row, :, :, row] = within + (y @ y.T / p)[:, None, :, None] * eye[:, None]
+        mixed = np.einsum("jr,lq->jrlq", ahat, bhat) + np.einsum("lr,jq->jrlq", ahat, bhat)
+        blocks[0, :, :, 1] = mixed / p
+        blocks[1, :, :, 0] = mixed.transpose(2, 3, 0, 1) / p
+        self._cross = self._inner(active)
+        flat = 2 * kept.size * d
+        rest = blocks.reshape(flat, flat) - self._cross @ self._outputs(self._cross.T)
+        weights = np.repeat(active.w[kept] @ active.w[kept].T, d, axis=0).repeat(d, axis=1)
+        self._waves = _solver(rest * np.tile(weights, (2, 2)))
+
+    def _inner(self, others: Sources) -> FloatArray:
+        """E s_j e_r s_l^2 for the kept active j, each wave e_r of a and of b, and others l: (2 n d, m)."""
+        p, kept = self._kernel.order, self._kept
+        out = np.empty((2, kept.size, self._basis.shape[1], others.w.shape[0]))
+        for row in (0, 1):
+            x, y = self._active.pre[kept, row], self._active.pre[kept, 1 - row]
+            hats = others.pre[:, row] @ self._basis
+            partner = others.partner[:, row * p : (row + 1) * p]
+            first = np.einsum("ja,ar,la->jrl", x, self._basis, partner, optimize=True)
+            second = 2.0 * (y @ others.pre[:, 1 - row].T)[:, None] * hats.T
+            out[row] = (first + second) / np.sqrt(p)
+        return out.reshape(-1, others.w.shape[0])
+
+    def projected(self, others: Sources) -> FloatArray:
+        """E |P f_i|^2, (m,)."""
+        gram = self._kernel.gram(self._active, others)
+        solved = self._outputs(gram)
+        out = np.sum(gram * solved, axis=0) * np.sum(others.w**2, axis=1)
+        if self._waves is not None:
+            rest = self._inner(others) - self._cross @ solved
+            weights = np.repeat(self._active.w[self._kept] @ others.w.T, self._basis.shape[1], axis=0)
+            rest *= np.tile(weights, (2, 1))
+            out += np.sum(rest * self._waves(rest), axis=0)
+        return out
+
+
+def _solver(gram: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """Solve with a Gram matrix that symmetries make singular: directions below 1e-10 of its scale count as absent."""
+    if gram.size == 0:
+        return lambda right: np.zeros((0, right.shape[1]))
+    ridge = 1e-10 * max(float(np.diagonal(gram).max()), np.finfo(np.float64).tiny)
+    factor = cho_factor(gram + ridge * np.eye(gram.shape[0]), check_finite=False)
+    return lambda right: cho_solve(factor, right, check_finite=False)
