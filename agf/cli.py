@@ -27,6 +27,12 @@ COMMANDS = {
     "compare": ("agf.cli_runs:compare", "Predict, train from the same initialization, and match the drops."),
     "show": ("agf.cli_show:show", "Show a saved run."),
     "plot": ("agf.cli_show:plot", "Draw saved runs."),
+    "graph": ("agf.cli_results:graph", "The saddles visited by saved predictions, as one graph."),
+    "report": ("agf.cli_results:report", "One interactive page about saved runs."),
+    "diff": ("agf.cli_results:diff", "Say what differs between two saved runs."),
+    "rerun": ("agf.cli_results:rerun", "Compute a saved run again from its file alone."),
+    "sweep": ("agf.cli_sweep:sweep", "Run the product of settings, resumable and shareable."),
+    "summarize": ("agf.cli_sweep:summary", "Statistics of a sweep."),
     "check": ("agf.cli_problems:check", "Check a problem, registered or in a file, against its contract."),
     "new": ("agf.cli_problems:new", "Write a commented problem of your own to start from."),
 }

@@ -1,8 +1,9 @@
-"""From the words of a command to a problem and an initialization, refusing what is wrong before anything is computed."""
+"""From the words of a command to a problem and an initialization; what is wrong is refused before any computation."""
 
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import re
 from collections.abc import Iterable
@@ -67,7 +68,7 @@ def _described(cls: type[Problem], names: list[str]) -> dict[str, str]:
     starts = list(re.finditer(r"(?:^|(?<=\s\s)|(?<=\n))(\w+(?:, \w+)*) : ", text))
     starts = [match for match in starts if set(match.group(1).split(", ")) & set(names)]
     out: dict[str, str] = {}
-    for match, following in zip(starts, [*starts[1:], None], strict=True):
+    for match, following in itertools.zip_longest(starts, starts[1:]):
         body = text[match.end() : following.start() if following else len(text)]
         body = " ".join(re.split(r"\n\s*\n|\n[A-Z]\w+\n-{3,}", body)[0].split())
         for name in match.group(1).split(", "):
@@ -105,11 +106,8 @@ def problem(
         given[_width_name(cls, known)] = width
     notes: list[str] = []
     if data is not None:
-        found = datasets.read(data, target)
-        notes.append(f"Data: {found.words}.")
-        chosen, unused = _choose(cls, known, found.arrays, data)
-        if unused and data not in datasets.NAMED:
-            notes.append(f"Not used by {cls.name}: {', '.join(unused)}.")
+        chosen, words = data_arguments(cls, data, target)
+        notes += words
         for key in chosen:
             if key in given:
                 raise RequestError(explain(f"parameter `{key}` is given by -p and by {data!r}.", remedy="Drop one."))
@@ -139,27 +137,36 @@ def _width_name(cls: type[Problem], known: dict[str, Parameter]) -> str:
     )
 
 
-def _choose(
-    cls: type[Problem], known: dict[str, Parameter], arrays: dict[str, np.ndarray], data: str
-) -> tuple[dict[str, Any], list[str]]:
-    """The arrays that the constructor takes by name (a lone y stands for Y and the reverse), and the unused names."""
-    chosen: dict[str, Any] = {}
+def data_arguments(
+    cls: type[Problem], data: str, target: str | None = None
+) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+    """The arrays of `data` that the constructor takes by name, and sentences on the data and on unused arrays.
+
+    A lone `y` stands for `Y` and the reverse. Raises RequestError for data that cannot be read or hold none of them.
+    """
+    found = datasets.read(data, target)
+    known = [parameter.name for parameter in parameters(cls)]
+    chosen: dict[str, np.ndarray] = {}
     used = set()
     for name in known:
         other = name.swapcase() if name in ("y", "Y") else name
-        source = name if name in arrays else other if other in arrays and other not in known else None
+        source = name if name in found.arrays else other if other in found.arrays and other not in known else None
         if source is not None:
-            chosen[name] = arrays[source]
+            chosen[name] = found.arrays[source]
             used.add(source)
     if not set(chosen) & set(cls.data_arguments):
         raise DataError(
             explain(
                 f"{data!r} holds no array that the problem {cls.name!r} takes.",
-                found=", ".join(f"{key} {value.shape}" for key, value in arrays.items()),
+                found=", ".join(f"{key} {value.shape}" for key, value in found.arrays.items()),
                 expected=", ".join(cls.data_arguments) or "no data at all: this problem is given by -p",
             )
         )
-    return chosen, sorted(set(arrays) - used)
+    notes = [f"Data: {found.words}."]
+    unused = sorted(set(found.arrays) - used)
+    if unused and data not in datasets.NAMED:
+        notes.append(f"Not used by {cls.name}: {', '.join(unused)}.")
+    return chosen, tuple(notes)
 
 
 # -- KEY=VALUE --------------------------------------------------------------------------------------------------

@@ -96,6 +96,21 @@ class Plan:
         return out
 
 
+def reopen(folder: str | os.PathLike[str]) -> Sweep:
+    """The sweep in a folder with every run that was asked for in it, to read. Raises FileError when it is none."""
+    marker = Path(folder) / "sweep.json"
+    try:
+        found = json.loads(marker.read_text(encoding="utf-8"))
+        known = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((Path(folder) / "asked").iterdir())]
+    except (OSError, json.JSONDecodeError):
+        raise FileError(explain(f"{str(folder)!r} is no sweep.", expected="a folder written by agf sweep")) from None
+    axes: dict[str, list[Any]] = {}
+    for asked in known:
+        for name, values in asked.items():
+            axes.setdefault(name, []).extend(value for value in values if value not in axes.get(name, []))
+    return Sweep(Path(folder), Plan(found["problem"], axes, {}, tuple(found["do"]), found["flow"]))
+
+
 def key(run: Mapping[str, Any]) -> str:
     """Name of a run: a digest of its settings, the same in every process and every sweep that asks for it."""
     return _digest(dict(run))
@@ -275,6 +290,8 @@ def run(
     root = Path(folder)
     _check_axes(plan)
     _claim(root, plan)
+    with files.atomic(root / "asked" / f"{_digest(plan.axes)}.json", "w") as handle:
+        json.dump(files.jsonable(plan.axes), handle)
     result = Sweep(root, plan)
     tell = observer or (lambda finished, total, failed: None)
     todo = plan.chunks()
@@ -340,7 +357,7 @@ def _claim(root: Path, plan: Plan) -> None:
                 raise RequestError(
                     explain(f"{str(root)!r} is not empty and not a sweep.", where="sweep", remedy="Name a new folder.")
                 )
-            for name in ("rows", "runs", "locks"):
+            for name in ("rows", "runs", "locks", "asked"):
                 (root / name).mkdir(parents=True, exist_ok=True)
             with files.atomic(marker, "w") as handle:
                 json.dump({**identity, "versions": provenance.versions()}, handle, indent=1)

@@ -1,0 +1,111 @@
+"""Commands on saved runs: graph, report, diff, rerun."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from agf import files
+from agf.cli import DONE, FAILED
+from agf.errors import RequestError, explain
+from agf.report import reporter
+from agf.runs import load
+from agf.staircase import Staircase
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True)
+@click.option("-o", "--output", metavar="FILE", help="Export: .graphml or .dot, or a picture (pdf, svg, png, ...).")
+@click.option("--json", "as_json", is_flag=True, help="Print the graph as one JSON document on standard output.")
+@click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
+def graph(runs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool) -> int:
+    """The saddles that the predictions RUNS visited, merged into one transition graph."""
+    import networkx as nx
+
+    from agf import graph as saddle_graph
+    from agf import plot
+    from agf.table import Table, number, percent
+
+    if output is not None:
+        files.check_writable(output)
+    found = saddle_graph.saddles([_staircase(path) for path in runs])
+    rows = [
+        [source, percent(data["probability"]), str(data["count"]), number(data["time"]), target]
+        for source, target, data in found.edges(data=True)
+    ]
+    likely = " > ".join(saddle_graph.most_likely_path(found))
+    report = reporter(quiet)
+    report.table(
+        Table(
+            f"Transitions between saddles of {found.graph['problem']}, {found.graph['runs']} run(s)",
+            ["from", "probability", "runs", "mean time", "to"],
+            rows,
+            [f"Most likely: {likely}"],
+        )
+    )
+    if output is not None and output.endswith((".graphml", ".dot")):
+        saddle_graph.write(found, output)
+    elif output is not None:
+        plot.save(saddle_graph.draw(found), output)
+    if as_json:
+        click.echo(json.dumps(files.jsonable(nx.node_link_data(found, edges="edges"))))
+    return DONE
+
+
+def _staircase(path: str) -> Staircase:
+    run = load(path)
+    stairs = getattr(run, "stairs", run)  # a comparison holds its prediction
+    if not isinstance(stairs, Staircase):
+        raise RequestError(explain(f"{path!r} holds no prediction.", expected="run files of agf predict or compare"))
+    return stairs
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True)
+@click.option("-o", "--output", default="report.html", metavar="FILE", help="Page to write; default report.html.")
+@click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
+def report(runs: tuple[str, ...], output: str, quiet: bool) -> int:
+    """One self-contained interactive page about RUNS: curve, staircase, norms, features, drops."""
+    from agf import page
+
+    files.check_writable(output)
+    size = page.report([load(path) for path in runs], output)
+    reporter(quiet).say(f"{output}: {size / 1e6:.1f} MB, opens without a network")
+    return DONE
+
+
+@click.command()
+@click.argument("first")
+@click.argument("second")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
+@click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
+def diff(first: str, second: str, as_json: bool, quiet: bool) -> int:
+    """Say in words what differs between two runs, in what was asked and in what came out. Exit code 1 if anything."""
+    from agf.replay import differences
+
+    found = differences(first, second)
+    reporter(quiet).say(str(found))
+    if as_json:
+        click.echo(json.dumps({"asked": list(found.asked), "numbers": list(found.numbers)}))
+    return FAILED if found else DONE
+
+
+@click.command()
+@click.argument("run")
+@click.option("-o", "--output", metavar="RUN", help="Run file to write.")
+@click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
+def rerun(run: str, output: str | None, quiet: bool) -> int:
+    """Compute RUN again from its file alone, and say whether the numbers are the same. Exit code 1 if not."""
+    from agf import replay
+
+    if output is not None:
+        files.check_writable(output)
+    before = load(run)
+    again = replay.rerun(run)
+    if output is not None:
+        again.save(output)
+    changed = replay.numbers(before, again)  # type: ignore[arg-type]  # rerun has refused everything else
+    teller = reporter(quiet)
+    teller.say("The same numbers." if not changed else "The numbers differ:\n  " + "\n  ".join(changed))
+    return FAILED if changed else DONE
