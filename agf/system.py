@@ -1,7 +1,7 @@
 """Gradient flow in coordinates that keep their accuracy: what the reference trainer integrates.
 
-`PolarSystem` (any problem) and a problem's own coordinates (`z` for a diagonal network, factored modes for a linear one)
-are the same kind of thing to the trainer: a vector y, its velocity, the loss, a scale for the error, a snapshot.
+`PolarSystem` (any problem) and a problem's own coordinates (`z` for a diagonal network, factored modes for a linear
+one) are the same kind of thing to the trainer: a vector y, its velocity, the loss, a scale for the error, a snapshot.
 Nothing here knows the phases of the engine: the reference must be independent of what it judges.
 """
 
@@ -64,8 +64,12 @@ class FlowSystem(ABC):
     @abstractmethod
     def snapshot(self, y: FloatArray) -> Snapshot: ...
 
+    def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
+        """(L, dL/ds); override where one evaluation gives both."""
+        return self.loss(y), self.loss_rate(y)
+
     def growth(self, y: FloatArray) -> float:
-        """Largest rate (per unit of s) at which a small neuron still grows: the saddle check. 0 when none does."""
+        """Largest rate d log rho/ds at which a neuron still grows: the saddle check. 0 when none does."""
         del y
         return 0.0
 
