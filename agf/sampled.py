@@ -103,10 +103,10 @@ class SampledProblem(Problem):
         cross = b.zeros((m, active.size if projected else 0))
         for rows in self._blocks((m + active.size * projected) * self.n_outputs):
             root = self.loss.root(b, f[rows], self._y[rows])
-            out = root(self._values(directions, neurons, rows, leading=True)).reshape(m, -1)
+            out = _flat(root(self._values(directions, neurons, rows, leading=True)))
             total += (out**2).sum(1)
             if projected:
-                cross += out @ root(self._neuron_jacobian(active, active_neurons, rows)).reshape(active.size, -1).T
+                cross += out @ _flat(root(self._neuron_jacobian(active, active_neurons, rows))).T
         if projected:
             total -= ((cross @ self._whitener(active, active_neurons, f)) ** 2).sum(1)
         return 0.5 * np.maximum(b.numpy(total), 0.0) / self.n_samples
@@ -136,7 +136,7 @@ class SampledProblem(Problem):
         out = b.zeros((theta.size, theta.size))
         for rows in self._blocks(theta.size * self.n_outputs):
             root = self.loss.root(b, f[rows], self._y[rows])
-            block = root(self._neuron_jacobian(theta, neurons, rows)).reshape(theta.size, -1)
+            block = _flat(root(self._neuron_jacobian(theta, neurons, rows)))
             out += block @ block.T
         return out
 
@@ -148,6 +148,11 @@ class SampledProblem(Problem):
             keep = values > 1e-12 * values[-1]  # singular values above 1e-6 of the largest: what a Gram matrix resolves
             self._projector = key, vectors[:, keep] / np.sqrt(values[keep])
         return self._backend.array(self._projector[1])
+
+
+def _flat(array: Any) -> Any:
+    """(m, k, c) as (m, k c), also for m = 0."""
+    return array.reshape(array.shape[0], array.shape[1] * array.shape[2])
 
 
 def _inputs(X: Any, where: str) -> FloatArray:
