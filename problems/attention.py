@@ -6,9 +6,11 @@ matrices are in `attention_full`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from agf_problems.attention_race import Jump, race
 from agf_problems.in_context import ContextRegression, default_eigenvalues
 
 from agf import Clock, Drop, Init, Settings, Staircase, Status, sphere
@@ -153,67 +155,97 @@ class LinearAttention(ContextRegression):
     def theory(
         self, alpha: float | None = None, *, init: Init | None = None, radius: float | None = None, **options: Any
     ) -> Staircase:
-        """Levels, amplitudes and lower bounds on the times of min(rank S, H) drops, one component a drop.
+        """Levels and amplitudes of min(rank S, H) drops; with `init`, their times and lower bounds on them too.
 
         Parameters
         ----------
-        alpha : quoted scale; gives no times, for they depend on the heads.
-        init : the heads that start; fills `bounds`.
-        radius : norm that counts as learned in the bounds. Default: where a balanced head has half of its drop in the
-            loss done, sqrt(3) ((1 - 1/sqrt 2) A_k)^(1/3); the paper has 1, which heads of usual spectra never reach.
+        alpha : scale; alone it gives no times, for they depend on the heads.
+        init : the heads that start. Times then follow from `attention_race`: right as alpha -> 0, up to a time that
+            stays bounded while they grow as 1/alpha. (The paper has only bounds.)
+        radius : norm that counts as learned in the bounds. Default: `learned_norm`; the paper has 1, which heads of
+            usual spectra never reach.
 
         Returns
         -------
-        Staircase with `levels` of [AGF] eq. 57, `times` NaN, features "amplitudes" and "singular_values" after each
-        drop, and bounds (K,) in flow time. bounds[k-1] holds whatever the earlier heads do: k heads must have reached
-        the radius and the residual drives none at more than lam_1's rate, so it is c_k sqrt(3) / (N lam_1^2) with c_k
-        the k-th smallest threshold. `least_wait` is sharper once the heads at the start of a phase are known.
+        Staircase with `levels` of [AGF] eq. 57, features "amplitudes" and "singular_values" after each drop, and bounds
+        (K,) on the half-drop times, flow time. bounds[k-1] holds whatever the earlier heads do: k heads must have
+        reached the radius and the residual drives none faster than at first, so it is sqrt(3) c_k / (N lam_1^2) with
+        c_k the k-th smallest threshold. `least_wait` is sharper once the heads at the start of a phase are known.
         """
         if options:
             raise DataError(
-                explain(f"unknown option `{next(iter(options))}`.", where=f"{self.name}.theory",
-                        expected="alpha, init or radius")
-            )  # fmt: skip
-        drops = min(self.rank, self.width)
-        levels = self.plateaus()
-        records = []
-        for k in range(drops):
-            amplitudes = np.where(np.arange(self.dimension) <= k, self.amplitudes, 0.0)
-            records.append(
+                explain(
+                    f"unknown option `{next(iter(options))}`.",
+                    where=f"{self.name}.theory",
+                    expected="alpha, init or radius",
+                )
+            )
+        clock = self._clock(alpha, init)
+        if init is None:
+            nobody = np.zeros(0, dtype=np.int64)
+            jumps = [Jump(np.nan, np.nan, nobody, np.array([k])) for k in range(min(self.rank, self.width))]
+            notes = ["Times depend on the heads: give init=problem.init(alpha, seed) for times and bounds."]
+        else:
+            jumps = self._race(init)
+            notes = ["Times are right as alpha -> 0: of order 1/alpha, up to a bounded time."]
+        if self.width < self.rank:
+            notes.append(f"{self.width} heads learn {self.width} of {self.rank} components.")
+        learned = np.zeros(self.dimension, dtype=bool)
+        drops = []
+        for jump in jumps:
+            learned[jump.components] = True
+            amplitudes = np.where(learned, self.amplitudes, 0.0)
+            drops.append(
                 Drop(
-                    time=np.nan,
-                    half_time=np.nan,
-                    accelerated_time=np.nan,
-                    level=float(levels[k + 1]),
-                    label=self.component_words(k),
-                    utility=np.array([self._largest_utility(k)]),
+                    time=jump.time,
+                    half_time=jump.half_time,
+                    accelerated_time=float(clock.accelerated(jump.time)),
+                    level=self.level(learned),
+                    neurons=jump.heads,
+                    label=self.component_words(jump.components),
+                    utility=self._largest_utility(jump.components),
                     how="closed form",
                     features={"amplitudes": amplitudes, "singular_values": np.sort(amplitudes)[::-1]},
                 )
             )
-        notes = ["The theory gives levels and lower bounds; when the jumps come depends on the heads (agf.predict)."]
-        if self.width < self.rank:
-            notes.append(f"{self.width} heads learn the first {self.width} of {self.rank} components.")
-        bounds = np.full(drops, np.nan)
-        if init is not None:
-            radii = self.learned_norm(slice(drops)) if radius is None else positive(radius, "radius") * np.ones(drops)
-            charges = np.sort(threshold(init.log_norms[:, None], 3, np.log(radii)), axis=0)
-            bounds = np.maximum(np.diagonal(charges), 0.0) / (3 * self._largest_utility(0))
         return Staircase(
             problem=self.name,
             degree=self.degree,
-            clock=self._clock(alpha, init),
-            start_level=float(levels[0]),
-            drops=tuple(records),
+            clock=clock,
+            start_level=0.5 * self.trace,
+            drops=tuple(drops),
             status=Status.THEORY,
             settings=Settings(mode="limit"),
             init=init,
             arguments=self.arguments,
-            bounds=bounds,
+            bounds=self._bounds(jumps, init, radius),
             notes=tuple(notes),
         )
 
-    def learned_norm(self, k: int | slice) -> FloatArray:
+    def _race(self, init: Init) -> list[Jump]:
+        alive = np.flatnonzero(np.isfinite(init.log_norms))
+        log_scale = float(init.log_norms[alive].mean())
+        values, keys, queries = self._split(sphere.cartesian(init.directions, init.log_norms - log_scale)[alive])
+        jumps = race(
+            (values, keys @ self.components, queries @ self.components),
+            log_scale,
+            self.context * self.eigenvalues**2,
+            self.equals(),
+            np.sqrt(3.0) * np.cbrt(self.amplitudes),
+        )
+        return [replace(jump, heads=alive[jump.heads]) for jump in jumps]
+
+    def _bounds(self, jumps: list[Jump], init: Init | None, radius: float | None) -> FloatArray:
+        if init is None:
+            return np.full(len(jumps), np.nan)
+        radii = [
+            float(self.learned_norm(jump.components).min()) if radius is None else positive(radius, "radius")
+            for jump in jumps
+        ]
+        charges = np.sort(threshold(init.log_norms[:, None], 3, np.log(radii)), axis=0)
+        return np.maximum(np.diagonal(charges), 0.0) / (3 * self._largest_utility(0))
+
+    def learned_norm(self, k: int | IntArray) -> FloatArray:
         """Norm of a balanced head (V = |K| = |Q|) that has component k (from 0) when half of that drop is done."""
         return np.sqrt(3.0) * np.cbrt(_HALF * self.amplitudes[k])
 
@@ -226,11 +258,12 @@ class LinearAttention(ContextRegression):
         """
         log_norms = vector(np.atleast_1d(log_norms), "log_norms", where=f"{self.name}.least_wait")
         log_radius = np.log(self.learned_norm(k) if radius is None else positive(radius, "radius"))
-        return float(np.maximum(threshold(log_norms.max(), 3, log_radius), 0.0) / (3 * self._largest_utility(k)))
+        wait = np.maximum(threshold(log_norms.max(), 3, log_radius), 0.0) / (3 * self._largest_utility(k))
+        return float(wait[0])
 
-    def _largest_utility(self, k: int) -> float:
-        """N lam_k^2 / (3 sqrt 3), the maximum of the utility at unit norm when k components are learned."""
-        return float(self.context * self.eigenvalues[k] ** 2 / (3 * np.sqrt(3.0)))
+    def _largest_utility(self, k: int | IntArray) -> FloatArray:
+        """N lam_k^2 / (3 sqrt 3), the maximum of the utility at unit norm when component k (from 0) is the next."""
+        return self.context * np.atleast_1d(self.eigenvalues[k]) ** 2 / (3 * np.sqrt(3.0))
 
     def _clock(self, alpha: float | None, init: Init | None) -> Clock:
         if init is not None:
@@ -254,7 +287,7 @@ class LinearAttention(ContextRegression):
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
         """The principal component that each chosen head took, with its eigenvalue."""
         component = self._pointing(theta)[0]
-        return ", ".join(dict.fromkeys(self.component_words(int(k)) for k in component[np.isin(neurons, chosen)]))
+        return self.component_words(component[np.isin(neurons, chosen)])
 
     def _pointing(self, theta: FloatArray) -> tuple[IntArray, FloatArray]:
         """The first component of the group that each head overlaps with most (m,), and that overlap (m,)."""

@@ -149,8 +149,7 @@ class FullLinearAttention(ContextRegression):
         """The components of which the chosen heads hold more than half, with their eigenvalues."""
         held = self.spectrum(theta[np.isin(neurons, chosen)])["amplitudes"] / self.amplitudes
         learned = np.flatnonzero((held > 0.5) & (self.eigenvalues > 0))
-        words = ", ".join(dict.fromkeys(self.component_words(int(k)) for k in learned))
-        return words or super().label(theta, neurons, chosen)
+        return self.component_words(learned) or super().label(theta, neurons, chosen)
 
     def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """|w|^2 - |W_K|^2 and |W_K|^2 - |W_Q|^2 of each head, (m,)."""

@@ -106,16 +106,17 @@ class ContextRegression(Problem):
         """Predictions (B,) and their derivatives (B, m, P) on sequences x (B, N, d), y (B, N), query (B, d)."""
         raise NotImplementedError
 
-    def plateaus(self) -> FloatArray:
-        """(r+1,) losses with 0, 1, ..., r = rank principal components learned, in order ([AGF] eq. 57).
+    def level(self, learned: Any) -> float:
+        """Loss when exactly the components `learned` (d,) bool are: (1/2) (tr S - sum N lam_i^2 A_i), [AGF] eq. 57.
 
-        l^(k) = (1/2) (tr S - sum_{i<=k} N lam_i^2 A_i), summed without cancellation. The main text's eq. 7 lost the
-        square of lam_i (docs/errata.md).
+        Summed without cancellation. The main text's eq. 7 lost the square of lam_i (docs/errata.md).
         """
-        values = self.eigenvalues[: self.rank]
-        left = values * (self.trace + values) * self.amplitudes[: self.rank]  # what a learned component leaves
-        learned, unlearned = np.cumsum(left), np.cumsum(values[::-1])[::-1]
-        return 0.5 * (np.concatenate([[0.0], learned]) + np.concatenate([unlearned, [0.0]]))
+        lam = self.eigenvalues
+        return float(0.5 * np.sum(np.where(learned, lam * (self.trace + lam) * self.amplitudes, lam)))
+
+    def plateaus(self) -> FloatArray:
+        """(r+1,) losses with the first 0, 1, ..., r = rank principal components learned."""
+        return np.array([self.level(np.arange(self.dimension) < k) for k in range(self.rank + 1)])
 
     def predictor(self, theta: Any) -> ContextPredictor:
         """The regression that parameters (m, P) perform in context. Raises DataError for a wrong shape."""
@@ -174,14 +175,18 @@ class ContextRegression(Problem):
         apart = -np.diff(self.eigenvalues) > _EQUAL * self.eigenvalues[:-1]
         return np.concatenate([[0], np.cumsum(apart)])
 
-    def component_words(self, k: int) -> str:
-        """Words for component k (from 0); those of equal eigenvalues are named together."""
+    def component_words(self, components: IntArray) -> str:
+        """Words for components (from 0), each once; those of equal eigenvalues cannot be told apart and say so."""
         groups = self.equals()
-        members = np.flatnonzero(groups == groups[k])
-        value = f"{self.eigenvalues[k]:.3g}"
-        if members.size == 1:
-            return f"principal component {k + 1} (eigenvalue {value})"
-        return f"one of principal components {members[0] + 1}-{members[-1] + 1} (equal eigenvalues {value})"
+        words = []
+        for k in components:
+            members = np.flatnonzero(groups == groups[k])
+            value = f"eigenvalue {self.eigenvalues[k]:.3g}"
+            if members.size == 1:
+                words.append(f"principal component {k + 1} ({value})")
+            else:
+                words.append(f"one of principal components {members[0] + 1}-{members[-1] + 1} (equal {value}s)")
+        return ", ".join(dict.fromkeys(words))
 
 
 def default_eigenvalues() -> FloatArray:
