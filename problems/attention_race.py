@@ -1,7 +1,8 @@
 """Which head of a linear attention network learns which principal component, and when: the theory's answer.
 
-Between two jumps the residual is diagonal in the principal basis, l_i = N lam_i^2 for the components not yet learned and
-0 for the others, and then a dormant head has an exact solution up to one number z = int V dt. With p = K + Q, q = K - Q
+Between two jumps the residual is diagonal in the principal basis, l_i = N lam_i^2 for the components not yet learned
+and 0 for the others. A dormant head then has an exact solution up to one number z = int V dt: with p = K + Q and
+q = K - Q in that basis,
 
     p_i = p_i(0) exp(l_i z),  q_i = q_i(0) exp(-l_i z),  z'' = V' = (1/4) sum_i l_i (p_i^2 - q_i^2).
 
@@ -123,7 +124,8 @@ def _first(
         run = solve_ivp(velocity, (0.0, 1e4 * np.sqrt(m)), start, "DOP853", events=events, rtol=_RTOL, atol=1e-13)
         if run.status != 1:
             return None
-        assert run.y_events is not None and run.t_events is not None  # events were asked for
+        assert run.y_events is not None  # events were asked for
+        assert run.t_events is not None
         y = run.y_events[1][0]
         half = run.y_events[0][0][-1] if run.t_events[0].size else 0.0
     p, q, norms = parts(y)
