@@ -87,7 +87,7 @@ def _npz(name: str) -> Dataset:
         archive = np.load(name, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise DataError(
-                explain("this is a single array, not an npz archive.", where=name, remedy="Use numpy.savez.")
+                explain("this is one array, not an npz archive.", where=name, remedy="Use numpy.savez.")
             )
         with archive:
             if "header.json" in archive.files:
@@ -96,7 +96,9 @@ def _npz(name: str) -> Dataset:
             for key in archive.files:
                 try:
                     arrays[key] = archive[key]
-                except ValueError:
+                except ValueError as error:
+                    if "pickle" not in str(error):
+                        raise
                     raise DataError(
                         explain(
                             f"array {key!r} holds pickled Python objects, which are not loaded.",

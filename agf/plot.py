@@ -18,7 +18,6 @@ import numpy as np
 from agf import files
 from agf.arrays import FloatArray
 from agf.errors import FileError, RequestError, explain
-from agf.table import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,8 +44,8 @@ _MOST_LABELS = 24
 def new_axes() -> Axes:
     """Axes of a new figure in the user's style.
 
-    The figure belongs to pyplot only if the session already uses pyplot (so that notebooks show it); otherwise no global
-    state is touched, and no display is needed.
+    The figure belongs to pyplot only if the session already uses pyplot (so that notebooks show it); otherwise no
+    global state is touched, and no display is needed.
     """
     if "matplotlib.pyplot" in sys.modules:
         return sys.modules["matplotlib.pyplot"].subplots(layout="constrained")[1]
@@ -252,7 +251,8 @@ def neurons(traj: Trajectory, *, ax: Axes | None = None, names: Sequence[str] | 
         _say(ax, "this trajectory recorded no norms")
         return ax
     values = traj.log_norms / np.log(10.0)
-    _lines(ax, traj.snapshot_times, values, [f"neuron {i}" for i in range(values.shape[1])] if names is None else names)
+    names = [f"neuron {i}" for i in range(values.shape[1])] if names is None else names
+    _lines(ax, traj.snapshot_times, values, names, values[-1])
     if not ax.get_title():
         ax.set_title(f"{traj.problem}: norms of the neurons")
     return ax
@@ -293,12 +293,12 @@ def features(
         left, right = _span(times, log)
         edges = np.concatenate([[left], times, [right]])
         padded = np.concatenate([np.zeros_like(values[:1]), values, values[-1:]])
-        _lines(ax, edges, padded, names, drawstyle="steps-post", log=log)
+        _lines(ax, edges, padded, names, np.abs(values[-1]), drawstyle="steps-post", log=log)
         ax.set_xlim(left, right)
         if not log:
             ax.set_xlabel("accelerated time")
     else:
-        _lines(ax, result.snapshot_times, values, names)
+        _lines(ax, result.snapshot_times, values, names, np.abs(values[-1]))
     ax.set_ylabel(name)
     if not ax.get_title():
         ax.set_title(f"{result.problem}: {name}")
@@ -306,12 +306,16 @@ def features(
 
 
 def _lines(
-    ax: Axes, times: FloatArray, values: FloatArray, names: Sequence[str], drawstyle: str = "default", log: bool = True
+    ax: Axes,
+    times: FloatArray,
+    values: FloatArray,
+    names: Sequence[str],
+    prominence: FloatArray,
+    drawstyle: str = "default",
+    log: bool = True,
 ) -> None:
-    """One line a column; the columns that end furthest from zero (norms: largest) in colour, the others grey behind."""
+    """One line a column; the most prominent columns in colour, the others grey behind them."""
     keep = times > 0 if log else np.ones(times.size, dtype=bool)
-    last = values[-1]
-    prominence = np.abs(last) if (values >= 0).any() else last
     order = np.argsort(-np.where(np.isfinite(prominence), prominence, -np.inf), kind="stable")
     for rank, column in enumerate(order):
         coloured = rank < _MOST_COLOURED

@@ -1,0 +1,62 @@
+"""Where a command's result goes: run file, picture, one JSON document, a table; and the exit code it means."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from agf import files
+from agf.cli import DONE, FAILED, INTERRUPTED
+from agf.errors import RequestError, explain
+from agf.report import reporter
+from agf.status import Status
+
+
+class Output:
+    """The output options of one command, checked before anything is computed.
+
+    output : run file or None.  picture : picture file or None.  as_json, quiet : as the options say.
+    Raises FileError for a path that cannot be written, RequestError when both paths are one.
+    """
+
+    def __init__(self, output: str | None, picture: str | None, as_json: bool, quiet: bool) -> None:
+        self.output, self.picture, self.as_json = output, picture, as_json
+        self.report = reporter(quiet)
+        if output is not None:
+            files.check_writable(output)
+        if picture is not None:
+            from agf import plot
+
+            plot.check_path(picture)
+            if output is not None and Path(output).absolute() == Path(picture).absolute():
+                raise RequestError(explain(f"run file and picture are both {output!r}.", remedy="Give two names."))
+
+    def finish(self, result: Any) -> int:
+        """Save, draw and print a Staircase, Trajectory or Comparison; returns the exit code."""
+        if self.output is not None:
+            result.save(self.output)
+        if self.picture is not None:
+            result.plot(self.picture)
+        if self.as_json:
+            print_json(result.to_dict())
+        self.report.table(result.table())
+        for written in (self.output, self.picture):
+            if written is not None:
+                self.report.say(f"Wrote {written}.")
+        return exit_code(result)
+
+
+def print_json(document: Any) -> None:
+    """The one document on standard output: strict JSON, NaN as null."""
+    sys.stdout.write(json.dumps(files.jsonable(document), allow_nan=False, indent=2) + "\n")
+
+
+def exit_code(result: Any) -> int:
+    """0 done, 1 failed, 130 interrupted; of a comparison, the worse of its two sides."""
+    found = [getattr(result, "status", None)]
+    found += [getattr(getattr(result, side, None), "status", None) for side in ("stairs", "trajectory")]
+    if Status.INTERRUPTED in found:
+        return INTERRUPTED
+    return FAILED if any(status is not None and status.failed for status in found) else DONE

@@ -1,0 +1,233 @@
+"""Commands that compute: predict, train, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agf import registry, request
+from agf.cli_options import (
+    data_options,
+    descent_options,
+    flow_options,
+    given,
+    init_options,
+    output_options,
+    prediction_options,
+)
+from agf.cli_output import Output
+from agf.contract import Problem
+from agf.engine import predict as predicted
+from agf.errors import ComputationError, RequestError, explain
+from agf.events import State
+from agf.init import Init
+from agf.report import Silent
+from agf.settings import Settings
+from agf.staircase import Drop, Staircase
+from agf.status import Status
+from agf.table import number
+
+if TYPE_CHECKING:
+    from agf.trajectory import Trajectory
+
+_DATA = ("data", "target", "pairs", "width")
+_INIT = ("alpha", "seed", "kind", "init_file")
+_FLOW = ("t_max", "method")
+_DESCENT = ("lr", "steps", "momentum", "batch_size")
+
+
+@click.command()
+@click.argument("name")
+@data_options
+@init_options
+@prediction_options
+@click.option("--max-time", type=float, help="Flow time at which to stop.")
+@output_options
+def predict(
+    name: str,
+    output: str | None,
+    picture: str | None,
+    as_json: bool,
+    quiet: bool,
+    **words: Any,
+) -> int:
+    """Predict the staircase of losses of the problem NAME, or of a problem in a file (./mine.py:Mine)."""
+    out = Output(output, picture, as_json, quiet)
+    settings = _settings(words)
+    problem, init = _problem_and_init(name, words, out.report)
+    return out.finish(_predict(problem, init, settings, out.report))
+
+
+@click.command()
+@click.argument("name")
+@data_options
+@init_options
+@flow_options
+@descent_options
+@click.option("--steps", type=click.IntRange(1), help="Gradient-descent steps; needs --lr.")
+@click.option("--batch-size", type=click.IntRange(1), help="Samples in a minibatch; default all.")
+@output_options
+def train(
+    name: str,
+    output: str | None,
+    picture: str | None,
+    as_json: bool,
+    quiet: bool,
+    **words: Any,
+) -> int:
+    """Train the problem NAME: gradient flow by default, gradient descent with --lr and --steps."""
+    out = Output(output, picture, as_json, quiet)
+    descent = _choice(words, _DESCENT)
+    flow = _choice(words, _FLOW)
+    if descent and flow:
+        raise RequestError(
+            explain(
+                "options of gradient flow and of gradient descent are mixed.",
+                found=", ".join(_dashed(option) for option in (*flow, *descent)),
+            )
+        )
+    if descent and not {"lr", "steps"} <= set(descent):
+        raise RequestError(explain("gradient descent needs --lr and --steps."))
+    problem, init = _problem_and_init(name, words, out.report)
+    if not descent:
+        return out.finish(_flow(problem, init, flow, out.report))
+    from agf.descent import descend
+
+    with out.report.progress("gradient descent"):
+        trained = _kept(lambda: descend(problem, init, **descent))
+    return out.finish(trained)
+
+
+@click.command()
+@click.argument("target")
+@data_options
+@init_options
+@prediction_options
+@flow_options
+@click.option("--curve", metavar="FILE", help="Compare with this loss curve (csv), or trajectory (run file).")
+@descent_options
+@output_options
+def compare(
+    target: str,
+    curve: str | None,
+    output: str | None,
+    picture: str | None,
+    as_json: bool,
+    quiet: bool,
+    **words: Any,
+) -> int:
+    """Match predicted drops with observed ones.
+
+    TARGET is a problem, which is predicted and trained from the same initialization; or the run file of a prediction,
+    with --curve. A csv curve has a column `loss` and a column `time` (flow time) or `step`, with --lr and --momentum.
+    """
+    from agf.comparison import compare as match
+
+    out = Output(output, picture, as_json, quiet)
+    scales = _choice(words, ("lr", "momentum"))
+    flow = _choice(words, _FLOW)
+    if curve is None and scales:
+        raise RequestError(explain("--lr and --momentum describe a curve.", remedy="Add --curve FILE."))
+    if curve is not None and flow:
+        raise RequestError(explain("--t-max and --method are for training, and --curve replaces it."))
+    settings = _settings(words)
+    if _is_run(target):
+        _refuse_rebuilding(target, words)
+        stairs = _staircase(target)
+        if curve is None:
+            raise RequestError(
+                explain(f"{target!r} holds a prediction.", remedy="Add --curve FILE to compare it with.")
+            )
+        return out.finish(match(stairs, _curve(curve, stairs, scales)))
+    problem, init = _problem_and_init(target, words, out.report)
+    read = None if curve is None else _curve(curve, problem, scales)
+    stairs = _predict(problem, init, settings, out.report)
+    if stairs.status.failed or stairs.status is Status.INTERRUPTED:
+        return out.finish(stairs)
+    return out.finish(match(stairs, _flow(problem, init, flow, out.report) if read is None else read))
+
+
+# -- parts of commands ------------------------------------------------------------------------------------------
+
+
+def _choice(words: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Those of the options `names` that the command has and the user gave."""
+    return given(**{name: words[name] for name in names if name in words})
+
+
+def _settings(words: dict[str, Any]) -> Settings:
+    return Settings.of(_choice(words, ("mode", "threshold", "settle", "max_drops", "max_time")))
+
+
+def _problem_and_init(name: str, words: dict[str, Any], report: Silent) -> tuple[Problem, Init]:
+    asked = request.problem(name, **{key: words[key] for key in _DATA})
+    alpha, seed, kind, file = (words[key] for key in _INIT)
+    init = request.initialization(asked.problem, alpha=alpha, seed=seed, kind=kind, file=file)
+    report.say(asked.problem.describe())
+    for note in asked.notes:
+        report.say(note)
+    return asked.problem, init
+
+
+def _kept(compute: Callable[[], Any]) -> Any:
+    """What `compute` gives, or what it had when it failed; its status then says so, and so does the exit code."""
+    try:
+        return compute()
+    except ComputationError as error:
+        if error.partial is None:
+            raise
+        return error.partial
+
+
+def _predict(problem: Problem, init: Init, settings: Settings, report: Silent) -> Staircase:
+    with report.progress("predicting") as update:
+        count = 0
+
+        def observer(state: State, drop: Drop | None) -> None:
+            nonlocal count
+            if drop is not None:
+                count += 1
+                update(f"predicting: drop {count}, {drop.label}, time {number(drop.time)}, level {number(drop.level)}")
+
+        return _kept(lambda: predicted(problem, init, observer=observer, **settings.to_dict()))
+
+
+def _flow(problem: Problem, init: Init, options: dict[str, Any], report: Silent) -> Trajectory:
+    from agf.gradient_flow import flow
+
+    with report.progress("gradient flow"):
+        return _kept(lambda: flow(problem, init, **options))
+
+
+# -- runs and curves --------------------------------------------------------------------------------------------
+
+
+def _is_run(target: str) -> bool:
+    """Whether `target` is a run file and not a problem; problems are registered names or end in .py."""
+    return ".py" not in target and target not in registry.names() and Path(target).is_file()
+
+
+def _refuse_rebuilding(target: str, words: dict[str, Any]) -> None:
+    extra = [name for name, value in words.items() if value not in (None, ()) and name not in ("lr", "momentum")]
+    if extra:
+        raise RequestError(
+            explain(f"{target!r} is a prediction already.", found=", ".join(_dashed(name) for name in extra),
+                    remedy="Leave these options out.")
+        )  # fmt: skip
+
+
+def _dashed(option: str) -> str:
+    return {"pairs": "-p", "init_file": "--init"}.get(option, "--" + option.replace("_", "-"))
+
+
+def _staircase(path: str) -> Staircase:
+    from agf.runs import load
+
+    stairs = load(path)
+    stairs = getattr(stairs, "stairs", stairs)  # a comparison holds its prediction
+    if not isinstance(stairs, Staircase):
+        raise RequestError(explain(f"{path!r} holds no prediction.", expected="a run file of agf predict or compare"))
+    return stairs

@@ -1,0 +1,67 @@
+"""Commands that look at saved runs: show, plot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from agf.cli import DONE
+from agf.cli_output import print_json
+from agf.errors import RequestError, explain
+from agf.report import reporter
+from agf.runs import load
+
+
+@click.command()
+@click.argument("run")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
+def show(run: str, as_json: bool) -> int:
+    """Show the run file RUN as a table."""
+    result = load(run)
+    if as_json:
+        print_json(result.to_dict())
+    reporter().table(result.table())
+    return DONE
+
+
+VIEWS = ("loss", "norms", "features")
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("-o", "--output", "--plot", "picture", metavar="FILE", required=True, help="Picture; format by suffix.")
+@click.option("--view", type=click.Choice(VIEWS), default="loss", show_default=True, help="What to draw over time.")
+@click.option("--feature", metavar="NAME", help="Which feature, with --view features; default the first.")
+def plot(runs: tuple[str, ...], picture: str, view: str, feature: str | None) -> int:
+    """Draw the run files RUN... into one picture.
+
+    Several runs share the axes of the loss; norms and features are drawn for one run.
+    """
+    from agf import plot as draw
+
+    draw.check_path(picture)
+    results = [load(run) for run in runs]
+    if feature is not None and view != "features":
+        raise RequestError(explain("--feature names what --view features draws.", remedy="Add --view features."))
+    if view == "loss":
+        axes = draw.overlay(results)
+    elif len(results) > 1:
+        raise RequestError(explain(f"--view {view} draws one run.", found=f"{len(results)} runs"))
+    else:
+        axes = _view(results[0], view, feature, runs[0])
+    draw.save(axes, picture)
+    reporter().say(f"Wrote {picture}.")
+    return DONE
+
+
+def _view(result: Any, view: str, feature: str | None, run: str) -> Any:
+    from agf import plot as draw
+    from agf.trajectory import Trajectory
+
+    result = getattr(result, "trajectory", result)
+    if view == "features":
+        return draw.features(result, feature)
+    if not isinstance(result, Trajectory):
+        raise RequestError(explain("norms over time are recorded by training.", where=run, expected="a trajectory"))
+    return draw.neurons(result)

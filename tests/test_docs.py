@@ -1,0 +1,80 @@
+"""The documentation runs: every python block, file by file; and it is complete where a list exists in the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agf.status import Status
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LANGUAGES = {"python", "console", "text", "json", "bibtex", "toml", "yaml"}
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_every_python_block_runs(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = path.read_text(encoding="utf-8")
+    namespace: dict[str, object] = {"__name__": "documentation"}
+    for match in FENCE.finditer(text):
+        if match.group(1) == "python":
+            # Blank lines in front keep the line numbers of tracebacks those of the page.
+            code = "\n" * text.count("\n", 0, match.start(2)) + match.group(2)
+            exec(compile(code, str(path), "exec"), namespace)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_blocks_are_marked_with_a_known_language_and_none_is_exempt(path):
+    for match in FENCE.finditer(path.read_text(encoding="utf-8")):
+        assert match.group(1) in LANGUAGES, f"{path.name}: a block marked {match.group(1)!r}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_relative_links_lead_somewhere(path):
+    for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+        if "://" not in link:
+            assert (path.parent / link).exists(), f"{path.name} links to {link}"
+
+
+def test_every_page_is_reached_from_the_index():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for path in PAGES[1:]:
+        assert path.name == "index.md" or f"({path.name})" in index
+
+
+def test_when_it_fails_has_one_heading_for_every_status_and_no_other_word():
+    text = (ROOT / "docs" / "when-it-fails.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (\w+)$", text, re.MULTILINE)
+    assert sorted(headings) == sorted(status.word for status in Status)
+    for status in Status:
+        section = re.search(rf"^## {status.word}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+        assert section is not None
+        assert section.group(1).lstrip().startswith("*Failed.*") == status.failed, status.word
+
+
+def test_version_licence_and_citation_agree():
+    import agf
+
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {agf.__version__}\n" in citation
+    assert "license: MIT" in citation
+    assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License")
+    assert f"## {agf.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_every_source_key_used_in_the_code_is_in_the_bibliography():
+    listed = set(re.findall(r"^\| \[(.+?)\] \|", (ROOT / "docs" / "bibliography.md").read_text("utf-8"), re.MULTILINE))
+    used: dict[str, str] = {}
+    for folder in ("agf", "problems"):
+        for path in (ROOT / folder).glob("*.py"):
+            for key in re.findall(r"\[([A-Z][A-Za-z&]*\d{2}|AGF|GLRL|Pinson)\]", path.read_text(encoding="utf-8")):
+                used[key] = path.name
+    assert not set(used) - listed, {key: used[key] for key in set(used) - listed}
