@@ -74,7 +74,7 @@ class Correlations:
         m, p = theta.shape[0], self.order
         rows = theta.reshape(m * self.rows, p)
         if self.dense:
-            both = (rows @ self._basis).reshape(m, self.rows, -1)
+            both = (rows @ self._basis).reshape(m, self.rows, p + 2 * self.modes)
             return both[:, :, :p], both[:, :, p:].view(np.complex128)
         hats = self._characters.transform(rows)
         pre = self._characters.inverse(hats * self._spectrum.conj()) / np.sqrt(p)
@@ -89,7 +89,7 @@ class Correlations:
             both[:, :-1, :p] = pre
             both[:, -1, :p] = 0.0
             both[:, :, p:] = z.view(np.float64)
-            return (both.reshape(m * self.rows, -1) @ self._adjoint).reshape(m, self.rows * p)
+            return (both.reshape(m * self.rows, p + 2 * self.modes) @ self._adjoint).reshape(m, self.rows * p)
         hats = np.zeros((m, self.rows, p), dtype=np.complex128)
         # the real part of sum conj(g) dz, z = scale * hat: a real function whose coefficients are p conj(scale) g
         hats[:, :, self._at] = p * self._mode_scale.conj() * z
