@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import FloatArray
-from agf.curve import interpolate
+from agf.curve import FLOOR, interpolate
 from agf.system import Snapshot
 
 #: Points of the loss curve kept; beyond it, those that the others reproduce best are dropped.
 MAX_POINTS = 20_000
-#: First spacing of snapshots in log time, and in loss as a fraction of the first loss; doubled whenever there are too many.
-_RATIO = 1.02
+#: First spacing of snapshots in log time, and in loss as a fraction of the first; doubled when there are too many.
+_RATIO = 1.05
 _FALL = 0.01
 _MAX_DEPTH = 6
 
@@ -67,7 +67,7 @@ class Recorder:
             (ta, la, sa), (tb, lb, sb) = left, right
             h = tb - ta
             bend = abs(lb - la - h * sa) + abs(lb - la - h * sb)  # the cubic is off by less than this
-            small = self.tolerance * max(abs(lb), abs(sa + sb) / 2 * tb)
+            small = self.tolerance * max(abs(lb), FLOOR * abs(self.points[0][1]), abs(sa + sb) / 2 * tb)
             middle = 0.5 * (ta + tb)
             if depth < _MAX_DEPTH and bend > small and ta < middle < tb:
                 loss, slope = evaluate(middle)
@@ -82,20 +82,26 @@ class Recorder:
             self.point(*right)
         return evaluations
 
+    def loss_at(self, time: float) -> float:
+        """Loss at a time within the last step, by interpolation."""
+        table = np.array(self.points[-(2**_MAX_DEPTH + 1) :])
+        return float(interpolate(table[:, 0], table[:, 1], table[:, 2], np.asarray(time)))
+
     def curve(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Times, losses and slopes (empty when not `sloped`), (T,) each."""
         table = np.array(self.points, dtype=np.float64).reshape(-1, 3)
         return table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy() if self.sloped else np.zeros(0)
 
     def _thin_points(self) -> None:
-        """Drop every second point where its neighbours reproduce it, to a tolerance loosened until half the room is free."""
+        """Drop points that their neighbours reproduce, to a tolerance loosened until half the room is free."""
         tolerance = self.tolerance
         while len(self.points) > MAX_POINTS // 2:
             times, losses, slopes = self.curve()
             odd = np.arange(1, times.size - 1, 2)
             even = np.delete(np.arange(times.size), odd)
             guess = interpolate(times[even], losses[even], slopes[even] if self.sloped else slopes, times[odd])
-            drop = odd[np.abs(guess - losses[odd]) <= tolerance * np.abs(losses[odd])]
+            unit = np.maximum(np.abs(losses[odd]), 1e-12 * np.abs(losses[0]))
+            drop = odd[np.abs(guess - losses[odd]) <= tolerance * unit]
             keep = np.delete(np.arange(times.size), drop)
             self.points = [self.points[i] for i in keep]
             tolerance *= 10
@@ -115,16 +121,24 @@ class Recorder:
         """Whether the loss has fallen enough since the last snapshot to deserve one."""
         return bool(self.kept) and self.kept[-1][1] - loss > self.fall * abs(self.kept[0][1])
 
-    def arrays(self) -> dict[str, Any]:
-        """The snapshots as fields of a Trajectory: snapshot_times, log_norms, directions, features_over_time."""
-        shots = [shot for _, _, shot in self.kept]
+    def arrays(self, last: tuple[float, float, Snapshot] | None = None) -> dict[str, Any]:
+        """The snapshots, and `last` after them, as fields of a Trajectory (snapshot_times, log_norms, ...)."""
+        kept = self.kept if last is None else [*self.kept, last]
+        shots = [shot for _, _, shot in kept]
         names = shots[0].features.keys() if shots else ()
         return {
-            "snapshot_times": np.array([time for time, _, _ in self.kept]),
+            "snapshot_times": np.array([time for time, _, _ in kept]),
             "log_norms": np.array([shot.log_norms for shot in shots]),
             "directions": np.array([shot.directions for shot in shots]),
             "features_over_time": {name: np.array([shot.features[name] for shot in shots]) for name in names},
         }
+
+    def cut(self, time: float) -> None:
+        """Forget what lies beyond `time`: an interrupt may have come in the middle of recording a step."""
+        while self.points and self.points[-1][0] > time:
+            self.points.pop()
+        while self.kept and self.kept[-1][0] > time:
+            self.kept.pop()
 
     # -- resuming ---------------------------------------------------------------------------------------------
 
@@ -141,7 +155,7 @@ class Recorder:
         snapshots: dict[str, Any],
         state: dict[str, FloatArray],
     ) -> None:
-        """Take over the points and snapshots of an earlier run (`curve`, `arrays` and `state` of its recorder)."""
+        """Take over an earlier run: `curve`, `arrays` and `state` of its recorder (not the last, added, snapshot)."""
         times, losses, slopes = curve
         slopes = slopes if slopes.size else np.zeros_like(times)
         self.points = list(zip(times.tolist(), losses.tolist(), slopes.tolist(), strict=True))
@@ -157,5 +171,5 @@ class Recorder:
                     {name: values[k] for name, values in features.items()},
                 ),
             )
-            for k, time in enumerate(snapshots["snapshot_times"])
+            for k, time in enumerate(snapshots["snapshot_times"][: state["snapshot_losses"].size])
         ]

@@ -34,6 +34,7 @@ class Trajectory:
     settings : what the run was asked for (method, tolerances, lr, momentum, ...).
     stats : evaluations, steps, seconds, drift of conserved quantities.
     notes : warnings in words (float64 floor, drift).
+    state : what resuming needs beside the rest; opaque.
     """
 
     problem: str
@@ -53,11 +54,12 @@ class Trajectory:
     settings: dict[str, Any] = field(default_factory=dict)
     stats: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    state: dict[str, FloatArray] = field(default_factory=dict)
 
     @property
     def drops(self) -> list[CurveDrop]:
         """Drops found in the curve, in log time (`agf.curve.detect`)."""
-        return detect(self.times, self.losses)
+        return detect(self.times, self.losses, slopes=self.slopes)
 
     def params(self, k: int) -> FloatArray:
         """Parameters (H, P) of snapshot k (negative k counts from the end), a fresh array. RequestError if not kept."""
@@ -147,6 +149,8 @@ class Trajectory:
             arrays[name] = getattr(self, name)
         for name, value in self.features_over_time.items():
             arrays[f"feature_{name}"] = value
+        for name, value in self.state.items():
+            arrays[f"state_{name}"] = value
         if self.init is not None:
             header["init"] = init_header(self.init)
             arrays["init_directions"] = self.init.directions
@@ -170,6 +174,7 @@ class Trajectory:
                 settings=header["settings"],
                 stats=header["stats"],
                 notes=tuple(header["notes"]),
+                state={n.removeprefix("state_"): a for n, a in arrays.items() if n.startswith("state_")},
                 **{name: files.array(arrays, name, path) for name in _ARRAYS},
             )
         except (KeyError, TypeError, ValueError) as error:

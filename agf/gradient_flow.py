@@ -1,0 +1,476 @@
+"""The reference trainer: gradient flow d theta/dt = -grad L with its error controlled relative to every neuron.
+
+It shares nothing with the prediction but the problem and the initialization. Three traps are why it exists: an absolute
+tolerance switches error control off below it and mis-times the first drop (up to never); a long implicit step damps a
+growing mode and reports success, parked at a saddle; float64 leaks rounding of large weights into small modes. Here
+errors are relative to each neuron, in log norms or the problem's own coordinates; every method is explicit; and a run
+is called settled only when nothing still grows.
+"""
+
+from __future__ import annotations
+
+import os
+import time as wall
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from agf import files
+from agf.arrays import FloatArray, count, positive
+from agf.clock import Clock
+from agf.contract import Problem
+from agf.errors import RequestError, explain
+from agf.init import Init
+from agf.integrators import METHODS, Accepted, MarchError, Memory, NonFinite, march
+from agf.polar import PolarSystem
+from agf.recorder import Progress, Recorder
+from agf.status import Status
+from agf.system import FlowSystem
+from agf.trajectory import Trajectory
+
+Observer = Callable[[Progress], None]
+
+#: Tolerance of one step where the flow is smooth, and where it has kinks (a kink costs a step of any method its order).
+RTOL_SMOOTH = 1e-6
+RTOL_KINKS = 1e-4
+#: Settled: the loss still falls by less than this fraction of max(L, 0.01 L(0)) in another time as long as the elapsed.
+SETTLE = 1e-5
+_LOSS_FLOOR = 0.01
+#: ... and no neuron's norm grows by a factor e within this multiple of the elapsed time.
+PATIENCE = 100.0
+#: Whether neurons still grow is asked every so many steps, for saddles whenever the elapsed time has grown so much.
+_CHECK_STEPS = 10
+_CHECK_RATIO = 1.1
+#: A mode this fast, relative to the spectral radius, is told from a flat direction (central differences see 1e-9).
+_SADDLE_RATE = 1e-6
+#: e-folds after which a growing mode would have risen from rounding to order one: what has not moved then is parked.
+_PARKED = 60.0
+#: When the next step is this small a fraction of the local time, local time restarts at 0 (blow-ups, degree > 2).
+_REBASE = 1e-9
+#: Drift of a conserved quantity, relative to the squared norm of its neuron, worth a note, over the tolerance.
+_DRIFT = 1e3
+#: Flow times beyond exp(this) do not fit in float64.
+_MAX_LOG_TIME = 690.0
+#: Snapshots take at most this much memory (but at least eight are kept).
+_SNAPSHOT_BYTES = 512 * 2**20
+CHECKPOINT_SECONDS = 60.0
+
+
+def flow(
+    problem: Problem,
+    init: Init,
+    *,
+    t_max: float | None = None,
+    method: str = "auto",
+    rtol: float | None = None,
+    snapshots: int = 200,
+    max_steps: int = 100_000,
+    settle: float = SETTLE,
+    patience: float = PATIENCE,
+    observer: Observer | None = None,
+    resume: Trajectory | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> Trajectory:
+    """Train by gradient flow from `init` and record the loss curve.
+
+    Parameters
+    ----------
+    problem, init : what is trained, and from where. The problem's own coordinates are used where it has some
+        (`flow_system`), else direction and log norm of every neuron.
+    t_max : flow time to stop at. None: until settled, which means that (1) the loss would fall by less than
+        settle * max(L, 0.01 L(0)) in another time as long as the elapsed one, and (2) no neuron's norm would grow by a
+        factor e within `patience` times the elapsed time, nor, in a smooth problem, is the point a saddle.
+    method : "rk45" (Dormand-Prince), "rkc2" (stabilised, for smooth problems), or "auto": Dormand-Prince, and where the
+        problem is smooth the stabilised method for as long as stability limits the steps. Implicit methods are not
+        offered: they damp growing modes (see the module).
+    rtol : error of one step relative to each neuron, default 1e-6, or 1e-4 for problems with kinks.
+    snapshots : most snapshots kept, spaced in log time and in loss.
+    max_steps : accepted steps of this call, at most. A flow that never settles ends there.
+    observer : called with a `Progress` after every accepted step.
+    resume : a trajectory of `flow` on the same problem and init to continue, e.g. one that was interrupted. An
+        uninterrupted run and one resumed after an interrupt or `max_steps` are identical; `t_max` shortens the last
+        step, so a run resumed after it agrees to the tolerance.
+    checkpoint : run file written every minute, so that a killed run leaves its last state readable.
+
+    Returns
+    -------
+    Trajectory, always: its status says why it ended (settled, saddle, max_time, max_steps, stalled, nonfinite,
+    interrupted), and Ctrl-C keeps what was computed.
+
+    Raises
+    ------
+    RequestError for a wrong request; FileError for an unwritable checkpoint.
+    """
+    _check(problem, init, method, snapshots, max_steps)
+    if checkpoint is not None:
+        files.check_writable(checkpoint)
+    if t_max is not None:
+        t_max = positive(t_max, "t_max", where="flow")
+    system = problem.flow_system(init) or PolarSystem(problem, init)
+    if system.log_time_unit > _MAX_LOG_TIME:
+        raise RequestError(
+            explain(
+                f"flow times are about exp({system.log_time_unit:.0f}), beyond float64.",
+                where="flow",
+                remedy="Choose a larger alpha.",
+            )
+        )
+    if method == "rkc2" and not system.smooth:
+        raise RequestError(
+            explain("rkc2 needs a smooth flow, and this one has kinks.", where="flow", remedy='Use method="rk45".')
+        )
+    if method == "auto" and not system.smooth:
+        method = "rk45"
+    rtol = (RTOL_SMOOTH if system.smooth else RTOL_KINKS) if rtol is None else positive(rtol, "rtol", where="flow")
+    settings = {
+        "t_max": t_max,
+        "method": method,
+        "rtol": rtol,
+        "snapshots": snapshots,
+        "settle": positive(settle, "settle", where="flow"),
+        "patience": positive(patience, "patience", where="flow"),
+    }
+    run = _Run(problem, init, system, settings)
+    if resume is not None:
+        run.resume(resume)
+    return run.go(max_steps, observer, checkpoint)
+
+
+def _check(problem: Problem, init: Init, method: str, snapshots: int, max_steps: int) -> None:
+    if (init.width, init.n_params) != (problem.width, problem.n_params):
+        raise RequestError(
+            explain(
+                f"the initialization has shape ({init.width}, {init.n_params}).",
+                where=f"flow of problem {problem.name!r}",
+                expected=f"({problem.width}, {problem.n_params}), one row a neuron",
+            )
+        )
+    if method not in METHODS:
+        raise RequestError(
+            explain(f"unknown method {method!r}.", where="flow", expected="one of " + ", ".join(METHODS))
+        )
+    count(snapshots, "snapshots", where="flow", least=2)
+    count(max_steps, "max_steps", where="flow")
+
+
+class _Run:
+    """One run of `flow`: what it carries from step to step, how it stops, what it hands back."""
+
+    def __init__(self, problem: Problem, init: Init, system: FlowSystem, settings: dict[str, Any]) -> None:
+        self.problem = problem
+        self.init = init
+        self.system = system
+        self.settings = settings
+        self.unit = float(np.exp(system.log_time_unit))
+        room = max(int(_SNAPSHOT_BYTES / (8 * init.directions.size)), 8)
+        self.recorder = Recorder(min(settings["snapshots"], room), 0.1 * settings["rtol"])
+        self.y = system.start()
+        self.memory: Memory | None = None
+        self.origin = 0.0  # s = origin + local; local time restarts when its resolution runs out
+        self.local = 0.0
+        self.steps = 0
+        self.evaluations = 0
+        self.seconds = 0.0
+        self.first_time = np.inf  # s in which the fastest neuron first changes by order one
+        self.next_check = 0.0
+        self.parked_since = np.inf
+        self.initial_conserved = system.conserved(self.y)
+        self.drift = 0.0
+
+    # -- going ------------------------------------------------------------------------------------------------
+
+    def go(self, max_steps: int, observer: Observer | None, checkpoint: str | os.PathLike[str] | None) -> Trajectory:
+        """Until something ends it; always hands back what there is."""
+        began = wall.perf_counter() - self.seconds
+        saved = wall.perf_counter()
+
+        def after_step() -> None:
+            nonlocal saved
+            if observer is not None:
+                observer(Progress(self.time, self.recorder.points[-1][1], self.steps))
+            if checkpoint is not None and wall.perf_counter() - saved > CHECKPOINT_SECONDS:
+                self.seconds = wall.perf_counter() - began
+                self.trajectory(Status.INTERRUPTED).save(checkpoint)
+                saved = wall.perf_counter()
+
+        try:
+            status = self._begin() or self._march(self.steps + max_steps, after_step)
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+            self.recorder.cut(self.time)
+        self.seconds = wall.perf_counter() - began
+        result = self.trajectory(status)
+        if checkpoint is not None:
+            result.save(checkpoint)
+        return result
+
+    @property
+    def time(self) -> float:
+        """Flow time of y."""
+        return self._flow_time(self.local)
+
+    def _flow_time(self, local: float) -> float:
+        return (self.origin + local) * self.unit
+
+    def _begin(self) -> Status | None:
+        """Record the start, unless resumed; a status when there is nothing to integrate."""
+        if self.recorder.points:
+            return None
+        loss, rate = self._loss_and_rate(self.y)
+        self.recorder.point(0.0, loss, rate / self.unit)
+        self.recorder.take(0.0, loss, self.system.snapshot(self.y))
+        velocity = self.system.velocity(self.y)
+        self.evaluations += 2
+        if not (np.isfinite(loss) and np.isfinite(velocity).all()):
+            return Status.NONFINITE
+        speed = self.system.growth(self.y) or float(np.max(np.abs(velocity / self.system.scale(self.y)), initial=0.0))
+        if speed == 0:
+            return Status.SADDLE if self._unstable(0.0) else Status.SETTLED
+        self.first_time = 1 / speed
+        return None
+
+    def _march(self, budget: int, after_step: Callable[[], None]) -> Status:
+        system, settings = self.system, self.settings
+        t_max = settings["t_max"]
+        while True:
+            counted = self.evaluations
+            steps = march(
+                system.velocity,
+                self.y,
+                method=settings["method"],
+                rtol=settings["rtol"],
+                scale=system.scale,
+                groups=system.groups,
+                retract=system.retract,
+                s0=self.local,
+                s_end=np.inf if t_max is None else t_max / self.unit - self.origin,
+                memory=self.memory,
+            )
+            try:
+                for accepted in steps:
+                    extra = self._record(accepted)
+                    counted += extra
+                    self.y, self.memory, self.local = accepted.y1, accepted.memory, accepted.s1
+                    self.steps += 1
+                    self.evaluations = counted + accepted.evaluations
+                    settled = self._settled()
+                    counted = self.evaluations - accepted.evaluations
+                    after_step()
+                    if settled is not None:
+                        return settled
+                    if self.steps >= budget:
+                        return Status.MAX_STEPS
+                    if accepted.memory.step < _REBASE * accepted.s1:
+                        break
+                else:
+                    return Status.MAX_TIME
+            except NonFinite:
+                return Status.NONFINITE
+            except MarchError:
+                return Status.STALLED
+            self.origin, self.local = self.origin + self.local, 0.0
+
+    # -- recording --------------------------------------------------------------------------------------------
+
+    def _record(self, accepted: Accepted) -> int:
+        """Points and snapshots of a step; returns the evaluations it took."""
+
+        def evaluate(time: float) -> tuple[float, float]:
+            loss, rate = self._loss_and_rate(accepted.dense(self._inside(accepted, time)))
+            return loss, rate / self.unit
+
+        recorder = self.recorder
+        time = self._flow_time(accepted.s1)
+        loss, rate = self._loss_and_rate(accepted.y1)
+        evaluations = 1 + recorder.refine(evaluate, (time, loss, rate / self.unit))
+        if recorder.due == 0:
+            recorder.due = time
+        while recorder.due < time:
+            due = recorder.due
+            self._take(due, recorder.loss_at(due), accepted.dense(self._inside(accepted, due)))
+        if recorder.due == time or recorder.fallen(loss):
+            self._take(time, loss, accepted.y1)
+        return evaluations
+
+    def _inside(self, accepted: Accepted, time: float) -> float:
+        return float(np.clip(time / self.unit - self.origin, accepted.s0, accepted.s1))
+
+    def _take(self, time: float, loss: float, y: FloatArray) -> None:
+        snapshot = self.system.snapshot(y)
+        self.recorder.take(time, loss, snapshot)
+        with np.errstate(over="ignore"):
+            squares = np.exp(2 * snapshot.log_norms)
+        for name, value in self.system.conserved(y).items():
+            drift = np.abs(np.asarray(value) - self.initial_conserved[name])
+            unit = squares if drift.shape == squares.shape else np.max(squares, initial=0.0)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                self.drift = max(self.drift, float(np.max(np.where(drift > 0, drift / unit, 0.0), initial=0.0)))
+
+    def _loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.system.loss_and_rate(y)
+
+    # -- stopping ---------------------------------------------------------------------------------------------
+
+    def _settled(self) -> Status | None:
+        """The settling test of `flow`; what costs evaluations is asked only every so often."""
+        elapsed = self.origin + self.local
+        if self.settings["t_max"] is not None:
+            return None
+        _, loss, slope = self.recorder.points[-1]
+        first = abs(self.recorder.points[0][1])
+        settle = self.settings["settle"]
+        if abs(loss) <= settle * _LOSS_FLOOR * first:
+            return Status.SETTLED
+        horizon = max(elapsed, self.first_time)
+        if -slope * self.unit * horizon > settle * max(abs(loss), _LOSS_FLOOR * first):
+            self.parked_since = np.inf
+            return None
+        if self.steps % _CHECK_STEPS or elapsed < self.next_check:
+            return None
+        self.evaluations += 1
+        patience = self.settings["patience"] * horizon
+        if self.system.growth(self.y) * patience > 1:
+            return None
+        self.next_check = _CHECK_RATIO * elapsed
+        rate = self._unstable(1 / patience)
+        if rate == 0:
+            return Status.SETTLED
+        if not np.isfinite(self.parked_since):
+            self.parked_since = elapsed
+        return Status.SADDLE if rate * (elapsed - self.parked_since) > _PARKED else None
+
+    def _unstable(self, slowest: float) -> float:
+        """Rate of the fastest growing perturbation of y if above `slowest`, else 0; not asked where there are kinks."""
+        if not self.system.smooth:
+            return 0.0
+        rate, radius, evaluations = fastest_growth(self.system, self.y)
+        self.evaluations += evaluations
+        return rate if rate > max(slowest, _SADDLE_RATE * radius) else 0.0
+
+    # -- handing back -----------------------------------------------------------------------------------------
+
+    def trajectory(self, status: Status) -> Trajectory:
+        """What there is, with the state needed to go on."""
+        times, losses, slopes = self.recorder.curve()
+        last = None
+        if self.time > self.recorder.kept[-1][0]:
+            last = (self.time, float(losses[-1]), self.system.snapshot(self.y))
+        try:
+            clock = Clock.from_norms(self.problem.degree, self.init.log_norms)
+        except RequestError:
+            clock = None
+        return Trajectory(
+            problem=self.problem.name,
+            degree=self.problem.degree,
+            method=self.settings["method"],
+            times=times,
+            losses=losses,
+            slopes=slopes,
+            status=status,
+            clock=clock,
+            **self.recorder.arrays(last),
+            init=self.init,
+            arguments=self.problem.arguments,
+            settings=self.settings,
+            stats={
+                "evaluations": float(self.evaluations),
+                "steps": float(self.steps),
+                "seconds": self.seconds,
+                "drift": self.drift,
+            },
+            notes=self._notes(),
+            state={**self.recorder.state(), **self._state()},
+        )
+
+    def _notes(self) -> tuple[str, ...]:
+        notes = list(dict.fromkeys([*self.system.warnings(self.system.start()), *self.system.warnings(self.y)]))
+        if self.drift > _DRIFT * self.settings["rtol"]:
+            notes.append(
+                f"A quantity that gradient flow conserves drifted by {self.drift:.1e} of the squared norm of its "
+                "neuron; tighten rtol."
+            )
+        if self.recorder.capacity < self.settings["snapshots"]:
+            notes.append(f"At most {self.recorder.capacity} snapshots were kept: the network is large.")
+        return tuple(notes)
+
+    def _state(self) -> dict[str, FloatArray]:
+        state = {"y": self.y.copy(), "scalars": np.array([float(getattr(self, name)) for name in _SCALARS])}
+        if self.memory is not None:
+            m = self.memory
+            state["memory"] = np.array([m.step, m.error, METHODS.index(m.method), m.stiff, m.radius, m.age])
+            if m.vector is not None:
+                state["vector"] = m.vector
+        return state
+
+    def resume(self, trajectory: Trajectory) -> None:
+        """Go on from the end of `trajectory`. Raises RequestError when it is not a run of this problem and init."""
+        state, init = trajectory.state, trajectory.init
+        same = (
+            trajectory.problem == self.problem.name
+            and init is not None
+            and np.array_equal(init.directions, self.init.directions)
+            and np.array_equal(init.log_norms, self.init.log_norms)
+        )
+        if not same or state.get("y", np.zeros(0)).shape != self.y.shape or "scalars" not in state:
+            raise RequestError(
+                explain(
+                    "cannot resume: the trajectory is not one of `flow` on this problem and initialization.",
+                    where="flow",
+                    found=f"{trajectory.method} trajectory of {trajectory.problem}",
+                )
+            )
+        self.y = state["y"].copy()
+        for name, value in zip(_SCALARS, state["scalars"], strict=True):
+            setattr(self, name, type(getattr(self, name))(value))
+        if "memory" in state:
+            step, error, method, stiff, radius, age = (float(v) for v in state["memory"])
+            vector = state.get("vector")
+            self.memory = Memory(step, error, METHODS[int(method)], int(stiff), radius, vector, int(age))
+        curve = trajectory.times, trajectory.losses, trajectory.slopes
+        self.recorder.restore(curve, {name: getattr(trajectory, name) for name in _SNAPSHOT_FIELDS}, state)
+
+
+def fastest_growth(system: FlowSystem, y: FloatArray) -> tuple[float, float, int]:
+    """Largest growth rate of a small perturbation of y, the spectral radius, and the evaluations it took.
+
+    Eigenvalues of the Jacobian of the velocity by central differences: dense up to 16 entries, else Arnoldi for the
+    rightmost one to 1 % of the radius. Rates are per unit of s.
+    """
+    scale = system.scale(y)
+    length = float(np.finfo(np.float64).eps) ** (1 / 3)
+    evaluations = 0
+
+    def product(v: FloatArray) -> FloatArray:
+        nonlocal evaluations
+        evaluations += 2
+        size = float(np.linalg.norm(v))
+        if size == 0:
+            return np.zeros_like(v)
+        shift = length / size * scale * v.ravel()
+        with np.errstate(over="ignore", invalid="ignore"):
+            change = (system.velocity(y + shift) - system.velocity(y - shift)) * (size / (2 * length)) / scale
+        return np.where(np.isfinite(change), change, 0.0)
+
+    if y.size <= 16:
+        values = np.linalg.eigvals(np.column_stack([product(column) for column in np.eye(y.size)]))
+        return float(values.real.max()), float(np.abs(values).max()), evaluations
+    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
+
+    operator = LinearOperator((y.size, y.size), matvec=product, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(y.size)
+    found: list[Any] = []
+    for which in ("LM", "LR"):
+        try:
+            found.append(eigs(operator, k=1, which=which, v0=start, tol=1e-2, maxiter=20, return_eigenvectors=False))
+        except ArpackNoConvergence as error:
+            found.append(error.eigenvalues)
+    radius = float(np.max(np.abs(found[0]), initial=0.0))
+    return float(np.max(found[1].real, initial=0.0)), radius, evaluations
+
+
+_SCALARS = (
+    "origin", "local", "steps", "evaluations", "seconds", "first_time", "next_check", "parked_since", "drift",
+)  # fmt: skip
+_SNAPSHOT_FIELDS = ("snapshot_times", "log_norms", "directions", "features_over_time")
