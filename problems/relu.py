@@ -14,7 +14,7 @@ from agf.arrays import FloatArray, matrix
 from agf.errors import explain
 from agf.losses import one_hot
 
-#: A column of whole numbers with at most this many distinct values, each seen twice, is read as class labels.
+#: A column of whole numbers with at most this many distinct values, each seen twice or more, is read as class labels.
 _MAX_CLASSES = 50
 
 
@@ -24,7 +24,7 @@ class Relu(TwoLayer):
     Parameters
     ----------
     X : (n, d) inputs. Columns that are all zero are dropped; the rest are scaled so that E|x|^2 = 1, or whitened.
-    Y : (n,) class labels, (n,) or (n, c) regression targets, or one-hot rows.
+    Y : (n,) class labels, one-hot rows (centred or not), or (n,) or (n, c) regression targets.
     width : number of neurons H.
     loss : "half-squared", "logistic", "exponential" or "cross-entropy". With half-squared, classes become one-hot rows
         minus 1/c, and regression targets are centred.
@@ -57,14 +57,15 @@ class Relu(TwoLayer):
             raise DataError(
                 explain(f"unknown task {task!r}.", where="Relu", expected="one of auto, classification, regression")
             )
-        labels = task == "classification" or (task == "auto" and _names_classes(Y))
+        labels = None if task == "regression" else _labels(Y, task == "classification")
         names: tuple[Any, ...] = ()
-        if loss == "half-squared":
-            if labels:
-                Y, names = one_hot(Y, "Relu") if np.ndim(Y) == 1 or np.shape(Y)[1] == 1 else _rows(Y)
-                Y = Y - 1.0 / Y.shape[1]
-            else:
-                Y = _centred(matrix(Y, "Y", where="Relu"))
+        if labels is not None and loss == "half-squared":
+            rows, names = one_hot(labels, "Relu")
+            Y = rows - 1.0 / rows.shape[1]
+        elif labels is not None:
+            Y = labels
+        elif loss == "half-squared":
+            Y = _centred(matrix(Y, "Y", where="Relu"))
         kind: dict[str, Any] = {"activation": "leaky-relu", "leak": leak} if leak else {"activation": "relu"}
         super().__init__(
             _prepared(matrix(X, "X", where="Relu"), whiten), Y, loss=loss, width=width, device=device, **kind
@@ -77,26 +78,25 @@ class Relu(TwoLayer):
         from agf.datasets import load
 
         digits = load("digits")
-        return {"X": digits["X"], "Y": digits["y"], "width": 10}
+        return {"X": digits["X"], "Y": digits["Y"], "width": 10}
 
 
-def _names_classes(Y: Any) -> bool:
-    column = np.asarray(Y)
-    if column.ndim == 2 and column.shape[1] == 1:
-        column = column[:, 0]
-    if column.ndim != 1:
-        return column.ndim == 2 and bool(np.isin(column, (0, 1)).all() and (column.sum(axis=1) == 1).all())
-    if column.dtype.kind in "USOb":
-        return True
+def _labels(Y: Any, wanted: bool) -> Any:
+    """Class labels (n,) where Y names classes, or `wanted` says so, else None. Rows with one entry a unit higher than
+    all others, such as one-hot rows, centred or not, name the column of that entry."""
+    given = np.asarray(Y)
+    if given.ndim == 2 and given.shape[1] > 1:
+        if given.dtype.kind not in "fiub":
+            return None
+        high, low = given.max(axis=1, keepdims=True), given.min(axis=1, keepdims=True)
+        one = ((given == high).sum(axis=1) == 1).all() and ((given == high) | (given == low)).all()
+        return given.argmax(axis=1) if wanted or (one and np.allclose(high - low, 1.0)) else None
+    column = given.reshape(-1)
+    if wanted or column.dtype.kind in "USOb":
+        return column
     values, counts = np.unique(column, return_counts=True)
-    return bool(np.all(values == np.round(values)) and 2 <= values.size <= _MAX_CLASSES and counts.min() >= 2)
-
-
-def _rows(Y: Any) -> tuple[FloatArray, tuple[Any, ...]]:
-    rows = matrix(Y, "Y", where="Relu")
-    if ((rows != 0).sum(axis=0) == 0).any() or rows.shape[1] < 2:
-        raise DataError(explain("a class of one-hot `Y` has no sample.", where="Relu", remedy="Drop its column."))
-    return rows, tuple(range(rows.shape[1]))
+    whole = bool(np.all(values == np.round(values)))
+    return column if whole and 2 <= values.size <= _MAX_CLASSES and counts.min() >= 2 else None
 
 
 def _centred(Y: FloatArray) -> FloatArray:
