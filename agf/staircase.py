@@ -208,6 +208,10 @@ class Staircase:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a run file. Raises FileError when it cannot be written; nothing is then left behind."""
+        files.write(path, "staircase", *self.to_file())
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Header and arrays of the run file."""
         header = {
             "result": self.to_dict(),
             "settings": self.settings.to_dict(),
@@ -232,7 +236,7 @@ class Staircase:
             for name in _DROP_ARRAYS:
                 if getattr(drop, name) is not None:
                     arrays[f"drop{k}_{name}"] = getattr(drop, name)
-        files.write(path, "staircase", header, arrays)
+        return header, arrays
 
     @classmethod
     def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Staircase:

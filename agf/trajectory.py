@@ -56,6 +56,37 @@ class Trajectory:
     notes: tuple[str, ...] = ()
     state: dict[str, FloatArray] = field(default_factory=dict)
 
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        time: str | int | None = None,
+        loss: str | int | None = None,
+        step: str | int | None = None,
+        lr: float | None = None,
+        momentum: float = 0.0,
+        problem: str = "curve",
+        degree: int = 2,
+    ) -> Trajectory:
+        """A loss curve trained elsewhere, from a text file separated by commas, semicolons, tabs or blanks.
+
+        Parameters
+        ----------
+        time : column of flow times, by name or index.  step : instead, column of optimizer steps, with
+            lr, momentum : flow time = step lr / (1 - momentum), right to first order in lr. Minibatch steps are steps.
+        loss : column of losses. Without names, the usual ones are looked for ("loss", "time", "step", ...); two unnamed
+            columns are time or step, and loss.
+        problem, degree : for the record.
+
+        The time map is stated in `notes`. Raises FileError, DataError or RequestError for what is no curve.
+        """
+        from agf import curve_file
+
+        times, losses, note = curve_file.read(path, time, loss, step, lr, momentum)
+        settings = {"path": str(path)} if lr is None else {"path": str(path), "lr": float(lr), "momentum": momentum}
+        return cls(problem, degree, "csv", times, losses, Status.CURVE, settings=settings, notes=(note,))
+
     @property
     def drops(self) -> list[CurveDrop]:
         """Drops found in the curve, in log time (`agf.curve.detect`)."""
@@ -130,6 +161,10 @@ class Trajectory:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a run file. Raises FileError when it cannot be written; nothing is then left behind."""
+        files.write(path, "trajectory", *self.to_file())
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Header and arrays of the run file."""
         plain, arrays = split_arguments(self.arguments)
         header: dict[str, Any] = {
             "problem": self.problem,
@@ -155,7 +190,7 @@ class Trajectory:
             header["init"] = init_header(self.init)
             arrays["init_directions"] = self.init.directions
             arrays["init_log_norms"] = self.init.log_norms
-        files.write(path, "trajectory", header, arrays)
+        return header, arrays
 
     @classmethod
     def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Trajectory:

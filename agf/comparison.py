@@ -1,0 +1,413 @@
+"""Predicted drops against observed ones: who meets whom, and by how much they miss."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from agf import files
+from agf.curve import CurveDrop
+from agf.errors import FileError, RequestError, explain
+from agf.staircase import Staircase
+from agf.table import Table, number, percent
+from agf.trajectory import Trajectory
+
+#: A predicted drop belongs to a visible one when its mid-level is within it, give or take this fraction of its height.
+_MARGIN = 0.1
+#: Cost of a drop without a partner; a pair that disagrees altogether, in level and in time, costs two of them.
+_ALONE = 1.0
+#: Relative change of an observed time under the repeat, up to which the drop counts as reproducible.
+REPRODUCIBLE = 3e-3
+
+
+@dataclass(frozen=True)
+class Match:
+    """One predicted drop and what was observed of it. Times are flow times.
+
+    k : number of the predicted drop, from 1.  label : what was learned there.
+    predicted_time, predicted_level : half-drop time, and level after the drop.
+    observed_time : when the curve first falls below the predicted mid-level; inf if it never does.
+    observed_level : level after the visible drop; NaN where the next predicted drop is part of the same visible one.
+    visible : number, from 1, of the visible drop it belongs to, or None.
+    bundled : whether other predicted drops belong to the same visible one.
+    conditioning : relative change of the predicted time under a change of settings, NaN if not measured.
+    spread : relative change of the observed time in the repeat, NaN if there was none.
+    """
+
+    k: int
+    label: str
+    predicted_time: float
+    observed_time: float
+    predicted_level: float
+    observed_level: float
+    start_level: float
+    visible: int | None
+    bundled: bool
+    conditioning: float = np.nan
+    spread: float = np.nan
+
+    @property
+    def time_error(self) -> float:
+        """predicted / observed - 1; NaN when the drop was not observed."""
+        if not np.isfinite(self.observed_time):
+            return np.nan
+        return _relative(self.predicted_time - self.observed_time, self.observed_time)
+
+    @property
+    def level_error(self) -> float:
+        """(predicted - observed level) / predicted L(0)."""
+        return _relative(self.predicted_level - self.observed_level, self.start_level)
+
+    @property
+    def relative_level_error(self) -> float:
+        """(predicted - observed level) / observed level."""
+        return _relative(self.predicted_level - self.observed_level, self.observed_level)
+
+    @property
+    def reproducible(self) -> bool | None:
+        """Whether the repeat has the drop at the same time, to 0.3 %; None without a repeat."""
+        return None if np.isnan(self.spread) else bool(self.spread <= REPRODUCIBLE)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "k": self.k,
+            "label": self.label,
+            "predicted_time": self.predicted_time,
+            "observed_time": self.observed_time,
+            "time_error": self.time_error,
+            "predicted_level": self.predicted_level,
+            "observed_level": self.observed_level,
+            "level_error": self.level_error,
+            "relative_level_error": self.relative_level_error,
+            "visible": self.visible,
+            "bundled": self.bundled,
+            "conditioning": self.conditioning,
+            "spread": self.spread,
+            "reproducible": self.reproducible,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Predicted and observed drops, matched in order.
+
+    matches : one for each predicted drop.  drops : visible drops of the curve.
+    unmatched_predicted, unmatched_observed : numbers (from 1) of drops without a partner on the other side.
+    """
+
+    stairs: Staircase
+    trajectory: Trajectory
+    repeat: Trajectory | None
+    matches: tuple[Match, ...]
+    drops: tuple[CurveDrop, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def unmatched_predicted(self) -> list[int]:
+        """Numbers of predicted drops that no visible drop contains."""
+        return [match.k for match in self.matches if match.visible is None]
+
+    @property
+    def unmatched_observed(self) -> list[int]:
+        """Numbers of visible drops that contain no predicted one."""
+        met = {match.visible for match in self.matches}
+        return [j for j in range(1, len(self.drops) + 1) if j not in met]
+
+    @property
+    def max_time_error(self) -> float:
+        """Largest |time error| over the observed drops (the reproducible ones, given a repeat); NaN without any."""
+        return _largest([match.time_error for match in self.matches if match.reproducible is not False])
+
+    @property
+    def max_level_error(self) -> float:
+        """Largest |level error|, relative to L(0), over the visible levels; NaN without any."""
+        return _largest([match.level_error for match in self.matches])
+
+    @property
+    def curve_error(self) -> float:
+        """Largest |predicted curve - observed loss| / L(0) over the times both cover; NaN unless mode is "resolved"."""
+        if self.stairs.curve_times.size == 0:
+            return np.nan
+        times, losses = self.trajectory.times, self.trajectory.losses
+        both = times <= self.stairs.curve_times[-1]
+        gap = np.abs(self.stairs.curve(times[both]) - losses[both])
+        return _relative(float(np.max(gap, initial=0.0)), self.stairs.start_level)
+
+    # -- looking at it ----------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """One row a predicted drop."""
+        judged = self.repeat is not None
+        rows = []
+        for match in self.matches:
+            row = [
+                str(match.k),
+                number(match.predicted_time, 5),
+                number(match.observed_time, 5),
+                percent(match.time_error),
+                number(match.predicted_level, 5),
+                number(match.observed_level, 5),
+                percent(match.level_error),
+                "-" if match.visible is None else str(match.visible),
+            ]
+            if judged:
+                row += [percent(match.spread)]
+            rows.append([*row, match.label])
+        columns = ["drop", "predicted", "observed", "error", "level", "observed", "error", "visible drop"]
+        if judged:
+            columns += ["reproduced to"]
+        scale = f", alpha = {self.stairs.init.alpha:g}" if self.stairs.init is not None else ""
+        return Table(
+            f"{self.stairs.problem}{scale}: predicted (mode {self.stairs.mode}) against observed "
+            f"({self.trajectory.method}) half-drop times and levels",
+            [*columns, "learned"],
+            rows,
+            self._sentences(),
+        )
+
+    def _sentences(self) -> list[str]:
+        lines = [
+            "Times are flow times, errors of time relative to the observed time, of levels to L(0). "
+            f"Largest: time {percent(self.max_time_error)}, level {percent(self.max_level_error)}."
+        ]
+        if not np.isnan(self.curve_error):
+            lines.append(f"The predicted curve is within {percent(self.curve_error)} of L(0) throughout.")
+        for j in sorted({match.visible for match in self.matches if match.visible is not None and match.bundled}):
+            members = ", ".join(str(match.k) for match in self.matches if match.visible == j)
+            lines.append(f"Predicted drops {members} are one visible drop: no plateau shows between them.")
+        if self.unmatched_predicted:
+            lines.append(f"Predicted, without a visible drop: {', '.join(map(str, self.unmatched_predicted))}.")
+        for j in self.unmatched_observed:
+            drop = self.drops[j - 1]
+            lines.append(
+                f"Visible, not predicted: drop {j} at time {number(drop.time)}, from {number(drop.before)} "
+                f"to {number(drop.after)}."
+            )
+        lost = [match.k for match in self.matches if match.reproducible is False]
+        if lost:
+            lines.append(
+                f"Not reproduced to {percent(REPRODUCIBLE)} by a repeat of the training, and left out of the largest "
+                f"time error: {', '.join(map(str, lost))}."
+            )
+        return [
+            *lines,
+            f"prediction {self.stairs.status.word}: {self.stairs.status.sentence}",
+            f"trajectory {self.trajectory.status.word}: {self.trajectory.status.sentence}",
+            *self.notes,
+            *self.stairs.notes,
+            *self.trajectory.notes,
+        ]
+
+    def __str__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """Draw it (`agf.plot.comparison`); saved to `path` when given. Returns the matplotlib axes."""
+        from agf import plot
+
+        return plot.save(plot.comparison(self, **options), path)
+
+    # -- plain values -----------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, the document that `--json` prints."""
+        return {
+            "problem": self.stairs.problem,
+            "mode": self.stairs.mode,
+            "method": self.trajectory.method,
+            "alpha": None if self.stairs.init is None else self.stairs.init.alpha,
+            "matches": [match.to_dict() for match in self.matches],
+            "observed": [
+                {"time": d.time, "before": d.before, "after": d.after, "start": d.start, "end": d.end}
+                for d in self.drops
+            ],
+            "unmatched_predicted": self.unmatched_predicted,
+            "unmatched_observed": self.unmatched_observed,
+            "max_time_error": self.max_time_error,
+            "max_level_error": self.max_level_error,
+            "curve_error": self.curve_error,
+            "notes": list(self.notes),
+            "status": {"prediction": self.stairs.status.word, "trajectory": self.trajectory.status.word},
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a run file with both sides in it. Raises FileError when it cannot be written."""
+        header: dict[str, Any] = {"result": self.to_dict(), "parts": {}}
+        arrays: dict[str, np.ndarray] = {}
+        sides: dict[str, Staircase | Trajectory | None]
+        sides = {"stairs": self.stairs, "trajectory": self.trajectory, "repeat": self.repeat}
+        for name, side in sides.items():
+            if side is not None:
+                header["parts"][name], more = side.to_file()
+                arrays.update({f"{name}/{key}": value for key, value in more.items()})
+        files.write(path, "comparison", header, arrays)
+
+    @classmethod
+    def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Comparison:
+        """From the parts of a run file (`files.read`); matched again. Raises FileError when parts are missing."""
+        parts = header.get("parts")
+        if not isinstance(parts, dict) or not {"stairs", "trajectory"} <= parts.keys():
+            raise FileError(explain(f"cannot read {str(path)!r}: it lacks the prediction or the trajectory."))
+
+        def own(name: str) -> dict[str, np.ndarray]:
+            return {key.removeprefix(f"{name}/"): a for key, a in arrays.items() if key.startswith(f"{name}/")}
+
+        return compare(
+            Staircase.from_file(parts["stairs"], own("stairs"), path),
+            Trajectory.from_file(parts["trajectory"], own("trajectory"), path),
+            repeat=Trajectory.from_file(parts["repeat"], own("repeat"), path) if "repeat" in parts else None,
+        )
+
+
+def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | None = None) -> Comparison:
+    """Match predicted drops with those visible in a loss curve.
+
+    Parameters
+    ----------
+    stairs : a prediction with flow times (for a theory as alpha -> 0: `theory(alpha=...)`).
+    trajectory : the curve, in flow time.
+    repeat : the same training under slightly different settings (say ten times the tolerance): drops whose time it
+        does not reproduce to 0.3 % are marked.
+
+    Drops are matched in order, at least total disagreement in level intervals and log times. Predicted drops with no
+    plateau between them in the curve are bundled into one visible drop. A predicted time is compared with the first
+    time the curve falls below the predicted mid-level (the mean of the levels before and after), whether or not a drop
+    is visible there.
+
+    Raises RequestError when the prediction has no flow times.
+    """
+    times = [drop.half_time if np.isfinite(drop.half_time) else drop.time for drop in stairs.drops]
+    if not np.isfinite(times).all():
+        raise RequestError(
+            explain(
+                "the prediction has no flow times to compare.",
+                where="compare",
+                remedy="Give the theory an alpha: theory(alpha=1e-8).",
+            )
+        )
+    visible = trajectory.drops
+    levels = stairs.levels
+    partner = _align(np.asarray(times), levels, visible)
+    matches = []
+    for k, drop in enumerate(stairs.drops):
+        j = partner[k]
+        last = j is not None and (k + 1 == len(partner) or partner[k + 1] != j)
+        middle = 0.5 * (levels[k] + levels[k + 1])
+        observed = trajectory.time_at(middle)
+        again = np.inf if repeat is None else repeat.time_at(middle)
+        finite = repeat is not None and np.isfinite(observed)
+        matches.append(
+            Match(
+                k=k + 1,
+                label=drop.label,
+                predicted_time=times[k],
+                observed_time=observed,
+                predicted_level=drop.level,
+                observed_level=visible[j].after if j is not None and last else np.nan,
+                start_level=stairs.start_level,
+                visible=None if j is None else j + 1,
+                bundled=j is not None and partner.count(j) > 1,
+                conditioning=drop.conditioning,
+                spread=abs(_relative(again - observed, observed)) if finite else np.nan,
+            )
+        )
+    return Comparison(stairs, trajectory, repeat, tuple(matches), tuple(visible), _notes(stairs, trajectory))
+
+
+def _notes(stairs: Staircase, trajectory: Trajectory) -> tuple[str, ...]:
+    """What the reader should know about the pair."""
+    notes = []
+    if trajectory.problem not in ("", stairs.problem) and trajectory.method != "csv":
+        notes.append(f"The trajectory is of {trajectory.problem!r}, the prediction of {stairs.problem!r}.")
+    ours, theirs = stairs.init, trajectory.init
+    if ours is not None and theirs is not None:
+        same = np.array_equal(ours.directions, theirs.directions) and np.array_equal(ours.log_norms, theirs.log_norms)
+        if not same:
+            notes.append("Prediction and trajectory start from different initial weights.")
+    if trajectory.losses.size and stairs.start_level > 0:
+        gap = abs(trajectory.losses[0] / stairs.start_level - 1)
+        if gap > 0.01:
+            notes.append(
+                f"The curve starts at loss {number(trajectory.losses[0])}, the prediction at "
+                f"{number(stairs.start_level)}: the losses may be normalised differently."
+            )
+    return tuple(notes)
+
+
+def _align(times: np.ndarray, levels: np.ndarray, visible: list[CurveDrop]) -> list[int | None]:
+    """Visible drop (index) of each predicted one, or None: the monotone matching of least cost (dynamic programming).
+
+    A visible drop takes a run of consecutive predicted drops; a pair costs the mismatch of its level intervals (one
+    minus intersection over union) plus that of its log times, each at most one.
+    """
+    n, m = times.size, len(visible)
+    best = np.full((n + 1, m + 1), np.inf)
+    best[0] = _ALONE * np.arange(m + 1)
+    choice: dict[tuple[int, int], int] = {}  # (i, j) -> length of the run that j takes; 0: j alone, -1: i alone
+    for i in range(n + 1):
+        for j in range(m + 1):
+            if i and best[i - 1, j] + _ALONE < best[i, j]:
+                best[i, j], choice[i, j] = best[i - 1, j] + _ALONE, -1
+            if j and best[i, j - 1] + _ALONE <= best[i, j]:
+                best[i, j], choice[i, j] = best[i, j - 1] + _ALONE, 0
+            if not (i and j):
+                continue
+            for run in range(1, i + 1):
+                if run > 1 and not _inside(levels, i - run, visible[j - 1]):
+                    break
+                if run == 2 and not _inside(levels, i - 1, visible[j - 1]):
+                    break
+                cost = best[i - run, j - 1] + _mismatch(times, levels, i - run, i, visible[j - 1])
+                if cost < best[i, j]:
+                    best[i, j], choice[i, j] = cost, run
+    partner: list[int | None] = [None] * n
+    i, j = n, m
+    while i and j:
+        run = choice[i, j]
+        if run == -1:
+            i -= 1
+        elif run == 0:
+            j -= 1
+        else:
+            partner[i - run : i] = [j - 1] * run
+            i, j = i - run, j - 1
+    return partner
+
+
+def _inside(levels: np.ndarray, k: int, drop: CurveDrop) -> bool:
+    """Whether the mid-level of predicted drop k (index) lies within a visible drop."""
+    middle = 0.5 * (levels[k] + levels[k + 1])
+    margin = _MARGIN * (drop.before - drop.after)
+    return bool(drop.after - margin <= middle <= drop.before + margin)
+
+
+def _mismatch(times: np.ndarray, levels: np.ndarray, first: int, end: int, drop: CurveDrop) -> float:
+    """Cost in [0, 2] of taking predicted drops first..end-1 together for one visible drop."""
+    top, bottom = levels[first], levels[end]
+    union = max(top, drop.before) - min(bottom, drop.after)
+    shared = min(top, drop.before) - max(bottom, drop.after)
+    overlap = max(shared, 0.0) / union if union > 0 else 1.0
+    middle = 0.5 * (top + bottom)
+    half = first + int(np.argmax(levels[first + 1 : end + 1] <= middle))  # the member that passes the middle of the run
+    late = abs(np.log(times[half] / drop.time)) if times[half] > 0 and drop.time > 0 else 1.0
+    return float(1.0 - overlap + min(late, 1.0))
+
+
+def _relative(difference: float, unit: float) -> float:
+    """difference / unit; 0 where both vanish, NaN where only the unit does."""
+    if unit == 0:
+        return 0.0 if difference == 0 else np.nan
+    return float(difference / unit)
+
+
+def _largest(values: list[float]) -> float:
+    """Largest absolute value, NaNs left out; NaN when nothing is left."""
+    finite = [abs(value) for value in values if not np.isnan(value)]
+    return max(finite) if finite else np.nan

@@ -1,0 +1,31 @@
+"""Load any run file."""
+
+from __future__ import annotations
+
+import os
+
+from agf import files
+from agf.comparison import Comparison
+from agf.errors import FileError, explain
+from agf.staircase import Staircase
+from agf.trajectory import Trajectory
+
+_KINDS: dict[str, type[Staircase] | type[Trajectory] | type[Comparison]] = {
+    "staircase": Staircase,
+    "trajectory": Trajectory,
+    "comparison": Comparison,
+}
+
+
+def load(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison:
+    """What was saved under `path`.
+
+    Raises FileError, saying which: absent, not a run file, truncated, of a later version, with a part missing or
+    holding pickles (nothing in a file is ever executed).
+    """
+    kind, header, arrays = files.read(path)
+    if kind not in _KINDS:
+        raise FileError(
+            explain(f"cannot read {str(path)!r}: it holds {kind!r}.", expected="one of " + ", ".join(_KINDS))
+        )
+    return _KINDS[kind].from_file(header, arrays, path)
