@@ -1,0 +1,414 @@
+"""Finite alpha for a linear network: orthogonal singular modes as the neurons of the algorithm.
+
+With the residual correlation M frozen the dormant weights obey Z' = Z Q, Q = [[0, M^T], [M, 0]], exactly: the mode of a
+singular pair (u, v) of M, of amplitude Z (v, u)/sqrt 2 in hidden space, grows as exp(sigma t). So nothing is integrated
+while dormant, and a mode's norm is the norm of its measured amplitude, alignment included.
+
+Amplitudes of 1e-100 live beside amplitudes of 1, so the dormant weights are carried as Z^T = basis diag(exp logs) hidden
+with basis (n, r) and hidden (r, H) of order one, and a frozen phase is one LDU factorization with pivots chosen on the
+scaled entries: exp(Q t) basis diag(exp logs) = V [exp(L t) G exp(logs)], G = V^T basis = lower D upper, where
+exp(L t) lower exp(-L t) and exp(-logs) upper exp(logs) stay of order one however far the modes are apart.
+
+A mode that activates takes one direction q of hidden space with it; the dormant part keeps what is orthogonal to q.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from agf.arrays import FloatArray, IntArray
+from agf.clock import Clock, half_drop_ratio
+from agf.events import Activation, Settled, State
+from agf.init import Init
+from agf.integrators import MarchError, march
+from agf.settings import Settings
+from agf.sphere import polar
+from agf.status import Status
+from agf_problems.linear_moments import Moments
+
+#: Growth rates below this fraction of the largest initial one are rounding.
+_NO_GROWTH = 1e-10
+#: A row of hidden space that falls below this fraction of itself by projection was in the span removed.
+_RANK = 1e-12
+#: Relative accuracy of a settled level, and of the smallest level that matters, in units of the initial loss.
+_SETTLED = 1e-6
+#: Longest active flow, in growth times of the newest mode: when nothing is left to activate, and for settle="converged".
+_LONGEST = 1e4
+
+
+@dataclass(frozen=True)
+class _BlockModes:
+    """Eigenvectors of Q in one block: vectors (n', n'), rates (n',) with the g growing modes first.
+
+    inside : (n',) coordinates.  labels : (g,) mode numbers.  log_radius : (g,) log of the norm R* at which each saturates.
+    """
+
+    inside: IntArray
+    vectors: FloatArray
+    rates: FloatArray
+    labels: IntArray
+    log_radius: FloatArray
+
+
+@dataclass(frozen=True)
+class _Modes:
+    """The same for all blocks: vectors (n, n) with exact zeros between blocks, rates (n,), the g growing modes first."""
+
+    vectors: FloatArray
+    rates: FloatArray
+    labels: IntArray
+    log_radius: FloatArray
+
+
+@dataclass(frozen=True)
+class _Dormant:
+    """Dormant weights, Z^T = basis diag(exp logs) hidden. basis (n, r), logs (r,), hidden (r, H)."""
+
+    basis: FloatArray
+    logs: FloatArray
+    hidden: FloatArray
+
+    def log_amplitudes(self, vectors: FloatArray) -> FloatArray:
+        """Log norm of the hidden-space amplitude of each column of vectors, (m,); -inf for none."""
+        weights = vectors.T @ self.basis
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.abs(weights)) + self.logs
+            top = logs.max(axis=1, initial=-np.inf)
+            finite = np.where(np.isfinite(top), top, 0.0)
+            rows = (np.sign(weights) * np.exp(logs - finite[:, None])) @ self.hidden
+            return np.where(np.isfinite(top), finite + np.log(np.linalg.norm(rows, axis=1)), -np.inf)
+
+
+class ModePhases:
+    """The two phases of the algorithm on singular modes; a state has min(rank, H) rows, one a mode."""
+
+    def __init__(self, moments: Moments, settings: Settings) -> None:
+        self.moments = moments
+        self.settings = settings
+        self.n_inputs = moments.sxx.shape[0]
+        self.size = self.n_inputs + moments.syx.shape[0]
+        nobody = np.zeros((0, self.size))
+        self.explainable = moments.loss(np.zeros(moments.syx.shape)) - moments.floor
+        self._untouched = [self._block(r, c, moments.syx, nobody, r) for r, c in moments.blocks]
+        self.stats: dict[str, float] = {"evaluations": 0.0, "phases": 0.0}
+
+    # -- the contract -----------------------------------------------------------------------------------------
+
+    def start(self, init: Init) -> State:
+        """All modes dormant, with the amplitudes measured from the initial weights."""
+        m, d = self.moments, self.n_inputs
+        top = float(np.max(init.log_norms))
+        z = init.directions * np.exp(init.log_norms - top)[:, None]
+        rotated = np.concatenate([z[:, :d] @ m.inputs, z[:, d:] @ m.outputs], axis=1)
+        left, values, right = np.linalg.svd(rotated.T, full_matrices=False)
+        keep = values > _RANK * values[0]
+        dormant = _Dormant(left[:, keep], top + np.log(values[keep]), right[keep])
+        active = np.zeros(min(m.rank, init.width), dtype=bool)
+        nobody = np.zeros(0, dtype=np.int64)
+        clock = Clock.from_norms(2, init.log_norms)
+        return self._state(clock, 0.0, active, np.zeros((0, self.size)), nobody, dormant)
+
+    def dormant(self, state: State) -> tuple[State, Activation | Status]:
+        """Exact growth in the frozen residual until the first mode, and every mode tied with it, is at its threshold."""
+        clock, dormant, theta, order = _unpack(state)
+        modes = self._modes(theta, order)
+        if modes.labels.size == 0:
+            return state, Status.FITTED
+        if dormant.logs.size == 0 or state.active.all():
+            return state, Status.ALL_ACTIVE
+        waits = self._waits(modes, dormant)
+        chosen = [int(np.argmin(waits))]
+        wait = float(waits[chosen[0]])
+        if not np.isfinite(wait):
+            return state, Status.NO_GROWTH
+        self.stats["phases"] += 1
+        began = float(clock.flow(state.time))
+        rows, runner_up, pause = [], None, wait
+        while True:
+            dormant, row = _take(modes, dormant, chosen[-1], pause)
+            rows.append(self._own_block(row, int(modes.labels[chosen[-1]])))
+            pause = 0.0
+            rest = np.setdiff1d(np.arange(modes.labels.size), chosen)
+            if rest.size == 0 or dormant.logs.size == 0:
+                break
+            waits = self._waits(modes, dormant)[rest]
+            following = int(np.argmin(waits))
+            if waits[following] > self.settings.tie_rtol * (began + wait):
+                if np.isfinite(waits[following]):
+                    lacking = float(clock.accelerated(waits[following]))
+                    runner_up = (int(modes.labels[rest[following]]), lacking)
+                break
+            chosen.append(int(rest[following]))
+        labels, rates = modes.labels[chosen], modes.rates[chosen]
+        half = began + wait
+        if self.settings.threshold == "natural":
+            half = max(began, half + float(np.log(half_drop_ratio(2))) / float(rates[0]))
+        activation = Activation(
+            time=float(clock.accelerated(began + wait)),
+            half_time=float(clock.accelerated(half)),
+            neurons=labels,
+            utility=0.5 * rates,
+            runner_up=runner_up,
+        )
+        active = state.active.copy()
+        active[labels] = True
+        theta = np.concatenate([theta, np.stack(rows)])
+        return self._state(clock, activation.time, active, theta, np.concatenate([order, labels]), dormant), activation
+
+    def active(self, state: State, activation: Activation) -> tuple[State, Settled | Status]:
+        """Gradient flow of the active modes, from where they are, for the horizon of `settings`."""
+        clock, dormant, theta, order = _unpack(state)
+        span = _LONGEST / (2.0 * float(activation.utility.max()))
+
+        def velocity(y: FloatArray) -> FloatArray:
+            rows = y.reshape(theta.shape)
+            residual = self._residual(rows)
+            w, a = rows[:, : self.n_inputs], rows[:, self.n_inputs :]
+            return np.concatenate([a @ residual, w @ residual.T], axis=1).ravel()
+
+        def settles(t: float, y: FloatArray, g: FloatArray, horizon: float) -> bool:
+            """Whether what the flow can still lose before the horizon, to first order, does not matter."""
+            excess = self._loss(y.reshape(theta.shape)) - self.moments.floor
+            allowed = _SETTLED * max(excess, _SETTLED * self.explainable)
+            return float(g @ g) * (horizon - t) <= allowed
+
+        y, t, evaluations, status, critical = theta.ravel(), 0.0, 0, None, False
+        g = velocity(y)
+        horizon = self._horizon(theta, order, dormant, span)
+        size = float(np.sqrt(np.mean(y**2)))
+        try:
+            for step in march(velocity, y, method="auto", rtol=self.settings.rtol, scale=size, s_end=span):
+                y, g, t, evaluations = step.y1, step.f1, step.s1, step.evaluations
+                if t < horizon and not settles(t, y, g, horizon):
+                    continue
+                horizon = self._horizon(y.reshape(theta.shape), order, dormant, span)
+                if t >= horizon:
+                    t = max(horizon, step.s0)
+                    y = step.dense(t)
+                    g = velocity(y)
+                    break
+                if settles(t, y, g, horizon):
+                    critical = True
+                    break
+        except MarchError as error:
+            y, status = error.y, Status.STALLED
+        self.stats["evaluations"] += evaluations
+        final = self._state(clock, state.time, state.active, y.reshape(theta.shape), order, dormant)
+        if status is not None:
+            return final, status
+        return final, Settled(
+            level=final.level,
+            collapsed=np.zeros(0, dtype=np.int64),
+            grad_norm=float(np.linalg.norm(g)),
+            predicted_decrease=float(g @ g) * max(horizon - t, 0.0),
+            how="flow" if critical else "horizon",
+            critical=critical,
+        )
+
+    # -- growth in a frozen residual --------------------------------------------------------------------------
+
+    def _modes(self, theta: FloatArray, order: IntArray) -> _Modes:
+        """Singular modes of the residual block by block, what the active modes account for projected out."""
+        residual = self._residual(theta)
+        parts = []
+        for fresh, (rows, columns) in zip(self._untouched, self.moments.blocks, strict=True):
+            mine = np.isin(order, rows)
+            if mine.any():
+                parts.append(self._block(rows, columns, residual, theta[mine], np.setdiff1d(rows, order)))
+            else:
+                parts.append(fresh)
+        return _join(parts, self.size)
+
+    def _block(
+        self, rows: IntArray, columns: IntArray, residual: FloatArray, theta: FloatArray, labels: IntArray
+    ) -> _BlockModes:
+        d = self.n_inputs
+        w, a = theta[:, columns], theta[:, d + rows]
+        sxx = self.moments.sxx[np.ix_(columns, columns)]
+        left, sigma, right_t = np.linalg.svd(_outside(a) @ residual[np.ix_(rows, columns)] @ _outside(w))
+        right = right_t.T
+        pairs = sigma.size
+        growing = min(labels.size, int(np.count_nonzero(sigma > _NO_GROWTH * self.moments.sigma[0])))
+        # Half of E|f|^2 that no change of the active modes could produce instead, at norm 1: v^T free v / 4.
+        free = sxx - sxx @ w.T @ np.linalg.pinv(w @ sxx @ w.T, hermitian=True) @ w @ sxx
+        energy = np.einsum("ij,ik,kj->j", right[:, :growing], free, right[:, :growing])
+        log_radius = 0.5 * np.log(2.0 * sigma[:growing] / energy) if self._natural else np.zeros(growing)
+        inputs, outputs = columns.size, rows.size
+        vectors = np.zeros((inputs + outputs, inputs + outputs))
+        vectors[:inputs, :pairs] = vectors[:inputs, pairs : 2 * pairs] = right[:, :pairs] * np.sqrt(0.5)
+        vectors[inputs:, :pairs] = left[:, :pairs] * np.sqrt(0.5)
+        vectors[inputs:, pairs : 2 * pairs] = -vectors[inputs:, :pairs]
+        vectors[:inputs, 2 * pairs : pairs + inputs] = right[:, pairs:]
+        vectors[inputs:, pairs + inputs :] = left[:, pairs:]
+        rates = np.concatenate([sigma, -sigma, np.zeros(inputs + outputs - 2 * pairs)])
+        return _BlockModes(np.concatenate([columns, d + rows]), vectors, rates, labels[:growing], log_radius)
+
+    @property
+    def _natural(self) -> bool:
+        return self.settings.threshold == "natural"
+
+    def _waits(self, modes: _Modes, dormant: _Dormant) -> FloatArray:
+        """Flow time until each growing mode is at its threshold, (g,)."""
+        growing = modes.labels.size
+        gaps = modes.log_radius - dormant.log_amplitudes(modes.vectors[:, :growing])
+        return np.maximum(gaps, 0.0) / modes.rates[:growing]
+
+    def _horizon(self, theta: FloatArray, order: IntArray, dormant: _Dormant, span: float) -> float:
+        """How long active modes flow: the time to the next activation (settle="horizon"), at most `span`."""
+        if self.settings.settle == "converged" or dormant.logs.size == 0:
+            return span
+        waits = self._waits(self._modes(theta, order), dormant)
+        return min(self.settings.horizon * float(waits.min(initial=np.inf)), span)
+
+    def _own_block(self, row: FloatArray, label: int) -> FloatArray:
+        """The part of an active mode in its own block: blocks exchange nothing, and what mixes them is below rounding."""
+        for rows, columns in self.moments.blocks:
+            if label in rows:
+                inside = np.concatenate([columns, self.n_inputs + rows])
+                out = np.zeros_like(row)
+                out[inside] = row[inside]
+                return out
+        raise AssertionError(label)  # every mode is in a block
+
+    def _map(self, theta: FloatArray) -> FloatArray:
+        return theta[:, self.n_inputs :].T @ theta[:, : self.n_inputs]
+
+    def _residual(self, theta: FloatArray) -> FloatArray:
+        return self.moments.residual(self._map(theta))
+
+    def _loss(self, theta: FloatArray) -> float:
+        return self.moments.loss(self._map(theta))
+
+    def _state(
+        self, clock: Clock, time: float, active: np.ndarray, theta: FloatArray, order: IntArray, dormant: _Dormant
+    ) -> State:
+        """A state whose rows are modes in the user's basis: active ones as they are, dormant ones as they grow."""
+        m, d = self.moments, self.n_inputs
+        rows = np.zeros((active.size, self.size))
+        logs = np.full(active.size, -np.inf)
+        modes = self._modes(theta, order)
+        kept = modes.labels < active.size
+        if dormant.logs.size:
+            vectors = modes.vectors[:, : modes.labels.size][:, kept]
+            rows[modes.labels[kept]] = vectors.T
+            logs[modes.labels[kept]] = dormant.log_amplitudes(vectors)
+        rows[order], logs[order] = polar(theta)
+        natural = np.concatenate([rows[:, :d] @ m.inputs.T, rows[:, d:] @ m.outputs.T], axis=1)
+        memory = {
+            "log_scale": np.asarray(clock.log_scale),
+            "basis": dormant.basis,
+            "logs": dormant.logs,
+            "hidden": dormant.hidden,
+            "theta": theta,
+            "order": order,
+        }
+        return State(time, active, natural, logs, self._loss(theta), memory)
+
+
+def _unpack(state: State) -> tuple[Clock, _Dormant, FloatArray, IntArray]:
+    memory = state.memory
+    return (
+        Clock(2, float(memory["log_scale"])),
+        _Dormant(memory["basis"], memory["logs"], memory["hidden"]),
+        memory["theta"],
+        memory["order"].astype(np.int64),
+    )
+
+
+def _outside(rows: FloatArray) -> FloatArray:
+    """Projection on the complement of the span of the rows (k, p), (p, p)."""
+    _, values, basis = np.linalg.svd(rows, full_matrices=False)
+    span = basis[values > _RANK * values.max(initial=0.0)]
+    return np.eye(rows.shape[1]) - span.T @ span
+
+
+def _join(parts: list[_BlockModes], size: int) -> _Modes:
+    """All blocks side by side, growing modes first; coordinates of no block stand still."""
+    growing, other = [], []
+    covered = np.zeros(size, dtype=bool)
+    for part in parts:
+        covered[part.inside] = True
+        columns = np.zeros((size, part.rates.size))
+        columns[part.inside] = part.vectors
+        count = part.labels.size
+        growing.append((columns[:, :count], part.rates[:count]))
+        other.append((columns[:, count:], part.rates[count:]))
+    rest = np.eye(size)[:, ~covered]
+    ordered = [*growing, *other, (rest, np.zeros(rest.shape[1]))]
+    none: list[FloatArray] = [np.zeros(0)]
+    return _Modes(
+        np.concatenate([columns for columns, _ in ordered], axis=1),
+        np.concatenate([rates for _, rates in ordered]),
+        np.concatenate([part.labels for part in parts] or none).astype(np.int64),
+        np.concatenate([part.log_radius for part in parts] or none),
+    )
+
+
+def _take(modes: _Modes, dormant: _Dormant, chosen: int, pause: float) -> tuple[_Dormant, FloatArray]:
+    """Let the dormant weights grow for `pause`, then take mode `chosen` out: what is left, and the mode (n,).
+
+    The first pivot row is the chosen mode, so that the first hidden direction of the factorization is its amplitude.
+    """
+    r = dormant.logs.size
+    gains = modes.rates * pause
+    work = modes.vectors.T @ dormant.basis
+    lower, upper = np.zeros((gains.size, r)), np.zeros((r, r))
+    logs, signs = np.full(r, -np.inf), np.ones(r)
+    free_rows, free_columns = np.ones(gains.size, dtype=bool), np.ones(r, dtype=bool)
+    for k in range(r):
+        i, j = _pivot(work, gains, dormant.logs, free_rows, free_columns, chosen if k == 0 else None)
+        pivot = work[i, j]
+        if pivot == 0:
+            break
+        with np.errstate(over="ignore", invalid="ignore"):
+            column = np.where(free_rows & (work[:, j] != 0), work[:, j] / pivot, 0.0)
+            row = np.where(free_columns & (work[i] != 0), work[i] / pivot, 0.0)
+            lower[:, k] = column * np.exp(np.where(column != 0, gains - gains[i], 0.0))
+            upper[k] = row * np.exp(np.where(row != 0, dormant.logs - dormant.logs[j], 0.0))
+        logs[k], signs[k] = np.log(abs(pivot)) + gains[i] + dormant.logs[j], np.sign(pivot)
+        work = work - np.outer(column, row) * pivot
+        free_rows[i] = free_columns[j] = False
+    hidden = signs[:, None] * (upper @ dormant.hidden)
+    sizes = np.linalg.norm(hidden, axis=1)
+    q = hidden[0] / sizes[0]
+    along = hidden @ q
+    basis = modes.vectors @ lower
+    mode = basis @ (np.exp(logs) * along)
+    rest = hidden[1:] - np.outer(along[1:], q)
+    left = np.linalg.norm(rest, axis=1)
+    keep = (left > _RANK * sizes[1:]) & np.isfinite(logs[1:])
+    return _Dormant(basis[:, 1:][:, keep], logs[1:][keep] + np.log(left[keep]), rest[keep] / left[keep, None]), mode
+
+
+def _pivot(
+    work: FloatArray,
+    gains: FloatArray,
+    logs: FloatArray,
+    free_rows: np.ndarray,
+    free_columns: np.ndarray,
+    row: int | None,
+) -> tuple[int, int]:
+    """An entry that is the largest of its row and of its column after scaling; of the given row only, if one is given."""
+
+    def best_row(j: int) -> int:
+        with np.errstate(divide="ignore"):
+            return int(np.argmax(np.where(free_rows, np.log(np.abs(work[:, j])) + gains, -np.inf)))
+
+    def best_column(i: int) -> int:
+        with np.errstate(divide="ignore"):
+            return int(np.argmax(np.where(free_columns, np.log(np.abs(work[i])) + logs, -np.inf)))
+
+    if row is not None:
+        return row, best_column(row)
+    j = int(np.argmax(np.where(free_columns, logs, -np.inf)))
+    i = best_row(j)
+    while True:  # each turn goes to a strictly larger entry
+        better = best_column(i)
+        if better == j:
+            return i, j
+        j = better
+        again = best_row(j)
+        if again == i:
+            return i, j
+        i = again
