@@ -102,7 +102,13 @@ def flow(
     ------
     RequestError for a wrong request; FileError for an unwritable checkpoint.
     """
-    _check(problem, init, method, snapshots, max_steps)
+    check_shape(problem, init, "flow")
+    if method not in METHODS:
+        raise RequestError(
+            explain(f"unknown method {method!r}.", where="flow", expected="one of " + ", ".join(METHODS))
+        )
+    count(snapshots, "snapshots", where="flow", least=2)
+    count(max_steps, "max_steps", where="flow")
     if checkpoint is not None:
         files.check_writable(checkpoint)
     if t_max is not None:
@@ -128,6 +134,7 @@ def flow(
         "method": method,
         "rtol": rtol,
         "snapshots": snapshots,
+        "max_steps": max_steps,
         "settle": positive(settle, "settle", where="flow"),
         "patience": positive(patience, "patience", where="flow"),
     }
@@ -137,21 +144,34 @@ def flow(
     return run.go(max_steps, observer, checkpoint)
 
 
-def _check(problem: Problem, init: Init, method: str, snapshots: int, max_steps: int) -> None:
+def check_shape(problem: Problem, init: Init, where: str) -> None:
+    """Refuse an initialization that does not belong to the problem. Raises RequestError."""
     if (init.width, init.n_params) != (problem.width, problem.n_params):
         raise RequestError(
             explain(
                 f"the initialization has shape ({init.width}, {init.n_params}).",
-                where=f"flow of problem {problem.name!r}",
+                where=f"{where} of problem {problem.name!r}",
                 expected=f"({problem.width}, {problem.n_params}), one row a neuron",
             )
         )
-    if method not in METHODS:
-        raise RequestError(
-            explain(f"unknown method {method!r}.", where="flow", expected="one of " + ", ".join(METHODS))
-        )
-    count(snapshots, "snapshots", where="flow", least=2)
-    count(max_steps, "max_steps", where="flow")
+
+
+def same_start(trajectory: Trajectory, problem: Problem, init: Init) -> bool:
+    """Whether a trajectory is of this problem's name from these initial weights."""
+    theirs = trajectory.init
+    return (
+        trajectory.problem == problem.name
+        and theirs is not None
+        and np.array_equal(theirs.directions, init.directions)
+        and np.array_equal(theirs.log_norms, init.log_norms)
+    )
+
+
+def snapshot_arrays(trajectory: Trajectory) -> dict[str, Any]:
+    """The snapshots of a trajectory as `Recorder.restore` takes them."""
+    return {
+        name: getattr(trajectory, name) for name in ("snapshot_times", "log_norms", "directions", "features_over_time")
+    }
 
 
 class _Run:
@@ -406,14 +426,9 @@ class _Run:
 
     def resume(self, trajectory: Trajectory) -> None:
         """Go on from the end of `trajectory`. Raises RequestError when it is not a run of this problem and init."""
-        state, init = trajectory.state, trajectory.init
-        same = (
-            trajectory.problem == self.problem.name
-            and init is not None
-            and np.array_equal(init.directions, self.init.directions)
-            and np.array_equal(init.log_norms, self.init.log_norms)
-        )
-        if not same or state.get("y", np.zeros(0)).shape != self.y.shape or "scalars" not in state:
+        state = trajectory.state
+        same = same_start(trajectory, self.problem, self.init) and "scalars" in state
+        if not same or state["y"].shape != self.y.shape:
             raise RequestError(
                 explain(
                     "cannot resume: the trajectory is not one of `flow` on this problem and initialization.",
@@ -429,7 +444,7 @@ class _Run:
             vector = state.get("vector")
             self.memory = Memory(step, error, METHODS[int(method)], int(stiff), radius, vector, int(age))
         curve = trajectory.times, trajectory.losses, trajectory.slopes
-        self.recorder.restore(curve, {name: getattr(trajectory, name) for name in _SNAPSHOT_FIELDS}, state)
+        self.recorder.restore(curve, snapshot_arrays(trajectory), state)
 
 
 def fastest_growth(system: FlowSystem, y: FloatArray) -> tuple[float, float, int]:
@@ -473,4 +488,3 @@ def fastest_growth(system: FlowSystem, y: FloatArray) -> tuple[float, float, int
 _SCALARS = (
     "origin", "local", "steps", "evaluations", "seconds", "first_time", "next_check", "parked_since", "drift",
 )  # fmt: skip
-_SNAPSHOT_FIELDS = ("snapshot_times", "log_norms", "directions", "features_over_time")
