@@ -281,7 +281,8 @@ class AutogradProblem(SampledProblem):
             )
 
         try:
-            out = self.neuron(theta[0], x[0])
+            with torch.enable_grad():
+                out = self.neuron(theta[0], x[0])
         except ProblemError:
             raise
         except Exception as error:

@@ -448,8 +448,6 @@ def _flow_system(probe: Probe) -> str:
 
 def _theory(probe: Probe) -> str:
     """A closed form starts at the loss of nothing, only falls, and for degree 2 is the limit that is predicted."""
-    from agf.engine import predict
-
     p = probe.problem
     try:
         theory = p.theory()
@@ -467,6 +465,8 @@ def _theory(probe: Probe) -> str:
         raise Violation("theory", "a level that rises", "levels that fall", "levels out of order")
     if p.degree != 2:
         return f"{len(theory.drops)} drops that start at the loss without neurons"
+    from agf.engine import predict
+
     limit = predict(p, p.init(1e-8, seed=0), mode="limit")
     count = min(len(limit.drops), len(theory.drops))
     for name, a, b in (

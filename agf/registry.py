@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
+import zlib
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -40,7 +41,7 @@ def listing() -> list[Listed]:
     for name, point in _points().items():
         try:
             out.append(Listed(name, _checked(point.load(), name)))
-        except Exception as error:  # any failure of a stranger's module
+        except (Exception, SystemExit) as error:  # any failure of a stranger's module
             out.append(Listed(name, None, f"{type(error).__name__}: {error}"))
     return out
 
@@ -64,7 +65,7 @@ def find(name: str) -> type[Problem]:
         return _checked(points[name].load(), name)
     except ProblemError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ProblemError(
             explain(
                 f"problem {name!r} cannot be loaded ({type(error).__name__}: {error}).",
@@ -85,7 +86,7 @@ def problem(name: str, /, **arguments: Any) -> Problem:
 def build(cls: type[Problem], arguments: dict[str, Any]) -> Problem:
     """Construct, refusing unknown and missing arguments in a sentence that lists the valid ones."""
     signature = inspect.signature(cls.__init__)
-    parameters = [p for p in list(signature.parameters.values())[1:]]
+    parameters = list(signature.parameters.values())[1:]
     known = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
     open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
     for given in arguments:
@@ -121,14 +122,16 @@ def _from_file(name: str) -> type[Problem]:
     path = Path(path_text)
     if not path.is_file():
         raise RequestError(explain(f"there is no file {str(path)!r}.", expected="a plugin such as ./mine.py:Mine"))
-    module_name = f"agf_plugin_{path.stem}"
+    module_name = f"agf_plugin_{path.stem}_{zlib.crc32(str(path.resolve()).encode()):08x}"
     spec = importlib.util.spec_from_file_location(module_name, path)
-    assert spec is not None and spec.loader is not None  # a .py file always has a loader
+    assert spec is not None
+    assert spec.loader is not None  # a .py file always has a loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # dataclasses and torch look their module up
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        del sys.modules[module_name]
         raise ProblemError(
             explain(f"{str(path)!r} cannot be imported ({type(error).__name__}: {error}).", remedy="Mend the file.")
         ) from error

@@ -18,6 +18,8 @@ from agf.sampled import MAX_ORDER, SampledProblem
 
 #: Below exp(-300) the quotient sigma(rho z) / rho^p no longer changes in float64: it is the leading order.
 _LOG_TINY = -300.0
+#: A trial step may ask about absurd weights: infinities and NaN are the answer, not a warning.
+_absurd_is_infinite = np.errstate(over="ignore", invalid="ignore")
 
 
 class TwoLayer(SampledProblem):
@@ -164,6 +166,7 @@ class TwoLayer(SampledProblem):
         theta = self._backend.array(theta)
         return theta[:, : self.n_inputs], theta[:, self.n_inputs :]
 
+    @_absurd_is_infinite
     def _predict(self, theta: FloatArray, neurons: IntArray) -> Any:
         w, a = self._split(theta)
         out = self._backend.zeros(tuple(self._y.shape))
@@ -171,6 +174,7 @@ class TwoLayer(SampledProblem):
             out[rows] = self.activation.value(self._backend, self._x[rows] @ w.T) @ a
         return out
 
+    @_absurd_is_infinite
     def _loss_grad(self, theta: FloatArray, x: Any, y: Any) -> tuple[float, FloatArray]:
         b, act = self._backend, self.activation
         w, a = self._split(theta)
@@ -186,6 +190,7 @@ class TwoLayer(SampledProblem):
             grad[:, self.n_inputs :] -= value.T @ r
         return total / x.shape[0], b.numpy(grad) / x.shape[0]
 
+    @_absurd_is_infinite
     def _force(self, theta: FloatArray, residual: Any, value: Function, slope: Function) -> FloatArray:
         """(a E[r sigma' x], E[r sigma]) of every row at a fixed residual, (m, P)."""
         b = self._backend

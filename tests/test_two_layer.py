@@ -1,0 +1,320 @@
+"""Two-layer networks on data: formulas against definitions, leading orders, exactness at any norm, bad input."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import agf
+from agf import sphere
+from agf.activations import NAMES as ACTIVATIONS
+from agf.activations import Activation, activation
+from agf.contract import Problem
+from agf.losses import NAMES as LOSSES
+
+#: sigma by its definition, for scalars.
+DEFINITIONS = {
+    "linear": lambda z: z,
+    "relu": lambda z: max(z, 0.0),
+    "leaky-relu": lambda z: z if z > 0 else 0.01 * z,
+    "square": lambda z: z * z,
+    "power": lambda z: z * z * z,
+    "tanh": np.tanh,
+    "erf": lambda z: math.erf(z),
+    "gelu": lambda z: 0.5 * z * (1 + math.erf(z / np.sqrt(2))),
+    "silu": lambda z: z / (1 + np.exp(-z)),
+}
+#: Power and the two coefficients of sigma at the origin, from its Taylor series.
+SERIES = {
+    "linear": (1, 1, -1),
+    "relu": (1, 1, 0),
+    "leaky-relu": (1, 1, -0.01),
+    "square": (2, 1, 1),
+    "power": (3, 1, -1),
+    "tanh": (1, 1, -1),
+    "erf": (1, 2 / np.sqrt(np.pi), -2 / np.sqrt(np.pi)),
+    "gelu": (1, 0.5, -0.5),
+    "silu": (1, 0.5, -0.5),
+}
+
+
+def row_loss(name, f, y):
+    """l(f, y) of one row by its definition."""
+    return {
+        "half-squared": lambda: 0.5 * np.sum((y - f) ** 2),
+        "logistic": lambda: np.sum(np.log(1 + np.exp(-y * f))),
+        "exponential": lambda: np.sum(np.exp(-y * f)),
+        "cross-entropy": lambda: np.log(np.sum(np.exp(f))) - np.sum(y * f),
+    }[name]()
+
+
+def network(act="relu", loss="half-squared", n=13, width=4, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 3))
+    labels = np.arange(n) % 3
+    Y = {"half-squared": rng.standard_normal((n, 2)), "cross-entropy": labels}.get(loss, labels > 0)
+    return agf.TwoLayer(X, Y, act, loss, width=width, **options)
+
+
+def point(problem, seed=1, size=1.0):
+    theta = size * np.random.default_rng(seed).standard_normal((problem.width, problem.n_params))
+    return theta, np.arange(problem.width)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("act", ACTIVATIONS)
+def test_the_loss_is_its_definition_written_with_loops(act, loss):
+    # mlp gradients were right and losses wrong for some odd sizes in a peer: an independent formula, over odd sizes
+    for n in (1, 2, 3, 5, 7, 13) if loss == "half-squared" else (3, 5, 13):
+        p = network(act, loss, n=n)
+        theta, who = point(p)
+        total = 0.0
+        for x, y in zip(p.X, p.Y, strict=True):
+            f = sum(row[3:] * DEFINITIONS[act](float(row[:3] @ x)) for row in theta)
+            total += row_loss(loss, f, y)
+        assert p.loss_grad(theta, who)[0] == pytest.approx(total / n, rel=1e-13)
+
+
+@pytest.mark.parametrize("act", ACTIVATIONS)
+def test_the_leading_order_is_the_taylor_series_at_the_origin(act):
+    power, right, left = SERIES[act]
+    found = activation(act)
+    assert (found.power, found.degree) == (power, power + 1)
+    assert [found.right, found.left] == pytest.approx([right, left], rel=1e-14)
+    assert found.homogeneous == (act in {"linear", "relu", "leaky-relu", "square", "power"})
+    assert found.smooth == (act not in {"relu", "leaky-relu"})
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_a_power_has_its_degree(k):
+    assert agf.TwoLayer(np.eye(2), [1, 2], "power", power=k).degree == k + 1
+
+
+def test_an_activation_that_misses_the_origin_or_has_no_power_is_refused():
+    def make(value):
+        return Activation.of("mine", value, value, value)
+
+    with pytest.raises(agf.ProblemError, match=r"sigma\(0\) is not 0. Found 1.0"):
+        make(lambda b, z: b.xp.exp(z))
+    with pytest.raises(agf.ProblemError, match="no leading power"):
+        make(lambda b, z: abs(z) ** 1.5)
+    with pytest.raises(agf.ProblemError, match="no leading power"):
+        make(lambda b, z: 0 * z)
+
+
+def test_the_derivative_of_relu_at_a_kink_is_zero():
+    p = agf.TwoLayer([[1.0, 0.0], [0.0, 1.0]], [1.0, 1.0], "relu", width=1)
+    theta = np.array([[0.0, -1.0, 1.0]])  # first sample on the kink, second on the dead side
+    assert not p.loss_grad(theta, np.array([0]))[1].any()
+
+
+@pytest.mark.parametrize("act", ACTIVATIONS)
+@pytest.mark.parametrize("log_norm", [0.7, -1.0, -20.0, -300.0, -690.0])
+def test_pull_is_exact_at_any_norm(act, log_norm):
+    p = network(act)
+    directions = sphere.normalize(point(p)[0])
+    who = np.arange(p.width)
+    log_norms = np.full(p.width, log_norm)
+    residual = p.residual(np.zeros((0, p.n_params)), who[:0])  # frozen: only the neuron's own force is compared
+    pull = p.pull(directions, log_norms, who, residual)
+    assert np.isfinite(pull).all()
+    if log_norm < -30:
+        wanted = p.utility(directions, who, residual)[1]
+        assert np.abs(pull - wanted).max() < 1e-12 * np.abs(wanted).max()
+    elif log_norm > -2:
+        theta = np.exp(log_norm) * directions
+        h = 1e-6
+        for q in range(p.n_params):
+            shift = h * np.eye(p.n_params)[q]
+            r = residual.ravel() / p.n_samples
+            raw = lambda t: p.outputs(t, who) * np.sqrt(p.n_samples)  # noqa: E731
+            slope = (raw(theta + shift) - raw(theta - shift)) @ r / (2 * h)
+            assert pull[:, q] == pytest.approx(slope * np.exp(-(p.degree - 1) * log_norm), rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("act", ["tanh", "gelu", "silu", "erf"])
+def test_the_hand_over_from_leading_order_to_the_activation_is_smooth(act):
+    p = network(act)
+    directions = sphere.normalize(point(p)[0])
+    who = np.arange(p.width)
+    residual = p.residual(np.zeros((0, p.n_params)), who[:0])
+    sizes = [p.pull(directions, np.full(p.width, x), who, residual) for x in np.arange(-310.0, -290.0, 1.0)]
+    jumps = [np.abs(b - a).max() for a, b in itertools.pairwise(sizes)]
+    assert max(jumps) < 1e-14 * np.abs(sizes[0]).max()
+
+
+@given(st.floats(0.01, 100.0), st.sampled_from([a for a in ACTIVATIONS if activation(a).homogeneous]))
+def test_losses_scale_with_the_targets(s, act):
+    p = network(act)
+    q = agf.TwoLayer(p.X, s * p.Y, act, width=p.width)
+    theta, who = point(p)
+    scaled = s ** (1 / p.degree) * theta
+    assert q.loss_grad(scaled, who)[0] == pytest.approx(s**2 * p.loss_grad(theta, who)[0], rel=1e-10)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("act", ACTIVATIONS)
+def test_torch_and_blocks_give_the_same_numbers_as_numpy(act, loss):
+    p, q, small = network(act, loss), network(act, loss, device="cpu"), network(act, loss)
+    small._block = 8  # two samples a block
+    theta, who = point(p, size=0.7)
+    active, idx = theta[:2], who[:2]
+    for other in (q, small):
+        for mine, theirs in (
+            (p.loss_grad(theta, who), other.loss_grad(theta, who)),
+            (p.utility(theta, who, p.residual(theta, who)), other.utility(theta, who, other.residual(theta, who))),
+            (p.batch_loss_grad(theta, who, np.array([1, 4])), other.batch_loss_grad(theta, who, np.array([1, 4]))),
+        ):
+            assert isinstance(theirs[1], np.ndarray)
+            assert np.allclose(mine[0], theirs[0], rtol=1e-11, atol=1e-14)
+            assert np.allclose(mine[1], theirs[1], rtol=1e-10, atol=1e-12)
+        directions = sphere.normalize(theta)
+        assert np.allclose(
+            p.self_interaction(directions, who, active, idx),
+            other.self_interaction(directions, who, active, idx),
+            atol=1e-8,
+        )
+        assert np.allclose(p.hessian(active, idx), other.hessian(active, idx), rtol=1e-9, atol=1e-9)
+        assert np.allclose(p.outputs(theta, who), other.outputs(theta, who), rtol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_root_of_the_second_derivative_is_its_root(loss):
+    p = network("relu", loss)
+    b = p._backend
+    f = np.random.default_rng(2).standard_normal(p.Y.shape)
+    root = p.loss.root(b, f, p.Y)
+    h = 1e-5
+    for k in range(p.n_outputs):
+        unit = np.zeros_like(f)
+        unit[:, k] = 1.0
+        column = -(p.loss.residual(b, f + h * unit, p.Y) - p.loss.residual(b, f - h * unit, p.Y)) / (2 * h)  # l'' e_k
+        for j in range(p.n_outputs):
+            other = np.zeros_like(f)
+            other[:, j] = 1.0
+            assert np.sum(root(unit) * root(other), axis=1) == pytest.approx(column[:, j], abs=1e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_self_interaction_is_the_second_order_of_the_loss_beside_active_neurons(loss):
+    # without room to re-equilibrate (one active neuron far from the newcomer's outputs) C is E f l'' f / 2; the
+    # projection can only lower it
+    p = network("relu", loss, n=60)
+    theta, who = point(p)
+    active, idx = theta[:1], who[:1]
+    newcomer = sphere.normalize(theta[1:2])
+    utility = p.utility(newcomer, who[1:2], p.residual(active, idx))[0][0]
+    s = 1e-2
+    both = np.concatenate([active, s * newcomer])
+    gain = p.loss_grad(active, idx)[0] - p.loss_grad(both, who[:2])[0]
+    unprojected = (s**2 * utility - gain) / s**4
+    projected = p.self_interaction(newcomer, who[1:2], active, idx)[0]
+    assert 0 < projected < unprojected * (1 + 1e-3)
+    alone = p.self_interaction(active / np.linalg.norm(active), idx, active, idx)[0]
+    assert alone < 1e-8 * p.self_interaction(active / np.linalg.norm(active), idx, active[:0], idx[:0])[0]
+
+
+@pytest.mark.parametrize("act", [a for a in ACTIVATIONS if activation(a).homogeneous])
+def test_the_projection_agrees_with_the_one_by_differences(act):
+    p = network(act, n=40)
+    theta, who = point(p)
+    directions = sphere.normalize(theta)
+    mine = p.self_interaction(directions, who, theta[:2], who[:2])
+    generic = Problem.self_interaction(p, directions, who, theta[:2], who[:2])
+    alone = p.self_interaction(directions, who, theta[:0], who[:0])
+    assert mine == pytest.approx(generic, abs=1e-9 * alone.max())
+
+
+@pytest.mark.parametrize("act", [a for a in ACTIVATIONS if activation(a).homogeneous])
+def test_balanced_starts_have_no_imbalance(act):
+    p = network(act)
+    init = p.init(1e-3, kind="balanced")
+    assert np.abs(p.conserved(init.params(), np.arange(p.width))["balance"]).max() < 1e-20
+
+
+def test_labels_say_which_class_a_neuron_favours():
+    p = network("relu", "cross-entropy")
+    theta = np.zeros((2, 6))
+    theta[:, 3:] = [[0.1, 0.9, 0.0], [0.1, -0.2, -0.8]]
+    assert p.label(theta, np.array([1, 3]), np.array([1])) == "neuron 1 (class 1)"
+    assert p.label(theta, np.array([1, 3]), np.array([1, 3])) == "neurons 1 (class 1), 3 (not class 2)"
+    two = agf.TwoLayer(np.eye(2), ["cat", "dog"], "relu", "logistic", width=1)
+    assert two.label(np.array([[0, 0, 1.0]]), np.array([0]), np.array([0])) == "neuron 0 (class dog)"
+    one = agf.TwoLayer(np.eye(2), [1.0, 2.0], width=1)
+    assert one.label(np.array([[0, 0, -1.0]]), np.array([0]), np.array([0])) == "neuron 0 (-)"
+
+
+def test_accuracy_counts_what_is_classified_rightly():
+    p = agf.TwoLayer([[1.0], [2.0], [-1.0]], ["a", "a", "b"], "linear", "logistic", width=1)
+    assert p.classes == ("a", "b")
+    right = np.array([[-1.0, 1.0]])
+    assert p.features(right, np.array([0]))["accuracy"] == [1.0]
+    assert p.features(-right * [1, -1], np.array([0]))["accuracy"] == [0.0]
+
+
+def test_work_arrays_stay_bounded_at_ten_thousand_neurons():
+    rng = np.random.default_rng(0)
+    p = agf.TwoLayer(rng.standard_normal((500, 4)), rng.standard_normal((500, 3)), "relu", width=10_000)
+    theta, who = point(p)
+    r = p.residual(theta, who)
+    tracemalloc.start()
+    p.loss_grad(theta, who)
+    p.utility(theta, who, r)
+    p.self_interaction(theta, who, theta[:0], who[:0])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 30e6  # unblocked arrays of 500 x 10,000 take 40 MB each
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"activation": "rely"}, r"unknown activation 'rely'. Expected one of linear, relu, leaky-relu"),
+        ({"loss": "mse"}, r"unknown loss 'mse'. Expected one of half-squared, logistic"),
+        ({"activation": "relu", "leak": 0.1}, r"`leak` is for activation 'leaky-relu'"),
+        ({"activation": "tanh", "power": 3}, r"`power` is for activation 'power'"),
+        ({"activation": "leaky-relu", "leak": 2}, r"`leak` must be between 0 and 1"),
+        ({"activation": "power", "power": 0}, r"`power` must be at least 1"),
+        ({"X": [[1, np.nan], [0, 1]]}, r"`X` has 1 non-finite value\(s\), the first at index \(0, 1\)"),
+        ({"Y": [1.0, np.inf]}, r"`Y` has 1 non-finite"),
+        ({"X": np.zeros((0, 2)), "Y": []}, r"`X` is empty"),
+        ({"X": np.zeros((2, 2))}, r"all of `X` is zero"),
+        ({"Y": [1.0, 2.0, 3.0]}, r"`X` has 2 rows and `Y` 3"),
+        ({"width": 0}, r"`width` must be at least 1"),
+        ({"loss": "logistic", "Y": [1, 1]}, r"`Y` has 1 distinct value"),
+        ({"X": np.eye(3), "loss": "logistic", "Y": [0, 1, 2]}, r'Use loss="cross-entropy"'),
+        ({"loss": "cross-entropy", "Y": [3, 3]}, r"one class only. Found \[3.0\] in 2 row"),
+        ({"loss": "cross-entropy", "Y": [0, np.nan]}, r"non-finite"),
+        ({"loss": "cross-entropy", "Y": [[1, 1], [0, 1]]}, r"not probabilities"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(arguments, words):
+    with pytest.raises(agf.DataError, match=words):
+        agf.TwoLayer(**{"X": np.eye(2), "Y": [1.0, -1.0], **arguments})
+
+
+def test_an_absent_device_is_refused_in_a_sentence():
+    with pytest.raises(agf.RequestError, match="device 'warp:9' cannot be used"):
+        agf.TwoLayer(np.eye(2), [1, 2], device="warp:9")
+
+
+def test_losses_at_absurd_weights_are_infinite_without_a_warning():
+    p = network("relu", "exponential")
+    theta, who = point(p, size=1e3)
+    assert p.loss_grad(theta, who)[0] == np.inf
+
+
+def test_logistic_and_cross_entropy_of_two_classes_agree():
+    # with f = (f_0, f_1), cross-entropy is logistic in f_1 - f_0
+    X = np.random.default_rng(0).standard_normal((9, 3))
+    labels = np.arange(9) % 2
+    one, two = agf.TwoLayer(X, labels, "tanh", "logistic", 2), agf.TwoLayer(X, labels, "tanh", "cross-entropy", 2)
+    theta, who = point(one)
+    pair = np.concatenate([theta[:, :3], -0.5 * theta[:, 3:], 0.5 * theta[:, 3:]], axis=1)
+    assert one.loss_grad(theta, who)[0] == pytest.approx(two.loss_grad(pair, who)[0], rel=1e-13)
