@@ -25,7 +25,7 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 
 demo: $(VENV)/demo.stamp
 	@mkdir -p out
-	$(BIN)/agf compare diagonal-linear --data diabetes --alpha 1e-8 -o out/diabetes.npz --plot out/diabetes.png
+	$(BIN)/agf compare diagonal-linear --data diabetes --alpha 1e-16 -o out/diabetes.npz --plot out/diabetes.png
 
 test: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -52,6 +52,9 @@ prediction_options = _group(
 flow_options = _group(
     click.option("--t-max", type=float, help="Flow time at which to stop; default when settled."),
     click.option("--method", help="Integrator: auto (default), rk45 or rkc2."),
+    click.option("--rtol", type=float, help="Relative error of one step of the integrator."),
+    click.option("--max-steps", type=click.IntRange(1), help="Integrator steps at most."),
+    click.option("--checkpoint", metavar="RUN", help="Run file written every minute, for --resume after a crash."),
 )
 
 descent_options = _group(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,11 +33,12 @@ from agf.status import Status
 from agf.table import number
 
 if TYPE_CHECKING:
+    from agf.recorder import Progress
     from agf.trajectory import Trajectory
 
 _DATA = ("data", "target", "pairs", "width")
 _INIT = ("alpha", "seed", "kind", "init_file")
-_FLOW = ("t_max", "method")
+_FLOW = ("t_max", "method", "rtol", "max_steps", "checkpoint")
 _DESCENT = ("lr", "steps", "momentum", "batch_size")
 
 
@@ -69,9 +72,11 @@ def predict(
 @descent_options
 @click.option("--steps", type=click.IntRange(1), help="Gradient-descent steps; needs --lr.")
 @click.option("--batch-size", type=click.IntRange(1), help="Samples in a minibatch; default all.")
+@click.option("--resume", metavar="RUN", help="Go on with this run of the same problem: its data, weights and method.")
 @output_options
 def train(
     name: str,
+    resume: str | None,
     output: str | None,
     picture: str | None,
     as_json: bool,
@@ -91,18 +96,19 @@ def train(
         )
     if descent and not {"lr", "steps"} <= set(descent):
         raise RequestError(explain("gradient descent needs --lr and --steps."))
+    if resume is not None:
+        problem, before = _resumed(name, resume, words)
+        if descent or "lr" in before.settings:
+            raise RequestError(explain("gradient descent cannot be resumed.", remedy="Resume gradient flow only."))
+        return out.finish(_flow(problem, before.init, {**flow, "resume": before}, out.report))
     problem, init = _problem_and_init(name, words, out.report)
-    if not descent:
-        return out.finish(_flow(problem, init, flow, out.report))
-    from agf.descent import descend
-
-    with out.report.progress("gradient descent"):
-        trained = _kept(lambda: descend(problem, init, **descent))
-    return out.finish(trained)
+    return out.finish(
+        _descent(problem, init, descent, out.report) if descent else _flow(problem, init, flow, out.report)
+    )
 
 
 @click.command()
-@click.argument("target")
+@click.argument("name", metavar="NAME|RUN")
 @data_options
 @init_options
 @prediction_options
@@ -111,7 +117,7 @@ def train(
 @descent_options
 @output_options
 def compare(
-    target: str,
+    name: str,
     curve: str | None,
     output: str | None,
     picture: str | None,
@@ -121,7 +127,7 @@ def compare(
 ) -> int:
     """Match predicted drops with observed ones.
 
-    TARGET is a problem, which is predicted and trained from the same initialization; or the run file of a prediction,
+    NAME is a problem, which is predicted and trained from the same initialization; or the run file of a prediction,
     with --curve. A csv curve has a column `loss` and a column `time` (flow time) or `step`, with --lr and --momentum.
     """
     from agf.comparison import compare as match
@@ -134,16 +140,16 @@ def compare(
     if curve is not None and flow:
         raise RequestError(explain("--t-max and --method are for training, and --curve replaces it."))
     settings = _settings(words)
-    if _is_run(target):
-        _refuse_rebuilding(target, words)
-        stairs = _staircase(target)
+    if _is_run(name):
+        _refuse_rebuilding(name, words)
+        stairs = _staircase(name)
         if curve is None:
             raise RequestError(
-                explain(f"{target!r} holds a prediction.", remedy="Add --curve FILE to compare it with.")
+                explain(f"{name!r} holds a prediction.", remedy="Add --curve FILE to compare it with.")
             )
-        return out.finish(match(stairs, _curve(curve, stairs, scales)))
-    problem, init = _problem_and_init(target, words, out.report)
-    read = None if curve is None else _curve(curve, problem, scales)
+        return out.finish(match(stairs, _curve(curve, stairs.problem, stairs.degree, scales)))
+    problem, init = _problem_and_init(name, words, out.report)
+    read = None if curve is None else _curve(curve, problem.name, problem.degree, scales)
     stairs = _predict(problem, init, settings, out.report)
     if stairs.status.failed or stairs.status is Status.INTERRUPTED:
         return out.finish(stairs)
@@ -198,8 +204,32 @@ def _predict(problem: Problem, init: Init, settings: Settings, report: Silent) -
 def _flow(problem: Problem, init: Init, options: dict[str, Any], report: Silent) -> Trajectory:
     from agf.gradient_flow import flow
 
-    with report.progress("gradient flow"):
-        return _kept(lambda: flow(problem, init, **options))
+    with report.progress("gradient flow") as update:
+        observer = _Told("gradient flow", update)
+        return _kept(lambda: flow(problem, init, observer=observer, **options))
+
+
+def _descent(problem: Problem, init: Init, options: dict[str, Any], report: Silent) -> Trajectory:
+    from agf.descent import descend
+
+    with report.progress("gradient descent") as update:
+        observer = _Told("gradient descent", update)
+        return _kept(lambda: descend(problem, init, observer=observer, **options))
+
+
+class _Told:
+    """Observer of a trainer: passes its progress on a few times a second."""
+
+    def __init__(self, what: str, update: Callable[[str], None]) -> None:
+        self.what, self.update, self.due = what, update, 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        now = monotonic()
+        if now >= self.due:
+            self.due = now + 0.2
+            self.update(
+                f"{self.what}: time {number(progress.time)}, loss {number(progress.loss)}, step {progress.step}"
+            )
 
 
 # -- runs and curves --------------------------------------------------------------------------------------------
@@ -223,6 +253,25 @@ def _dashed(option: str) -> str:
     return {"pairs": "-p", "init_file": "--init"}.get(option, "--" + option.replace("_", "-"))
 
 
+def _resumed(name: str, path: str, words: dict[str, Any]) -> tuple[Problem, Trajectory]:
+    """The problem of a saved trajectory, built again, and the trajectory."""
+    from agf.runs import load
+    from agf.trajectory import Trajectory
+
+    extra = _choice(words, (*_DATA, *_INIT))
+    if extra.pop("pairs", None) or extra:
+        raise RequestError(
+            explain("--resume takes data and initial weights from the run.", remedy="Leave other sources out.")
+        )
+    before = load(path)
+    if not isinstance(before, Trajectory) or before.init is None:
+        raise RequestError(explain(f"{path!r} holds no training that could go on.", expected="a run of agf train"))
+    cls = registry.find(name)
+    if cls.name != before.problem:
+        raise RequestError(explain(f"{path!r} is a run of {before.problem!r}.", expected=f"a run of {cls.name!r}"))
+    return registry.build(cls, before.arguments), before
+
+
 def _staircase(path: str) -> Staircase:
     from agf.runs import load
 
@@ -231,3 +280,19 @@ def _staircase(path: str) -> Staircase:
     if not isinstance(stairs, Staircase):
         raise RequestError(explain(f"{path!r} holds no prediction.", expected="a run file of agf predict or compare"))
     return stairs
+
+
+def _curve(path: str, problem: str, degree: int, scales: dict[str, Any]) -> Trajectory:
+    """The trajectory of a run file, or the loss curve of a text file with its learning rate."""
+    from agf.runs import load
+    from agf.trajectory import Trajectory
+
+    if not zipfile.is_zipfile(path):
+        return Trajectory.from_csv(path, problem=problem, degree=degree, **scales)
+    if scales:
+        raise RequestError(explain(f"{path!r} is in flow time already.", remedy="Leave --lr and --momentum out."))
+    result = load(path)
+    curve = getattr(result, "trajectory", result)  # a comparison holds its curve
+    if not isinstance(curve, Trajectory):
+        raise RequestError(explain(f"{path!r} holds no loss curve.", expected="a csv file or a run of agf train"))
+    return curve

@@ -27,7 +27,7 @@ REPRODUCIBLE = 3e-3
 class Match:
     """One predicted drop and what was observed of it. Times are flow times.
 
-    k : number of the predicted drop, from 1.  label : what was learned there.
+    k : number of the predicted drop, from 1.  label : what was learned there, and what left.
     predicted_time, predicted_level : half-drop time, and level after the drop.
     observed_time : when the curve first falls below the predicted mid-level; inf if it never does.
     observed_level : level after the visible drop; NaN where the next predicted drop is part of the same visible one.
@@ -306,7 +306,7 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
         matches.append(
             Match(
                 k=k + 1,
-                label=drop.label,
+                label=stairs.words[k],
                 predicted_time=times[k],
                 observed_time=observed,
                 predicted_level=drop.level,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from agf.staircase import Staircase
     from agf.trajectory import Trajectory
 
+ACCELERATED = "accelerated time"
 #: Okabe and Ito, in the order used for features and neurons.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 PREDICTED = "#D55E00"
@@ -96,34 +97,34 @@ def save(ax: Axes, path: str | os.PathLike[str] | None) -> Axes:
 def staircase(
     stairs: Staircase, *, ax: Axes | None = None, color: str = PREDICTED, label: str = "predicted", rules: bool = True
 ) -> Axes:
-    """The predicted levels against log flow time, a rule and a name at each half-drop time.
+    """The predicted levels against log flow time, each step at its half-drop time, with a rule and a name.
 
     Where no flow times are known (a theory as alpha -> 0), the axis is accelerated time and linear. A resolved
     prediction is drawn as its curve. An empty staircase is a level line with a sentence.
+    rules : whether to draw the rules and names.
     """
     ax = new_axes() if ax is None else ax
+    seen = ax.get_xlim() if ax.has_data() else (np.inf, -np.inf)
     times, in_flow_time = _drop_times(stairs)
     left, right = _span(times, in_flow_time)
     if stairs.curve_times.size:
-        ax.plot(stairs.curve_times, stairs.curve_losses, color=color, label=label)
         left, right = min(left, _first_positive(stairs.curve_times)), max(right, float(stairs.curve_times[-1]))
+        ax.plot(stairs.curve_times, stairs.curve_losses, color=color, label=label)
     else:
+        left, right = min(left, seen[0]), max(right, seen[1])
         edges = np.concatenate([[left], times, [right]])
         ax.step(edges, np.append(stairs.levels, stairs.levels[-1]), where="post", color=color, label=label)
     if in_flow_time:
         ax.set_xscale("log")
         ax.set_xlabel("flow time")
     else:
-        ax.set_xlabel("accelerated time")
-    ax.set_xlim(left, right)
+        ax.set_xlabel(ACCELERATED)
+    ax.set_xlim(min(left, seen[0]), max(right, seen[1]))
     ax.set_ylabel("loss")
     if rules and times.size:
         _drop_rules(ax, times, [drop.label for drop in stairs.drops])
     if not stairs.drops:
         _say(ax, f"no drop is predicted ({stairs.status.word})")
-    if not ax.get_title():
-        scale = f", $\\alpha$ = {stairs.init.alpha:g}" if stairs.init is not None else ""
-        ax.set_title(f"{stairs.problem}{scale}: predicted staircase")
     return ax
 
 
@@ -163,9 +164,10 @@ def _drop_rules(ax: Axes, times: FloatArray, labels: Sequence[str]) -> None:
             continue
         ax.annotate(
             labels[index],
-            (at[index], 1.0),
+            (times[index], 1.0),
             (x, 1.03),
-            xycoords="axes fraction",
+            xycoords=ax.get_xaxis_transform(),
+            textcoords="axes fraction",
             rotation=90,
             ha="center",
             va="bottom",
@@ -197,7 +199,7 @@ def _first_positive(times: FloatArray) -> float:
 
 
 def _say(ax: Axes, words: str) -> None:
-    ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center", wrap=True)
+    ax.text(0.5, 0.6, words, transform=ax.transAxes, ha="center", va="center", wrap=True)
 
 
 # -- trajectory -------------------------------------------------------------------------------------------------
@@ -206,17 +208,15 @@ def _say(ax: Axes, words: str) -> None:
 def trajectory(
     traj: Trajectory, *, ax: Axes | None = None, color: str = OBSERVED, label: str | None = None, marks: bool = True
 ) -> Axes:
-    """The loss curve against log flow time, with a mark half-way down each drop found in it."""
+    """The loss curve against log flow time. marks : whether to mark half-way down each drop found in it."""
     ax = new_axes() if ax is None else ax
+    seen = ax.get_xlim() if ax.has_data() else (np.inf, -np.inf)
     later = traj.times > 0
+    found = traj.drops if later.sum() > 1 else []
     if later.sum() < 2:
         _say(ax, f"no loss was recorded after the start ({traj.status.word})")
     ax.plot(traj.times[later], traj.losses[later], color=color, label=label or _method_words(traj.method))
-    ax.set_xscale("log")
-    ax.set_xlabel("flow time")
-    ax.set_ylabel("loss")
-    if marks and later.sum() >= 2:
-        found = traj.drops
+    if marks and found:
         ax.plot(
             [drop.time for drop in found],
             [(drop.before + drop.after) / 2 for drop in found],
@@ -225,18 +225,78 @@ def trajectory(
             markersize=4,
             markerfacecolor="white",
             color=color,
-            label="half-way down a drop" if found else None,
+            label="half-way down a drop",
         )
-        if found:
-            ax.set_xlim(left=min(drop.start for drop in found) / 3)
-    if not ax.get_title():
-        scale = f", $\\alpha$ = {traj.init.alpha:g}" if traj.init is not None else ""
-        ax.set_title(f"{traj.problem}{scale}: loss")
+    ax.set_xscale("log")
+    if found:
+        ax.set_xlim(min(seen[0], min(drop.start for drop in found) / 3), max(seen[1], float(traj.times[-1])))
+    ax.set_xlabel("flow time")
+    ax.set_ylabel("loss")
     return ax
 
 
 def _method_words(method: str) -> str:
     return {"gd": "gradient descent", "csv": "curve from a file"}.get(method, "gradient flow")
+
+
+# -- both -------------------------------------------------------------------------------------------------------
+
+
+def comparison(report: Comparison, *, ax: Axes | None = None) -> Axes:
+    """The trained loss curve with the predicted steps over it, and the rules and names of the predicted drops."""
+    ax = new_axes() if ax is None else ax
+    before = len(ax.lines)
+    trajectory(report.trajectory, ax=ax)
+    ax.lines[before].set_linewidth(2 * ax.lines[before].get_linewidth())  # the steps lie on it and must not hide it
+    staircase(report.stairs, ax=ax)
+    ax.legend()
+    return ax
+
+
+def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes | None = None) -> Axes:
+    """Several results on one pair of axes, each in a colour of its own where there are several of a kind.
+
+    Raises RequestError when a prediction without flow times is to share axes with others.
+    """
+    from agf.staircase import Staircase
+    from agf.trajectory import Trajectory
+
+    parts = [part for result in results for part in _parts(result)]
+    curves = [part for part in parts if isinstance(part, Trajectory)]
+    stairs = [part for part in parts if isinstance(part, Staircase)]
+    if len(parts) > 1 and not all(_drop_times(one)[1] for one in stairs):
+        raise RequestError(
+            explain("a prediction in accelerated time cannot share axes in flow time.", remedy="Draw it alone.")
+        )
+    ax = new_axes() if ax is None else ax
+    for k, curve in enumerate(curves):
+        several = len(curves) > 1
+        label = f"{_method_words(curve.method)}{_scale(curve)}" if several else None
+        trajectory(
+            curve, ax=ax, color=PALETTE[k % len(PALETTE)] if several else OBSERVED, label=label, marks=not several
+        )
+    for k, one in enumerate(stairs):
+        several = len(stairs) > 1
+        label = f"{one.mode}{_scale(one)}" if several else "predicted"
+        staircase(
+            one, ax=ax, color=PALETTE[(k + 1) % len(PALETTE)] if several else PREDICTED, label=label, rules=not several
+        )
+    if len(parts) > 1:
+        ax.legend()
+    return ax
+
+
+def _parts(result: Staircase | Trajectory | Comparison) -> list[Staircase | Trajectory]:
+    from agf.comparison import Comparison
+
+    return [result.trajectory, result.stairs] if isinstance(result, Comparison) else [result]
+
+
+def _scale(result: Staircase | Trajectory) -> str:
+    return "" if result.init is None else f", alpha = {result.init.alpha:g}"
+
+
+# -- neurons and features ---------------------------------------------------------------------------------------
 
 
 def neurons(traj: Trajectory, *, ax: Axes | None = None, names: Sequence[str] | None = None) -> Axes:
@@ -253,8 +313,6 @@ def neurons(traj: Trajectory, *, ax: Axes | None = None, names: Sequence[str] | 
     values = traj.log_norms / np.log(10.0)
     names = [f"neuron {i}" for i in range(values.shape[1])] if names is None else names
     _lines(ax, traj.snapshot_times, values, names, values[-1])
-    if not ax.get_title():
-        ax.set_title(f"{traj.problem}: norms of the neurons")
     return ax
 
 
@@ -296,12 +354,10 @@ def features(
         _lines(ax, edges, padded, names, np.abs(values[-1]), drawstyle="steps-post", log=log)
         ax.set_xlim(left, right)
         if not log:
-            ax.set_xlabel("accelerated time")
+            ax.set_xlabel(ACCELERATED)
     else:
         _lines(ax, result.snapshot_times, values, names, np.abs(values[-1]))
     ax.set_ylabel(name)
-    if not ax.get_title():
-        ax.set_title(f"{result.problem}: {name}")
     return ax
 
 

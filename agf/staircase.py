@@ -145,13 +145,22 @@ class Staircase:
 
     # -- looking at it ----------------------------------------------------------------------------------------
 
+    @property
+    def words(self) -> list[str]:
+        """(K,) what happens at each drop: its label and what leaves, by the label under which it joined alone."""
+        called: dict[int, str] = {}
+        out = []
+        for drop in self.drops:
+            left = [called.get(i, f"neuron {i}") for i in drop.collapsed.tolist()]
+            out.append(drop.label + (f"; leaves: {', '.join(left)}" if left else ""))
+            if drop.neurons.size == 1:
+                called[int(drop.neurons[0])] = drop.label
+        return out
+
     def table(self) -> Table:
         """The drops as a table."""
         rows = [["0", "0", "0", "0", number(self.start_level, 6), "start"]]
-        for k, drop in enumerate(self.drops, 1):
-            words = drop.label
-            if drop.collapsed.size:
-                words += f" (returned to dormancy: {', '.join(map(str, drop.collapsed.tolist()))})"
+        for k, (drop, words) in enumerate(zip(self.drops, self.words, strict=True), 1):
             rows.append(
                 [str(k), number(drop.time, 6), number(drop.half_time, 6), number(drop.accelerated_time, 6),
                  number(drop.level, 6), words]
