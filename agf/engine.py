@@ -168,6 +168,7 @@ def predict(problem: Problem, init: Init, *, observer: Observer | None = None, *
         init=init,
         arguments=problem.arguments,
         stats={**getattr(engine.phases, "stats", {}), "seconds": wall.perf_counter() - began},
+        notes=tuple(getattr(engine.phases, "notes", ())),
     )
 
 

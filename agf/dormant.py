@@ -1,0 +1,610 @@
+"""Utility maximization: dormant neurons on a frozen residual, until the first of them activates.
+
+With the residual frozen the neurons are independent, so all of them are integrated in one batch of Dormand-Prince steps
+with a step size per neuron, each in its own variable ds = rho^(degree - 2) dt ([AGF] eq. 2 in polar form):
+
+    d direction / ds = tangent part of grad U,    d log rho / ds = degree U,    d t / ds = rho^(2 - degree).
+
+Nothing here is stiff, and nothing overflows at any initialization: norms are logarithms and t is accelerated time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.integrate import RK45
+
+from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.clock import Clock, log_norm, log_threshold
+from agf.contract import Problem
+from agf.errors import ProblemError, explain
+from agf.status import Status
+
+#: Rows of a block are chosen so that one (rows, P) array has about this many entries: bounded memory at any width.
+_BLOCK = 1 << 21
+#: The self-interaction of a neuron is computed once its log norm is this close to the threshold a typical neuron has.
+_MARGIN = 3.0
+#: Directions that turned by more than this since its self-interaction was computed make a neuron's value stale ...
+_TURN = 0.1
+#: ... and this many neurons, the next to cross, always have a fresh one: what a typical neuron's is.
+_CONTENDERS = 8
+#: Directions whose tangent gradient is below this part of the gradient look at rest. A step at the stability limit
+#: keeps them hovering there, so it is halved for this many steps, which damps what decays ...
+_LOOKS_AT_REST = 1e-3
+_REST_STEPS = 8
+#: ... to below rtol times this, if it is rest; the Hessian then decides, with this many Lanczos vectors.
+_AT_REST = 10.0
+_LANCZOS = 15
+#: Growth of a perturbation, in e-folds until the threshold, that a direction at rest must not allow.
+_SAFE_GROWTH = 3.0
+#: Gradients below this part of the largest one at the start are rounding: such a neuron never moves.
+_DEAD = 1e-14
+_MAX_ROUNDS = 200_000
+
+_A, _B, _E = RK45.A, RK45.B, RK45.E
+# Weights of the stages at the middle of the step, from the continuous extension of the pair.
+_MID = RK45.P @ np.array([0.5, 0.25, 0.125, 0.0625])
+
+
+class NonFinite(Exception):
+    """A plugin returned a non-finite value where the step cannot be shortened any more; str() names who and where."""
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """The end of a dormant phase.
+
+    time : accelerated time since the start of the phase.
+    neurons : (k,) positions in the batch of those that activate.  utility, log_radius : (k,) theirs, at unit norm.
+    gain : loss that the strongest of them can take, U^2 / 4C; NaN where C was not needed (unit thresholds).
+    runner_up : (position, accelerated time it still lacks at its present utility), or None.
+    directions, log_norms : (m, P) and (m,) of the whole batch at that time.
+    """
+
+    time: float
+    neurons: IntArray
+    utility: FloatArray
+    log_radius: FloatArray
+    gain: float
+    runner_up: tuple[int, float] | None
+    directions: FloatArray
+    log_norms: FloatArray
+
+
+@dataclass
+class Threshold:
+    """Log norm at which a dormant neuron activates.
+
+    natural : norm R* = (U / 2C)^(1/degree) at which the neuron saturates, else norm 1.  C is its self-interaction
+        beside the active neurons. U is taken as |grad U| / degree, which is the same once the direction is aligned, and
+        keeps R* away from 0 where U passes through 0 while the direction still turns.
+    active, active_neurons : the network that made the residual.
+    log_factor : added to the log norm (mode "resolved": neurons join at a fraction of R*).
+    """
+
+    problem: Problem
+    natural: bool
+    active: FloatArray
+    active_neurons: IntArray
+    log_factor: float = 0.0
+    calls: int = field(default=0, init=False)
+
+    def log_self_interaction(self, directions: FloatArray, neurons: IntArray) -> FloatArray:
+        """log 2C of unit neurons, (m,); -inf where C vanishes. Zeros for unit thresholds.
+
+        Raises NonFinite, naming the method and the neurons.
+        """
+        if not self.natural:
+            return np.zeros(neurons.size)
+        self.calls += 1
+        c = np.asarray(
+            self.problem.self_interaction(directions, neurons, self.active, self.active_neurons), dtype=np.float64
+        )
+        _expect_shape(self.problem, "self_interaction", c, (neurons.size,))
+        _refuse_nonfinite(self.problem, "self_interaction", ~np.isfinite(c), neurons)
+        with np.errstate(divide="ignore"):
+            return np.log(2.0 * np.maximum(c, 0.0))
+
+    def log_radius(self, drive: FloatArray, log_2c: FloatArray) -> FloatArray:
+        """Log norm of activation, (m,). drive : |grad U| / degree at unit norm, loss."""
+        if not self.natural:
+            return np.full(drive.shape, self.log_factor)
+        with np.errstate(divide="ignore"):
+            return (np.log(drive) - log_2c) / self.problem.degree + self.log_factor
+
+
+def cross(
+    problem: Problem,
+    residual: Any,
+    clock: Clock,
+    threshold: Threshold,
+    directions: FloatArray,
+    log_norms: FloatArray,
+    neurons: IntArray,
+    *,
+    rtol: float = 1e-6,
+    tie_rtol: float = 1e-9,
+    stop: float = np.inf,
+    stats: dict[str, float] | None = None,
+) -> Crossing | Status:
+    """Integrate the dormant neurons until the first reaches its threshold.
+
+    Parameters
+    ----------
+    residual : frozen, as `problem.residual` returned it.
+    directions (m, P), log_norms (m,), neurons (m,) : the dormant neurons; rows of norm 0 stay where they are.
+    rtol : error per step of directions and log norms, absolute in both (they are of order one and logarithms); where
+        the problem has kinks the direction may err by its square root, for an error e beside a kink enters U as e^2.
+    tie_rtol : crossings closer than this fraction of the elapsed time are one.
+    stop : accelerated time, since the start of the phase, at which to give up.
+    stats : counters to add to: utility_evaluations, dormant_steps, self_interactions.
+
+    Returns
+    -------
+    Crossing, or Status.NO_GROWTH when none will ever cross, MAX_TIME when none does before `stop`, MAX_STEPS.
+
+    Raises
+    ------
+    NonFinite : the plugin returned a non-finite value.  ProblemError : it returned a wrong shape.
+    """
+    batch = _Batch(problem, residual, clock, threshold, directions, log_norms, neurons, rtol)
+    try:
+        status = batch.run(stop)
+        if status is not None:
+            return status
+        return batch.crossing(tie_rtol)
+    finally:
+        if stats is not None:
+            for name, value in batch.counts().items():
+                stats[name] = stats.get(name, 0) + value
+
+
+def carry(
+    problem: Problem,
+    residual: Any,
+    clock: Clock,
+    directions: FloatArray,
+    log_norms: FloatArray,
+    neurons: IntArray,
+    duration: float,
+    *,
+    rtol: float = 1e-6,
+    stats: dict[str, float] | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Directions (m, P) and log norms (m,) after `duration` of accelerated time on a frozen residual, no threshold."""
+    nobody = np.zeros(0, dtype=np.int64)
+    never = Threshold(problem, False, np.zeros((0, problem.n_params)), nobody, np.inf)
+    batch = _Batch(problem, residual, clock, never, directions, log_norms, neurons, rtol)
+    batch.run(duration)
+    if stats is not None:
+        for name, value in batch.counts().items():
+            stats[name] = stats.get(name, 0) + value
+    return batch.at(duration)
+
+
+class _Batch:
+    """All neurons, each at the end of its last accepted step; columns of a row: direction, log norm, elapsed time."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        residual: Any,
+        clock: Clock,
+        threshold: Threshold,
+        directions: FloatArray,
+        log_norms: FloatArray,
+        neurons: IntArray,
+        rtol: float,
+    ) -> None:
+        self.problem, self.residual, self.clock, self.threshold = problem, residual, clock, threshold
+        self.neurons, self.rtol = neurons, rtol
+        self.m, self.p = directions.shape
+        self.evaluations = self.steps = 0
+        self.start = np.column_stack([directions, log_norms, np.zeros(self.m)])
+        self.y0, self.y1 = self.start.copy(), self.start.copy()
+        self.mid = self.start.copy()
+        self.h = np.zeros(self.m)  # length in s of the last accepted step
+        alive = np.isfinite(log_norms)
+        self.f1 = np.zeros_like(self.y1)
+        for rows in self._blocks(np.flatnonzero(alive)):
+            self.f1[rows] = self._velocity(self.y1[rows], neurons[rows])
+        _refuse_nonfinite(problem, "utility", np.logical_not(np.isfinite(self.f1).all(axis=1)), neurons)
+        self.f0 = self.f1.copy()
+        drive = self._drive(self.f1)
+        self.top = float(drive.max(initial=0.0))
+        self.dead = ~alive | (drive <= _DEAD * self.top)
+        self.resting = self.dead.copy()  # follows the closed law from y1 on
+        self.calm = np.zeros(self.m, dtype=np.int64)  # steps in a row with a direction (almost) at rest
+        with np.errstate(divide="ignore"):
+            self.next_h = np.where(self.dead, 0.0, 0.5 * rtol**0.2 / (drive * problem.degree))
+        self.log_2c = np.full(self.m, np.nan)
+        self.turned = np.full(self.m, np.inf)  # angle since log_2c was computed
+        self.typical = np.nan
+        self.crossed = np.full(self.m, np.inf)  # time of the crossing
+        self.where = np.full(self.m, np.nan)  # its place in the last step, 0..1
+        if self.top > 0:
+            self._first_look()
+
+    # -- the field --------------------------------------------------------------------------------------------
+
+    def _blocks(self, rows: IntArray) -> list[IntArray]:
+        size = max(1, _BLOCK // (self.p + 2))
+        return [rows[i : i + size] for i in range(0, rows.size, size)]
+
+    def _velocity(self, y: FloatArray, neurons: IntArray) -> FloatArray:
+        """d(direction, log norm, time)/ds of rows y, (m, P + 2)."""
+        self.evaluations += 1
+        theta = y[:, : self.p]
+        unit = theta / np.linalg.norm(theta, axis=1, keepdims=True)
+        utility, gradient = self.problem.utility(unit, neurons, self.residual)
+        _expect_shape(self.problem, "utility", utility, (neurons.size,))
+        _expect_shape(self.problem, "utility gradient", gradient, unit.shape)
+        out = np.empty_like(y)
+        radial = np.sum(unit * gradient, axis=1, keepdims=True)
+        out[:, : self.p] = gradient - radial * unit
+        out[:, self.p] = self.problem.degree * utility
+        exponent = (2 - self.problem.degree) * y[:, self.p] - self.clock.log_scale
+        out[:, self.p + 1] = np.exp(np.minimum(exponent, 700.0))
+        return out
+
+    def _drive(self, f: FloatArray) -> FloatArray:
+        """|grad U| / degree at unit norm, from the velocity: its radial part is degree U by Euler's identity."""
+        return np.linalg.norm(f[:, : self.p + 1], axis=1) / self.problem.degree
+
+    # -- stepping ---------------------------------------------------------------------------------------------
+
+    def run(self, stop: float) -> Status | None:
+        """Step until the first crossing is known and every neuron has passed it. None, or why there is no crossing."""
+        for _ in range(_MAX_ROUNDS):
+            end = min(float(self.crossed.min(initial=np.inf)), stop)
+            behind = ~self.resting & (self.y1[:, -1] < end) & np.isinf(self.crossed)
+            if not behind.any():
+                break
+            # A step may pass the first crossing but must not begin after it, or the state there would be lost.
+            ready = behind & (self.y1[:, -1] <= self._earliest(np.flatnonzero(behind)))
+            self._step(np.flatnonzero(ready))
+        else:
+            return Status.MAX_STEPS
+        first = float(self.crossed.min(initial=np.inf))
+        if first <= stop and np.isfinite(first):
+            return None
+        return Status.MAX_TIME if np.isfinite(stop) and self._can_grow() else Status.NO_GROWTH
+
+    def _can_grow(self) -> bool:
+        return bool(((self.f1[:, self.p] > 0) | (~self.resting)).any())
+
+    def _earliest(self, rows: IntArray) -> float:
+        """Earliest crossing to expect: each neuron at the largest rate its gradient allows."""
+        drive = self._drive(self.f1[rows])
+        expected = self.y1[rows, -1] + self._wait(rows, drive, drive)
+        if self.threshold.natural:
+            soonest = rows[np.argsort(expected, kind="stable")[:_CONTENDERS]]
+            stale = soonest[self.turned[soonest] > _TURN]
+            if stale.size:
+                self._refresh(stale)
+                self._set_typical(soonest)
+                if np.isnan(self.typical):  # nothing learned from these: ask about everybody
+                    self._refresh(rows[self.turned[rows] > _TURN])
+                    self._set_typical(rows)
+                expected = self.y1[rows, -1] + self._wait(rows, drive, drive)
+        return float(np.min(expected, initial=np.inf))
+
+    def _wait(self, rows: IntArray, utility: FloatArray, drive: FloatArray) -> FloatArray:
+        """Accelerated time that rows need to their thresholds at a fixed utility, inf where it is not positive."""
+        kappa = self.problem.degree
+        gap = log_threshold(self.y1[rows, self.p], kappa, self.threshold.log_radius(drive, self._known(rows)))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            wait = np.exp(gap - np.log(kappa * np.maximum(utility, 0.0)) - self.clock.log_scale)
+        return np.where(utility > 0, wait, np.inf)
+
+    def _step(self, rows: IntArray) -> None:
+        for block in self._blocks(rows):
+            self._step_block(block)
+
+    def _step_block(self, rows: IntArray) -> None:
+        neurons, h, y0 = self.neurons[rows], self.next_h[rows][:, None], self.y1[rows]
+        k = np.empty((7, *y0.shape))
+        k[0] = self.f1[rows]
+        with np.errstate(invalid="ignore", over="ignore"):
+            for s in range(1, 6):
+                k[s] = self._velocity(y0 + h * np.tensordot(_A[s, :s], k[:s], axes=1), neurons)
+            y1 = y0 + h * np.tensordot(_B, k[:6], axes=1)
+            y1[:, : self.p] /= np.linalg.norm(y1[:, : self.p], axis=1, keepdims=True)
+            k[6] = self._velocity(y1, neurons)
+            ratio = self._error(h * np.tensordot(_E, k, axes=1), y1)
+        bad = ~np.isfinite(ratio) | ~np.isfinite(y1).all(axis=1) | ~np.isfinite(k[6]).all(axis=1)
+        ratio = np.where(bad, np.inf, ratio)
+        factor = np.clip(0.9 * np.maximum(ratio, 1e-10) ** -0.2, 0.2, 5.0)
+        self.next_h[rows] *= factor
+        ok = ratio <= 1.0
+        stuck = bad & (self.next_h[rows] * self._drive(k[0]) < 1e-12)
+        _refuse_nonfinite(self.problem, "utility", stuck, neurons)
+        done = rows[ok]
+        if done.size == 0:
+            return
+        self.steps += 1
+        self.y0[done], self.f0[done], self.h[done] = y0[ok], k[0, ok], h[ok, 0]
+        self.mid[done] = y0[ok] + h[ok] * np.tensordot(_MID, k[:, ok], axes=1)
+        self.y1[done], self.f1[done] = y1[ok], k[6, ok]
+        self.turned[done] += np.linalg.norm(y1[ok, : self.p] - y0[ok, : self.p], axis=1)
+        self._rest(done)
+        self._look(done)
+
+    def _error(self, err: FloatArray, y1: FloatArray) -> FloatArray:
+        """Error of each row over its tolerance. Time is relative to the time elapsed, the rest absolute."""
+        loose = self.rtol if self.problem.smooth else max(self.rtol, np.sqrt(self.rtol))
+        direction = np.linalg.norm(err[:, : self.p], axis=1) / loose
+        norm = np.abs(err[:, self.p]) / (self.rtol if self.problem.smooth else 0.1 * loose)
+        time = np.abs(err[:, -1]) / (self.rtol * y1[:, -1])
+        return np.maximum(np.maximum(direction, norm), time)
+
+    def _rest(self, rows: IntArray) -> None:
+        """Let neurons whose direction no longer moves, and will not, follow the closed law of the norm."""
+        tangent = np.linalg.norm(self.f1[rows, : self.p], axis=1)
+        slope = self._drive(self.f1[rows]) * self.problem.degree
+        vanished = slope <= _DEAD * self.top * self.problem.degree
+        calm = self.calm[rows]
+        calm = np.where(tangent > _LOOKS_AT_REST * slope, 0, np.where(calm < _REST_STEPS, calm + 1, calm))
+        self.next_h[rows] = np.where(calm == 1, 0.5 * self.h[rows], self.next_h[rows])
+        damped = (calm > 1) & (calm < _REST_STEPS)
+        self.next_h[rows] = np.where(damped, np.minimum(self.next_h[rows], self.h[rows]), self.next_h[rows])
+        asked = rows[
+            (calm == _REST_STEPS) & (self.calm[rows] < _REST_STEPS) & (tangent <= _AT_REST * self.rtol * slope)
+        ]
+        self.calm[rows] = calm
+        stable = asked[self._stable(asked)] if asked.size else asked
+        self.resting[rows] = vanished
+        self.resting[stable] = True
+        grows = stable[self.f1[stable, self.p] > 0]
+        if grows.size:
+            self._refresh(grows)
+            utility = self.f1[grows, self.p] / self.problem.degree
+            self.crossed[grows] = self.y1[grows, -1] + self._wait(grows, utility, self._drive(self.f1[grows]))
+
+    def _stable(self, rows: IntArray) -> BoolArray:
+        """Whether no perturbation of the directions of rows, at rest, grows noticeably before the threshold, (m,)."""
+        growth = self.f1[rows, self.p]  # degree U: log norm per s
+        left = np.maximum(-self._gap(rows), 1.0) / np.where(growth > 0, growth, np.inf)
+        rate = np.concatenate(
+            [self._largest_rate(part) for part in np.array_split(rows, 1 + rows.size * self.p // (_BLOCK // 8))]
+        )
+        return np.where(growth > 0, rate * left <= _SAFE_GROWTH, rate <= 0.0)
+
+    def _largest_rate(self, rows: IntArray) -> FloatArray:
+        """Largest eigenvalue of the linearized direction flow on the tangent space, (m,): Lanczos on differences."""
+        y, f, size = self.y1[rows], self.f1[rows], min(_LANCZOS, self.p - 1)
+        unit = y[:, : self.p]
+        length = 1e-6
+        v = np.cos(np.arange(1.0, self.p + 1.0) ** 2) * np.ones((rows.size, 1))  # any fixed vector in general position
+        basis = np.zeros((size, rows.size, self.p))
+        alpha, beta = np.zeros((rows.size, size)), np.zeros((rows.size, size))
+        for k in range(size):
+            for _ in range(2):  # orthogonal to the direction itself and to the vectors so far
+                v = v - np.sum(v * unit, axis=1, keepdims=True) * unit
+                for q in basis[:k]:
+                    v = v - np.sum(v * q, axis=1, keepdims=True) * q
+            norm = np.linalg.norm(v, axis=1)
+            scale = np.abs(alpha).max(axis=1, initial=0.0) + np.abs(beta).max(axis=1, initial=0.0)
+            gone = norm <= (1e-8 * scale if k else 0.0)
+            beta[:, k] = np.where(gone, 0.0, norm)
+            basis[k] = np.where(gone[:, None], 0.0, v / np.where(gone, 1.0, norm)[:, None])
+            shifted = y.copy()
+            shifted[:, : self.p] += length * basis[k]
+            v = (self._velocity(shifted, self.neurons[rows])[:, : self.p] - f[:, : self.p]) / length
+            alpha[:, k] = np.sum(v * basis[k], axis=1)
+        matrices = np.zeros((rows.size, size, size))
+        index = np.arange(size)
+        matrices[:, index, index] = alpha
+        matrices[:, index[1:], index[:-1]] = matrices[:, index[:-1], index[1:]] = beta[:, 1:]
+        if size == 0:
+            return np.full(rows.size, -np.inf)
+        return np.linalg.eigvalsh(matrices)[:, -1]
+
+    # -- thresholds -------------------------------------------------------------------------------------------
+
+    def _refresh(self, rows: IntArray) -> None:
+        """Self-interaction at the present directions."""
+        for block in self._blocks(rows):
+            self.log_2c[block] = self.threshold.log_self_interaction(self.y1[block, : self.p], self.neurons[block])
+        self.turned[rows] = 0.0
+
+    def _set_typical(self, rows: IntArray) -> None:
+        values = self.log_2c[rows]
+        if np.isfinite(values).any():
+            self.typical = float(np.median(values[np.isfinite(values)]))
+
+    def _known(self, rows: IntArray) -> FloatArray:
+        """log 2C of rows as far as known, (m,): a stale value counts only where it makes the threshold lower."""
+        if not self.threshold.natural:
+            return np.zeros(rows.size)
+        stale = self.turned[rows] > _TURN
+        known = np.where(stale, np.fmax(self.log_2c[rows], self.typical), self.log_2c[rows])
+        return np.where(np.isnan(known), -np.inf, known)
+
+    def _gap(self, rows: IntArray) -> FloatArray:
+        """Log norm minus log norm of activation at the ends of the last steps, (m,), self-interaction as last known."""
+        return self.y1[rows, self.p] - self.threshold.log_radius(self._drive(self.f1[rows]), self._known(rows))
+
+    def _first_look(self) -> None:
+        """Activations at time zero, and the self-interaction of the strongest neurons."""
+        self._earliest(np.flatnonzero(~self.dead))
+        self._look(np.flatnonzero(~self.dead))
+
+    def _look(self, rows: IntArray) -> None:
+        """Find the crossings in the steps just taken by rows."""
+        growing = rows[(self.f1[rows, self.p] > 0) & ~self.resting[rows]]
+        near = growing[self._gap(growing) > -_MARGIN]
+        if near.size == 0:
+            return
+        old = self.turned[near] > _TURN
+        self._refresh(near[old])
+        close = near[~old][self._gap(near[~old]) > -1.0]
+        self._refresh(close)
+        over = near[self._gap(near) >= 0.0]
+        if over.size:
+            self._locate(over)
+
+    def _dense(self, rows: IntArray, sigma: FloatArray) -> FloatArray:
+        """State inside the last step, (m, P + 2), directions normalized: the quartic of ends, slopes and middle."""
+        u = sigma[:, None]
+        h = self.h[rows][:, None]
+        y0, y1, f0, f1 = self.y0[rows], self.y1[rows], h * self.f0[rows], h * self.f1[rows]
+        v = 1.0 - u
+        cubic = y0 * v * v * (1 + 2 * u) + y1 * u * u * (3 - 2 * u) + u * v * (v * f0 - u * f1)
+        middle = 0.5 * (y0 + y1) + 0.125 * (f0 - f1)
+        out = cubic + 16.0 * (u * v) ** 2 * (self.mid[rows] - middle)
+        out[:, : self.p] /= np.linalg.norm(out[:, : self.p], axis=1, keepdims=True)
+        return out
+
+    def _event(self, rows: IntArray, sigma: FloatArray) -> FloatArray:
+        """Gap inside the last step with everything recomputed; -1 where the utility is not positive."""
+        y = self._dense(rows, sigma)
+        f = self._velocity(y, self.neurons[rows])
+        log_2c = self.threshold.log_self_interaction(y[:, : self.p], self.neurons[rows])
+        gap = y[:, self.p] - self.threshold.log_radius(self._drive(f), log_2c)
+        return np.where(f[:, self.p] > 0, gap, -1.0)
+
+    def _locate(self, rows: IntArray) -> None:
+        """First crossing of each of rows inside its last step: bracketed secant (Illinois), 1e-12 of the step."""
+        low, high = np.zeros(rows.size), np.ones(rows.size)
+        at_low, at_high = self._event(rows, low), self._gap(rows)
+        high = np.where(at_low >= 0, 0.0, high)  # already there when the step began (or time zero)
+        for turn in range(100):
+            open_ = np.flatnonzero(high - low > 1e-12)
+            if open_.size == 0:
+                break
+            a, b, fa, fb = low[open_], high[open_], at_low[open_], at_high[open_]
+            guess = b - fb * (b - a) / (fb - fa)
+            width = b - a
+            guess = np.clip(guess, a + 1e-13 + 1e-6 * width * (turn > 8), b - 1e-13 - 1e-6 * width * (turn > 8))
+            if turn % 3 == 2:
+                guess = np.where(width > 1e-6, 0.5 * (a + b), guess)
+            value = self._event(rows[open_], guess)
+            up = value >= 0
+            close = np.abs(value) <= 1e-14 * np.maximum(1.0, np.abs(self.y1[rows[open_], self.p]))
+            low[open_] = np.where(close, guess, np.where(up, a, guess))
+            high[open_] = np.where(up | close, guess, b)
+            at_low[open_] = np.where(up, 0.5 * fa, value)
+            at_high[open_] = np.where(up, value, 0.5 * fb)
+        self.where[rows] = high
+        self.crossed[rows] = self._dense(rows, high)[:, -1]
+
+    # -- the state at one time --------------------------------------------------------------------------------
+
+    def at(self, time: float) -> tuple[FloatArray, FloatArray]:
+        """Directions (m, P) and log norms (m,) of everybody at one elapsed time."""
+        directions, log_norms = self.start[:, : self.p].copy(), self.start[:, self.p].copy()
+        law = np.flatnonzero(self.resting & ~self.dead & (self.y1[:, -1] <= time))
+        directions[law], log_norms[law] = self.y1[law, : self.p], self._law(law, time)
+        inside = np.flatnonzero(~self.dead & (self.y0[:, -1] <= time) & (time < self.y1[:, -1]))
+        if inside.size:
+            y = self._dense(inside, self._place(inside, time))
+            directions[inside], log_norms[inside] = y[:, : self.p], y[:, self.p]
+        end = np.flatnonzero(~self.dead & ~self.resting & (self.y1[:, -1] == time))
+        directions[end], log_norms[end] = self.y1[end, : self.p], self.y1[end, self.p]
+        lost = np.flatnonzero(~self.dead & (self.y0[:, -1] > time))
+        if lost.size:  # their steps began after the crossing: once more, now that its time is known
+            nobody = np.zeros(0, dtype=np.int64)
+            never = Threshold(self.problem, False, np.zeros((0, self.p)), nobody, np.inf)
+            again = _Batch(
+                self.problem, self.residual, self.clock, never, self.start[lost, : self.p], self.start[lost, self.p],
+                self.neurons[lost], self.rtol,
+            )  # fmt: skip
+            again.run(time)
+            directions[lost], log_norms[lost] = again.at(time)
+            self.evaluations += again.evaluations
+            self.steps += again.steps
+        return directions, log_norms
+
+    def _law(self, rows: IntArray, time: float) -> FloatArray:
+        """Log norms at `time` of neurons at rest: the closed law at a fixed utility."""
+        kappa = self.problem.degree
+        unit = (kappa - 2) * self.y1[rows, self.p] + self.clock.log_scale  # charge in units that cannot overflow
+        charge = self.f1[rows, self.p] * np.exp(unit) * (time - self.y1[rows, -1])
+        return self.y1[rows, self.p] + log_norm(charge, np.zeros(rows.size), kappa)
+
+    def _place(self, rows: IntArray, time: float) -> FloatArray:
+        """Place of `time` in the last step of each of rows, 0..1, by bisection on the quartic for t (monotone)."""
+        low, high = np.zeros(rows.size), np.ones(rows.size)
+        h = self.h[rows]
+        t0, t1, mid = self.y0[rows, -1], self.y1[rows, -1], self.mid[rows, -1]
+        f0, f1 = h * self.f0[rows, -1], h * self.f1[rows, -1]
+        bump = 16.0 * (mid - 0.5 * (t0 + t1) - 0.125 * (f0 - f1))
+        for _ in range(54):
+            u = 0.5 * (low + high)
+            v = 1.0 - u
+            t = t0 * v * v * (1 + 2 * u) + t1 * u * u * (3 - 2 * u) + u * v * (v * f0 - u * f1) + bump * (u * v) ** 2
+            low, high = np.where(t < time, u, low), np.where(t < time, high, u)
+        return 0.5 * (low + high)
+
+    def crossing(self, tie_rtol: float) -> Crossing:
+        """The first crossing, with its ties, and everybody at that time."""
+        time = float(self.crossed.min())
+        directions, log_norms = self.at(time)
+        kappa = self.problem.degree
+        alive = np.flatnonzero(~self.dead)
+        self.y1[alive, : self.p], self.y1[alive, self.p], self.y1[:, -1] = directions[alive], log_norms[alive], time
+        for rows in self._blocks(alive):
+            self.f1[rows] = self._velocity(self.y1[rows], self.neurons[rows])
+        utility, drive = self.f1[:, self.p] / kappa, self._drive(self.f1)
+        known = alive[np.isfinite(self.log_2c[alive])] if self.threshold.natural else alive
+        close = known[(utility[known] > 0) & (self._gap(known) > -1.0)]
+        first = np.flatnonzero(self.crossed == time)
+        self._refresh(np.union1d(close, first))
+        lacks = np.full(self.m, np.inf)
+        lacks[alive] = self._wait(alive, utility[alive], drive[alive])
+        located = np.isfinite(self.crossed)
+        lacks[located] = self.crossed[located] - time
+        tied = lacks <= tie_rtol * time
+        tied |= self._twins(first)
+        chosen = np.flatnonzero(tied)
+        others = np.where(tied, np.inf, lacks)
+        next_ = int(np.argmin(others)) if others.size else 0
+        runner_up = (next_, float(others[next_])) if np.isfinite(others).any() else None
+        log_2c = self.log_2c[chosen]
+        with np.errstate(over="ignore"):
+            gains = 0.5 * utility[chosen] ** 2 * np.exp(-log_2c) if self.threshold.natural else np.array([np.nan])
+        return Crossing(
+            time=time,
+            neurons=chosen,
+            utility=utility[chosen],
+            log_radius=self.threshold.log_radius(drive[chosen], log_2c),
+            gain=float(gains.max()),
+            runner_up=runner_up,
+            directions=directions,
+            log_norms=log_norms,
+        )
+
+    def _twins(self, rows: IntArray) -> BoolArray:
+        """Neurons that started exactly where one of rows did: they activate with it, whatever rounding says."""
+        out = np.zeros(self.m, dtype=bool)
+        out[rows] = True
+        if self.problem.interchangeable:
+            for row in rows:
+                out |= (self.start == self.start[row]).all(axis=1)
+        return out
+
+    def counts(self) -> dict[str, float]:
+        return {
+            "utility_evaluations": self.evaluations,
+            "dormant_steps": self.steps,
+            "self_interactions": self.threshold.calls,
+        }
+
+
+def _expect_shape(problem: Problem, method: str, value: Any, shape: tuple[int, ...]) -> None:
+    found = np.shape(value)
+    if found != shape:
+        raise ProblemError(
+            explain(f"`{method}` returned shape {found}.", where=f"problem {problem.name!r}", expected=f"shape {shape}")
+        )
+
+
+def _refuse_nonfinite(problem: Problem, method: str, bad: BoolArray, neurons: IntArray) -> None:
+    if bad.any():
+        named = ", ".join(str(int(i)) for i in neurons[bad][:5]) + (", ..." if bad.sum() > 5 else "")
+        raise NonFinite(
+            explain(f"`{method}` returned a non-finite value for neuron(s) {named}.", where=f"problem {problem.name!r}")
+        )

@@ -1,0 +1,246 @@
+"""The two phases for any problem: what `Engine` uses where a problem brings none of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from agf import dormant as dormancy
+from agf import integrators
+from agf.active import Rest, settle
+from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.clock import Clock, half_drop_ratio
+from agf.contract import Problem
+from agf.dormant import Crossing, Threshold
+from agf.events import Activation, Settled, State
+from agf.init import Init
+from agf.settings import Settings
+from agf.sphere import cartesian, polar
+from agf.status import Status
+
+#: An active neuron below this part of its threshold norm, and still shrinking, has returned to dormancy.
+COLLAPSED = 1e-3
+#: settle="converged" follows the flow for this many times the wait for the next activation.
+CONVERGED = 1000.0
+#: Horizon when no activation is to come: this many times the time the flow takes to lose its loss at its first rate ...
+_LAST_LOSS_TIMES = 1e4
+#: ... or this many times the time since the start, whichever is longer.
+_LAST_TIMES = 10.0
+#: A level is a critical point when one more horizon would lower it by less than this part of the drop.
+_CRITICAL = 1e-2
+
+
+class GenericPhases:
+    """Utility maximization by `dormant.cross`, cost minimization by `active.settle` ([AGF] Algorithm 1).
+
+    `State.memory` holds "radii" (H,), the log norm at which each active neuron activated (where it returns to when it
+    collapses); "start" (2,), loss and largest utility gradient of the zero function, which tolerances refer to;
+    "unsettled" (1,), 1 when the active neurons had no critical point within the horizon.
+    """
+
+    def __init__(self, problem: Problem, settings: Settings, clock: Clock) -> None:
+        self.problem, self.settings, self.clock = problem, settings, clock
+        self.stats: dict[str, float] = {}
+        self.notes: list[str] = []
+
+    def start(self, init: Init) -> State:
+        """All neurons dormant, time 0."""
+        nobody = np.zeros(init.width, dtype=bool)
+        level = float(self.problem.loss_grad(np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64))[0])
+        memory = {
+            "radii": np.zeros(init.width),
+            "start": np.array([level, np.nan]),
+            "unsettled": np.zeros(1),
+        }
+        return State(0.0, nobody, init.directions.copy(), init.log_norms.copy(), level, memory)
+
+    # -- utility maximization ---------------------------------------------------------------------------------
+
+    def dormant(self, state: State) -> tuple[State, Activation | Status]:
+        """Until the next activation, or the status that says why there is none."""
+        waiting = np.flatnonzero(~state.active)
+        if state.level <= self._negligible(state):
+            return state, Status.FITTED
+        if waiting.size == 0:
+            return state, self._end(state, Status.ALL_ACTIVE)
+        try:
+            drive = self._drive(state, waiting)
+            first = float(state.memory["start"][1])
+            if np.isnan(first):
+                first = drive
+                state = replace(state, memory={**state.memory, "start": np.array([state.memory["start"][0], drive])})
+            elif drive <= self.settings.rtol * first and drive > 0:
+                return state, Status.FITTED
+            found = self._cross(state, waiting, self._threshold(state), self.settings.rtol, self._stop(state))
+        except dormancy.NonFinite as error:
+            self.notes.append(str(error))
+            return state, Status.NONFINITE
+        if isinstance(found, Status):
+            return state, self._end(state, found) if found is Status.NO_GROWTH else found
+        if found.gain <= self.settings.rtol * state.memory["start"][0] and drive <= np.sqrt(self.settings.rtol) * first:
+            return state, Status.FITTED
+        return self._arrive(state, waiting, found)
+
+    def _arrive(self, state: State, waiting: IntArray, found: Crossing) -> tuple[State, Activation]:
+        time = state.time + found.time
+        directions, log_norms = state.directions.copy(), state.log_norms.copy()
+        directions[waiting], log_norms[waiting] = found.directions, found.log_norms
+        neurons = waiting[found.neurons]
+        if found.time > 0:  # at time zero a neuron may stand above its threshold, and starts from there
+            log_norms[neurons] = found.log_radius
+        radii = state.memory["radii"].copy()
+        radii[neurons] = found.log_radius
+        runner_up = None if found.runner_up is None else (int(waiting[found.runner_up[0]]), found.runner_up[1])
+        after = replace(
+            state,
+            time=time,
+            directions=directions,
+            log_norms=log_norms,
+            memory={**state.memory, "radii": radii},
+        )
+        half = max(time - self._half_lead(found), state.time)
+        return after, Activation(time, half, neurons, found.utility, runner_up)
+
+    def _half_lead(self, found: Crossing) -> float:
+        """Accelerated time by which the half-drop comes before the switch: the frozen law from n_kappa R* to R*."""
+        if self.settings.threshold == "unit":
+            return 0.0
+        kappa = self.problem.degree
+        ratio = half_drop_ratio(kappa)
+        k = int(np.argmax(found.utility))
+        utility, log_radius = float(found.utility[k]), float(found.log_radius[k])
+        gap = -np.log(ratio) if kappa == 2 else (ratio ** (2.0 - kappa) - 1.0) / (kappa - 2)
+        return float(gap / (kappa * utility) * np.exp((2 - kappa) * log_radius - self.clock.log_scale))
+
+    def _cross(
+        self, state: State, waiting: IntArray, threshold: Threshold, rtol: float, stop: float
+    ) -> Crossing | Status:
+        active = np.flatnonzero(state.active)
+        residual = self.problem.residual(state.params[active], active)
+        return dormancy.cross(
+            self.problem,
+            residual,
+            self.clock,
+            threshold,
+            state.directions[waiting],
+            state.log_norms[waiting],
+            waiting,
+            rtol=rtol,
+            tie_rtol=self.settings.tie_rtol,
+            stop=stop,
+            stats=self.stats,
+        )
+
+    def _threshold(self, state: State) -> Threshold:
+        active = np.flatnonzero(state.active)
+        return Threshold(self.problem, self.settings.threshold == "natural", state.params[active], active)
+
+    def _drive(self, state: State, waiting: IntArray) -> float:
+        """Largest utility gradient at unit norm over the dormant neurons."""
+        alive = waiting[np.isfinite(state.log_norms[waiting])]
+        if alive.size == 0:
+            return 0.0
+        active = np.flatnonzero(state.active)
+        residual = self.problem.residual(state.params[active], active)
+        gradient = np.asarray(self.problem.utility(state.directions[alive], alive, residual)[1])
+        return float(np.linalg.norm(gradient.reshape(alive.size, -1), axis=1).max())
+
+    def _stop(self, state: State) -> float:
+        limit = self.settings.max_time
+        return np.inf if limit is None else max(float(self.clock.accelerated(limit)) - state.time, 0.0)
+
+    def _negligible(self, state: State) -> float:
+        return self.settings.rtol * float(state.memory["start"][0])
+
+    @staticmethod
+    def _end(state: State, status: Status) -> Status:
+        return Status.NO_CRITICAL_POINT if state.memory["unsettled"][0] else status
+
+    # -- cost minimization ------------------------------------------------------------------------------------
+
+    def active(self, state: State, activation: Activation) -> tuple[State, Settled | Status]:
+        """Let the active neurons settle; those that collapse return to dormancy."""
+        mask = state.active.copy()
+        mask[activation.neurons] = True
+        state = replace(state, active=mask)
+        chosen = np.flatnonzero(mask)
+        theta = cartesian(state.directions[chosen], state.log_norms[chosen])
+        log_radius = float(np.max(state.memory["radii"][activation.neurons]))
+
+        def wait(now: FloatArray) -> float:
+            return self._wait(state, chosen, now, log_radius)
+
+        try:
+            rest = settle(
+                self.problem,
+                theta,
+                chosen,
+                wait,
+                multiple=self.settings.horizon * (1.0 if self.settings.settle == "horizon" else CONVERGED),
+                rtol=self.settings.rtol,
+                negligible=self._negligible(state),
+                cap=self._cap(state, activation, theta, chosen),
+            )
+        except integrators.MarchError as error:
+            self.notes.append(f"active phase of neurons {chosen.tolist()[:5]}: {error}")
+            return state, _march_status(error)
+        except dormancy.NonFinite as error:
+            self.notes.append(str(error))
+            return state, Status.NONFINITE
+        self._count("loss_evaluations", rest.evaluations)
+        return self._leave(state, chosen, rest)
+
+    def _leave(self, state: State, chosen: IntArray, rest: Rest) -> tuple[State, Settled]:
+        directions, log_norms = state.directions.copy(), state.log_norms.copy()
+        directions[chosen], log_norms[chosen] = polar(rest.theta)
+        radii = state.memory["radii"]
+        gone = rest.shrinking & (log_norms[chosen] <= radii[chosen] + np.log(COLLAPSED))
+        collapsed = chosen[gone]
+        mask: BoolArray = state.active.copy()
+        mask[collapsed] = False
+        directions[collapsed] = (
+            state.directions[collapsed] if not np.isfinite(log_norms[collapsed]).all() else directions[collapsed]
+        )
+        log_norms[collapsed] = radii[collapsed]
+        level = rest.level
+        if collapsed.size:
+            level = float(self.problem.loss_grad(rest.theta[~gone], chosen[~gone])[0])
+        drop = state.level - level
+        critical = rest.predicted_decrease <= _CRITICAL * abs(drop)
+        after = replace(
+            state,
+            active=mask,
+            directions=directions,
+            log_norms=log_norms,
+            level=level,
+            memory={**state.memory, "unsettled": np.array([float(not critical and rest.growing)])},
+        )
+        return after, Settled(level, collapsed, rest.grad_norm, rest.predicted_decrease, rest.how, critical)
+
+    def _wait(self, state: State, chosen: IntArray, theta: FloatArray, log_radius: float) -> float:
+        """Flow time to the next activation if the residual were frozen at theta (m, P), to a few per cent."""
+        waiting = np.flatnonzero(~state.active)
+        if waiting.size == 0:
+            return np.inf
+        now = replace(state, directions=state.directions.copy(), log_norms=state.log_norms.copy())
+        now.directions[chosen], now.log_norms[chosen] = polar(theta)
+        rough = Threshold(self.problem, False, theta, chosen, log_radius)
+        found = self._cross(now, waiting, rough, 1e-3, np.inf)
+        return float(self.clock.flow(found.time)) if isinstance(found, Crossing) else np.inf
+
+    def _cap(self, state: State, activation: Activation, theta: FloatArray, chosen: IntArray) -> float:
+        loss, gradient = self.problem.loss_grad(theta, chosen)
+        self._count("loss_evaluations", 1)
+        rate = float(np.sum(gradient**2))
+        own = _LAST_LOSS_TIMES * abs(float(loss)) / rate if rate > 0 else 0.0
+        return max(own, _LAST_TIMES * float(self.clock.flow(activation.time)))
+
+    def _count(self, name: str, number: float) -> None:
+        self.stats[name] = self.stats.get(name, 0) + number
+
+
+def _march_status(error: integrators.MarchError) -> Status:
+    if isinstance(error, integrators.NonFinite):
+        return Status.NONFINITE
+    return Status.STALLED if isinstance(error, integrators.Stalled) else Status.MAX_STEPS
