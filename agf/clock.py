@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.integrate import quad
-from scipy.special import logsumexp
 
 from agf.arrays import FloatArray
 from agf.errors import RequestError, explain
@@ -68,6 +66,8 @@ def half_drop_ratio(degree: int) -> float:
     """
     if degree == 2:
         return float((np.sqrt(2.0) - 1.0) ** 0.5)
+    from scipy.integrate import quad  # a quarter of a second to import, and degree 2 needs none
+
     h = (1.0 - np.sqrt(0.5)) ** (1.0 / degree)
     lost = quad(lambda r: r / (1.0 - r**degree), 0.0, h)[0]
     power = degree - 2
@@ -100,7 +100,7 @@ class Clock:
                     remedy="Choose a smaller alpha.",
                 )
             )
-        return cls(degree, float(logsumexp(log_threshold(finite, degree)) - np.log(finite.size)))
+        return cls(degree, float(np.logaddexp.reduce(log_threshold(finite, degree)) - np.log(finite.size)))
 
     @property
     def scale(self) -> float:
