@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from agf.cli import main
 from agf.status import Status
 
 ROOT = Path(__file__).parents[1]
@@ -29,6 +32,31 @@ def test_every_python_block_runs(path, tmp_path, monkeypatch):
             # Blank lines in front keep the line numbers of tracebacks those of the page.
             code = "\n" * text.count("\n", 0, match.start(2)) + match.group(2)
             exec(compile(code, str(path), "exec"), namespace)
+
+
+def close(shown: str, printed: str) -> bool:
+    """Whether two words are the same, or two numbers equal to what may differ between machines (the training's rtol)."""
+    try:
+        return math.isclose(float(shown), float(printed), rel_tol=1e-3, abs_tol=1e-3)
+    except ValueError:
+        return shown == printed
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_commands_print_what_the_page_shows(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for match in FENCE.finditer(path.read_text(encoding="utf-8")):
+        command, _, shown = match.group(2).partition("\n")
+        if match.group(1) != "console" or not command.startswith("$ agf"):
+            continue
+        assert main(shlex.split(command)[2:]) == 0
+        captured = capsys.readouterr()
+        printed = captured.out + captured.err
+        if shown:
+            # Relative errors of a few 1e-15 are rounding and differ in every digit: compared as numbers, near 0.
+            words, found = shown.split(), printed.split()
+            assert len(words) == len(found), printed
+            assert not [pair for pair in zip(words, found, strict=True) if not close(*pair)]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)
