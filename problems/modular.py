@@ -71,7 +71,7 @@ class ModularAddition(Problem):
     def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
         own = self.kernel.sources(theta)
         gradient, taken = self.kernel.pull(own, own)
-        utility = np.einsum("ij,ij->", own.w, gradient[:, self.terms * self.p :])
+        utility = np.vecdot(own.w, gradient[:, self.terms * self.p :]).sum()
         # L = |x|^2/2 - sum T + sum I / 2 with utility T - I; rounding must not make a perfect fit negative
         loss = max(0.5 * self.template.energy - float(utility) - 0.5 * float(taken.sum()), 0.0)
         return loss, -gradient
@@ -82,7 +82,7 @@ class ModularAddition(Problem):
     def utility(self, theta: FloatArray, neurons: IntArray, residual: Sources) -> tuple[FloatArray, FloatArray]:
         own = self.kernel.sources(theta)
         gradient, _ = self.kernel.pull(own, residual)
-        return np.einsum("ij,ij->i", own.w, gradient[:, self.terms * self.p :]), gradient
+        return np.vecdot(own.w, gradient[:, self.terms * self.p :]), gradient
 
     def self_interaction(
         self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
@@ -283,7 +283,7 @@ class ModularAddition(Problem):
         z = self.kernel.sources(theta).z
         out = np.zeros(self.characters.frequencies.size)
         at = self.template.learnable
-        out[at] = (z[:, :-1].prod(axis=1) * z[:, -1].conj()).real.sum(axis=0) / (2.0 * self.template.gains()[at])
+        out[at] = (z[:-1].prod(axis=0) * z[-1].conj()).real.sum(axis=0) / (2.0 * self.template.gains()[at])
         return out
 
     def accuracy(self, theta: FloatArray, neurons: IntArray, pairs: int | None = None) -> float:

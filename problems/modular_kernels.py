@@ -53,13 +53,11 @@ class Correlations:
         self._mode_scale = scale * template.spectrum[chosen].conj()
         self.dense = p <= _DENSE_ORDER
         if self.dense:
+            self._translates = template.translates() / np.sqrt(p)
             waves = characters.transform(np.eye(p))[:, self._at] * self._mode_scale
-            basis = np.empty((p, p + 2 * chosen.size))
-            basis[:, :p] = template.translates() / np.sqrt(p)
-            basis[:, p:] = np.ascontiguousarray(waves).view(np.float64)
-            self._basis = basis
-            self._adjoint = np.ascontiguousarray(basis.T)
-        self.modes = int(chosen.size)
+            self._modes = np.ascontiguousarray(waves).view(np.float64)
+            self._translates_adjoint = np.ascontiguousarray(self._translates.T)
+            self._modes_adjoint = np.ascontiguousarray(self._modes.T)
 
     def waves(self) -> FloatArray:
         """Orthonormal real waves that correlations with the template are made of, (p, d)."""
@@ -70,40 +68,38 @@ class Correlations:
         return both[:, kept] / size[kept]
 
     def forward(self, theta: FloatArray) -> tuple[FloatArray, ComplexArray]:
-        """(m, (k+1) p) weights to A (m, k+1, p) and z (m, k+1, S)."""
+        """(m, (k+1) p) weights to A (k, m, p), without the row of w, and z (k+1, m, S)."""
         m, p = theta.shape[0], self.order
-        rows = theta.reshape(m * self.rows, p)
+        parts = theta.reshape(m, self.rows, p).transpose(1, 0, 2)
         if self.dense:
-            both = (rows @ self._basis).reshape(m, self.rows, p + 2 * self.modes)
-            return both[:, :, :p], both[:, :, p:].view(np.complex128)
-        hats = self._characters.transform(rows)
-        pre = self._characters.inverse(hats * self._spectrum.conj()) / np.sqrt(p)
-        z = hats[:, self._at] * self._mode_scale
-        return pre.reshape(m, self.rows, p), z.reshape(m, self.rows, self.modes)
+            return parts[:-1] @ self._translates, (parts @ self._modes).view(np.complex128)
+        hats = self._characters.transform(parts)
+        pre = self._characters.inverse(hats[:-1] * self._spectrum.conj()) / np.sqrt(p)
+        return pre, hats[:, :, self._at] * self._mode_scale
 
-    def adjoint(self, pre: FloatArray, z: ComplexArray) -> FloatArray:
-        """Weights' gradient (m, (k+1) p) from those with respect to A, (m, k, p) without the row of w, and z."""
-        m, p = z.shape[0], self.order
+    def adjoint(self, pre: FloatArray, z: ComplexArray, w: FloatArray) -> FloatArray:
+        """Gradient (m, (k+1) p) in the weights from those in A (k, m, p) and z (k+1, m, S), and what w adds, (m, p)."""
+        m, p = w.shape
         if self.dense:
-            both = np.empty((m, self.rows, p + 2 * self.modes))
-            both[:, :-1, :p] = pre
-            both[:, -1, :p] = 0.0
-            both[:, :, p:] = z.view(np.float64)
-            return (both.reshape(m * self.rows, p + 2 * self.modes) @ self._adjoint).reshape(m, self.rows * p)
-        hats = np.zeros((m, self.rows, p), dtype=np.complex128)
-        # the real part of sum conj(g) dz, z = scale * hat: a real function whose coefficients are p conj(scale) g
-        hats[:, :, self._at] = p * self._mode_scale.conj() * z
-        hats[:, :-1] += self._characters.transform(pre) * (self._spectrum / np.sqrt(p))
-        return self._characters.inverse(hats).reshape(m, self.rows * p)
+            out = z.view(np.float64) @ self._modes_adjoint
+            out[:-1] += pre @ self._translates_adjoint
+        else:
+            hats = np.zeros((self.rows, m, p), dtype=np.complex128)
+            # the real part of sum conj(g) dz, z = scale * hat: a real function with coefficients p conj(scale) g
+            hats[:, :, self._at] = p * self._mode_scale.conj() * z
+            hats[:-1] += self._characters.transform(pre) * (self._spectrum / np.sqrt(p))
+            out = self._characters.inverse(hats)
+        out[-1] += w
+        return out.transpose(1, 0, 2).reshape(m, self.rows * p)
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What the couplings need of m neurons.
+    """What the couplings need of m neurons. Small arrays: at p = 20 the time goes into the number of operations.
 
-    pre : (m, k, p) A and B over sqrt(p).  z : (m, k+1, S).  w : (m, p).
-    squares : (m, 2p) squares of pre.  partner : (m, 2p), such that squares_i . partner_j + 4 (A_i.A_j)(B_i.B_j) is
-    E s_i^2 s_j^2. Both empty for `Moments`.
+    pre : (k, m, p) A and B over sqrt(p).  z : (k+1, m, S).  w : (m, p).
+    squares : (2, m, p) squares of pre.  partner : (2, m, p), such that squares_i . partner_j + 4 (A_i.A_j)(B_i.B_j) is
+    E s_i^2 s_j^2.  twice : 2 pre.  Empty for `Moments`.
     """
 
     pre: FloatArray
@@ -111,6 +107,7 @@ class Sources:
     w: FloatArray
     squares: FloatArray
     partner: FloatArray
+    twice: FloatArray
 
 
 class Quadratic:
@@ -124,55 +121,56 @@ class Quadratic:
         self._characters = template.characters
         self._template = template.values
 
-    @cached_property
-    def _translates(self) -> FloatArray:
-        p = self.order
-        return self._template[self._characters.differences()].reshape(p, p)
-
     def sources(self, theta: FloatArray) -> Sources:
-        m, p = theta.shape[0], self.order
+        p = self.order
         pre, z = self.correlations.forward(theta)
-        pre = pre[:, :2]
         squares = pre * pre
         partner = p * squares
-        partner += squares.sum(axis=2)[:, ::-1, None]
-        return Sources(pre, z, theta[:, 2 * p :], squares.reshape(m, 2 * p), partner.reshape(m, 2 * p))
+        partner += np.vecdot(pre, pre)[::-1, :, None]
+        return Sources(pre, z, theta[:, 2 * p :], squares, partner, 2.0 * pre)
 
     def gram(self, one: Sources, two: Sources) -> FloatArray:
         """E s_i^2 s_j^2, (m, n)."""
-        a, b = one.pre.transpose(1, 0, 2), two.pre.transpose(1, 2, 0)
-        overlap = a @ b
-        return one.squares @ two.partner.T + 4.0 * overlap[0] * overlap[1]
+        return self._gram(one, two, one.pre @ two.twice.transpose(0, 2, 1))
+
+    @staticmethod
+    def _gram(one: Sources, two: Sources, overlap: FloatArray) -> FloatArray:
+        within = one.squares @ two.partner.transpose(0, 2, 1)
+        out = overlap[0] * overlap[1]
+        out += within[0]
+        out += within[1]
+        return out
 
     def pull(self, one: Sources, two: Sources) -> tuple[FloatArray, FloatArray]:
         """Gradient of the utility of each neuron of `one` against the target less `two`, and the part taken away.
 
         Returns (m, 3p), and (m,) E <f_i, f_two>; the utility itself is <w_i, gradient in w_i>, because f is linear in w.
         """
-        m, p = one.w.shape[0], self.order
-        mine, theirs = one.pre.transpose(1, 0, 2), two.pre.transpose(1, 0, 2)
-        overlap = mine @ theirs.transpose(0, 2, 1)
-        weights = one.w @ two.w.T
+        overlap = one.pre @ two.twice.transpose(0, 2, 1)
+        weights = one.w @ (-2.0 * two.w).T
         # a sum over n partners of p-vectors, or a p by p matrix in between: whichever is smaller
-        if two.w.shape[0] <= p:
-            drive = (weights @ two.partner).reshape(m, 2, p)
-            taken = (one.squares @ two.partner.T + 4.0 * overlap[0] * overlap[1]) @ two.w
+        if two.w.shape[0] <= self.order:
+            taken = self._gram(one, two, overlap) @ two.w
+            inner = weights @ two.partner
         else:
-            middle = two.partner.T @ two.w
-            drive = (one.w @ middle.T).reshape(m, 2, p)
-            taken = one.squares @ middle
-            taken += (4.0 * overlap[0] * overlap[1]) @ two.w
-        inner = drive * one.pre
-        inner *= -2.0
-        weights *= -4.0
-        inner += ((weights * overlap[::-1]) @ theirs).transpose(1, 0, 2)
-        z = one.z
-        pulled = np.empty_like(z)
-        np.multiply(z[:, 1::-1].conj(), z[:, 2:], out=pulled[:, :2])
-        np.multiply(z[:, 0], z[:, 1], out=pulled[:, 2])
-        gradient = self.correlations.adjoint(inner, pulled)
-        gradient[:, 2 * p :] -= taken
-        return gradient, np.einsum("ij,ij->i", taken, one.w)
+            middle = two.partner.transpose(0, 2, 1) @ two.w
+            taken = (overlap[0] * overlap[1]) @ two.w
+            taken += one.squares[0] @ middle[0]
+            taken += one.squares[1] @ middle[1]
+            inner = one.w @ (-2.0 * middle).transpose(0, 2, 1)
+        inner *= one.pre
+        inner += (weights * overlap[::-1]) @ two.pre
+        z, conjugate = one.z, one.z.conj()
+        pulled = np.empty_like(conjugate)
+        np.multiply(conjugate[1], z[2], out=pulled[0])
+        np.multiply(conjugate[0], z[2], out=pulled[1])
+        np.multiply(z[0], z[1], out=pulled[2])
+        return self.correlations.adjoint(inner, pulled, -taken), np.vecdot(taken, one.w)
+
+    @cached_property
+    def _translates(self) -> FloatArray:
+        p = self.order
+        return self._template[self._characters.differences()].reshape(p, p)
 
     def hessian(self, theta: FloatArray) -> FloatArray:
         """Second derivatives of the loss, (3pm, 3pm): blocks in (A, B, w), carried over to weights at the end.
@@ -181,14 +179,14 @@ class Quadratic:
         """
         m, p = theta.shape[0], self.order
         own = self.sources(theta)
-        a, b, w = own.pre[:, 0], own.pre[:, 1], own.w
+        a, b, w = own.pre[0], own.pre[1], own.w
         weights = w @ w.T
         diagonal, each = np.arange(p), np.arange(m)
         full = np.zeros((m, 3, p, m, 3, p))
         full[:, 2, diagonal, :, 2, diagonal] = self.gram(own, own)
         for row, x, y in ((0, a, b), (1, b, a)):
             overlap = (y @ y.T)[:, :, None]
-            partner = own.partner[:, row * p : (row + 1) * p]
+            partner = own.partner[row]
             # d2/dA_i dA_j, diagonal in the residue
             block = 4.0 * weights[:, :, None] * (p * x[:, None] * x + overlap)
             block[each, each] += 2.0 * weights @ partner
@@ -234,8 +232,8 @@ class Moments:
 
     def sources(self, theta: FloatArray) -> Sources:
         pre, z = self.correlations.forward(theta)
-        none = np.zeros((theta.shape[0], 0))
-        return Sources(pre[:, : self.terms], z, theta[:, self.terms * self.order :], none, none)
+        none = np.zeros((0, theta.shape[0], 0))
+        return Sources(pre, z, theta[:, self.terms * self.order :], none, none, none)
 
     def _powers(self, pre: FloatArray) -> FloatArray:
         """A^r / r!, r = 0 .. k: (k+1, m, p)."""
@@ -243,7 +241,7 @@ class Moments:
 
     def _moments(self, one: Sources, two: Sources, term: int) -> FloatArray:
         """(k+1, k+1, m, n) joint moments of one term."""
-        left, right = self._powers(one.pre[:, term]), self._powers(two.pre[:, term])
+        left, right = self._powers(one.pre[term]), self._powers(two.pre[term])
         return left[:, None] @ right[None].transpose(0, 1, 3, 2) / self.order
 
     def _times(self, one: FloatArray, two: FloatArray) -> FloatArray:
@@ -272,22 +270,20 @@ class Moments:
             rest = others[0]
             for factor in others[1:]:
                 rest = self._times(rest, factor)
-            left, right = self._powers(one.pre[:, term]), self._powers(two.pre[:, term])
+            left, right = self._powers(one.pre[term]), self._powers(two.pre[term])
             # d/dA_i of A_i^(r+1)/(r+1)! is A_i^r/r!
-            slope = np.zeros_like(one.pre[:, term])
+            slope = np.zeros_like(one.pre[term])
             for r in range(k):
                 for q in range(k + 1):
                     slope += left[r] * ((weights * rest[k - 1 - r, k - q]) @ right[q])
-            inner[:, term] = -math.factorial(k) ** 2 / np.sqrt(p) * slope
+            inner[term] = -math.factorial(k) ** 2 / np.sqrt(p) * slope
         taken = self.gram(one, two) @ two.w
         z = one.z
         pulled = np.empty_like(z)
         for row in range(k):
-            pulled[:, row] = (z[:, [other for other in range(k) if other != row]].prod(axis=1)).conj() * z[:, k]
-        pulled[:, k] = z[:, :k].prod(axis=1)
-        gradient = self.correlations.adjoint(inner, pulled)
-        gradient[:, k * p :] -= taken
-        return gradient, np.einsum("ij,ij->i", taken, one.w)
+            pulled[row] = z[[other for other in range(k) if other != row]].prod(axis=0).conj() * z[k]
+        pulled[k] = z[:k].prod(axis=0)
+        return self.correlations.adjoint(inner, pulled, -taken), np.vecdot(taken, one.w)
 
 
 class Span:
@@ -313,9 +309,8 @@ class Span:
             return
         self._kept, self._basis = kept, waves
         p = kernel.order
-        a, b = active.pre[kept, 0], active.pre[kept, 1]
-        self._hats = a @ waves, b @ waves
-        ahat, bhat = self._hats
+        a, b = active.pre[:, kept]
+        ahat, bhat = a @ waves, b @ waves
         eye = np.eye(d)
         blocks = np.empty((2, kept.size, d, 2, kept.size, d))
         for row, x, y in ((0, a, b), (1, b, a)):
@@ -336,11 +331,10 @@ class Span:
         p, kept = self._kernel.order, self._kept
         out = np.empty((2, kept.size, self._basis.shape[1], others.w.shape[0]))
         for row in (0, 1):
-            x, y = self._active.pre[kept, row], self._active.pre[kept, 1 - row]
-            hats = others.pre[:, row] @ self._basis
-            partner = others.partner[:, row * p : (row + 1) * p]
-            first = np.einsum("ja,ar,la->jrl", x, self._basis, partner, optimize=True)
-            second = 2.0 * (y @ others.pre[:, 1 - row].T)[:, None] * hats.T
+            x, y = self._active.pre[row, kept], self._active.pre[1 - row, kept]
+            hats = others.pre[row] @ self._basis
+            first = np.einsum("ja,ar,la->jrl", x, self._basis, others.partner[row], optimize=True)
+            second = 2.0 * (y @ others.pre[1 - row].T)[:, None] * hats.T
             out[row] = (first + second) / np.sqrt(p)
         return out.reshape(-1, others.w.shape[0])
 
