@@ -31,17 +31,16 @@ def graph(runs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool)
         files.check_writable(output)
     found = saddle_graph.saddles([_staircase(path) for path in runs])
     rows = [
-        [source, percent(data["probability"]), str(data["count"]), number(data["time"]), target]
-        for source, target, data in found.edges(data=True)
+        [source, percent(data["probability"]), str(data["count"]), number(data["time"]), data["change"]]
+        for source, _, data in found.edges(data=True)
     ]
-    likely = " > ".join(saddle_graph.most_likely_path(found))
     report = reporter(quiet)
     report.table(
         Table(
             f"Transitions between saddles of {found.graph['problem']}, {found.graph['runs']} run(s)",
-            ["from", "probability", "runs", "mean time", "to"],
+            ["from", "probability", "runs", "mean time", "change"],
             rows,
-            [f"Most likely: {likely}"],
+            [f"Most likely: {saddle_graph.story(found)}"],
         )
     )
     if output is not None and output.endswith((".graphml", ".dot")):

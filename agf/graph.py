@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     import networkx as nx
 
 START = "nothing"
-_PAPER = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.75}
 
 
 def feature(label: str) -> str:
@@ -39,9 +39,23 @@ def feature(label: str) -> str:
 
 
 def _name(learned: dict[int, str]) -> str:
+    """What is learned, as one name: "coordinate 1, 4 + mode 2 x2"; labels of the same kind share their word."""
     counts = Counter(learned.values())
-    words = [f"{label} x{count}" if count > 1 else label for label, count in sorted(counts.items())]
+    kinds: dict[str, list[tuple[float, str]]] = {}
+    for label, count in counts.items():
+        numbered = re.fullmatch(r"(\D+) (\d+)", label)
+        kind, item, order = (numbered[1], numbered[2], float(numbered[2])) if numbered else (label, "", 0.0)
+        kinds.setdefault(kind, []).append((order, f"{item} x{count}".strip() if count > 1 else item))
+    words = [f"{kind} {', '.join(item for _, item in sorted(items))}".strip() for kind, items in sorted(kinds.items())]
     return " + ".join(words) if words else START
+
+
+def _change(before: dict[int, str], after: dict[int, str]) -> str:
+    """What a transition changes: "+coordinate 4, -coordinate 5"."""
+    joined, left = Counter(after.values()), Counter(before.values())
+    words = [f"+{label}" for label in sorted((joined - left).elements())]
+    words += [f"-{label}" for label in sorted((left - joined).elements())]
+    return ", ".join(words) or "nothing new"
 
 
 def _advance(learned: dict[int, str], drop: Drop) -> dict[int, str]:
@@ -58,9 +72,9 @@ def saddles(stairs: Iterable[Staircase]) -> nx.DiGraph:
     """Transition graph of one or many staircases of the same problem.
 
     Returns a DiGraph. Graph attributes: `problem`, `runs`. Node attributes: `level` (mean loss), `visits`, `ends` (runs
-    that ended there). Edge attributes: `count`, `probability` (of leaving its source this way), `time` and
-    `accelerated_time` (means of the jump times), `utility` (mean, loss), `runner_up_gap` (mean accelerated time the
-    runner-up lacked; NaN where there was none).
+    that ended there). Edge attributes: `change` (what joins and leaves), `count`, `probability` (of leaving its source
+    this way), `time` and `accelerated_time` (means of the jump times), `utility` (mean, loss), `runner_up_gap` (mean
+    accelerated time the runner-up lacked; NaN where there was none).
 
     Raises RequestError when the staircases belong to different problems, or there are none.
     """
@@ -79,14 +93,17 @@ def saddles(stairs: Iterable[Staircase]) -> nx.DiGraph:
     graph = nx.DiGraph(problem=names[0], runs=len(runs))
     levels: dict[str, list[float]] = {}
     edges: dict[tuple[str, str], list[Drop]] = {}
+    changes: dict[tuple[str, str], str] = {}
     ends: Counter[str] = Counter()
     for run in runs:
         learned: dict[int, str] = {}
         here = START
         levels.setdefault(here, []).append(run.start_level)
         for drop in run.drops:
-            learned = _advance(learned, drop)
-            there = _name(learned)
+            after = _advance(learned, drop)
+            there = _name(after)
+            changes.setdefault((here, there), _change(learned, after))
+            learned = after
             edges.setdefault((here, there), []).append(drop)
             levels.setdefault(there, []).append(drop.level)
             here = there
@@ -100,6 +117,7 @@ def saddles(stairs: Iterable[Staircase]) -> nx.DiGraph:
         graph.add_edge(
             source,
             target,
+            change=changes[source, target],
             count=len(drops),
             probability=len(drops) / (leaving[source] + ends[source]),
             time=_mean([drop.time for drop in drops]),
@@ -132,6 +150,12 @@ def most_likely_path(graph: nx.DiGraph) -> list[str]:
     return list(paths[best])
 
 
+def story(graph: nx.DiGraph) -> str:
+    """The most likely path as a chain of changes."""
+    path = most_likely_path(graph)
+    return " > ".join([path[0], *[graph.edges[step]["change"] for step in itertools.pairwise(path)]])
+
+
 def write(graph: nx.DiGraph, path: str | os.PathLike[str]) -> None:
     """Export by suffix: `.graphml` or `.dot`. Raises RequestError for another suffix, FileError when unwritable."""
     text = os.fspath(path)
@@ -160,60 +184,43 @@ def _dot(graph: nx.DiGraph) -> str:
     return "\n".join(lines)
 
 
-def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
-    """Draw the graph with the level (loss) as height and the number of active features from left to right.
+#: More nodes than this are labelled by what changed on the way to them: their names would not fit.
+_FEW = 8
 
-    Edge width and label show how often a transition was taken; the most likely path is emphasized. Returns the axes.
+
+def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
+    """Draw the graph with the level (loss) as height, against the number of drops from the start.
+
+    Width and label of an edge show how often the transition was taken (one run: its accelerated time); the most likely
+    path is blue, ends are orange. Returns the axes.
     """
     import matplotlib.pyplot as plt
 
     if ax is None:
         _, ax = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
     depth = _depths(graph)
-    likely = most_likely_path(graph)
-    on_path = set(itertools.pairwise(likely))
     position = {node: (depth[node], graph.nodes[node]["level"]) for node in graph}
+    on_path = set(itertools.pairwise(most_likely_path(graph)))
+    few = graph.number_of_nodes() <= _FEW
     for source, target, data in graph.edges(data=True):
-        (x0, y0), (x1, y1) = position[source], position[target]
-        strong = (source, target) in on_path
-        ax.annotate(
-            "",
-            (x1, y1),
-            (x0, y0),
-            arrowprops={
-                "arrowstyle": "-|>",
-                "shrinkA": 6,
-                "shrinkB": 6,
-                "lw": 0.8 + 2.2 * data["probability"],
-                "color": "#0072B2" if strong else "#999999",
-                "connectionstyle": "arc3,rad=0.08",
-            },
-            zorder=1,
-        )
-        ax.annotate(
-            f"{data['probability']:.0%}" if graph.graph["runs"] > 1 else f"t={data['accelerated_time']:.3g}",
-            ((x0 + x1) / 2, (y0 + y1) / 2),
-            textcoords="offset points",
-            xytext=(6, 6),
-            fontsize="small",
-            color="#0072B2" if strong else "#555555",
-            bbox=_PAPER,
-            zorder=3,
-        )
+        colour = "#0072B2" if (source, target) in on_path else "#888888"
+        _arrow(ax, position[source], position[target], colour, 0.8 + 2.2 * data["probability"])
+        if few:
+            (x0, y0), (x1, y1) = position[source], position[target]
+            many = graph.graph["runs"] > 1
+            words = f"{data['probability']:.0%}" if many else f"t = {data['accelerated_time']:.3g}"
+            _write_on(ax, words, ((x0 + x1) / 2, (y0 + y1) / 2), (6, 6), color=colour)
     for node, (x, y) in position.items():
         ax.plot([x], [y], "o", color="#D55E00" if graph.nodes[node]["ends"] else "black", ms=6, zorder=2)
-        ax.annotate(
-            _wrapped(node),
-            (x, y),
-            textcoords="offset points",
-            xytext=(0, -8),
-            ha="center",
-            va="top",
-            fontsize="small",
-            bbox=_PAPER,
-            zorder=3,
-        )
-    ax.margins(x=0.15, y=0.18)
+        if few:
+            _write_on(ax, textwrap.fill(node, 22), (x, y), (0, -8), ha="center", va="top")
+        elif graph.in_degree(node) > 0:
+            _, _, likeliest = max(graph.in_edges(node, data=True), key=lambda edge: edge[2]["count"])
+            _write_on(ax, likeliest["change"], (x, y), (0, 8), rotation=55, ha="left", va="bottom")
+    ax.margins(x=0.12, y=0.25 if few else 0.1)
+    if not few:
+        low, high = ax.get_ylim()
+        ax.set_ylim(low, high + 0.25 * (high - low))  # room for the slanted words
     ax.set_xlabel("drops from the start")
     ax.set_ylabel("level (loss)")
     runs = graph.graph["runs"]
@@ -222,18 +229,17 @@ def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
     return ax
 
 
+def _arrow(ax: Any, start: tuple[float, float], end: tuple[float, float], colour: str, width: float) -> None:
+    style = {"arrowstyle": "-|>", "shrinkA": 6, "shrinkB": 6, "connectionstyle": "arc3,rad=0.08"}
+    ax.annotate("", end, start, arrowprops={**style, "lw": width, "color": colour}, zorder=1)
+
+
+def _write_on(ax: Any, words: str, at: tuple[float, float], offset: tuple[float, float], **style: Any) -> None:
+    paper = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.75}
+    ax.annotate(words, at, textcoords="offset points", xytext=offset, fontsize="small", bbox=paper, zorder=3, **style)
+
+
 def _depths(graph: nx.DiGraph) -> dict[str, int]:
     import networkx as nx
 
     return dict(nx.single_source_shortest_path_length(graph, START))
-
-
-def _wrapped(name: str, limit: int = 22) -> str:
-    lines = [""]
-    for word in name.split(" + "):
-        joined = f"{lines[-1]} + {word}" if lines[-1] else word
-        if len(joined) > limit and lines[-1]:
-            lines.append(word)
-        else:
-            lines[-1] = joined
-    return " +\n".join(lines)

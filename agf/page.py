@@ -46,7 +46,7 @@ def report(runs: Sequence[Result], path: str | os.PathLike[str]) -> int:
     flat = _flat(runs)
     staircases = [run for run in flat if isinstance(run, Staircase)]
     curves = [run for run in flat if isinstance(run, Trajectory)]
-    names = sorted({run.problem for run in [*staircases, *curves]})
+    names = sorted({run.problem for run in flat})
     data = {
         "curves": [_curve(run, i, len(curves)) for i, run in enumerate(curves)],
         "staircases": [_steps(run, i, staircases, curves) for i, run in enumerate(staircases)],
@@ -86,14 +86,15 @@ def _flat(runs: Sequence[Result]) -> list[Staircase | Trajectory]:
     """Comparisons taken apart, and each run once."""
     out: list[Staircase | Trajectory] = []
     for run in runs:
-        parts = [run.stairs, run.trajectory] if isinstance(run, Comparison) else [run]
-        out += [part for part in parts if part is not None and all(part is not other for other in out)]
+        parts: list[Staircase | Trajectory] = [run.stairs, run.trajectory] if isinstance(run, Comparison) else [run]
+        out += [part for part in parts if all(part is not other for other in out)]
     return out
 
 
 def _subtitle(staircases: list[Staircase], curves: list[Trajectory]) -> str:
     words = []
-    for run in [*staircases, *curves]:
+    runs: list[Staircase | Trajectory] = [*staircases, *curves]
+    for run in runs:
         kind = f"{run.mode} prediction" if isinstance(run, Staircase) else f"{run.method} trajectory"
         scale = "" if run.init is None else f", alpha = {run.init.alpha:g}, seed {run.init.seed}"
         words.append(f"{kind}{scale}: {run.status.word}")

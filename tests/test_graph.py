@@ -36,7 +36,7 @@ TWO = ([2], [], "coordinate 2")
 
 def test_one_run_is_a_path_with_its_times_and_levels():
     g = graph.saddles([stairs(ONE, TWO)])
-    assert list(nx.topological_sort(g)) == ["nothing", "coordinate 1", "coordinate 1 + coordinate 2"]
+    assert list(nx.topological_sort(g)) == ["nothing", "coordinate 1", "coordinate 1, 2"]
     assert g.nodes["coordinate 1"]["level"] == 9.0
     assert g.edges["nothing", "coordinate 1"]["accelerated_time"] == 0.1
     assert g.edges["nothing", "coordinate 1"]["runner_up_gap"] == 0.5
@@ -47,7 +47,7 @@ def test_order_of_acquisition_branches_and_meets_again_with_counts_that_add_up()
     g = graph.saddles([stairs(ONE, TWO), stairs(TWO, ONE), stairs(ONE, TWO)])
     assert g.edges["nothing", "coordinate 1"]["probability"] == pytest.approx(2 / 3)
     assert g.edges["nothing", "coordinate 2"]["count"] == 1
-    assert g.nodes["coordinate 1 + coordinate 2"]["visits"] == 3
+    assert g.nodes["coordinate 1, 2"]["visits"] == 3
     assert graph.most_likely_path(g)[1] == "coordinate 1"
     for node in g:
         leaving = sum(d["probability"] for _, _, d in g.out_edges(node, data=True))
@@ -57,12 +57,12 @@ def test_order_of_acquisition_branches_and_meets_again_with_counts_that_add_up()
 def test_a_collapsed_neuron_leaves_the_name_and_can_come_back():
     g = graph.saddles([stairs(ONE, ([2], [1], "coordinate 2"), ONE)])
     assert "coordinate 2" in g
-    assert g.has_edge("coordinate 2", "coordinate 1 + coordinate 2")
+    assert g.has_edge("coordinate 2", "coordinate 1, 2")
 
 
 def test_a_run_that_ends_early_lowers_the_probability_of_going_on():
     g = graph.saddles([stairs(ONE, TWO), stairs(ONE)])
-    assert g.edges["coordinate 1", "coordinate 1 + coordinate 2"]["probability"] == 0.5
+    assert g.edges["coordinate 1", "coordinate 1, 2"]["probability"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,14 @@ def test_runs_of_different_problems_or_none_are_refused():
         graph.saddles([stairs(ONE), stairs(ONE, problem="other")])
     with pytest.raises(RequestError, match="no run"):
         graph.saddles([])
+
+
+def test_names_share_their_word_and_count_repeats():
+    same = ([1], [], "frequency 5"), ([2], [], "frequency 5"), ([3], [], "frequency 12"), ([4], [3], "bias")
+    g = graph.saddles([stairs(*same)])
+    assert list(g)[-1] == "bias + frequency 5 x2"
+    assert "frequency 5 x2, 12" in g
+    assert graph.story(g) == "nothing > +frequency 5 > +frequency 5 > +frequency 12 > +bias, -frequency 12"
 
 
 def test_exports_read_back_and_quote_awkward_names(tmp_path):
