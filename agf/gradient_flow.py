@@ -22,7 +22,7 @@ from agf.clock import Clock
 from agf.contract import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
-from agf.integrators import METHODS, Accepted, MarchError, Memory, NonFinite, march
+from agf.integrators import METHODS, Accepted, MarchError, Memory, NonFinite, length_of, march
 from agf.polar import PolarSystem
 from agf.recorder import Progress, Recorder
 from agf.status import Status
@@ -35,7 +35,7 @@ Observer = Callable[[Progress], None]
 RTOL_SMOOTH = 1e-6
 RTOL_KINKS = 1e-4
 #: Settled: the loss still falls by less than this fraction of max(L, 0.01 L(0)) in another time as long as the elapsed.
-SETTLE = 1e-5
+SETTLE = 1e-4
 _LOSS_FLOOR = 0.01
 #: ... and no neuron's norm grows by a factor e within this multiple of the elapsed time.
 PATIENCE = 100.0
@@ -51,7 +51,7 @@ _REBASE = 1e-9
 #: Drift of a conserved quantity, relative to the squared norm of its neuron, worth a note, over the tolerance.
 _DRIFT = 1e3
 #: Flow times beyond exp(this) do not fit in float64.
-_MAX_LOG_TIME = 690.0
+_MAX_LOG_TIME = 700.0
 #: Snapshots take at most this much memory (but at least eight are kept).
 _SNAPSHOT_BYTES = 512 * 2**20
 CHECKPOINT_SECONDS = 60.0
@@ -80,7 +80,8 @@ def flow(
         (`flow_system`), else direction and log norm of every neuron.
     t_max : flow time to stop at. None: until settled, which means that (1) the loss would fall by less than
         settle * max(L, 0.01 L(0)) in another time as long as the elapsed one, and (2) no neuron's norm would grow by a
-        factor e within `patience` times the elapsed time, nor, in a smooth problem, is the point a saddle.
+        factor e within `patience` times the elapsed time, nor, in a smooth problem, is the point a saddle; or that less
+        than settle * 0.01 L(0) is left. Where the loss falls algebraically this can take very long: give a t_max.
     method : "rk45" (Dormand-Prince), "rkc2" (stabilised, for smooth problems), or "auto": Dormand-Prince, and where the
         problem is smooth the stabilised method for as long as stability limits the steps. Implicit methods are not
         offered: they damp growing modes (see the module).
@@ -341,7 +342,7 @@ class _Run:
         _, loss, slope = self.recorder.points[-1]
         first = abs(self.recorder.points[0][1])
         settle = self.settings["settle"]
-        if abs(loss) <= settle * _LOSS_FLOOR * first:
+        if abs(loss) <= settle * _LOSS_FLOOR * first:  # it cannot fall by more than what counts
             return Status.SETTLED
         horizon = max(elapsed, self.first_time)
         if -slope * self.unit * horizon > settle * max(abs(loss), _LOSS_FLOOR * first):
@@ -460,7 +461,7 @@ def fastest_growth(system: FlowSystem, y: FloatArray) -> tuple[float, float, int
     def product(v: FloatArray) -> FloatArray:
         nonlocal evaluations
         evaluations += 2
-        size = float(np.linalg.norm(v))
+        size = length_of(v)
         if size == 0:
             return np.zeros_like(v)
         shift = length / size * scale * v.ravel()

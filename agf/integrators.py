@@ -313,10 +313,22 @@ class _Norm:
         units = self.units(y0)
         if callable(self.scale):
             units = np.maximum(units, self.scale(y1))
-        squares = (error / (self.rtol * units)) ** 2
+        relative = error / (self.rtol * units)
+        largest = float(np.max(np.abs(relative), initial=0.0))
+        if largest == 0 or not np.isfinite(largest):
+            return largest
+        squares = (relative / largest) ** 2
         if self.groups is None or self.counts is None:
-            return float(np.sqrt(np.sum(squares) / self.size))
-        return float(np.sqrt(np.max(np.bincount(self.groups, weights=squares) / self.counts, initial=0.0)))
+            return largest * float(np.sqrt(np.sum(squares) / self.size))
+        return largest * float(np.sqrt(np.max(np.bincount(self.groups, weights=squares) / self.counts)))
+
+
+def length_of(v: FloatArray) -> float:
+    """Euclidean norm whose squares neither overflow nor underflow: velocities of 1e200 are ordinary."""
+    largest = float(np.max(np.abs(v), initial=0.0))
+    if largest == 0 or not np.isfinite(largest):
+        return largest
+    return largest * float(np.linalg.norm(v / largest))
 
 
 def _first_step(velocity: Velocity, y: FloatArray, f: FloatArray, norm: _Norm, order: int, room: float) -> float:
@@ -340,9 +352,9 @@ def _dormand_prince(velocity: Velocity, y: FloatArray, f: FloatArray, h: float) 
         for i, row in enumerate(_A, 1):
             before, y1 = y1, y + h * (row @ k[:i])
             k[i] = velocity(y1)
-        gap = np.linalg.norm(y1 - before)  # the last two stages are at the same time
-        stiffness = h * np.linalg.norm(k[6] - k[5]) / gap if gap > 0 else 0.0
-        return _Trial(y1, k[6].copy(), h * (_E @ k), h * (_D @ k), float(stiffness))
+        gap = length_of(y1 - before)  # the last two stages are at the same time
+        stiffness = h * (length_of(k[6] - k[5]) / gap) if gap > 0 else 0.0
+        return _Trial(y1, k[6].copy(), h * (_E @ k), h * (_D @ k), stiffness)
 
 
 def _chebyshev(velocity: Velocity, y: FloatArray, f: FloatArray, h: float, stages: int) -> _Trial:
@@ -386,9 +398,9 @@ def _radius(
     length = _EPS ** (1 / 3)
     estimate = 0.0
     for _ in range(50):
-        v = v / np.linalg.norm(v)
+        v = v / length_of(v)
         change = (velocity(y + length * units * v) - f) / (length * units)
-        new = float(np.linalg.norm(change))
+        new = length_of(change)
         if not np.isfinite(new):
             length *= 0.1
             continue
