@@ -1,0 +1,196 @@
+"""Both phases of a diagonal network in closed form, at any alpha.
+
+Dormant coordinates move in the signed coordinate z at the constant rate v_i = x_i . r / n; a coordinate that returned
+to dormancy keeps its z, moves inwards, and must pass z = 0 before it can activate with the other sign. Active
+coordinates sit at the least-squares solution with the signs they activated with.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import agf
+from agf.arrays import FloatArray, IntArray
+from agf.errors import explain
+from agf_problems.mirror import Mirror
+from agf_problems.signed_fit import SignedFit
+
+#: Rounding error of a height, relative to its size: a sum of a few thousand terms.
+_ROUNDING = 1e-13
+#: Change of z between the half-drop and the switch: asinh(1)/2, so asinh(1)/(4 U) in time.
+_LEAD = 0.5 * float(np.arcsinh(1.0))
+
+
+class DiagonalPhases:
+    """The two phases of [AGF] Algorithm 1 for `DiagonalLinear`.
+
+    X : (n, d).  y : (n,).  settings : `threshold`, `tie_rtol` are read; the active phase has a closed form, whatever
+    `settle` says.
+    """
+
+    def __init__(self, x: FloatArray, y: FloatArray, settings: agf.Settings) -> None:
+        self._x, self._y, self._settings = x, y, settings
+        self._n = y.size
+        # caches of what the states determine: the fit at some coefficients, and the last minimization
+        self._fit = SignedFit(x, y)
+        self._last: tuple[FloatArray, FloatArray, FloatArray] | None = None
+
+    def start(self, init: agf.Init) -> agf.State:
+        """All coordinates dormant at time 0. Raises RequestError when alpha is too large for the theory."""
+        clock = agf.Clock.from_norms(2, init.log_norms)
+        mirror = Mirror.of(init)
+        self._refuse_large(init, mirror)
+        d = init.width
+        memory = {
+            "z": np.zeros(d),
+            "mirror": mirror.pack(),
+            "coefficients": np.zeros(d),
+            "signs": np.zeros(d),
+            "idle": np.zeros(d),
+            "log_scale": np.array(clock.log_scale),
+        }
+        level = 0.5 * float(self._y @ self._y) / self._y.size
+        return agf.State(0.0, np.zeros(d, dtype=bool), init.directions, init.log_norms, level, memory)
+
+    def dormant(self, state: agf.State) -> tuple[agf.State, agf.Activation | agf.Status]:
+        """Constant rates in z until the first coordinate, with all tied ones, reaches its threshold."""
+        memory = dict(state.memory)
+        mirror = Mirror.unpack(memory["mirror"])
+        z, idle = memory["z"], memory["idle"] != 0.0
+        v = self._at(memory["coefficients"]).pull / self._n
+        scale = float(np.exp(memory["log_scale"]))
+        while True:
+            columns = np.flatnonzero((v != 0.0) & ~state.active & ~idle)
+            if columns.size == 0:
+                return state, agf.Status.FITTED
+            signs, speeds = np.sign(v[columns]), np.abs(v[columns])
+            part = mirror.take(columns)
+            heights = part.height(z[columns], signs)
+            times, known = self._times(part, columns, speeds, heights)
+            first = known[np.argmin(times[known])]
+            step = float(times[first])
+            if not np.isfinite(step):
+                return state, agf.Status.NO_GROWTH
+            slack = self._settings.tie_rtol * step + _ROUNDING * np.abs(heights[known]) / speeds[known]
+            tied = known[times[known] <= step + slack]
+            edge = memory["signs"].copy()
+            edge[columns[tied]] = signs[tied]
+            coefficients = self._settle(memory["coefficients"], edge)
+            if (coefficients[columns[tied]] != 0.0).any():
+                break
+            idle = idle.copy()  # combinations of the active columns, up to rounding: they can add nothing
+            idle[columns[tied]] = True
+        lead = _LEAD if self._settings.threshold == "natural" else 0.0
+        half = step - lead / speeds[first]
+        moved = z.copy()
+        moved[columns] += v[columns] * step
+        rest = np.setdiff1d(known, tied)
+        runner_up = None
+        if rest.size and np.isfinite(times[rest]).any():
+            second = rest[np.argmin(times[rest])]
+            runner_up = (int(columns[second]), float(max(times[second] - step, 0.0)) / scale)
+        memory.update(z=moved, signs=edge, idle=idle.astype(np.float64))
+        after = agf.State(
+            state.time + step / scale,
+            state.active,
+            mirror.directions(moved),
+            mirror.log_norms(moved),
+            state.level,
+            memory,
+        )
+        return after, agf.Activation(
+            after.time, max(state.time + half / scale, 0.0), columns[tied], 0.5 * speeds[tied], runner_up
+        )
+
+    def _times(
+        self, part: Mirror, columns: IntArray, speeds: FloatArray, heights: FloatArray
+    ) -> tuple[FloatArray, IntArray]:
+        """(m,) time each coordinate still needs, and the indices at which it is exact: those of the first two at least.
+
+        At the natural threshold the coefficient is |v| n / |x - P_A x|^2. Leaving P_A out gives a lower bound of the
+        time, and as thresholds are logarithms few coordinates need the projection.
+        """
+
+        def needed(target: FloatArray, height: FloatArray, speed: FloatArray) -> FloatArray:
+            out = np.full_like(height, np.inf)  # never, where the start has no part of this sign
+            np.divide(np.maximum(target - height, 0.0, where=np.isfinite(height), out=np.zeros_like(height)), speed,
+                      out=out, where=np.isfinite(height))  # fmt: skip
+            return out
+
+        if self._settings.threshold == "unit":
+            return needed(part.height_of_norm(0.0), heights, speeds), np.arange(columns.size)
+        bound = part.height_of_coefficient(speeds * self._n / self._fit.norms[columns] ** 2)
+        times = needed(bound, heights, speeds)
+        order = np.argsort(times)
+        known, chunk = 0, 8
+        while known < order.size and (known < 2 or times[order[known]] <= np.partition(times[order[:known]], 1)[1]):
+            some = order[known : known + chunk]
+            size = speeds[some] * self._n / self._fit.distance(columns[some])
+            times[some] = needed(part.take(some).height_of_coefficient(size), heights[some], speeds[some])
+            known += some.size
+            chunk *= 2
+        return times, order[:known]
+
+    def active(self, state: agf.State, activation: agf.Activation) -> tuple[agf.State, agf.Settled | agf.Status]:
+        """Least squares with the signs of the active and the new coordinates."""
+        del activation
+        memory = dict(state.memory)
+        mirror = Mirror.unpack(memory["mirror"])
+        edge = memory["signs"]
+        beta = self._settle(memory["coefficients"], edge)
+        active = beta != 0.0
+        collapsed = np.flatnonzero((edge != 0.0) & ~active)
+        inside = np.flatnonzero(active)
+        z = memory["z"].copy()
+        part = mirror.take(inside)
+        z[inside] = part.depth(part.height_of_coefficient(np.abs(beta[inside])), edge[inside])
+        r = self._y - self._x @ beta
+        v = r @ self._x / self._n
+        memory.update(
+            z=z,
+            coefficients=self._fit.coefficients.copy(),
+            signs=np.where(active, edge, 0.0),
+            idle=memory["idle"] * (collapsed.size == 0),
+        )
+        level = 0.5 * float(r @ r) / self._n
+        final = agf.State(state.time, active, mirror.directions(z), mirror.log_norms(z), level, memory)
+        settled = agf.Settled(
+            level=level,
+            collapsed=collapsed,
+            grad_norm=float(np.linalg.norm(np.exp(final.log_norms[inside]) * v[inside])),
+            predicted_decrease=abs(float(beta @ v)),  # the duality gap
+            how="closed form",
+        )
+        return final, settled
+
+    def _at(self, coefficients: FloatArray) -> SignedFit:
+        """The fit at these coefficients."""
+        if not np.array_equal(self._fit.coefficients, coefficients):
+            self._fit = SignedFit(self._x, self._y)
+            self._fit.minimize(np.sign(coefficients))
+        return self._fit
+
+    def _settle(self, coefficients: FloatArray, signs: FloatArray) -> FloatArray:
+        """(d,) minimizer for these signs from these coefficients, equal columns sharing."""
+        last = self._last
+        if last is None or not (np.array_equal(last[0], coefficients) and np.array_equal(last[1], signs)):
+            fit = self._at(coefficients)
+            fit.minimize(signs)
+            last = self._last = (coefficients.copy(), signs.copy(), fit.shared(signs))
+        return last[2]
+
+    def _refuse_large(self, init: agf.Init, mirror: Mirror) -> None:
+        fit = self._fit
+        speeds = np.abs(fit.pull)
+        with np.errstate(divide="ignore"):
+            largest = np.log(np.divide(speeds, fit.norms**2, out=np.zeros_like(speeds), where=speeds > 0).max())
+        if largest > -np.inf and mirror.log_product.min() - np.log(2.0) >= largest:
+            raise agf.RequestError(
+                explain(
+                    "the initialization is larger than every coefficient that it could learn.",
+                    where="problem 'diagonal-linear'",
+                    found=f"alpha = {init.alpha:g}",
+                    expected=f"alpha well below {np.exp(0.5 * largest):.3g}, the square root of the largest one",
+                    remedy="Choose a smaller alpha: the theory is about small initialization.",
+                )
+            )

@@ -1,0 +1,117 @@
+"""The signed coordinate z in which a diagonal network's neurons are independent while the residual is fixed.
+
+For beta = u v the sums p = u + v and q = u - v decouple: p' = v_z p, q' = -v_z q with v_z = -grad_beta L, so that
+p(t) = p(0) exp(z), q(t) = q(0) exp(-z), z' = v_z, and beta = (p^2 - q^2)/4. From the usual start u = sqrt(2) alpha,
+v = 0 this is beta = alpha^2 sinh(2 z). Everything is carried as log|p|, log|q|, so no alpha is too small; a balanced
+start u = v (q = 0) is a case like the others: beta then never turns negative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+import agf
+from agf import sphere
+from agf.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Where d coordinates started, and the maps between z, coefficients and weights.
+
+    log_p, log_q : (d,) natural logs of |u + v| and |u - v| at the start, -inf where zero.
+    sign_p, sign_q : (d,) their signs, which gradient flow keeps.
+    """
+
+    log_p: FloatArray
+    log_q: FloatArray
+    sign_p: FloatArray
+    sign_q: FloatArray
+
+    @classmethod
+    def of(cls, init: agf.Init) -> Mirror:
+        """From an initialization with rows (u, v)."""
+        p = init.directions[:, 0] + init.directions[:, 1]
+        q = init.directions[:, 0] - init.directions[:, 1]
+        with np.errstate(divide="ignore"):
+            return cls(np.log(np.abs(p)) + init.log_norms, np.log(np.abs(q)) + init.log_norms, np.sign(p), np.sign(q))
+
+    @classmethod
+    def unpack(cls, rows: FloatArray) -> Mirror:
+        """Inverse of `pack`."""
+        return cls(*rows)
+
+    def pack(self) -> FloatArray:
+        """(4, d), to be carried in a state."""
+        return np.stack([self.log_p, self.log_q, self.sign_p, self.sign_q])
+
+    def take(self, columns: IntArray) -> Mirror:
+        """The same for some coordinates only."""
+        return Mirror(self.log_p[columns], self.log_q[columns], self.sign_p[columns], self.sign_q[columns])
+
+    @property
+    def log_product(self) -> FloatArray:
+        """(d,) log |p q|, which is conserved: |u^2 - v^2|, 2 alpha^2 from the usual start."""
+        return self.log_p + self.log_q
+
+    def coefficients(self, z: FloatArray) -> FloatArray:
+        """beta (d,) = (p^2 - q^2)/4."""
+        p, q, large, gap = self._logs(z)
+        with np.errstate(over="ignore"):
+            return np.sign((p > q) - 0.5) * (-0.25 * np.exp(2.0 * large) * np.expm1(2.0 * gap))
+
+    def squares(self, z: FloatArray) -> FloatArray:
+        """rho^2 (d,) = u^2 + v^2 = (p^2 + q^2)/2, which is also d beta / d z."""
+        _, _, large, gap = self._logs(z)
+        with np.errstate(over="ignore"):
+            return 0.5 * np.exp(2.0 * large) * (1.0 + np.exp(2.0 * gap))
+
+    def log_norms(self, z: FloatArray) -> FloatArray:
+        """log rho (d,)."""
+        _, _, large, gap = self._logs(z)
+        return large + 0.5 * (np.log1p(np.exp(2.0 * gap)) - np.log(2.0))
+
+    def directions(self, z: FloatArray) -> FloatArray:
+        """(d, 2) unit rows (u, v) / rho; zero rows for coordinates that are exactly zero."""
+        p, q, large, _ = self._logs(z)
+        finite = large > -np.inf
+        p = np.where(finite, self.sign_p * np.exp(np.where(finite, p - large, 0.0)), 0.0)
+        q = np.where(finite, self.sign_q * np.exp(np.where(finite, q - large, 0.0)), 0.0)
+        return sphere.normalize(np.stack([p + q, p - q], axis=1))
+
+    def height(self, z: FloatArray, signs: FloatArray) -> FloatArray:
+        """(d,) log |p| where the sign is positive, log |q| where it is negative: grows at the rate |v_z| outwards."""
+        return np.where(signs > 0, self.log_p + z, self.log_q - z)
+
+    def depth(self, height: FloatArray, signs: FloatArray) -> FloatArray:
+        """z (d,) at that `height`; an infinite height where the start has no such part."""
+        with np.errstate(invalid="ignore"):
+            z = np.where(signs > 0, height - self.log_p, self.log_q - height)
+        return z
+
+    def height_of_coefficient(self, sizes: FloatArray) -> FloatArray:
+        """(d,) height at which |beta| has this size: p^2 = 2|beta| + sqrt(4 beta^2 + p^2 q^2), to any alpha."""
+        with np.errstate(divide="ignore"):
+            size = np.log(2.0 * sizes)
+        return 0.5 * np.logaddexp(size, log_hypot(size, self.log_product))
+
+    def height_of_norm(self, log_radius: float) -> FloatArray:
+        """(d,) height at which rho = exp(log_radius): p^2 = rho^2 + sqrt(rho^4 - p^2 q^2); NaN if it is always more."""
+        with np.errstate(invalid="ignore"):
+            rest = np.sqrt(-np.expm1(2.0 * (self.log_product - 2.0 * log_radius)))
+        return log_radius + 0.5 * np.log1p(rest)
+
+    def _logs(self, z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """log|p|, log|q|, the larger, and smaller minus larger (-inf where one part is missing)."""
+        p, q = self.log_p + z, self.log_q - z
+        large, small = np.maximum(p, q), np.minimum(p, q)
+        gap = np.full_like(large, -np.inf)
+        np.subtract(small, large, out=gap, where=small > -np.inf)
+        return p, q, large, gap
+
+
+def log_hypot(a: FloatArray, b: FloatArray) -> FloatArray:
+    """log sqrt(e^2a + e^2b)."""
+    return 0.5 * np.logaddexp(2.0 * a, 2.0 * b)

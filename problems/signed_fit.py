@@ -1,0 +1,343 @@
+"""Least squares with a sign prescribed for some coefficients and zero for the rest, warm-started and updated.
+
+The active phase of a diagonal network is this problem, and its whole staircase is a sequence of such problems that
+differ by a few columns. As in LARS, the triangular factor of the active columns is updated, never rebuilt: d stages
+cost about one factorization. The active-set method is that of Lawson and Hanson, from the previous solution, with exact
+zeros and with several coefficients leaving at once.
+
+Two factors do the linear algebra. `_Gram` works on normal equations, which makes a stage cheap when n >= d; as soon as
+a column is too close to the span of the others for that, or when n < d, `_Orthogonal` (Gram-Schmidt, twice) takes over.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from scipy.linalg import qr, qr_delete
+from scipy.linalg.lapack import dtrtrs
+
+from agf.arrays import BoolArray, FloatArray, IntArray
+
+_EPS = float(np.finfo(np.float64).eps)
+_TINY = float(np.finfo(np.float64).tiny)
+#: Squared distance to the span of the others, relative to the column's own, below which normal equations lose more
+#: than four of their digits; `_Orthogonal` then takes over.
+_GRAM_LIMIT = 1e-4
+#: Distance to the span of the others, relative to the column's norm, below which it is a combination of them.
+_DEPENDENT = 1e-12
+
+
+class _Factor(ABC):
+    """R and q with X_P^T X_P = R^T R and q = R^-T X_P^T y, for the columns P in `order`, updated column by column."""
+
+    def __init__(self) -> None:
+        self._order: IntArray = np.empty(16, dtype=np.int64)
+        self._r: FloatArray = np.empty((16, 16), order="F")
+        self._q: FloatArray = np.empty(16)
+        self.size = 0
+
+    @property
+    def order(self) -> IntArray:
+        """(k,) columns in the order of the factor."""
+        return self._order[: self.size]
+
+    def coefficients(self) -> FloatArray:
+        """(k,) least-squares coefficients of the columns in `order`."""
+        if self.size == 0:
+            return np.zeros(0)
+        return self._solve(self._q[: self.size])
+
+    def enter(self, j: int) -> bool:
+        """Append column j. False, and nothing changed, when it is too close to the span of the others."""
+        projection = self._project(j)
+        if projection is None:
+            return False
+        column, height, q = projection
+        k = self.size
+        if k == self._q.size:
+            self._grow()
+        self._order[k] = j
+        self._r[:k, k] = column
+        self._r[k, k] = height
+        self._q[k] = q
+        self.size = k + 1
+        return True
+
+    def leave(self, at: int) -> None:
+        """Remove the column at position `at` of `order`."""
+        k = self.size - 1
+        if at < k:
+            self._rotate(at)
+        self._order[at:k] = self._order[at + 1 : k + 1]
+        self.size = k
+
+    def _solve(self, b: FloatArray, transposed: bool = False) -> FloatArray:
+        # dtrtrs takes the first k columns of the larger array as they are; solve_triangular would copy them
+        x: FloatArray = dtrtrs(self._r[:, : self.size], b, trans=int(transposed))[0]
+        return x
+
+    def _grow(self) -> None:
+        k = self.size
+        self._order = np.concatenate([self._order, np.empty(k, dtype=np.int64)])
+        self._q = np.concatenate([self._q, np.empty(k)])
+        r = np.empty((2 * k, 2 * k), order="F")
+        r[:k, :k] = self._r
+        self._r = r
+
+    @abstractmethod
+    def coordinates(self, columns: IntArray) -> FloatArray:
+        """(k, m) coordinates of columns of X along an orthonormal basis of the span of X_P: R^-T X_P^T X_columns."""
+
+    @abstractmethod
+    def _project(self, j: int) -> tuple[FloatArray, float, float] | None:
+        """New column of R (k,), its diagonal entry, and the new entry of q; None when j is too close to the others."""
+
+    @abstractmethod
+    def _rotate(self, at: int) -> None:
+        """Make R and q those without column `at`, which is not the last."""
+
+    @abstractmethod
+    def pull(self, coefficients: FloatArray) -> FloatArray:
+        """(d,) products x_i . (y - X_P b), exactly zero on P."""
+
+
+class _Gram(_Factor):
+    """Normal equations. The Gram matrix is kept permuted, active columns first, so that only blocks of it are read."""
+
+    def __init__(self, x: FloatArray, y: FloatArray) -> None:
+        super().__init__()
+        self._gram = x.T @ x
+        self._xy = x.T @ y
+        self._column = np.arange(x.shape[1])  # column at each place
+        self._place = np.arange(x.shape[1])  # place of each column
+
+    def enter(self, j: int) -> bool:
+        entered = super().enter(j)
+        if entered:
+            self._swap(int(self._place[j]), self.size - 1)
+        return entered
+
+    def leave(self, at: int) -> None:
+        j = int(self._order[at])
+        super().leave(at)
+        self._swap(int(self._place[j]), self.size)
+
+    def _swap(self, a: int, b: int) -> None:
+        if a == b:
+            return
+        pair, riap = [a, b], [b, a]
+        self._gram[pair] = self._gram[riap]
+        self._gram[:, pair] = self._gram[:, riap]
+        self._xy[pair] = self._xy[riap]
+        self._column[pair] = self._column[riap]
+        self._place[self._column[pair]] = pair
+
+    def coordinates(self, columns: IntArray) -> FloatArray:
+        products = self._gram[np.ix_(self._place[columns], self._place[self.order])].T
+        return self._solve(products, transposed=True) if self.size else products
+
+    def _project(self, j: int) -> tuple[FloatArray, float, float] | None:
+        row, k = int(self._place[j]), self.size
+        column = self._gram[row, self._place[self.order]]
+        if k:
+            column = self._solve(column, transposed=True)
+        square = self._gram[row, row] - column @ column
+        if not square > _GRAM_LIMIT * self._gram[row, row]:
+            return None
+        height = float(np.sqrt(square))
+        return column, height, float((self._xy[row] - column @ self._q[:k]) / height)
+
+    def _rotate(self, at: int) -> None:
+        k = self.size
+        turn, r = qr_delete(np.eye(k), self._r[:k, :k], at, which="col", check_finite=False)
+        self._r[: k - 1, : k - 1] = r[: k - 1]
+        self._q[: k - 1] = (self._q[:k] @ turn)[: k - 1]
+
+    def pull(self, coefficients: FloatArray) -> FloatArray:
+        k = self.size
+        placed = np.empty(k)
+        placed[self._place[self.order]] = coefficients
+        out = np.zeros(self._xy.size)
+        out[self._column[k:]] = self._xy[k:] - self._gram[k:, :k] @ placed
+        return out
+
+
+class _Orthogonal(_Factor):
+    """Orthonormal basis of the active columns by Gram-Schmidt, twice: right as long as the columns are independent."""
+
+    def __init__(self, x: FloatArray, y: FloatArray) -> None:
+        super().__init__()
+        if x.shape[0] > x.shape[1]:  # only what lies in the span of the columns matters
+            basis, triangle = qr(x, mode="economic", check_finite=False)
+            x, y = triangle, basis.T @ y
+        self._rows = np.ascontiguousarray(x.T)
+        self._y = y
+        self._norms = np.linalg.norm(self._rows, axis=1)
+        self._basis = np.empty((x.shape[0], 16), order="F")
+
+    def coordinates(self, columns: IntArray) -> FloatArray:
+        out: FloatArray = self._basis[:, : self.size].T @ self._rows[columns].T
+        return out
+
+    def _project(self, j: int) -> tuple[FloatArray, float, float] | None:
+        k = self.size
+        if k == self._rows.shape[1]:
+            return None  # the columns already span everything
+        basis = self._basis[:, :k]
+        rest = self._rows[j]
+        column = np.zeros(k)
+        for _ in range(2):
+            part = rest @ basis
+            rest = rest - basis @ part
+            column += part
+        height = float(np.linalg.norm(rest))
+        if not height > _DEPENDENT * self._norms[j]:
+            return None
+        if k == self._basis.shape[1]:
+            self._basis = np.concatenate([self._basis, np.empty_like(self._basis)], axis=1)
+            self._basis = np.asfortranarray(self._basis)
+        self._basis[:, k] = rest / height
+        return column, height, float(self._basis[:, k] @ self._y)
+
+    def _rotate(self, at: int) -> None:
+        k = self.size
+        basis, r = qr_delete(self._basis[:, :k], self._r[:k, :k], at, which="col", check_finite=False)
+        self._basis[:, : k - 1] = basis[:, : k - 1]
+        self._r[: k - 1, : k - 1] = r[: k - 1]
+        self._q[: k - 1] = self._y @ self._basis[:, : k - 1]
+
+    def pull(self, coefficients: FloatArray) -> FloatArray:
+        out: FloatArray = self._rows @ (self._y - coefficients @ self._rows[self.order])
+        out[self.order] = 0.0
+        return out
+
+
+class SignedFit:
+    """argmin |y - X b|^2 over b with b_i signs_i >= 0 where signs_i is not 0 and b_i = 0 where it is, step by step.
+
+    Parameters
+    ----------
+    x : (n, d).  y : (n,). Used as given.
+
+    Attributes
+    ----------
+    coefficients : (d,) the present solution, exact zeros off the active columns.
+    active : (d,) bool, the columns with non-zero coefficient.
+    norms : (d,) Euclidean norms of the columns.
+    """
+
+    def __init__(self, x: FloatArray, y: FloatArray) -> None:
+        self._x, self._y = x, y
+        n, d = x.shape
+        self.norms: FloatArray = np.sqrt(np.einsum("ij,ij->j", x, x))
+        self.coefficients: FloatArray = np.zeros(d)
+        self.active: BoolArray = np.zeros(d, dtype=bool)
+        self._size_y = float(np.linalg.norm(y))
+        self._rounding = 8.0 * _EPS * float(np.sqrt(n + d))
+        self._factor: _Factor = _Gram(x, y) if n >= d else _Orthogonal(x, y)
+        self._pull: FloatArray | None = None
+        self._first = _first_of_equals(x)
+        self._is_copy = self._first != np.arange(d)
+
+    @property
+    def pull(self) -> FloatArray:
+        """(d,) products x_i . (y - X b), which are -n times the gradient: zero on active columns, and where rounding
+        errors are all that is left."""
+        if self._pull is None:
+            pull = self._factor.pull(self.coefficients[self._factor.order])
+            # |error| <= c eps |x_i| (|y| + sum_j |x_j| |b_j|), whichever factor computed it
+            size = self._size_y + float(self.norms @ np.abs(self.coefficients))
+            pull[np.abs(pull) <= self._rounding * size * self.norms] = 0.0
+            self._pull = pull
+        return self._pull
+
+    def minimize(self, signs: FloatArray) -> None:
+        """Move to the minimizer for these signs (d,), each -1, 0 or 1; active columns must keep theirs."""
+        shut = (signs == 0.0) | (self._is_copy & (signs[self._first] != 0.0))
+        closed = self.active | shut
+        while True:
+            candidates = np.flatnonzero(~closed)
+            if candidates.size == 0:
+                return
+            gains = signs[candidates] * self.pull[candidates]
+            if not gains.max() > 0.0:
+                return
+            j = int(candidates[np.argmax(gains / np.maximum(self.norms[candidates], _TINY))])
+            if self._include(j, signs):
+                closed = self.active | shut
+            else:
+                closed[j] = True
+
+    def shared(self, signs: FloatArray) -> FloatArray:
+        """(d,) coefficients with those of equal columns (up to sign) shared out equally among the allowed ones.
+
+        The fit determines only their sum; columns that are equal and start equal stay equal along gradient flow.
+        """
+        if not self._is_copy.any():
+            return self.coefficients.copy()
+        allowed = np.abs(signs)
+        total = np.zeros_like(allowed)
+        count = np.zeros_like(allowed)
+        np.add.at(total, self._first, np.abs(self.coefficients))
+        np.add.at(count, self._first, allowed)
+        share: FloatArray = signs * (total / np.maximum(count, 1.0))[self._first]
+        return share
+
+    def distance(self, columns: IntArray) -> FloatArray:
+        """(m,) squared distance of columns of X from the span of the active ones."""
+        square = self.norms[columns] ** 2
+        inside = np.sum(self._factor.coordinates(columns) ** 2, axis=0)
+        return np.maximum(square - inside, _EPS * square)
+
+    def _include(self, j: int, signs: FloatArray) -> bool:
+        """Let column j in and settle; False, and nothing changed, when it can add nothing."""
+        if not self._enter(j):
+            return False
+        factor = self._factor
+        entering = True
+        while True:
+            order = factor.order
+            old, new = self.coefficients[order], factor.coefficients()
+            wrong = np.flatnonzero(signs[order] * new <= 0.0)
+            if entering and wrong.size and wrong[-1] == order.size - 1:
+                factor.leave(order.size - 1)  # its gain was rounding error
+                return False
+            entering = False
+            self._pull = None
+            if wrong.size == 0:
+                self.coefficients[order] = new
+                self.active[order] = True
+                return True
+            fraction = old[wrong] / (old[wrong] - new[wrong])
+            first = fraction.min()
+            self.coefficients[order] = old + first * (new - old)
+            leaving = wrong[fraction <= first * (1.0 + 1e-12)]
+            self.coefficients[order[leaving]] = 0.0
+            self.active[order[leaving]] = False
+            for at in leaving[::-1]:
+                factor.leave(int(at))
+
+    def _enter(self, j: int) -> bool:
+        if self._factor.enter(j):
+            return True
+        if isinstance(self._factor, _Orthogonal):
+            return False
+        exact = _Orthogonal(self._x, self._y)
+        for i in self._factor.order:
+            exact.enter(int(i))
+        self._factor = exact
+        return exact.enter(j)
+
+
+def _first_of_equals(x: FloatArray) -> IntArray:
+    """(d,) for each column the first one that equals it or its negative."""
+    first = np.arange(x.shape[1])
+    key, owner, count = np.unique(np.abs(x).sum(axis=0), return_inverse=True, return_counts=True)
+    for group in np.flatnonzero((count > 1) & (key > 0)):
+        columns = np.flatnonzero(owner == group)
+        for i, a in enumerate(columns):
+            for b in columns[i + 1 :]:
+                if first[b] == b and (np.array_equal(x[:, a], x[:, b]) or np.array_equal(x[:, a], -x[:, b])):
+                    first[b] = first[a]
+    return first
