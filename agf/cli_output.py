@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from agf import files
 from agf.cli import DONE, FAILED, INTERRUPTED
-from agf.errors import RequestError, explain
+from agf.errors import ComputationError, RequestError, explain
 from agf.report import reporter
 from agf.status import Status
 
@@ -33,8 +34,22 @@ class Output:
             if output is not None and Path(output).absolute() == Path(picture).absolute():
                 raise RequestError(explain(f"run file and picture are both {output!r}.", remedy="Give two names."))
 
-    def finish(self, result: Any) -> int:
-        """Save, draw and print a Staircase, Trajectory or Comparison; returns the exit code."""
+    def finish(self, compute: Callable[[], Any]) -> int:
+        """Save, draw and print the Staircase, Trajectory or Comparison that `compute` gives; returns the exit code.
+
+        When it raises ComputationError, what it had by then is treated so first.
+        """
+        try:
+            result, failure = compute(), None
+        except ComputationError as error:
+            result, failure = error.partial, error
+        if result is not None:
+            self._deliver(result)
+        if failure is not None:
+            raise failure
+        return exit_code(result)
+
+    def _deliver(self, result: Any) -> None:
         if self.output is not None:
             result.save(self.output)
         if self.picture is not None:
@@ -45,7 +60,6 @@ class Output:
         for written in (self.output, self.picture):
             if written is not None:
                 self.report.say(f"Wrote {written}.")
-        return exit_code(result)
 
 
 def print_json(document: Any) -> None:

@@ -21,9 +21,10 @@ from agf.cli_options import (
     prediction_options,
 )
 from agf.cli_output import Output
+from agf.clock import Clock
 from agf.contract import Problem
 from agf.engine import predict as predicted
-from agf.errors import ComputationError, RequestError, explain
+from agf.errors import RequestError, explain
 from agf.events import State
 from agf.init import Init
 from agf.report import Silent
@@ -61,7 +62,7 @@ def predict(
     out = Output(output, picture, as_json, quiet)
     settings = _settings(words)
     problem, init = _problem_and_init(name, words, out.report)
-    return out.finish(_predict(problem, init, settings, out.report))
+    return out.finish(lambda: _predict(problem, init, settings, out.report))
 
 
 @click.command()
@@ -97,14 +98,14 @@ def train(
     if descent and not {"lr", "steps"} <= set(descent):
         raise RequestError(explain("gradient descent needs --lr and --steps."))
     if resume is not None:
-        problem, before = _resumed(name, resume, words)
+        problem, init, before = _resumed(name, resume, words)
         if descent or "lr" in before.settings:
             raise RequestError(explain("gradient descent cannot be resumed.", remedy="Resume gradient flow only."))
-        return out.finish(_flow(problem, before.init, {**flow, "resume": before}, out.report))
-    problem, init = _problem_and_init(name, words, out.report)
-    return out.finish(
-        _descent(problem, init, descent, out.report) if descent else _flow(problem, init, flow, out.report)
-    )
+        return out.finish(lambda: _flow(problem, init, {**flow, "resume": before}, out.report))
+    problem, init = _problem_and_init(name, words, out.report, predict=False)
+    if descent:
+        return out.finish(lambda: _descent(problem, init, descent, out.report))
+    return out.finish(lambda: _flow(problem, init, flow, out.report))
 
 
 @click.command()
@@ -144,16 +145,19 @@ def compare(
         _refuse_rebuilding(name, words)
         stairs = _staircase(name)
         if curve is None:
-            raise RequestError(
-                explain(f"{name!r} holds a prediction.", remedy="Add --curve FILE to compare it with.")
-            )
-        return out.finish(match(stairs, _curve(curve, stairs.problem, stairs.degree, scales)))
+            raise RequestError(explain(f"{name!r} holds a prediction.", remedy="Add --curve FILE to compare it with."))
+        elsewhere = _curve(curve, stairs.problem, stairs.degree, scales)
+        return out.finish(lambda: match(stairs, elsewhere))
     problem, init = _problem_and_init(name, words, out.report)
     read = None if curve is None else _curve(curve, problem.name, problem.degree, scales)
-    stairs = _predict(problem, init, settings, out.report)
-    if stairs.status.failed or stairs.status is Status.INTERRUPTED:
-        return out.finish(stairs)
-    return out.finish(match(stairs, _flow(problem, init, flow, out.report) if read is None else read))
+
+    def both() -> Any:
+        stairs = _predict(problem, init, settings, out.report)
+        if stairs.status.failed or stairs.status is Status.INTERRUPTED:
+            return stairs
+        return match(stairs, _flow(problem, init, flow, out.report) if read is None else read)
+
+    return out.finish(both)
 
 
 # -- parts of commands ------------------------------------------------------------------------------------------
@@ -168,24 +172,16 @@ def _settings(words: dict[str, Any]) -> Settings:
     return Settings.of(_choice(words, ("mode", "threshold", "settle", "max_drops", "max_time")))
 
 
-def _problem_and_init(name: str, words: dict[str, Any], report: Silent) -> tuple[Problem, Init]:
+def _problem_and_init(name: str, words: dict[str, Any], report: Silent, predict: bool = True) -> tuple[Problem, Init]:
     asked = request.problem(name, **{key: words[key] for key in _DATA})
     alpha, seed, kind, file = (words[key] for key in _INIT)
     init = request.initialization(asked.problem, alpha=alpha, seed=seed, kind=kind, file=file)
+    if predict:
+        Clock.from_norms(asked.problem.degree, init.log_norms)  # refuses an alpha too large for the theory
     report.say(asked.problem.describe())
     for note in asked.notes:
         report.say(note)
     return asked.problem, init
-
-
-def _kept(compute: Callable[[], Any]) -> Any:
-    """What `compute` gives, or what it had when it failed; its status then says so, and so does the exit code."""
-    try:
-        return compute()
-    except ComputationError as error:
-        if error.partial is None:
-            raise
-        return error.partial
 
 
 def _predict(problem: Problem, init: Init, settings: Settings, report: Silent) -> Staircase:
@@ -198,7 +194,7 @@ def _predict(problem: Problem, init: Init, settings: Settings, report: Silent) -
                 count += 1
                 update(f"predicting: drop {count}, {drop.label}, time {number(drop.time)}, level {number(drop.level)}")
 
-        return _kept(lambda: predicted(problem, init, observer=observer, **settings.to_dict()))
+        return predicted(problem, init, observer=observer, **settings.to_dict())
 
 
 def _flow(problem: Problem, init: Init, options: dict[str, Any], report: Silent) -> Trajectory:
@@ -206,7 +202,7 @@ def _flow(problem: Problem, init: Init, options: dict[str, Any], report: Silent)
 
     with report.progress("gradient flow") as update:
         observer = _Told("gradient flow", update)
-        return _kept(lambda: flow(problem, init, observer=observer, **options))
+        return flow(problem, init, observer=observer, **options)
 
 
 def _descent(problem: Problem, init: Init, options: dict[str, Any], report: Silent) -> Trajectory:
@@ -214,7 +210,7 @@ def _descent(problem: Problem, init: Init, options: dict[str, Any], report: Sile
 
     with report.progress("gradient descent") as update:
         observer = _Told("gradient descent", update)
-        return _kept(lambda: descend(problem, init, observer=observer, **options))
+        return descend(problem, init, observer=observer, **options)
 
 
 class _Told:
@@ -253,8 +249,8 @@ def _dashed(option: str) -> str:
     return {"pairs": "-p", "init_file": "--init"}.get(option, "--" + option.replace("_", "-"))
 
 
-def _resumed(name: str, path: str, words: dict[str, Any]) -> tuple[Problem, Trajectory]:
-    """The problem of a saved trajectory, built again, and the trajectory."""
+def _resumed(name: str, path: str, words: dict[str, Any]) -> tuple[Problem, Init, Trajectory]:
+    """The problem of a saved trajectory, built again, where it started, and the trajectory."""
     from agf.runs import load
     from agf.trajectory import Trajectory
 
@@ -269,7 +265,7 @@ def _resumed(name: str, path: str, words: dict[str, Any]) -> tuple[Problem, Traj
     cls = registry.find(name)
     if cls.name != before.problem:
         raise RequestError(explain(f"{path!r} is a run of {before.problem!r}.", expected=f"a run of {cls.name!r}"))
-    return registry.build(cls, before.arguments), before
+    return registry.build(cls, before.arguments), before.init, before
 
 
 def _staircase(path: str) -> Staircase:

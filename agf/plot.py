@@ -332,21 +332,23 @@ def features(
 
     ax = new_axes() if ax is None else ax
     ax.set_xlabel("flow time")
-    predicted = isinstance(result, Staircase)
-    known = sorted({key for drop in result.drops for key in drop.features} if predicted else result.features_over_time)
+    if isinstance(result, Staircase):
+        known = sorted({key for drop in result.drops for key in drop.features})
+    else:
+        known = sorted(result.features_over_time)
     if not known:
-        what = "no drop is predicted" if predicted and not result.drops else "this result holds no features"
-        _say(ax, f"{what} ({result.status.word})")
+        empty = isinstance(result, Staircase) and not result.drops
+        _say(ax, f"{'no drop is predicted' if empty else 'this result holds no features'} ({result.status.word})")
         return ax
     name = known[0] if name is None else name
     if name not in known:
         raise RequestError(
             explain(f"there is no feature {name!r}.", where=result.problem, expected="one of " + ", ".join(known))
         )
-    values = np.atleast_1d(result.features(name))
+    values = result.features(name)
     values = values.reshape(values.shape[0], -1)
-    names = [f"{name} {i}" for i in range(values.shape[1])] if names is None else names
-    if predicted:
+    names = _component_names(result, name, values.shape[1]) if names is None else names
+    if isinstance(result, Staircase):
         times, log = _drop_times(result)
         left, right = _span(times, log)
         edges = np.concatenate([[left], times, [right]])
@@ -359,6 +361,14 @@ def features(
         _lines(ax, result.snapshot_times, values, names, np.abs(values[-1]))
     ax.set_ylabel(name)
     return ax
+
+
+def _component_names(result: Staircase | Trajectory, name: str, count: int) -> Sequence[str]:
+    """The `names` that the problem was given, where there is one a component; else numbers."""
+    given = result.arguments.get("names")
+    if given is not None and len(given) == count:
+        return [str(one) for one in given]
+    return [f"{name} {i}" for i in range(count)]
 
 
 def _lines(
