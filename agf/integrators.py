@@ -332,16 +332,19 @@ def length_of(v: FloatArray) -> float:
 
 
 def _first_step(velocity: Velocity, y: FloatArray, f: FloatArray, norm: _Norm, order: int, room: float) -> float:
-    """Length of the first step from the size of the velocity and of its change (Hairer, II.4), at most `room`."""
-    speed = norm(f, y, y) * norm.rtol  # in units of scale per unit of s
-    if speed == 0:
+    """Length of the first step, at most `room`, from how fast the state and the velocity change (as Hairer, II.4, but
+    from rates alone, so that rescaling time or state changes no step)."""
+    speed = norm(f, y, y) * norm.rtol  # of the state, in units of scale
+    if speed == 0 or not room > 0:
         return room if np.isfinite(room) else 1.0  # nothing moves, and nothing tells one length from another
     trial = min(0.01 / speed, room)
     with np.errstate(over="ignore", invalid="ignore"):
-        change = norm(velocity(y + trial * f) - f, y, y) / trial
-    largest = max(norm(f, y, y), change) if np.isfinite(change) else np.inf
-    step = trial * 1e-3 if largest == np.inf else (0.01 / largest) ** (1 / (order + 1))
-    return min(100 * trial, max(step, trial * 1e-3), room)
+        turning = (
+            norm(velocity(y + trial * f) - f, y, y) * norm.rtol / (trial * speed)
+        )  # rate of change of the velocity
+    if not np.isfinite(turning):
+        return min(1e-3 * trial, room)
+    return min((0.01 * norm.rtol) ** (1 / (order + 1)) / max(speed, turning), room)
 
 
 def _dormand_prince(velocity: Velocity, y: FloatArray, f: FloatArray, h: float) -> _Trial:

@@ -1,0 +1,97 @@
+"""Problems of a few parameters with exact answers, for testing the trainers and what reads their results."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from agf import Problem
+from agf.arrays import FloatArray, IntArray
+
+
+class Product(Problem):
+    """f = sum of the product of each neuron's parameters (uv, or uvw), one sample, L = (target - f)^2 / 2.
+
+    With two parameters, u = v = a at the start and target 1, uv = 1/2 at time 0.5 log((1 - a^2)/a^2).
+    """
+
+    name = "product"
+
+    def __init__(self, degree: int = 2, width: int = 1, target: float = 1.0) -> None:
+        self.degree = self.n_params = degree
+        self.width = width
+        self.target = target
+
+    def residual(self, theta: FloatArray, neurons: IntArray) -> float:
+        return self.target - float(np.sum(np.prod(theta, axis=1)))
+
+    def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
+        others = [np.prod(np.delete(theta, p, axis=1), axis=1) for p in range(self.degree)]
+        return residual * np.prod(theta, axis=1), residual * np.stack(others, axis=1)
+
+    def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
+        r = self.residual(theta, neurons)
+        return 0.5 * r * r, -self.utility(theta, neurons, r)[1]
+
+    def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        return {"imbalance": theta[:, 0] ** 2 - theta[:, 1] ** 2}
+
+    def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        return {"output": np.prod(theta, axis=1)}
+
+
+class Samples(Problem):
+    """f(x) = sum_i u_i v_i x_i on n samples (a diagonal network in raw coordinates), with minibatches."""
+
+    name = "samples"
+    degree = 2
+    n_params = 2
+    interchangeable = False
+
+    def __init__(self, X: FloatArray, y: FloatArray) -> None:
+        self.X, self.y = X, y
+        self.n_samples, self.width = X.shape
+
+    def batch_loss_grad(self, theta: FloatArray, neurons: IntArray, rows: IntArray) -> tuple[float, FloatArray]:
+        X, y = self.X[rows][:, neurons], self.y[rows]
+        r = y - X @ np.prod(theta, axis=1)
+        pull = X.T @ r / rows.size
+        return float(r @ r / (2 * rows.size)), -pull[:, None] * theta[:, ::-1]
+
+    def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
+        return self.batch_loss_grad(theta, neurons, np.arange(self.n_samples))
+
+    def residual(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
+        r = self.y - self.X[:, neurons] @ np.prod(theta, axis=1)
+        return self.X.T @ r / self.n_samples
+
+    def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
+        pull = residual[neurons]
+        return pull * np.prod(theta, axis=1), pull[:, None] * theta[:, ::-1]
+
+
+class Slide(Product):
+    """A constant slope that nothing ever levels: f = w a, L = -f. Its flow never settles."""
+
+    name = "slide"
+
+    def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
+        return -float(np.sum(np.prod(theta, axis=1))), -theta[:, ::-1].copy()
+
+    def residual(self, theta: FloatArray, neurons: IntArray) -> float:
+        return 1.0
+
+
+class Broken(Product):
+    """Its loss and gradient are NaN once |theta| exceeds 1/2."""
+
+    name = "broken"
+    limit: ClassVar[float] = 0.5
+
+    def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
+        loss, gradient = super().loss_grad(theta, neurons)
+        return (loss, gradient) if np.linalg.norm(theta) < self.limit else (np.nan, np.nan * gradient)
+
+    def residual(self, theta: FloatArray, neurons: IntArray) -> float:
+        return super().residual(theta, neurons) if np.linalg.norm(theta) < self.limit else np.nan
