@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from agf import Clock, DataError, Drop, Init, Problem, Settings, Staircase, Status
-from agf.arrays import FloatArray, IntArray, count
-from agf.errors import explain
 from agf_problems.modular_kernels import Moments, Quadratic, Sources, Span
 from agf_problems.modular_template import ComplexArray, characters_of, read_template
+
+from agf import Clock, DataError, Drop, Init, Problem, RequestError, Settings, Staircase, Status
+from agf.arrays import FloatArray, IntArray, count, positive
+from agf.errors import explain
 
 #: Largest dense Hessian offered, in parameters (2400 squared is 46 MB).
 _DENSE_HESSIAN = 2400
@@ -38,9 +39,9 @@ class ModularAddition(Problem):
 
     Notes
     -----
-    A cosine neuron of frequency k has the largest utility sqrt(2/(27 p^3)) |xh_k|^3 of its frequency, and every frequency
-    is a strict local maximum up to phases ([AGF] Theorem 5.1 denies it). Even p has a Nyquist frequency, whose neurons
-    gain sqrt(2) times more and need 2 neurons instead of 6; the theorems assume odd p.
+    The largest utility on frequency k is sqrt(2/(27 p^3)) |xh_k|^3, of cosine neurons, and every frequency is a strict
+    local maximum up to phases ([AGF] Theorem 5.1 denies it). Even p has a Nyquist frequency, on which a neuron gains
+    sqrt(2) times more and two neurons suffice instead of six; the theorems assume odd p.
     """
 
     name = "modular-addition"
@@ -108,7 +109,7 @@ class ModularAddition(Problem):
     def hessian_product(self, theta: FloatArray, neurons: IntArray, vectors: FloatArray) -> FloatArray:
         """Hessian of the loss times `vectors`, (m, P), exact up to rounding, in 2 `degree` gradients.
 
-        Along a line the gradient is a polynomial of degree 2 degree - 1, so a central difference of that order is exact.
+        The gradient along a line is a polynomial of degree 2 degree - 1: a central difference of that order is exact.
         """
         size = np.abs(vectors).max(initial=0.0)
         if size == 0.0:
@@ -131,8 +132,8 @@ class ModularAddition(Problem):
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
         """Order-one parameters, drawn u, v, w in turn, (H, p) each.
 
-        "gaussian": variance one over fan-in, u and v N(0, 1/(k p)) and w N(0, 1/p). "entrywise": N(0, 1), so that alpha is
-        the standard deviation of every weight.
+        "gaussian": variance one over fan-in, u and v N(0, 1/(k p)) and w N(0, 1/p). "entrywise": N(0, 1), so that alpha
+        is the standard deviation of every weight.
         """
         if kind not in ("gaussian", "entrywise"):
             raise ValueError(kind)
@@ -151,7 +152,7 @@ class ModularAddition(Problem):
         """
         k = self.terms
         paired = self.characters.paired
-        # k! p^-(k+1) sum_chi prod uh conj(wh) |xh|^(k+1), with k+1 equal squared norms 1/(k+1), |uh|^2 = p/2 |u|^2 (or p |u|^2)
+        # k! p^-(k+1) sum_chi |uh .. wh| |xh|^(k+1) with squared norms 1/(k+1) each, |uh|^2 = p/2 |u|^2 (or p |u|^2)
         power = np.abs(self.template.spectrum) * np.sqrt(np.where(paired, 0.5, 1.0) / (self.p * (k + 1)))
         return np.where(paired, 2.0, 1.0) * float(np.prod(np.arange(1, k + 1))) * power ** (k + 1)
 
@@ -164,25 +165,40 @@ class ModularAddition(Problem):
         if at.size == 0 or self.template.spectrum[at[0]] == 0:
             raise DataError(explain(f"the template has nothing at frequency {frequency}.", where=self.name))
         power = self.degree - 2
-        gap = (mu**-power - radius**-power) / power
+        gap = max(mu**-power - radius**-power, 0.0) / power
         return float(gap / (self.degree * self.max_utilities()[at[0]]))
 
     def theory(
-        self, alpha: float | None = None, init: Init | None = None, mu: float | None = None, radius: float = 1.0
+        self,
+        alpha: float | None = None,
+        *,
+        init: Init | None = None,
+        mu: float | None = None,
+        radius: float = 1.0,
+        **options: Any,
     ) -> Staircase:
         """One drop a frequency in decreasing order of its largest utility, as alpha -> 0 with six neurons or more each.
 
         levels : loss left when a frequency is fully learned, sum of |xh|^2 / p over the others ([AGF] section 5).
-        times : NaN; `bounds` are filled when `init`, `mu` (largest initial norm) or alpha is given: `jump_bound` from mu
-        to norm `radius`. The first is a bound on the flow's first activation; the later ones suppose that the neurons that
-        learn a frequency have grown on it alone.
+        times : NaN. `bounds` are filled when `init`, `mu` (largest initial norm) or alpha is given: `jump_bound` from
+        mu to norm `radius`. The first is a bound on the flow's first activation; the later ones suppose that the
+        neurons that learn a frequency have grown on it alone.
         Drop features: "frequency", "amplitude" |xh|, "group_size" 6 (2 for a real character).
         """
+        if options:
+            raise RequestError(
+                explain(
+                    f"unknown option `{next(iter(options))}`.",
+                    where=f"{self.name}.theory",
+                    expected="alpha, init, mu or radius",
+                )
+            )
+        log_norms = np.zeros(0)
         if init is not None:
-            mu = float(np.exp(init.log_norms.max()))
-            alpha = init.alpha
-        elif mu is None and alpha is not None:
-            mu = float(alpha)
+            log_norms = init.log_norms
+        elif mu is not None or alpha is not None:
+            log_norms = np.log([positive(alpha if mu is None else mu, "mu", where=f"{self.name}.theory")])
+        positive(radius, "radius", where=f"{self.name}.theory")
         utilities = self.max_utilities()
         chosen = self.template.learnable
         chosen = chosen[np.argsort(-utilities[chosen], kind="stable")]
@@ -206,13 +222,13 @@ class ModularAddition(Problem):
             for k, i in enumerate(chosen)
         )
         bounds = None
-        if mu is not None:
-            bounds = np.array([self.jump_bound(int(self.characters.frequencies[i]), mu, radius) for i in chosen])
-        log_norms = init.log_norms if init is not None else np.log([alpha if alpha is not None and alpha < 1 else 1e-2])
+        if log_norms.size:
+            largest = float(np.exp(log_norms.max()))
+            bounds = np.array([self.jump_bound(int(self.characters.frequencies[i]), largest, radius) for i in chosen])
         return Staircase(
             problem=self.name,
             degree=self.degree,
-            clock=Clock.from_norms(self.degree, log_norms),
+            clock=Clock.from_norms(self.degree, log_norms) if log_norms.size else Clock(self.degree, 0.0),
             start_level=float(remaining[0]),
             drops=drops,
             status=Status.THEORY,
@@ -231,7 +247,9 @@ class ModularAddition(Problem):
         if np.any(np.isclose(ordered[1:], ordered[:-1], rtol=1e-9, atol=0.0)):
             notes.append("Frequencies of equal amplitude tie: the initialization decides their order, not the theory.")
         if not self.characters.paired.all():
-            notes.append("The order of the group is even: the theorems assume it odd; real characters are included here.")
+            notes.append(
+                "The order of the group is even: the theorems assume it odd; real characters are included here."
+            )
         need = int(np.where(self.characters.paired[chosen], 6, 2).sum())
         if self.width < need:
             notes.append(f"Full levels need {need} neurons; with {self.width}, intermediate levels appear.")
@@ -248,7 +266,7 @@ class ModularAddition(Problem):
         return self.characters.transform(rows)[..., self.characters.frequencies]
 
     def neuron_frequencies(self, theta: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Position in `characters.frequencies` of each neuron's strongest learnable frequency, (m,), and its share (m,).
+        """Position in `characters.frequencies` of each neuron's strongest learnable one, (m,), and its share (m,).
 
         The share is that of the neuron's squared norm, over all of u, v, ..., w; 1 for a pure cosine neuron.
         """
@@ -273,7 +291,7 @@ class ModularAddition(Problem):
         return np.angle(hats), np.angle(gap)
 
     def output_power(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
-        """E |fh_k|^2 over all pairs at `characters.frequencies`, (K,); |xh_k|^2 and nothing elsewhere when all is learned."""
+        """E |fh_k|^2 over all pairs at `characters.frequencies`, (K,); |xh_k|^2 when all is learned."""
         own = self.kernel.sources(theta)
         hats = self._coefficients(theta)[:, -1]
         return np.einsum("ik,ij,jk->k", hats.conj(), self.kernel.gram(own, own), hats, optimize=True).real

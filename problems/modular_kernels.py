@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from agf_problems.modular_template import ComplexArray, Template
 from scipy.linalg import cho_factor, cho_solve
 
 from agf.arrays import FloatArray
-from agf_problems.modular_template import ComplexArray, Template
 
 #: Above this order the correlations go through the fast Fourier transform; below, a matrix product is faster (measured:
 #: equal near p = 150 for 64 neurons).
@@ -144,7 +144,7 @@ class Quadratic:
     def pull(self, one: Sources, two: Sources) -> tuple[FloatArray, FloatArray]:
         """Gradient of the utility of each neuron of `one` against the target less `two`, and the part taken away.
 
-        Returns (m, 3p), and (m,) E <f_i, f_two>; the utility itself is <w_i, gradient in w_i>, because f is linear in w.
+        Returns (m, 3p), and (m,) E <f_i, f_two>; the utility is <w_i, gradient in w_i>, because f is linear in w.
         """
         overlap = one.pre @ two.twice.transpose(0, 2, 1)
         weights = one.w @ (-2.0 * two.w).T
@@ -276,7 +276,7 @@ class Moments:
             for r in range(k):
                 for q in range(k + 1):
                     slope += left[r] * ((weights * rest[k - 1 - r, k - q]) @ right[q])
-            inner[term] = -math.factorial(k) ** 2 / np.sqrt(p) * slope
+            inner[term] = -(math.factorial(k) ** 2) / np.sqrt(p) * slope
         taken = self.gram(one, two) @ two.w
         z = one.z
         pulled = np.empty_like(z)
@@ -290,8 +290,8 @@ class Span:
     """Span, in function space, of the Jacobian of some active neurons; `projected` gives E|P f_i|^2 of others.
 
     The columns for the w's, s_j^k times each output, are orthogonalised first: they are an n by n Gram matrix for all p
-    outputs at once. With two terms those for u and v follow, s_j times a wave of a or of b, in the d real waves that the
-    template can produce: 2 d n columns (at most `_SPAN`; the largest neurons stand for the rest).
+    outputs at once. With two terms those for u and v follow, s_j times a wave of a or of b, in the d real waves that
+    the template can produce: 2 d n columns (at most `_SPAN`; the largest neurons stand for the rest).
     """
 
     def __init__(self, kernel: Quadratic | Moments, active: Sources):

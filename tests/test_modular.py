@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import agf
 import numpy as np
 import pytest
-from agf.staircase import Drop
 from agf_problems import modular_kernels
 from agf_problems.modular import ModularAddition
 from agf_problems.modular_template import Characters
@@ -14,11 +12,14 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import minimize
 
+import agf
+from agf.staircase import Drop
+
 NOBODY = np.zeros(0, dtype=np.int64)
 
 
 def listed(problem, theta):
-    """Loss and gradient by listing all p^k tuples, with torch: nothing shared with the kernels but the group's table."""
+    """Loss and gradient by listing all p^k tuples, with torch: shared with the kernels is only the group's table."""
     import torch
 
     p, k = problem.p, problem.terms
@@ -62,7 +63,10 @@ def six_neurons(problem, position, fraction=1.0):
     rows = []
     for m in range(3):
         s = np.pi * m / 3
-        rows += [cosine(problem, position, (s, s, 2 * s - phase)), cosine(problem, position, (s, s + np.pi, 2 * s + np.pi - phase))]
+        rows += [
+            cosine(problem, position, (s, s, 2 * s - phase)),
+            cosine(problem, position, (s, s + np.pi, 2 * s + np.pi - phase)),
+        ]
     theta = np.concatenate(rows)
     return theta * (fraction / problem.learned(theta, np.arange(6))[position]) ** (1 / 3)
 
@@ -235,7 +239,9 @@ def test_templates_may_be_text_arrays_or_dictionaries():
     spectrum = ModularAddition(p=7, template={1: 2.0, 3: -1.0}).template.values
     np.testing.assert_allclose(ModularAddition(p=7, template="1:2,3:-1").template.values, spectrum)
     np.testing.assert_allclose(ModularAddition(template=spectrum + 5.0).template.values, spectrum, atol=1e-14)
-    np.testing.assert_allclose(np.abs(ModularAddition(p=7, template="power-law:2").template.spectrum), [1, 1 / 4, 1 / 9])
+    np.testing.assert_allclose(
+        np.abs(ModularAddition(p=7, template="power-law:2").template.spectrum), [1, 1 / 4, 1 / 9]
+    )
     np.testing.assert_allclose(np.abs(ModularAddition(p=7, template="one-hot").template.spectrum), 1.0)
 
 
@@ -254,7 +260,9 @@ def test_the_largest_utility_of_a_frequency_is_the_formula(case):
     problem = ModularAddition(width=1, **case)
     nothing = problem.residual(np.zeros((0, problem.n_params)), NOBODY)
     for position in problem.template.learnable:
-        character = problem.characters.inverse(problem.characters.fill(np.eye(problem.characters.frequencies.size)[position] * (1 + 0j)))
+        character = problem.characters.inverse(
+            problem.characters.fill(np.eye(problem.characters.frequencies.size)[position] * (1 + 0j))
+        )
         wave = np.tile(character / np.linalg.norm(character) / np.sqrt(3), 3)[None]
         wave[:, 2 * problem.p :] *= np.sign(problem.template.spectrum[position].real)
         utility = problem.utility(wave, np.arange(1), nothing)[0][0]
@@ -274,7 +282,9 @@ def ascend(problem, start):
         utility, gradient = problem.utility(unit[None], np.arange(1), nothing)
         return -utility[0], -(gradient[0] - (gradient[0] @ unit) * unit) / size
 
-    found = minimize(negative, start, jac=True, method="L-BFGS-B", options={"maxiter": 5000, "ftol": 1e-16, "gtol": 1e-12})
+    found = minimize(
+        negative, start, jac=True, method="L-BFGS-B", options={"maxiter": 5000, "ftol": 1e-16, "gtol": 1e-12}
+    )
     return -found.fun, found.x / np.linalg.norm(found.x)
 
 
@@ -302,7 +312,11 @@ def test_every_frequency_is_a_strict_local_maximum_up_to_phases(position):
     np.testing.assert_allclose(gradient, 3 * utility[0] * theta, atol=1e-14)  # critical on the sphere
     h = 1e-4
     rows = [
-        (problem.utility(theta + h * e, np.arange(1), nothing)[1] - problem.utility(theta - h * e, np.arange(1), nothing)[1])[0] / (2 * h)
+        (
+            problem.utility(theta + h * e, np.arange(1), nothing)[1]
+            - problem.utility(theta - h * e, np.arange(1), nothing)[1]
+        )[0]
+        / (2 * h)
         for e in np.eye(21)
     ]
     tangent = np.eye(21) - theta.T @ theta
@@ -348,7 +362,13 @@ def best_of_group(problem, count, seeds, rng):
         return loss / energy, gradient.ravel() / energy
 
     starts = [0.5 * rng.standard_normal(count * problem.n_params) for _ in range(seeds)]
-    return min(minimize(objective, s, jac=True, method="L-BFGS-B", options={"maxiter": 3000, "ftol": 1e-15}).fun for s in starts) * energy
+    return (
+        min(
+            minimize(objective, s, jac=True, method="L-BFGS-B", options={"maxiter": 3000, "ftol": 1e-15}).fun
+            for s in starts
+        )
+        * energy
+    )
 
 
 @pytest.mark.parametrize(("count", "gap"), [(1, 8 / 9), (2, 5 / 9)])
@@ -409,6 +429,8 @@ def test_theory_bounds_come_from_the_largest_initial_norm():
     assert bounds[1] / bounds[0] == pytest.approx(8.0)
     assert np.isnan(problem.theory(alpha=1e-3).times[1:]).all()
     assert problem.theory().bounds is None
+    with pytest.raises(agf.RequestError, match="unknown option `rule`"):
+        problem.theory(rule="greedy")
     assert agf.predict(problem, init, max_drops=1).times[1] > bounds[0]
 
 
@@ -424,7 +446,14 @@ def three_wave_time(u, v, w, rate, radius):
     conserved = (u * v * np.conj(w)).imag
     assert (u * v * np.conj(w)).real > 0  # growing from the start
     gain = (radius**2 - squares.sum()) / 3
-    return quad(lambda z: 1 / (2 * rate * np.sqrt(np.prod(squares + z) - conserved**2)), 0, gain, epsabs=0, epsrel=1e-12, limit=200)[0]
+    return quad(
+        lambda z: 1 / (2 * rate * np.sqrt(np.prod(squares + z) - conserved**2)),
+        0,
+        gain,
+        epsabs=0,
+        epsrel=1e-12,
+        limit=200,
+    )[0]
 
 
 def test_the_first_activation_is_that_of_the_three_wave_interaction():
@@ -432,7 +461,7 @@ def test_the_first_activation_is_that_of_the_three_wave_interaction():
     problem = ModularAddition(p=p, template={1: size}, width=1)
     amplitudes, phases = np.array([0.02, 0.01, 0.015]), (0.4, 0.7, 0.2)
     theta = np.concatenate([a * cosine(problem, 0, (s,))[0] for a, s in zip(amplitudes, phases, strict=True)])[None]
-    # a cosine of amplitude a has |uh| = p a / 2; a' = c a_v a_w for the utility c (3/2?) a_u a_v a_w cos(...) over norms p/2
+    # utility c a_u a_v a_w cos(...) of cosines of amplitudes a and squared norms a^2 p/2: a_u' = c/(p/2) a_v a_w
     nothing = problem.residual(np.zeros((0, 3 * p)), NOBODY)
     unit = cosine(problem, 0, (0, 0, 0))
     rate = problem.utility(unit, np.arange(1), nothing)[0][0] / (p / 2)
@@ -458,7 +487,12 @@ def test_bundling_keeps_the_middle_drop_of_each_frequency():
 
     problem = ModularAddition(p=7, template={1: 4.0, 2: 2.0}, width=4)
     made = problem.theory()
-    rows = [drop(1, 9.0, "frequency 1", 0), drop(2, 4.0, "frequency 1", 1), drop(3, 3.0, "frequency 1", 2), drop(9, 0.0, "frequency 2", 3)]
+    rows = [
+        drop(1, 9.0, "frequency 1", 0),
+        drop(2, 4.0, "frequency 1", 1),
+        drop(3, 3.0, "frequency 1", 2),
+        drop(9, 0.0, "frequency 2", 3),
+    ]
     stairs = agf.Staircase("modular-addition", 3, made.clock, 10.0, tuple(rows), agf.Status.ALL_ACTIVE)
     bundled = problem.frequency_drops(stairs)
     assert bundled.times.tolist() == [0.0, 2.0, 9.0]
@@ -484,7 +518,9 @@ def test_both_kinds_of_initialization_draw_u_v_w_in_turn():
     u, v, w = (rng.standard_normal((18, 20)) for _ in range(3))
     fan_in = np.concatenate([u / np.sqrt(40), v / np.sqrt(40), w / np.sqrt(20)], axis=1)
     np.testing.assert_allclose(problem.init(1e-2, seed=0).params(), 1e-2 * fan_in, rtol=1e-14)
-    np.testing.assert_allclose(problem.init(1e-2, kind="entrywise").params(), 1e-2 * np.concatenate([u, v, w], axis=1), rtol=1e-14)
+    np.testing.assert_allclose(
+        problem.init(1e-2, kind="entrywise").params(), 1e-2 * np.concatenate([u, v, w], axis=1), rtol=1e-14
+    )
     with pytest.raises(agf.DataError, match="unknown kind"):
         problem.init(1e-2, kind="balanced")
 
