@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from agf import files
+from agf import files, plot
 from agf.errors import RequestError, explain
 from agf.staircase import Drop, Staircase
 
@@ -194,16 +194,13 @@ def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
     Width and label of an edge show how often the transition was taken (one run: its accelerated time); the most likely
     path is blue, ends are orange. Returns the axes.
     """
-    import matplotlib.pyplot as plt
-
-    if ax is None:
-        _, ax = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
+    ax = plot.new_axes() if ax is None else ax
     depth = _depths(graph)
     position = {node: (depth[node], graph.nodes[node]["level"]) for node in graph}
     on_path = set(itertools.pairwise(most_likely_path(graph)))
     few = graph.number_of_nodes() <= _FEW
     for source, target, data in graph.edges(data=True):
-        colour = "#0072B2" if (source, target) in on_path else "#888888"
+        colour = plot.OBSERVED if (source, target) in on_path else plot.RULE
         _arrow(ax, position[source], position[target], colour, 0.8 + 2.2 * data["probability"])
         if few:
             (x0, y0), (x1, y1) = position[source], position[target]
@@ -211,7 +208,7 @@ def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
             words = f"{data['probability']:.0%}" if many else f"t = {data['accelerated_time']:.3g}"
             _write_on(ax, words, ((x0 + x1) / 2, (y0 + y1) / 2), (6, 6), color=colour)
     for node, (x, y) in position.items():
-        ax.plot([x], [y], "o", color="#D55E00" if graph.nodes[node]["ends"] else "black", ms=6, zorder=2)
+        ax.plot([x], [y], "o", color=plot.PREDICTED if graph.nodes[node]["ends"] else "black", ms=6, zorder=2)
         if few:
             _write_on(ax, textwrap.fill(node, 22), (x, y), (0, -8), ha="center", va="top")
         elif graph.in_degree(node) > 0:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agf import files
+from agf import files, plot
 from agf.arrays import FloatArray
 from agf.clock import Clock
 from agf.errors import RequestError, explain
@@ -226,11 +226,8 @@ class Summary:
 
         Returns the matplotlib axes.
         """
-        import matplotlib.pyplot as plt
-
-        if ax is None:
-            _, ax = plt.subplots(figsize=(6.5, 4.0), layout="constrained")
-        colours = itertools.cycle(_PALETTE)
+        ax = plot.new_axes() if ax is None else ax
+        colours = itertools.cycle(plot.PALETTE)
         drawn = [group for group in self.groups if group.staircases]
         for group, colour in zip(drawn, colours, strict=False):
             level = float(np.median([run.start_level for run in group.staircases]))
@@ -270,9 +267,6 @@ class Summary:
     def _notes(self) -> list[str]:
         failed = sum(len(group.failed) for group in self.groups)
         return [f"{failed} run(s) failed and are left out."] if failed else []
-
-
-_PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
 def summarize(sweep: Sweep) -> Summary:
