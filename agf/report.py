@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from agf.table import Table
 
 Update = Callable[[str], None]
+#: Least width, in characters, of the last column of a table, which holds words.
+_LEAST_WORDS = 20
 
 
 class Silent:
@@ -57,10 +59,26 @@ class Terminal(Silent):
         from rich.table import Table as Drawn
         from rich.text import Text
 
-        drawn = Drawn(title=Text(table.title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+        drawn = Drawn(
+            title=Text(table.title),
+            title_justify="left",
+            title_style="bold",
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),
+        )
         last = len(table.columns) - 1
+        needed = 0
         for j, column in enumerate(table.columns):
-            drawn.add_column(Text(column), justify="left" if j == last else "right", overflow="fold")
+            # A cut number would be another number: only words wrap, those of the headings and of the last column.
+            widest = max([len(row[j]) for row in table.rows], default=0)
+            least = max(len(word) for word in [*column.split(), ""])
+            least = max(least, min(widest, _LEAST_WORDS) if j == last else widest)
+            drawn.add_column(Text(column), justify="left" if j == last else "right", min_width=least, overflow="fold")
+            needed += least + 2
+        if needed > self.console.width:
+            self.console.print(Text(table.text()), soft_wrap=True)
+            return
         for row in table.rows:
             drawn.add_row(*[Text(cell) for cell in row])
         self.console.print(drawn)
