@@ -283,7 +283,7 @@ class Staircase:
             return cls(
                 problem=result["problem"],
                 degree=result["degree"],
-                clock=Clock(result["degree"], float(header["log_scale"])),
+                clock=Clock(result["degree"], files.from_json_float(header["log_scale"])),
                 start_level=files.from_json_float(result["levels"][0]),
                 drops=drops,
                 status=Status.from_word(result["status"]),

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from agf_problems.diagonal_flow import MirrorFlow
+from agf_problems.diagonal_limit import staircase
+from agf_problems.diagonal_phases import DiagonalPhases
 
 import agf
 from agf.arrays import FloatArray, IntArray, matrix, vector
 from agf.errors import DataError, explain
-from agf_problems.diagonal_flow import MirrorFlow
-from agf_problems.diagonal_limit import staircase
-from agf_problems.diagonal_phases import DiagonalPhases
 
 
 class DiagonalLinear(agf.Problem):
@@ -68,12 +68,12 @@ class DiagonalLinear(agf.Problem):
                     expected="one target a row",
                 )
             )
-        for name, data in (("X", self.X), ("y", self.y)):
+        for role, data in (("X", self.X), ("y", self.y)):
             largest = float(np.abs(data).max())
             if largest and not 1e-140 < largest < 1e140:
                 raise DataError(
                     explain(
-                        f"the squares of `{name}` leave the range of float64.",
+                        f"the squares of `{role}` leave the range of float64.",
                         where=where,
                         found=largest,
                         expected="a largest entry between 1e-140 and 1e140",
@@ -150,7 +150,8 @@ class DiagonalLinear(agf.Problem):
 
         Accelerated times are in units of -log alpha; flow times are given with an alpha. Every drop carries its
         certificate, recomputed from the data: `grad_norm` and, in `predicted_decrease`, the duality gap of its level.
-        `stats["kkt"]` is the largest violation of the optimality conditions relative to |x_i| |y| / n.
+        `stats["kkt"]` is the largest violation of the optimality conditions, relative to
+        |x_i| (|y| + sum_j |x_j beta_j|) / n.
 
         alpha : scale for the flow times, or None. There are no options. Raises DataError for a bad alpha, RequestError
         for alpha >= 1 or an option.
@@ -185,10 +186,8 @@ class DiagonalLinear(agf.Problem):
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
         """ "coordinate 3", with its name where it has one."""
         del theta, neurons
-        if self.names is None:
-            words = [str(int(i)) for i in chosen]
-        else:
-            words = [f"{int(i)} ({self.names[i]})" for i in chosen]
+        names = self.names
+        words = [f"{i}" if names is None else f"{i} ({names[i]})" for i in chosen.tolist()]
         return f"coordinate{'s' if chosen.size != 1 else ''} {', '.join(words)}"
 
     def describe(self) -> str:

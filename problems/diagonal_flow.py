@@ -8,11 +8,11 @@ and with it every later change of sign.
 from __future__ import annotations
 
 import numpy as np
+from agf_problems.mirror import Mirror
 from scipy.linalg import qr
 
 import agf
 from agf.arrays import FloatArray, IntArray
-from agf_problems.mirror import Mirror
 
 
 class MirrorFlow(agf.FlowSystem):
@@ -28,7 +28,8 @@ class MirrorFlow(agf.FlowSystem):
         self._n = y.size
         self._out_of_reach = 0.0  # |y|^2 outside the span of the columns
         if x.shape[0] > x.shape[1]:
-            basis, x = qr(x, mode="economic", check_finite=False)
+            basis, triangle = qr(x, mode="economic", check_finite=False)
+            x = np.asarray(triangle, dtype=np.float64)
             inside = basis.T @ y
             self._out_of_reach = float(np.sum((y - basis @ inside) ** 2))
             y = inside

@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from agf_problems.signed_fit import SignedFit
 
 import agf
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.errors import explain
 from agf.init import check_alpha
-from agf_problems.signed_fit import SignedFit
 
 #: Coordinates whose s would reach +-1 within this fraction of the elapsed phase activate together.
 _TIE = 1e-9
 #: Rounding error of s, a sum of a few thousand terms of size at most 1.
 _ROUNDING = 1e-13
-#: A level whose optimality conditions are violated by more than this, relative to |x_i| |y| / n, is no level.
+#: A level whose optimality conditions are violated by more than this, relative, is no level.
 _KKT_LIMIT = 1e-7
 #: Stages certified in one matrix product.
 _BATCH = 256
@@ -96,7 +96,7 @@ class _Certificates:
 
 def _certify(x: FloatArray, y: FloatArray, path: list[Stage]) -> _Certificates:
     n = y.size
-    scale = np.linalg.norm(x, axis=0) * np.linalg.norm(y) / n
+    norms, size = np.linalg.norm(x, axis=0), np.linalg.norm(y)
     parts: list[tuple[FloatArray, ...]] = [(np.zeros(0),) * 4]
     for start in range(0, len(path), _BATCH):
         some = path[start : start + _BATCH]
@@ -105,14 +105,15 @@ def _certify(x: FloatArray, y: FloatArray, path: list[Stage]) -> _Certificates:
         r = y - beta[:, used] @ x[:, used].T
         v = r @ x / n
         edge = np.stack([stage.signs for stage in some])
-        # v_i must vanish where beta_i does not, and push no coordinate at 0 to the side that is open to it
+        # v_i must vanish where beta_i does not, and push no coordinate at 0 to the side that is open to it; it is
+        # relative to |x_i| (|y| + sum_j |x_j| |beta_j|) / n, so that rounding beta alone would give about 1e-16
         violation = np.where(beta != 0.0, np.abs(v), np.maximum(edge * v, 0.0))
         parts.append(
             (
                 0.5 * np.sum(r**2, axis=1) / n,
                 np.sqrt(np.sum(2.0 * np.abs(beta) * v**2, axis=1)),
                 np.abs(np.sum(beta * v, axis=1)),
-                np.max(violation / np.where(scale > 0, scale, 1.0), axis=1),
+                np.max(n * violation / np.where(norms > 0, norms, 1.0), axis=1) / (size + np.abs(beta) @ norms),
             )
         )
     return _Certificates(*(np.concatenate(column) for column in zip(*parts, strict=True)))

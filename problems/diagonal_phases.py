@@ -8,12 +8,12 @@ coordinates sit at the least-squares solution with the signs they activated with
 from __future__ import annotations
 
 import numpy as np
+from agf_problems.mirror import Mirror
+from agf_problems.signed_fit import SignedFit
 
 import agf
 from agf.arrays import FloatArray, IntArray
 from agf.errors import explain
-from agf_problems.mirror import Mirror
-from agf_problems.signed_fit import SignedFit
 
 #: Rounding error of a height, relative to its size: a sum of a few thousand terms.
 _ROUNDING = 1e-13
@@ -60,19 +60,21 @@ class DiagonalPhases:
         v = self._at(memory["coefficients"]).pull / self._n
         scale = float(np.exp(memory["log_scale"]))
         while True:
-            columns = np.flatnonzero((v != 0.0) & ~state.active & ~idle)
-            if columns.size == 0:
+            moving = (v != 0.0) & ~state.active & ~idle
+            if not moving.any():
                 return state, agf.Status.FITTED
+            # an infinite height belongs to a coordinate that starts without a part of this sign: it never gets there
+            columns = np.flatnonzero(moving & np.isfinite(mirror.height(z, v)))
+            if columns.size == 0:
+                return state, agf.Status.NO_GROWTH
             signs, speeds = np.sign(v[columns]), np.abs(v[columns])
             part = mirror.take(columns)
             heights = part.height(z[columns], signs)
             times, known = self._times(part, columns, speeds, heights)
             first = known[np.argmin(times[known])]
             step = float(times[first])
-            if not np.isfinite(step):
-                return state, agf.Status.NO_GROWTH
             slack = self._settings.tie_rtol * step + _ROUNDING * np.abs(heights[known]) / speeds[known]
-            tied = known[times[known] <= step + slack]
+            tied = np.sort(known[times[known] <= step + slack])
             edge = memory["signs"].copy()
             edge[columns[tied]] = signs[tied]
             coefficients = self._settle(memory["coefficients"], edge)
@@ -81,12 +83,11 @@ class DiagonalPhases:
             idle = idle.copy()  # combinations of the active columns, up to rounding: they can add nothing
             idle[columns[tied]] = True
         lead = _LEAD if self._settings.threshold == "natural" else 0.0
-        half = step - lead / speeds[first]
-        moved = z.copy()
-        moved[columns] += v[columns] * step
+        half = max(step - lead / float(speeds[first]), 0.0)
+        moved = z + np.where(moving, v * step, 0.0)
         rest = np.setdiff1d(known, tied)
         runner_up = None
-        if rest.size and np.isfinite(times[rest]).any():
+        if rest.size:
             second = rest[np.argmin(times[rest])]
             runner_up = (int(columns[second]), float(max(times[second] - step, 0.0)) / scale)
         memory.update(z=moved, signs=edge, idle=idle.astype(np.float64))
@@ -99,7 +100,7 @@ class DiagonalPhases:
             memory,
         )
         return after, agf.Activation(
-            after.time, max(state.time + half / scale, 0.0), columns[tied], 0.5 * speeds[tied], runner_up
+            after.time, state.time + half / scale, columns[tied], 0.5 * speeds[tied], runner_up
         )
 
     def _times(
@@ -107,26 +108,21 @@ class DiagonalPhases:
     ) -> tuple[FloatArray, IntArray]:
         """(m,) time each coordinate still needs, and the indices at which it is exact: those of the first two at least.
 
-        At the natural threshold the coefficient is |v| n / |x - P_A x|^2. Leaving P_A out gives a lower bound of the
-        time, and as thresholds are logarithms few coordinates need the projection.
+        At the natural threshold the coefficient is |v| n / |x - P_A x|^2, in equal shares where columns are equal.
+        Leaving P_A out gives a lower bound of the time, and as thresholds are logarithms few coordinates need it.
         """
 
-        def needed(target: FloatArray, height: FloatArray, speed: FloatArray) -> FloatArray:
-            out = np.full_like(height, np.inf)  # never, where the start has no part of this sign
-            np.divide(np.maximum(target - height, 0.0, where=np.isfinite(height), out=np.zeros_like(height)), speed,
-                      out=out, where=np.isfinite(height))  # fmt: skip
-            return out
-
         if self._settings.threshold == "unit":
-            return needed(part.height_of_norm(0.0), heights, speeds), np.arange(columns.size)
-        bound = part.height_of_coefficient(speeds * self._n / self._fit.norms[columns] ** 2)
-        times = needed(bound, heights, speeds)
+            return np.maximum(part.height_of_norm(0.0) - heights, 0.0) / speeds, np.arange(columns.size)
+        pulls = speeds * self._n / self._fit.copies[columns]
+        bound = part.height_of_coefficient(pulls / self._fit.norms[columns] ** 2)
+        times = np.maximum(bound - heights, 0.0) / speeds
         order = np.argsort(times)
         known, chunk = 0, 8
         while known < order.size and (known < 2 or times[order[known]] <= np.partition(times[order[:known]], 1)[1]):
             some = order[known : known + chunk]
-            size = speeds[some] * self._n / self._fit.distance(columns[some])
-            times[some] = needed(part.take(some).height_of_coefficient(size), heights[some], speeds[some])
+            target = part.take(some).height_of_coefficient(pulls[some] / self._fit.distance(columns[some]))
+            times[some] = np.maximum(target - heights[some], 0.0) / speeds[some]
             known += some.size
             chunk *= 2
         return times, order[:known]

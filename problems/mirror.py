@@ -76,9 +76,8 @@ class Mirror:
     def directions(self, z: FloatArray) -> FloatArray:
         """(d, 2) unit rows (u, v) / rho; zero rows for coordinates that are exactly zero."""
         p, q, large, _ = self._logs(z)
-        finite = large > -np.inf
-        p = np.where(finite, self.sign_p * np.exp(np.where(finite, p - large, 0.0)), 0.0)
-        q = np.where(finite, self.sign_q * np.exp(np.where(finite, q - large, 0.0)), 0.0)
+        large = np.where(large > -np.inf, large, 0.0)
+        p, q = self.sign_p * np.exp(p - large), self.sign_q * np.exp(q - large)
         return sphere.normalize(np.stack([p + q, p - q], axis=1))
 
     def height(self, z: FloatArray, signs: FloatArray) -> FloatArray:
@@ -86,10 +85,8 @@ class Mirror:
         return np.where(signs > 0, self.log_p + z, self.log_q - z)
 
     def depth(self, height: FloatArray, signs: FloatArray) -> FloatArray:
-        """z (d,) at that `height`; an infinite height where the start has no such part."""
-        with np.errstate(invalid="ignore"):
-            z = np.where(signs > 0, height - self.log_p, self.log_q - height)
-        return z
+        """z (d,) at that `height`, for coordinates that have a part of that sign."""
+        return np.where(signs > 0, height - self.log_p, self.log_q - height)
 
     def height_of_coefficient(self, sizes: FloatArray) -> FloatArray:
         """(d,) height at which |beta| has this size: p^2 = 2|beta| + sqrt(4 beta^2 + p^2 q^2), to any alpha."""
@@ -98,9 +95,8 @@ class Mirror:
         return 0.5 * np.logaddexp(size, log_hypot(size, self.log_product))
 
     def height_of_norm(self, log_radius: float) -> FloatArray:
-        """(d,) height at which rho = exp(log_radius): p^2 = rho^2 + sqrt(rho^4 - p^2 q^2); NaN if it is always more."""
-        with np.errstate(invalid="ignore"):
-            rest = np.sqrt(-np.expm1(2.0 * (self.log_product - 2.0 * log_radius)))
+        """(d,) height at which rho = exp(log_radius), or least if that is more: p^2 = rho^2 + sqrt(rho^4 - p^2 q^2)."""
+        rest = np.sqrt(-np.expm1(np.minimum(2.0 * (self.log_product - 2.0 * log_radius), 0.0)))
         return log_radius + 0.5 * np.log1p(rest)
 
     def _logs(self, z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:

@@ -170,7 +170,7 @@ class _Orthogonal(_Factor):
         super().__init__()
         if x.shape[0] > x.shape[1]:  # only what lies in the span of the columns matters
             basis, triangle = qr(x, mode="economic", check_finite=False)
-            x, y = triangle, basis.T @ y
+            x, y = np.asarray(triangle, dtype=np.float64), basis.T @ y
         self._rows = np.ascontiguousarray(x.T)
         self._y = y
         self._norms = np.linalg.norm(self._rows, axis=1)
@@ -225,6 +225,7 @@ class SignedFit:
     coefficients : (d,) the present solution, exact zeros off the active columns.
     active : (d,) bool, the columns with non-zero coefficient.
     norms : (d,) Euclidean norms of the columns.
+    copies : (d,) how many columns equal this one up to sign, itself included.
     """
 
     def __init__(self, x: FloatArray, y: FloatArray) -> None:
@@ -239,6 +240,7 @@ class SignedFit:
         self._pull: FloatArray | None = None
         self._first = _first_of_equals(x)
         self._is_copy = self._first != np.arange(d)
+        self.copies: IntArray = np.bincount(self._first, minlength=d)[self._first]
 
     @property
     def pull(self) -> FloatArray:
