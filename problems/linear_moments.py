@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from agf import Init
 from agf.arrays import FloatArray, IntArray, matrix
 from agf.errors import DataError, explain
 
@@ -76,6 +78,18 @@ class Moments:
         """floor + (1/2) tr[(target - beta) Sxx (target - beta)^T] for beta (c, d) in this basis."""
         gap = self.target - beta
         return self.floor + 0.5 * float(np.sum((gap @ self.sxx) * gap))
+
+    def start(self, init: Init) -> tuple[FloatArray, float]:
+        """Initial weights in this basis, (H, d + c), over the largest row norm, and the log of that norm."""
+        d = self.sxx.shape[0]
+        log_size = float(np.max(init.log_norms))
+        z = init.directions * np.exp(init.log_norms - log_size)[:, None]
+        return np.concatenate([z[:, :d] @ self.inputs, z[:, d:] @ self.outputs], axis=1), log_size
+
+    def natural_rows(self, rows: FloatArray) -> FloatArray:
+        """Weight rows (w, a) of this basis, (m, d + c), in the user's."""
+        d = self.sxx.shape[0]
+        return np.concatenate([rows[:, :d] @ self.inputs.T, rows[:, d:] @ self.outputs.T], axis=1)
 
     def natural(self, beta: FloatArray) -> FloatArray:
         """A map of this basis in the user's: outputs beta inputs^T."""

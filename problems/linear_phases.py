@@ -4,9 +4,9 @@ With the residual correlation M frozen the dormant weights obey Z' = Z Q, Q = [[
 singular pair (u, v) of M, of amplitude Z (v, u)/sqrt 2 in hidden space, grows as exp(sigma t). So nothing is integrated
 while dormant, and a mode's norm is the norm of its measured amplitude, alignment included.
 
-Amplitudes of 1e-100 live beside amplitudes of 1, so the dormant weights are carried as Z^T = basis diag(exp logs) hidden
-with basis (n, r) and hidden (r, H) of order one, and a frozen phase is one LDU factorization with pivots chosen on the
-scaled entries: exp(Q t) basis diag(exp logs) = V [exp(L t) G exp(logs)], G = V^T basis = lower D upper, where
+Amplitudes of 1e-100 live beside amplitudes of 1, so the dormant weights are carried as Z^T = basis diag(exp logs)
+hidden, basis (n, r) and hidden (r, H) of order one, and a frozen phase is one LDU factorization with pivots chosen on
+the scaled entries: exp(Q t) basis diag(exp logs) = V [exp(L t) G exp(logs)], G = V^T basis = lower D upper, where
 exp(L t) lower exp(-L t) and exp(-logs) upper exp(logs) stay of order one however far the modes are apart.
 
 A mode that activates takes one direction q of hidden space with it; the dormant part keeps what is orthogonal to q.
@@ -17,15 +17,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from agf.arrays import FloatArray, IntArray
-from agf.clock import Clock, half_drop_ratio
-from agf.events import Activation, Settled, State
-from agf.init import Init
-from agf.integrators import MarchError, march
-from agf.settings import Settings
-from agf.sphere import polar
-from agf.status import Status
 from agf_problems.linear_moments import Moments
+
+from agf import Activation, Clock, Init, Settings, Settled, State, Status
+from agf.arrays import FloatArray, IntArray
+from agf.clock import half_drop_ratio
+from agf.integrators import MarchError, march
+from agf.sphere import polar
 
 #: Growth rates below this fraction of the largest initial one are rounding.
 _NO_GROWTH = 1e-10
@@ -33,7 +31,7 @@ _NO_GROWTH = 1e-10
 _RANK = 1e-12
 #: Relative accuracy of a settled level, and of the smallest level that matters, in units of the initial loss.
 _SETTLED = 1e-6
-#: Longest active flow, in growth times of the newest mode: when nothing is left to activate, and for settle="converged".
+#: Longest active flow, in growth times of the newest mode: for the last mode, and for settle="converged".
 _LONGEST = 1e4
 
 
@@ -41,7 +39,7 @@ _LONGEST = 1e4
 class _BlockModes:
     """Eigenvectors of Q in one block: vectors (n', n'), rates (n',) with the g growing modes first.
 
-    inside : (n',) coordinates.  labels : (g,) mode numbers.  log_radius : (g,) log of the norm R* at which each saturates.
+    inside : (n',) coordinates.  labels : (g,) mode numbers.  log_radius : (g,) log of the norm R* each saturates at.
     """
 
     inside: IntArray
@@ -53,7 +51,7 @@ class _BlockModes:
 
 @dataclass(frozen=True)
 class _Modes:
-    """The same for all blocks: vectors (n, n) with exact zeros between blocks, rates (n,), the g growing modes first."""
+    """The same for all blocks: vectors (n, n), exact zeros between blocks, rates (n,), the g growing modes first."""
 
     vectors: FloatArray
     rates: FloatArray
@@ -97,20 +95,17 @@ class ModePhases:
 
     def start(self, init: Init) -> State:
         """All modes dormant, with the amplitudes measured from the initial weights."""
-        m, d = self.moments, self.n_inputs
-        top = float(np.max(init.log_norms))
-        z = init.directions * np.exp(init.log_norms - top)[:, None]
-        rotated = np.concatenate([z[:, :d] @ m.inputs, z[:, d:] @ m.outputs], axis=1)
-        left, values, right = np.linalg.svd(rotated.T, full_matrices=False)
+        weights, log_size = self.moments.start(init)
+        left, values, right = np.linalg.svd(weights.T, full_matrices=False)
         keep = values > _RANK * values[0]
-        dormant = _Dormant(left[:, keep], top + np.log(values[keep]), right[keep])
-        active = np.zeros(min(m.rank, init.width), dtype=bool)
+        dormant = _Dormant(left[:, keep], log_size + np.log(values[keep]), right[keep])
+        active = np.zeros(min(self.moments.rank, init.width), dtype=bool)
         nobody = np.zeros(0, dtype=np.int64)
         clock = Clock.from_norms(2, init.log_norms)
         return self._state(clock, 0.0, active, np.zeros((0, self.size)), nobody, dormant)
 
     def dormant(self, state: State) -> tuple[State, Activation | Status]:
-        """Exact growth in the frozen residual until the first mode, and every mode tied with it, is at its threshold."""
+        """Exact growth in the frozen residual until the first mode, and all tied with it, are at their thresholds."""
         clock, dormant, theta, order = _unpack(state)
         modes = self._modes(theta, order)
         if modes.labels.size == 0:
@@ -262,7 +257,7 @@ class ModePhases:
         return min(self.settings.horizon * float(waits.min(initial=np.inf)), span)
 
     def _own_block(self, row: FloatArray, label: int) -> FloatArray:
-        """The part of an active mode in its own block: blocks exchange nothing, and what mixes them is below rounding."""
+        """The part of an active mode in its own block: blocks exchange nothing, and what mixes them is negligible."""
         for rows, columns in self.moments.blocks:
             if label in rows:
                 inside = np.concatenate([columns, self.n_inputs + rows])
@@ -284,7 +279,6 @@ class ModePhases:
         self, clock: Clock, time: float, active: np.ndarray, theta: FloatArray, order: IntArray, dormant: _Dormant
     ) -> State:
         """A state whose rows are modes in the user's basis: active ones as they are, dormant ones as they grow."""
-        m, d = self.moments, self.n_inputs
         rows = np.zeros((active.size, self.size))
         logs = np.full(active.size, -np.inf)
         modes = self._modes(theta, order)
@@ -294,7 +288,6 @@ class ModePhases:
             rows[modes.labels[kept]] = vectors.T
             logs[modes.labels[kept]] = dormant.log_amplitudes(vectors)
         rows[order], logs[order] = polar(theta)
-        natural = np.concatenate([rows[:, :d] @ m.inputs.T, rows[:, d:] @ m.outputs.T], axis=1)
         memory = {
             "log_scale": np.asarray(clock.log_scale),
             "basis": dormant.basis,
@@ -303,7 +296,7 @@ class ModePhases:
             "theta": theta,
             "order": order,
         }
-        return State(time, active, natural, logs, self._loss(theta), memory)
+        return State(time, active, self.moments.natural_rows(rows), logs, self._loss(theta), memory)
 
 
 def _unpack(state: State) -> tuple[Clock, _Dormant, FloatArray, IntArray]:
@@ -389,7 +382,7 @@ def _pivot(
     free_columns: np.ndarray,
     row: int | None,
 ) -> tuple[int, int]:
-    """An entry that is the largest of its row and of its column after scaling; of the given row only, if one is given."""
+    """An entry that is the largest of its row and of its column after scaling; if `row` is given, of that row."""
 
     def best_row(j: int) -> int:
         with np.errstate(divide="ignore"):

@@ -2,14 +2,14 @@
 
 As alpha -> 0 the top singular mode of the residual correlation M = Syx - beta Sxx joins, and gradient flow of that rank
 runs to a critical point [GLRL]. The critical points of rank k are beta = P Syx Sxx^+ with P the projection on k
-eigenvectors of E = Syx Sxx^+ Syx^T, and within a block that does not decouple all of them but the top k are strict
-saddles whose unstable direction the flow has a part in; so it goes on to the top k *of that block*, in a time that does
-not grow as alpha -> 0. Between independent blocks nothing is exchanged, and each keeps the modes it has. Hence the rule:
-blocks race by the growth of their leading singular value, and inside a block the energies decide the level.
+eigenvectors of E = Syx Sxx^+ Syx^T. Within a block that does not decouple all of them but the top k are strict saddles
+whose unstable directions the flow has a part in, so it goes on to the top k *of that block*, in a time that does not
+grow as alpha -> 0. Independent blocks exchange nothing, and each keeps the modes it has. Hence the rule: blocks race by
+the growth of their leading singular value, and inside a block the energies (eigenvalues of E) decide the level.
 
 Charges: between drops the log norms of the remaining modes of a block grow at the singular values of M in order, which
-is how the singular values of a product of generic growth operators behave (what leads stays ahead, whatever direction it
-points in). An exactly vanishing coupling would break the order, and that is what the blocks are for.
+is how the singular values of a product of generic growth operators behave (what leads stays ahead, whatever direction
+it points in). An exactly vanishing coupling would break the order, and that is what the blocks are for.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from agf.arrays import FloatArray, IntArray
 from agf_problems.linear_moments import Moments, pseudo_inverse
+
+from agf.arrays import FloatArray, IntArray
 
 #: Modes whose charges reach 1 within this fraction of the elapsed time join together.
 _TIE = 1e-9
@@ -99,14 +100,10 @@ def joins(moments: Moments, width: int, rule: str = "greedy") -> Iterator[Join]:
         yield Join(time, np.asarray(modes, dtype=np.int64), np.asarray(rates), moments.loss(beta), beta.copy())
 
 
-def orders_differ(moments: Moments) -> bool:
-    """Whether modes of independent blocks are learned in another order than that of their energies."""
-    if len(moments.blocks) < 2:
-        return False
-    greedy = [join.level for join in joins(moments, moments.rank)]
-    published = [join.level for join in joins(moments, moments.rank, "conjecture")]
-    scale = moments.loss(np.zeros(moments.syx.shape))
-    return len(greedy) != len(published) or bool(np.any(np.abs(np.subtract(greedy, published)) > 1e-9 * scale))
+def energies(moments: Moments) -> FloatArray:
+    """(rank,) eigenvalues of E, decreasing: half of one is what its mode takes off the loss."""
+    parts = [_block(moments, rows, columns).energies for rows, columns in moments.blocks]
+    return np.sort(np.concatenate([*parts, np.zeros(0)]))[::-1]
 
 
 def _waits(part: _Block, learned: int, charges: FloatArray) -> FloatArray:
@@ -117,6 +114,10 @@ def _waits(part: _Block, learned: int, charges: FloatArray) -> FloatArray:
 
 
 def _block(moments: Moments, rows: IntArray, columns: IntArray) -> _Block:
+    if rows.size == columns.size == 1:
+        sigma, variance = moments.syx[rows[0], columns[0]], moments.sxx[columns[0], columns[0]]
+        steps = np.array([0.0, sigma / variance])[:, None, None]
+        return _Block(rows, columns, np.array([sigma**2 / variance]), np.array([[sigma], [0.0]]), steps)
     sxx = moments.sxx[np.ix_(columns, columns)]
     syx = moments.syx[np.ix_(rows, columns)]
     inverse = pseudo_inverse(sxx)
