@@ -35,7 +35,7 @@ data_options = _group(
 
 init_options = _group(
     click.option("--alpha", type=float, help=f"Initialization scale; default {DEFAULT_ALPHA:g}."),
-    click.option("--seed", type=int, help="Seed of the initialization; default 0."),
+    click.option("--seed", type=int, help="Seed of the initialization, and of minibatches; default 0."),
     click.option("--kind", help="Kind of initialization, such as gaussian; default that of the problem."),
     click.option("--init", "init_file", metavar="FILE", help="npz file with the weights as array `theta` (H, P)."),
 )
@@ -54,7 +54,6 @@ flow_options = _group(
     click.option("--method", help="Integrator: auto (default), rk45 or rkc2."),
     click.option("--rtol", type=float, help="Relative error of one step of the integrator."),
     click.option("--max-steps", type=click.IntRange(1), help="Integrator steps at most."),
-    click.option("--checkpoint", metavar="RUN", help="Run file written every minute, for --resume after a crash."),
 )
 
 descent_options = _group(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _DATA = ("data", "target", "pairs", "width")
 _INIT = ("alpha", "seed", "kind", "init_file")
-_FLOW = ("t_max", "method", "rtol", "max_steps", "checkpoint")
+_FLOW = ("t_max", "method", "rtol", "max_steps")
 _DESCENT = ("lr", "steps", "momentum", "batch_size")
 
 
@@ -73,11 +73,15 @@ def predict(
 @descent_options
 @click.option("--steps", type=click.IntRange(1), help="Gradient-descent steps; needs --lr.")
 @click.option("--batch-size", type=click.IntRange(1), help="Samples in a minibatch; default all.")
-@click.option("--resume", metavar="RUN", help="Go on with this run of the same problem: its data, weights and method.")
+@click.option(
+    "--resume", metavar="RUN", help="Go on with this run of the same problem: its data, weights and settings."
+)
+@click.option("--checkpoint", metavar="RUN", help="Run file written every minute, for --resume after a crash.")
 @output_options
 def train(
     name: str,
     resume: str | None,
+    checkpoint: str | None,
     output: str | None,
     picture: str | None,
     as_json: bool,
@@ -86,8 +90,7 @@ def train(
 ) -> int:
     """Train the problem NAME: gradient flow by default, gradient descent with --lr and --steps."""
     out = Output(output, picture, as_json, quiet)
-    descent = _choice(words, _DESCENT)
-    flow = _choice(words, _FLOW)
+    descent, flow = _choice(words, _DESCENT), _choice(words, _FLOW)
     if descent and flow:
         raise RequestError(
             explain(
@@ -95,17 +98,28 @@ def train(
                 found=", ".join(_dashed(option) for option in (*flow, *descent)),
             )
         )
-    if descent and not {"lr", "steps"} <= set(descent):
-        raise RequestError(explain("gradient descent needs --lr and --steps."))
     if resume is not None:
         problem, init, before = _resumed(name, resume, words)
-        if descent or "lr" in before.settings:
-            raise RequestError(explain("gradient descent cannot be resumed.", remedy="Resume gradient flow only."))
-        return out.finish(lambda: _flow(problem, init, {**flow, "resume": before}, out.report))
-    problem, init = _problem_and_init(name, words, out.report, predict=False)
+        if "lr" in before.settings:
+            if flow or descent.keys() - {"steps"}:
+                raise RequestError(
+                    explain(f"{resume!r} has its own settings.", expected="only --steps, their new total")
+                )
+            descent = {**before.settings, **descent, "resume": before}
+        elif descent:
+            raise RequestError(explain(f"{resume!r} is a gradient flow.", remedy="Leave the options of descent out."))
+        else:
+            bounds = ("t_max", "max_steps")  # what ended it need not end it again
+            flow = {**{k: v for k, v in before.settings.items() if k not in bounds}, **flow, "resume": before}
+    else:
+        if descent and not {"lr", "steps"} <= set(descent):
+            raise RequestError(explain("gradient descent needs --lr and --steps."))
+        problem, init = _problem_and_init(name, words, out.report, predict=False)
+        if descent and words["seed"] is not None:
+            descent["seed"] = words["seed"]
     if descent:
-        return out.finish(lambda: _descent(problem, init, descent, out.report))
-    return out.finish(lambda: _flow(problem, init, flow, out.report))
+        return out.finish(lambda: _descent(problem, init, {**descent, "checkpoint": checkpoint}, out.report))
+    return out.finish(lambda: _flow(problem, init, {**flow, "checkpoint": checkpoint}, out.report))
 
 
 @click.command()

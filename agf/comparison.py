@@ -163,7 +163,7 @@ class Comparison:
         scale = f", alpha = {self.stairs.init.alpha:g}" if self.stairs.init is not None else ""
         return Table(
             f"{self.stairs.problem}{scale}: predicted (mode {self.stairs.mode}) against observed "
-            f"({self.trajectory.method}) half-drop times and levels",
+            f"({self.trajectory.kind}) half-drop times and levels",
             [*columns, "learned"],
             rows,
             self._sentences(),

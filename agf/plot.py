@@ -215,7 +215,7 @@ def trajectory(
     found = traj.drops if later.sum() > 1 else []
     if later.sum() < 2:
         _say(ax, f"no loss was recorded after the start ({traj.status.word})")
-    ax.plot(traj.times[later], traj.losses[later], color=color, label=label or _method_words(traj.method))
+    ax.plot(traj.times[later], traj.losses[later], color=color, label=label or traj.kind)
     if marks and found:
         ax.plot(
             [drop.time for drop in found],
@@ -233,10 +233,6 @@ def trajectory(
     ax.set_xlabel("flow time")
     ax.set_ylabel("loss")
     return ax
-
-
-def _method_words(method: str) -> str:
-    return {"gd": "gradient descent", "csv": "curve from a file"}.get(method, "gradient flow")
 
 
 # -- both -------------------------------------------------------------------------------------------------------
@@ -271,7 +267,7 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
     ax = new_axes() if ax is None else ax
     for k, curve in enumerate(curves):
         several = len(curves) > 1
-        label = f"{_method_words(curve.method)}{_scale(curve)}" if several else None
+        label = f"{curve.kind}{_scale(curve)}" if several else None
         trajectory(
             curve, ax=ax, color=PALETTE[k % len(PALETTE)] if several else OBSERVED, label=label, marks=not several
         )

@@ -88,6 +88,13 @@ class Trajectory:
         return cls(problem, degree, "csv", times, losses, Status.CURVE, settings=settings, notes=(note,))
 
     @property
+    def kind(self) -> str:
+        """How it came about, in words: "gradient flow", "gradient descent" or "curve"."""
+        return {"gd": "gradient descent", "sgd": "stochastic gradient descent", "csv": "curve"}.get(
+            self.method, "gradient flow"
+        )
+
+    @property
     def drops(self) -> list[CurveDrop]:
         """Drops found in the curve, in log time (`agf.curve.detect`)."""
         return detect(self.times, self.losses, slopes=self.slopes)
@@ -122,7 +129,7 @@ class Trajectory:
             [str(k), number(d.time, 6), number(d.before, 6), number(d.after, 6)] for k, d in enumerate(self.drops, 1)
         ]
         return Table(
-            f"Drops in the {self.method} trajectory of {self.problem}",
+            f"Drops found in the {self.kind} of {self.problem}",
             ["drop", "half-drop time", "level before", "level after"],
             rows,
             [f"{self.status.word}: {self.status.sentence}", *self.notes],

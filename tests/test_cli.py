@@ -68,6 +68,7 @@ class Mine(agf.Problem):
     degree = 2
     width = 2
     n_params = 2
+    interchangeable = False
 
     def __init__(self, gain: float = 1.0, trouble: str = "", table: Any = None, flag: bool = False) -> None:
         self.target = gain * np.array([1.0, 0.5])
@@ -192,6 +193,28 @@ def test_a_broken_plugin_is_listed_with_its_reason_and_breaks_nothing(run, monke
     assert code == 0
     assert "cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'" in err
     refused(run("predict", "broken"), "'broken' cannot be loaded")
+
+
+def test_checking_a_problem_says_what_holds_and_fails_with_1(run, plugin, tmp_path):
+    code, out, err = run("check", plugin, "--json")
+    document = json.loads(out)
+    assert code == 0, err
+    assert document["passed"] is True
+    assert "homogeneity" in err
+    wrong = PLUGIN.replace("return 0.5 * float(r @ r), -theta", "return 0.5 * float(r @ r), +theta")
+    (tmp_path / "wrong.py").write_text(wrong)
+    code, _, err = run("check", "./wrong.py")
+    assert code == 1
+    assert "gradient of the loss" in err
+
+
+def test_a_new_plugin_passes_the_checks_and_overwrites_nothing(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("new", "fresh.py")[0] == 0
+    assert run("check", "fresh.py")[0] == 0
+    before = (tmp_path / "fresh.py").read_text()
+    refused(run("new", "fresh.py"), "fresh.py")
+    assert (tmp_path / "fresh.py").read_text() == before
 
 
 # -- predict ----------------------------------------------------------------------------------------------------
@@ -330,6 +353,17 @@ def test_a_run_that_ran_out_of_steps_is_resumed_to_the_same_curve(run, plugin, t
     np.testing.assert_array_equal(agf.load(tmp_path / "saved.npz").losses, whole.losses)
 
 
+def test_descent_is_resumed_to_the_same_curve(run, plugin, tmp_path):
+    words = ("--alpha", "1e-3", "--lr", "0.1", "--momentum", "0.5")
+    assert run("train", plugin, *words, "--steps", 100, "-o", "part.npz")[0] == 0
+    assert run("train", plugin, "--resume", "part.npz", "--steps", 300, "-o", "rest.npz")[0] == 0
+    assert run("train", plugin, *words, "--steps", 300, "-o", "whole.npz")[0] == 0
+    rest, whole = agf.load(tmp_path / "rest.npz"), agf.load(tmp_path / "whole.npz")
+    np.testing.assert_array_equal(rest.losses, whole.losses)
+    refused(run("train", plugin, "--resume", "part.npz", "--lr", "0.2"), "only --steps")
+    refused(run("train", plugin, "--resume", "part.npz", "--t-max", "2"), "only --steps")
+
+
 def test_descent_is_chosen_by_its_options(run, plugin, tmp_path):
     assert run("train", plugin, "--alpha", "1e-3", "--lr", "0.1", "--steps", 300, "-o", "gd.npz", "--json")[0] == 0
     trained = agf.load(tmp_path / "gd.npz")
@@ -463,6 +497,7 @@ def test_options_that_contradict_one_another_are_refused(run, plugin, tmp_path):
     refused(run("train", plugin, "--resume", "flow.npz", "--alpha", "1e-3"), "from the run")
     refused(run("train", "diagonal-linear", "--resume", "flow.npz"), "a run of 'mine'")
     refused(run("train", plugin, "--resume", "stairs.npz"), "no training")
+    refused(run("train", plugin, "--resume", "flow.npz", "--steps", 3), "is a gradient flow")
     refused(run("compare", plugin, "--lr", "0.1"), "Add --curve")
     refused(run("compare", plugin, "--curve", "flow.npz", "--t-max", 3), "--curve replaces it")
     refused(run("compare", "stairs.npz"), "Add --curve")
