@@ -30,7 +30,7 @@ PREDICTORS = {"dormant", "active", "phases", "limit", "resolved", "engine"}
 #: Loaded only inside the functions that use them.
 HEAVY = {"torch", "matplotlib", "networkx", "rich", "sklearn", "pandas", "mlxtend", "plotly", "dask", "joblib"}
 #: What a plugin may name: the package itself and the documented modules.
-OPEN_TO_PLUGINS = {"agf"} | {f"agf.{name}" for name in ("arrays clock datasets errors init integrators sphere").split()}
+OPEN_TO_PLUGINS = {"agf"} | {f"agf.{name}" for name in ("arrays clock datasets errors init integrators losses sphere").split()}
 
 
 def imported(path: Path, everywhere: bool) -> set[str]:
