@@ -46,8 +46,10 @@ _CHECK_RATIO = 1.1
 _SADDLE_RATE = 1e-6
 #: e-folds after which a growing mode would have risen from rounding to order one: what has not moved then is parked.
 _PARKED = 60.0
-#: When the next step is this small a fraction of the local time, local time restarts at 0 (blow-ups, degree > 2).
+#: When the next step is this small a fraction of the local time, local time restarts at 0, provided that steps still
+#: change the state by as much as _MOVED (a blow-up, degree > 2): time itself can no longer resolve them.
 _REBASE = 1e-9
+_MOVED = 1e-6
 #: Drift of a conserved quantity, relative to the squared norm of its neuron, worth a note, over the tolerance.
 _DRIFT = 1e3
 #: Flow times beyond exp(this) do not fit in float64.
@@ -270,8 +272,8 @@ class _Run:
             )
             try:
                 for accepted in steps:
-                    extra = self._record(accepted)
-                    counted += extra
+                    with np.errstate(over="ignore", invalid="ignore"):
+                        counted += self._record(accepted)
                     self.y, self.memory, self.local = accepted.y1, accepted.memory, accepted.s1
                     self.steps += 1
                     self.evaluations = counted + accepted.evaluations
@@ -282,7 +284,7 @@ class _Run:
                         return settled
                     if self.steps >= budget:
                         return Status.MAX_STEPS
-                    if accepted.memory.step < _REBASE * accepted.s1:
+                    if accepted.memory.step < _REBASE * accepted.s1 and self._moved(accepted):
                         break
                 else:
                     return Status.MAX_TIME
@@ -292,10 +294,14 @@ class _Run:
                 return Status.STALLED
             self.origin, self.local = self.origin + self.local, 0.0
 
+    def _moved(self, accepted: Accepted) -> bool:
+        """Whether a step that is short beside the elapsed time went somewhere: a blow-up, not a wall."""
+        return bool(np.max(np.abs(accepted.y1 - accepted.y0) / self.system.scale(accepted.y1)) > _MOVED)
+
     # -- recording --------------------------------------------------------------------------------------------
 
     def _record(self, accepted: Accepted) -> int:
-        """Points and snapshots of a step; returns the evaluations it took."""
+        """Points and snapshots of a step; returns the evaluations it took. Raises NonFinite when the loss is not."""
 
         def evaluate(time: float) -> tuple[float, float]:
             loss, rate = self._loss_and_rate(accepted.dense(self._inside(accepted, time)))
@@ -304,6 +310,8 @@ class _Run:
         recorder = self.recorder
         time = self._flow_time(accepted.s1)
         loss, rate = self._loss_and_rate(accepted.y1)
+        if not (np.isfinite(loss) and np.isfinite(rate)):
+            raise NonFinite("the loss is not finite.", accepted.s0, accepted.y0)
         evaluations = 1 + recorder.refine(evaluate, (time, loss, rate / self.unit))
         if recorder.due == 0:
             recorder.due = time
@@ -320,13 +328,13 @@ class _Run:
     def _take(self, time: float, loss: float, y: FloatArray) -> None:
         snapshot = self.system.snapshot(y)
         self.recorder.take(time, loss, snapshot)
-        with np.errstate(over="ignore"):
-            squares = np.exp(2 * snapshot.log_norms)
+        squares = np.exp(2 * snapshot.log_norms)
         for name, value in self.system.conserved(y).items():
             drift = np.abs(np.asarray(value) - self.initial_conserved[name])
             unit = squares if drift.shape == squares.shape else np.max(squares, initial=0.0)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                self.drift = max(self.drift, float(np.max(np.where(drift > 0, drift / unit, 0.0), initial=0.0)))
+            with np.errstate(divide="ignore"):
+                relative = np.where(drift > 0, drift / unit, 0.0)
+            self.drift = max(self.drift, float(np.max(relative, initial=0.0)))
 
     def _loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
         with np.errstate(over="ignore", invalid="ignore"):

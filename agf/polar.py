@@ -13,20 +13,24 @@ from agf.system import FlowSystem, Snapshot
 #: Log norms below this are 0 in the parameters handed to the problem: no subnormal arithmetic, and a product of two
 #: such entries would be 0 anyway.
 _VANISHED = -345.0
+#: Sizes start at exp(this) at most; a neuron that much smaller than the largest is as good as still.
+_LOG_HUGE = 690.0
 #: Unit rows are restored when they have drifted this far; the velocity does not depend on their length.
 _DRIFT = 1e-6
 
 
 class PolarSystem(FlowSystem):
-    """y = (directions (H, P) row by row, log norms (H,)); d theta/dt = -grad L in polar form ([AGF] eq. 2, with the
+    """y = (directions (H, P) row by row, sizes (H,)); d theta/dt = -grad L in polar form ([AGF] eq. 2, with the
     residual of the whole network, neuron i included, in place of the dormant one):
 
         d theta_bar/dt = rho^(kappa-2) (I - theta_bar theta_bar^T) pull
         d log rho/dt   = rho^(kappa-2) theta_bar . pull,     pull = -grad_i L / rho^(kappa-1)
 
-    Time is in units of exp(log_time_unit) = (largest initial norm)^(2-kappa), so that velocities start at order one
-    for every alpha. Neurons that are exactly zero never move. One group a neuron, in which an error of `rtol` is an
-    error of the parameters theta_i of size rtol |theta_i|.
+    The size of a neuron is log rho for kappa = 2, and (rho / rho_max(0))^(2-kappa) for kappa > 2: in both a dormant
+    neuron of settled direction moves linearly, so that steps are long however small alpha is. Time is in units of
+    exp(log_time_unit) = rho_max(0)^(2-kappa), which makes velocities of order one at the start. Neurons that are
+    exactly zero never move. One group a neuron, in which an error of `rtol` is an error of the parameters theta_i of
+    size rtol |theta_i|.
     """
 
     def __init__(self, problem: Problem, init: Init) -> None:
@@ -36,7 +40,8 @@ class PolarSystem(FlowSystem):
         self.alive = np.isfinite(init.log_norms)
         self.smooth = problem.smooth
         self.power = problem.degree - 2
-        self.log_time_unit = 0.0 if self.power == 0 else -self.power * float(init.log_norms[self.alive].max())
+        self.log_largest = float(init.log_norms[self.alive].max())
+        self.log_time_unit = -self.power * self.log_largest if self.power else 0.0
         width, n_params = init.directions.shape
         self._groups = np.concatenate([np.repeat(self.neurons, n_params), self.neurons])
         self._scale = np.full(width * (n_params + 1), (n_params + 1) ** -0.5)
@@ -48,12 +53,19 @@ class PolarSystem(FlowSystem):
 
     def start(self) -> FloatArray:
         """y at time 0."""
-        return np.concatenate([self.init.directions.ravel(), np.where(self.alive, self.init.log_norms, 0.0)])
+        log_norms = np.where(self.alive, self.init.log_norms, self.log_largest)
+        sizes = log_norms
+        if self.power:
+            sizes = np.exp(np.minimum(self.power * (self.log_largest - log_norms), _LOG_HUGE))
+        return np.concatenate([self.init.directions.ravel(), sizes])
 
     def scale(self, y: FloatArray) -> FloatArray:
         """Makes the root mean square over a neuron's entries the Euclidean norm of its relative error."""
-        del y
-        return self._scale
+        if self.power == 0:
+            return self._scale
+        scale = self._scale.copy()
+        scale[-self.neurons.size :] *= self.power * y[-self.neurons.size :]
+        return scale
 
     def velocity(self, y: FloatArray) -> FloatArray:
         """dy/ds, from `residual` and `pull`. Raises ProblemError when the problem returns another shape."""
@@ -74,7 +86,7 @@ class PolarSystem(FlowSystem):
         out = np.empty_like(y)
         size = directions.size
         out[:size] = ((speed * lengths)[:, None] * (pull - radial[:, None] * directions)).ravel()
-        out[size:] = speed * radial
+        out[size:] = np.where(self.alive, -self.power * radial if self.power else radial, 0.0)
         return out
 
     def retract(self, y: FloatArray) -> FloatArray:
@@ -101,7 +113,10 @@ class PolarSystem(FlowSystem):
 
     def growth(self, y: FloatArray) -> float:
         """Largest d log rho/ds over the neurons, or 0."""
-        return float(np.max(self.velocity(y)[-self.neurons.size :], initial=0.0))
+        rates = self.velocity(y)[-self.neurons.size :]
+        if self.power:
+            rates = -rates / (self.power * y[-self.neurons.size :])
+        return float(np.max(rates, initial=0.0))
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         """Directions, log norms and the problem's features at y."""
@@ -124,7 +139,10 @@ class PolarSystem(FlowSystem):
         rows = y[:-width].reshape(width, -1)
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         lengths = np.where(lengths > 0, lengths, 1.0)
-        return rows / lengths[:, None], y[-width:], lengths
+        sizes = y[-width:]
+        if self.power:  # a stage beyond the blow-up has a negative size: NaN, and the step is rejected
+            sizes = self.log_largest - np.log(sizes) / self.power
+        return rows / lengths[:, None], sizes, lengths
 
     def _theta(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
         present = self.alive & (log_norms > _VANISHED)
@@ -134,4 +152,4 @@ class PolarSystem(FlowSystem):
         """rho^(kappa-2) in units of 1/s; 0 for neurons that are exactly zero."""
         if self.power == 0:
             return self.alive.astype(np.float64)
-        return np.where(self.alive, np.exp(self.power * log_norms + self.log_time_unit), 0.0)
+        return np.where(self.alive, np.exp(self.power * (log_norms - self.log_largest)), 0.0)

@@ -72,15 +72,28 @@ class Samples(Problem):
 
 
 class Slide(Product):
-    """A constant slope that nothing ever levels: f = w a, L = -f. Its flow never settles."""
+    """L = -log(1 + f), which falls for ever: its flow never settles."""
 
     name = "slide"
 
+    def residual(self, theta: FloatArray, neurons: IntArray) -> float:
+        return 1 / (1 + float(np.sum(np.prod(theta, axis=1))))
+
     def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
-        return -float(np.sum(np.prod(theta, axis=1))), -theta[:, ::-1].copy()
+        r = self.residual(theta, neurons)
+        return float(np.log(r)), -self.utility(theta, neurons, r)[1]
+
+
+class Cliff(Product):
+    """L = -f: in degree 3 every neuron runs to infinity in finite time."""
+
+    name = "cliff"
 
     def residual(self, theta: FloatArray, neurons: IntArray) -> float:
         return 1.0
+
+    def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
+        return -float(np.sum(np.prod(theta, axis=1))), -self.utility(theta, neurons, 1.0)[1]
 
 
 class Broken(Product):
