@@ -118,15 +118,14 @@ class _Batches:
         self.epoch = -1
         self.order = np.zeros(0, dtype=np.int64)
 
-    def gradient(self, theta: FloatArray, neurons: IntArray, step: int) -> tuple[float, FloatArray]:
-        """Minibatch loss and gradient of step number `step`."""
+    def gradient(self, theta: FloatArray, neurons: IntArray, step: int) -> FloatArray:
+        """Gradient of the minibatch loss at step number `step`, (H, P)."""
         epoch, k = divmod(step, self.each_epoch)
         if epoch != self.epoch:
             self.epoch = epoch
             self.order = np.random.default_rng([self.seed, epoch]).permutation(self.total)
         rows = self.order[k * self.size : (k + 1) * self.size]
-        loss, gradient = self.problem.batch_loss_grad(theta, neurons, rows)
-        return float(loss), gradient
+        return np.asarray(self.problem.batch_loss_grad(theta, neurons, rows)[1])
 
 
 class _Descent:
