@@ -1,0 +1,152 @@
+"""Matching predicted with visible drops on synthetic curves where the right answer is known."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from tiny import Product
+
+import agf
+from agf import Clock, Drop, FileError, Init, RequestError, Staircase, Status, Trajectory, compare, files
+
+T = np.concatenate([[0.0], np.geomspace(1e-2, 1e3, 4000)])
+
+
+def predicted(times, levels, **options) -> Staircase:
+    drops = tuple(
+        Drop(time=t, half_time=t, accelerated_time=t / 10, level=level, label=f"feature {k}")
+        for k, (t, level) in enumerate(zip(times, levels[1:], strict=True), 1)
+    )
+    return Staircase("made up", 2, Clock(2, np.log(10.0)), levels[0], drops, Status.FITTED, **options)
+
+
+def curve(times, levels, width=0.02, until=np.inf, **options) -> Trajectory:
+    t = T[until >= T]
+    loss = np.full_like(t, levels[-1])
+    for k, time in enumerate(times):
+        loss += (levels[k] - levels[k + 1]) / (1 + np.exp(np.clip((t - time) / (width * time), -700, 700)))
+    return Trajectory("made up", 2, "rk45", t, loss, Status.SETTLED, **options)
+
+
+def test_errors_are_relative_to_what_was_observed():
+    report = compare(predicted([2.02, 9.9], [4.0, 2.1, 1.0]), curve([2, 10], [4, 2, 1]))
+    assert [m.visible for m in report.matches] == [1, 2]
+    # the curve passes the predicted mid-levels 3.05 and 1.55 before its own, by log(p / (1 - p)) widths of its drops
+    passed = np.array([2 - 0.04 * np.log(1.05 / 0.95), 10 - 0.2 * np.log(0.55 / 0.45)])
+    assert np.allclose([m.observed_time for m in report.matches], passed, rtol=1e-4)
+    assert np.allclose([m.time_error for m in report.matches], np.array([2.02, 9.9]) / passed - 1, atol=1e-4)
+    assert np.allclose([m.level_error for m in report.matches], [0.1 / 4, 0.0], atol=1e-4)
+    assert np.allclose([m.relative_level_error for m in report.matches], [0.05, 0.0], atol=1e-4)
+    assert report.max_time_error == max(abs(m.time_error) for m in report.matches)
+    assert np.isclose(report.max_level_error, 0.025, atol=1e-4)
+    assert report.unmatched_predicted == []
+    assert report.unmatched_observed == []
+
+
+def test_predicted_drops_without_a_plateau_between_them_are_bundled():
+    report = compare(predicted([2.0, 2.1, 30.0], [4, 3, 2, 1]), curve([2, 2.1, 30], [4, 3, 2, 1], width=0.03))
+    assert [m.visible for m in report.matches] == [1, 1, 2]
+    assert [m.bundled for m in report.matches] == [True, True, False]
+    assert np.isnan(report.matches[0].observed_level)
+    assert np.isclose(report.matches[1].observed_level, 2, atol=1e-2)
+    assert np.isfinite([m.time_error for m in report.matches]).all()
+    assert "Predicted drops 1, 2 are one visible drop" in str(report)
+
+
+def test_a_drop_beyond_the_end_of_the_curve_is_unmatched():
+    report = compare(predicted([2, 10, 300], [4, 2, 1, 0.5]), curve([2, 10, 300], [4, 2, 1, 0.5], until=100))
+    assert report.unmatched_predicted == [3]
+    assert report.matches[2].observed_time == np.inf
+    assert np.isnan(report.matches[2].time_error)
+    assert "without a visible drop: 3" in str(report)
+
+
+def test_a_visible_drop_that_was_not_predicted_is_said():
+    report = compare(predicted([2, 100], [4, 2, 0.5]), curve([2, 10, 100], [4, 2, 1, 0.5]))
+    assert report.unmatched_predicted == []
+    assert report.unmatched_observed == [2]
+    assert "Visible, not predicted: drop 2" in str(report)
+
+
+def test_a_wrong_level_does_not_shift_the_matching():
+    # order of two features exchanged: the first level is wrong (1.1 against 5), times are nearly right
+    report = compare(predicted([2.0, 10.0], [6, 1.1, 0.0]), curve([2, 11], [6, 5, 0.0]))
+    assert [m.visible for m in report.matches] == [1, 2]
+    assert np.isclose(report.matches[0].level_error, (1.1 - 5) / 6, atol=1e-3)
+
+
+@pytest.mark.parametrize("shift", [0.9, 1.1])
+def test_many_close_drops_are_matched_in_order(shift):
+    times = np.geomspace(1, 400, 12)
+    levels = np.linspace(13, 1, 13)
+    report = compare(predicted(shift * times, levels), curve(times, levels))
+    assert [m.visible for m in report.matches] == list(range(1, 13))
+    assert np.allclose([m.time_error for m in report.matches], shift - 1, atol=2e-3)
+
+
+def test_empty_sides_compare():
+    flat = Trajectory("made up", 2, "rk45", T, np.ones_like(T), Status.SETTLED)
+    nothing = compare(predicted([], [1.0]), flat)
+    assert nothing.matches == ()
+    assert np.isnan(nothing.max_time_error)
+    assert compare(predicted([2.0], [1.0, 0.0]), flat).unmatched_predicted == [1]
+    assert compare(predicted([], [4.0]), curve([2], [4, 1])).unmatched_observed == [1]
+
+
+def test_a_repeat_tells_which_drops_are_reproducible():
+    stairs = predicted([2, 10], [4, 2, 1])
+    report = compare(stairs, curve([2, 11], [4, 2, 1]), repeat=curve([2, 12], [4, 2, 1]))
+    assert [m.reproducible for m in report.matches] == [True, False]
+    assert np.isclose(report.matches[1].spread, 1 / 11, atol=1e-3)
+    assert report.max_time_error < 1e-3  # of the reproducible drop alone
+    assert "left out of the largest time error: 2" in str(report)
+
+
+def test_a_predicted_curve_is_compared_along_its_length():
+    observed = curve([2, 10], [4, 2, 1])
+    stairs = predicted([2, 10], [4, 2, 1], curve_times=observed.times, curve_losses=observed.losses + 0.04)
+    assert np.isclose(compare(stairs, observed).curve_error, 0.01)
+    assert np.isnan(compare(predicted([2, 10], [4, 2, 1]), observed).curve_error)
+
+
+def test_what_makes_a_pair_incomparable_is_said():
+    stairs = predicted([2], [4, 2], init=Init.scaled(np.ones((1, 2)), 1e-3))
+    other = curve([2], [8, 4], init=Init.scaled(np.ones((1, 2)), 1e-4))
+    notes = compare(stairs, other).notes
+    assert any("different initial weights" in note for note in notes)
+    assert any("normalised differently" in note for note in notes)
+    assert compare(predicted([2], [4, 2]), curve([2], [4, 2])).notes == ()
+
+
+def test_a_prediction_without_flow_times_is_refused():
+    with pytest.raises(RequestError, match="no flow times"):
+        compare(predicted([np.nan], [4, 2]), curve([2], [4, 2]))
+
+
+def test_a_comparison_is_text_html_json_and_a_file(tmp_path):
+    stairs = predicted([2, 2.1, 30], [4, 3, 2, 1])
+    report = compare(stairs, curve([2, 2.1, 30], [4, 3, 2, 1], width=0.03), repeat=curve([2, 2.1, 31], [4, 3, 2, 1]))
+    assert "feature 3" in report.table().text()
+    assert report._repr_html_().count("<tr>") == 4
+    document = files.jsonable(report.to_dict())
+    assert json.loads(json.dumps(document, allow_nan=False))["matches"][0]["bundled"] is True
+    report.save(tmp_path / "both.npz")
+    again = agf.load(tmp_path / "both.npz")
+    assert str(again) == str(report)
+    assert np.array_equal(again.trajectory.losses, report.trajectory.losses)
+
+
+def test_prediction_and_training_of_one_neuron_agree():
+    init = Init.scaled(np.ones((1, 2)), 1e-6)
+    report = compare(agf.predict(Product(), init), agf.flow(Product(), init))
+    assert report.matches[0].visible == 1
+    assert report.max_time_error < 1e-6
+    assert report.max_level_error < 1e-5
+
+
+def test_a_damaged_comparison_is_refused(tmp_path):
+    files.write(tmp_path / "half.npz", "comparison", {"parts": {}}, {})
+    with pytest.raises(FileError, match="lacks the prediction or the trajectory"):
+        agf.load(tmp_path / "half.npz")
