@@ -86,9 +86,7 @@ def _npz(name: str) -> Dataset:
     try:
         archive = np.load(name, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise DataError(
-                explain("this is one array, not an npz archive.", where=name, remedy="Use numpy.savez.")
-            )
+            raise DataError(explain("this is one array, not an npz archive.", where=name, remedy="Use numpy.savez."))
         with archive:
             if "header.json" in archive.files:
                 raise DataError(explain("this is an agf run file, not data.", where=name, remedy="See agf show."))

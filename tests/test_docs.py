@@ -35,7 +35,7 @@ def test_every_python_block_runs(path, tmp_path, monkeypatch):
 
 
 def close(shown: str, printed: str) -> bool:
-    """Whether two words are the same, or two numbers equal to what may differ between machines (the training's rtol)."""
+    """Whether two words are equal, as numbers up to what differs between machines (the rtol of the training)."""
     try:
         return math.isclose(float(shown), float(printed), rel_tol=1e-3, abs_tol=1e-3)
     except ValueError:

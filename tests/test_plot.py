@@ -169,7 +169,7 @@ def test_features_are_curves_of_a_trajectory_and_steps_of_a_prediction():
     steps = plot.features(staircase())
     np.testing.assert_array_equal(steps.lines[0].get_ydata(), [0, 2, 4, 6, 8, 8])
     np.testing.assert_array_equal(steps.lines[0].get_xdata()[1:-1], TIMES)
-    with pytest.raises(RequestError, match="no feature 'gamma'.*one of beta"):
+    with pytest.raises(RequestError, match=r"no feature 'gamma'.*one of beta"):
         plot.features(staircase(), "gamma")
 
 
@@ -222,7 +222,7 @@ def test_the_suffix_chooses_the_format_and_equal_pictures_are_equal_files(tmp_pa
 
 
 def test_a_picture_that_cannot_be_written_is_refused_and_leaves_nothing(tmp_path):
-    with pytest.raises(FileError, match="suffix names no picture format. Expected one of .pdf"):
+    with pytest.raises(FileError, match=r"suffix names no picture format. Expected one of .pdf"):
         plot.save(plot.staircase(staircase()), tmp_path / "a.docx")
     with pytest.raises(FileError, match="folder does not exist"):
         plot.save(plot.staircase(staircase()), tmp_path / "absent" / "a.png")
