@@ -20,6 +20,8 @@ from agf.errors import DataError, explain
 
 #: Amplitude of a lone head over its final one when half of its drop in the loss is gone: (1 - a)^2 = 1/2.
 _HALF = 1.0 - np.sqrt(0.5)
+#: What is left of a vector after a projection is rounding below this part of it.
+_ROUNDING = 1e-12
 
 
 class LinearAttention(ContextRegression):
@@ -231,7 +233,7 @@ class LinearAttention(ContextRegression):
             log_scale,
             self.context * self.eigenvalues**2,
             self.equals(),
-            np.sqrt(3.0) * np.cbrt(self.amplitudes),
+            self.amplitudes,
         )
         return [replace(jump, heads=alive[jump.heads]) for jump in jumps]
 
@@ -333,9 +335,13 @@ class LinearAttention(ContextRegression):
 
 
 def _beyond(rows: FloatArray, span: FloatArray) -> FloatArray:
-    """Rows minus their projection on the span of other rows; rank decided at 1e-10 of the largest, rows normalised."""
+    """Rows minus their projection on the span of other rows, exactly zero where only rounding is left.
+
+    The rank is decided at 1e-10 of the largest singular value of the normalised rows that span.
+    """
     if span.shape[0] == 0:
         return rows
     _, values, basis = np.linalg.svd(sphere.normalize(span), full_matrices=False)
     basis = basis[values > 1e-10 * values[0]]
-    return rows - (rows @ basis.T) @ basis
+    left = rows - (rows @ basis.T) @ basis
+    return np.where(sphere.norms(left)[:, None] > _ROUNDING * sphere.norms(rows)[:, None], left, 0.0)

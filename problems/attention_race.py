@@ -6,7 +6,8 @@ q = K - Q in that basis,
 
     p_i = p_i(0) exp(l_i z),  q_i = q_i(0) exp(-l_i z),  z'' = V' = (1/4) sum_i l_i (p_i^2 - q_i^2).
 
-All heads are followed together until the first reaches the norm at which it saturates. As alpha -> 0 the times are
+All heads are followed together until the first would hold component i at its final amplitude, V K_i Q_i = A_i: the
+switch of the drop, where the frozen law crosses the norm at which the head saturates. As alpha -> 0 the times are
 blow-up times of these equations and grow as 1/alpha. What is left out, active heads on their way to equilibrium, takes
 a time that does not grow.
 """
@@ -14,6 +15,7 @@ a time that does not grow.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.integrate import solve_ivp
@@ -23,7 +25,7 @@ from agf.clock import half_drop_ratio
 
 #: Growth (log) at which a head is as good as blown up: what remains of its time is 1e-11 of it, and has a closed form.
 _GROWN = 25.0
-#: Heads whose log norms agree to this at a jump make it together.
+#: Heads whose amplitudes agree to this at a jump make it together.
 _TIED = 1e-9
 _RTOL = 1e-11
 
@@ -43,7 +45,7 @@ def race(
     log_scale: float,
     rates: FloatArray,
     groups: IntArray,
-    radii: FloatArray,
+    amplitudes: FloatArray,
 ) -> list[Jump]:
     """Jumps in order of time, until every component is learned, no head is left, or no head grows.
 
@@ -51,88 +53,127 @@ def race(
     rates : (d,) l_i = N lam_i^2, decreasing.
     groups : (d,) number of the group of equal rates of each component; which direction of a group is learned is up to
         the head.
-    radii : (d,) norm at which a head that holds component i saturates.
+    amplitudes : (d,) final amplitudes A_i.
     """
     values, keys, queries = (np.array(part) for part in heads)
-    room = np.bincount(groups)
-    room[np.unique(groups[rates <= 0])] = 0
-    learned = np.zeros_like(room)
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    room = np.where(rates[starts] > 0, np.bincount(groups), 0)
+    log_goals = np.log(amplitudes[starts]) - 3.0 * log_scale
     waiting = np.ones(values.size, dtype=bool)
     now, jumps = 0.0, []
-    while waiting.any() and (learned < room).any():
-        left = np.where((learned < room)[groups], rates, 0.0)
-        leader = int(np.argmax(left))
+    while waiting.any() and room.any():
+        left = np.where(room[groups] > 0, rates, 0.0)
+        unit = np.exp(-log_scale) / left.max()
         rival = np.flatnonzero(waiting)
-        found = _first(
-            values[rival], keys[rival], queries[rival], left / left[leader], np.log(radii[leader]) - log_scale
+        racers = _Racers(
+            values[rival], keys[rival], queries[rival], left / left.max(), starts, np.where(room > 0, log_goals, np.inf)
         )
-        if found is None:
+        finish = racers.run()
+        if finish is None:
             break
-        (half, switch), values[rival], keys[rival], queries[rival], first = found
-        unit = np.exp(-log_scale) / left[leader]
-        winners = rival[first]
-        before, components = keys.copy(), []
-        for h in winners:
-            weight = np.bincount(groups, np.where(left > 0, before[h] ** 2, 0.0))
-            group = groups == np.argmax(weight)
-            along = np.where(group, keys[h], 0.0)
-            if np.sum(along**2) <= _TIED * weight.max():  # an equal head of this jump has it already
-                continue
+        values[rival], keys[rival], queries[rival] = finish.values, finish.keys, finish.queries
+        winners = rival[finish.first]
+        components = []
+        for h, group in zip(winners, finish.groups[finish.first], strict=True):
+            along = np.where(groups == group, keys[h], 0.0)
+            if room[group] == 0 or np.sum(along**2) <= _TIED * np.sum(finish.keys**2):
+                continue  # an equal head of this jump has this direction already
             along /= np.linalg.norm(along)
-            for part in (keys, queries):
+            for part in (keys, queries):  # of a group that has room left, what remains is orthogonal to what is learned
                 part -= np.outer(part @ along, along)
-            components.append(int(np.flatnonzero(group)[learned[groups[group][0]]]))
-            learned[groups[group][0]] += 1
-        jumps.append(Jump(now + switch * unit, now + half * unit, winners, np.array(components)))
+            components.append(int(starts[group] + np.count_nonzero(groups == group) - room[group]))
+            room[group] -= 1
+        jumps.append(Jump(now + finish.time * unit, now + finish.half_time * unit, winners, np.array(components)))
         waiting[winners] = False
-        now += switch * unit
+        now += finish.time * unit
     return jumps
 
 
-def _first(
-    values: FloatArray, keys: FloatArray, queries: FloatArray, rates: FloatArray, log_radius: float
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, BoolArray] | None:
-    """Times at which the first head is at its half-drop and at `log_radius`, all heads then, and which are there.
+@dataclass(frozen=True)
+class _Finish:
+    """All heads at the switch of the first: V (m,), K and Q (m, d), the group each leads in, and which are first."""
 
-    Everything is of order one but `log_radius`: rates relative to the largest, norms to the scale. None if none grows.
+    time: float
+    half_time: float
+    values: FloatArray
+    keys: FloatArray
+    queries: FloatArray
+    groups: IntArray
+    first: BoolArray
+
+
+@dataclass(frozen=True)
+class _Racers:
+    """m dormant heads on a diagonal residual; rates are over the largest and norms over a scale, so of order one.
+
+    log_goals : log of the amplitude that ends the race in each group of components, inf where nothing is left to learn.
     """
-    m = values.size
-    plus, minus = keys + queries, keys - queries
 
-    def parts(y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        exponent = np.clip(y[:m, None] * rates, -300.0, 300.0)
-        p, q, v = plus * np.exp(exponent), minus * np.exp(-exponent), y[m : 2 * m]
-        return p, q, np.sqrt(v**2 + 0.5 * np.sum(p**2 + q**2, axis=1))
+    values: FloatArray
+    keys: FloatArray
+    queries: FloatArray
+    rates: FloatArray
+    starts: IntArray
+    log_goals: FloatArray
 
-    def velocity(_: float, y: FloatArray) -> FloatArray:
-        p, q, norms = parts(y)
-        pace = np.sqrt(np.sum(norms**2))  # ds = pace dt: in s norms grow exponentially and never blow up
-        force = 0.25 * np.sum(rates * (p**2 - q**2), axis=1)
-        return np.concatenate([y[m : 2 * m], force, [1.0]]) / pace
+    def run(self) -> _Finish | None:
+        """Follow all of them until the first is there; None when none ever is."""
+        m = self.values.size
+        start = np.concatenate([np.zeros(m), self.values, [0.0]])
+        grown = np.log(self._norms(start).max()) + _GROWN
 
-    def reach(log_norm: float):  # type: ignore[no-untyped-def]
-        return lambda _, y: np.log(parts(y)[2].max()) - log_norm
-
-    start = np.concatenate([np.zeros(m), values, [0.0]])
-    goals = np.array([log_radius + np.log(half_drop_ratio(3)), log_radius])
-    stop = min(goals[1], np.log(parts(start)[2].max()) + _GROWN)
-    events = [reach(goals[0]), reach(stop)]
-    events[1].terminal = True
-    if events[1](0.0, start) >= 0:
+        half_way = 3.0 * np.log(half_drop_ratio(3))
+        events: list[Any] = [
+            lambda _, y: self._lead(y).max() - half_way,
+            lambda _, y: self._lead(y).max(),
+            lambda _, y: np.log(self._norms(y).max()) - grown,
+        ]
+        events[1].terminal = events[2].terminal = True
         y, half = start, 0.0
-    else:
-        run = solve_ivp(velocity, (0.0, 1e4 * np.sqrt(m)), start, "DOP853", events=events, rtol=_RTOL, atol=1e-13)
-        if run.status != 1:
-            return None
-        assert run.y_events is not None  # events were asked for
-        assert run.t_events is not None
-        y = run.y_events[1][0]
-        half = run.y_events[0][0][-1] if run.t_events[0].size else 0.0
-    p, q, norms = parts(y)
-    first = norms >= norms.max() * (1 - _TIED)
-    times = np.array([half, y[-1]])
-    if stop < goals[1]:  # aligned, and blowing up as d rho/dt = growth rho^2
-        lead = int(np.argmax(norms))
-        growth = 0.75 * y[m + lead] * np.sum(rates * (p[lead] ** 2 - q[lead] ** 2)) / norms[lead] ** 3
-        times = y[-1] + (1.0 / norms[lead] - np.exp(-goals)) / growth
-    return times, y[m : 2 * m], 0.5 * (p + q), 0.5 * (p - q), first
+        if events[1](0.0, start) < 0:
+            run = solve_ivp(
+                self._velocity, (0.0, 1e4 * np.sqrt(m)), start, "DOP853", events=events, rtol=_RTOL, atol=1e-13
+            )
+            if run.status != 1:
+                return None
+            assert run.y_events is not None  # events were asked for
+            y = run.y[:, -1]
+            half = float(run.y_events[0][0][-1]) if len(run.y_events[0]) else 0.0
+        lead = self._lead(y)
+        best = lead.max(axis=1)
+        time = float(y[-1])
+        if best.max() < -1e-6:  # stopped grown, and blows up as d rho/dt = growth rho^2, amplitudes as rho^3
+            h = int(np.argmax(best))
+            p, q = self._modes(y)
+            norm = self._norms(y)[h]
+            growth = 0.75 * y[m + h] * np.sum(self.rates * (p[h] ** 2 - q[h] ** 2)) / norm**2
+            time, half = (float(y[-1] + (1.0 - np.exp((best[h] - part) / 3.0)) / growth) for part in (0.0, half_way))
+        p, q = self._modes(y)
+        first = best >= best.max() + np.log1p(-_TIED)
+        return _Finish(time, half, y[m : 2 * m], 0.5 * (p + q), 0.5 * (p - q), np.argmax(lead, axis=1), first)
+
+    def _modes(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """p and q, (m, d)."""
+        exponent = np.clip(y[: self.values.size, None] * self.rates, -300.0, 300.0)
+        return (self.keys + self.queries) * np.exp(exponent), (self.keys - self.queries) * np.exp(-exponent)
+
+    def _norms(self, y: FloatArray) -> FloatArray:
+        p, q = self._modes(y)
+        m = self.values.size
+        return np.sqrt(y[m : 2 * m] ** 2 + 0.5 * np.sum(p**2 + q**2, axis=1))
+
+    def _lead(self, y: FloatArray) -> FloatArray:
+        """Log of the amplitude in each group over its goal, (m, groups); very negative where it is not positive."""
+        p, q = self._modes(y)
+        m = self.values.size
+        held = 0.25 * y[m : 2 * m, None] * np.add.reduceat(p**2 - q**2, self.starts, axis=1)
+        return np.log(np.maximum(held, 1e-300)) - self.log_goals
+
+    def _velocity(self, _: float, y: FloatArray) -> FloatArray:
+        """In s, ds = (root of the sum of squared norms) dt, in which norms grow exponentially and never blow up."""
+        p, q = self._modes(y)
+        m = self.values.size
+        v = y[m : 2 * m]
+        pace = np.sqrt(np.sum(v**2) + 0.5 * np.sum(p**2 + q**2))
+        force = 0.25 * np.sum(self.rates * (p**2 - q**2), axis=1)
+        return np.concatenate([v, force, [1.0]]) / pace
