@@ -31,6 +31,7 @@ COMMANDS = {
     "report": ("agf.cli_results:report", "One interactive page about saved runs."),
     "diff": ("agf.cli_results:diff", "Say what differs between two saved runs."),
     "rerun": ("agf.cli_results:rerun", "Compute a saved run again from its file alone."),
+    "figure": ("agf.cli_figure:figure", "Compute and draw the experiments of the paper."),
     "sweep": ("agf.cli_sweep:sweep", "Run the product of settings, resumable and shareable."),
     "summarize": ("agf.cli_sweep:summary", "Statistics of a sweep."),
     "check": ("agf.cli_problems:check", "Check a problem, registered or in a file, against its contract."),

@@ -1,0 +1,33 @@
+"""Our own renditions of the experiments of [AGF], each from a documented seed, with its data and its numbers beside it.
+
+`make` computes one; `Rendition.save` writes the picture, the data behind each panel (npz) and the numbers (json).
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from agf.errors import RequestError, explain
+from agf.figures.rendition import Rendition
+
+#: Figure -> module that draws it, and what it shows.
+FIGURES = {
+    "fig3": (
+        "diagonal",
+        "Diagonal linear networks: the staircase sharpens as alpha falls; coefficients enter and leave",
+    ),
+    "fig4": ("linear", "Linear networks: one singular mode a drop, with commuting and with non-commuting covariances"),
+    "fig5": ("attention", "Linear attention: one principal component a drop"),
+    "fig6": ("modular", "Modular addition: Fourier features in the order of the template's spectrum"),
+    "fig7": ("relu", "ReLU networks on digits (in place of CIFAR-10): the staircase becomes a slide as width grows"),
+    "fig8": ("landscape", "A diagonal network of two coordinates: losses, landscape, path and accumulated utility"),
+}
+
+
+def make(name: str, fast: bool = False) -> Rendition:
+    """Compute one figure; fast : a smaller version that takes seconds. Raises RequestError for an unknown name."""
+    if name not in FIGURES:
+        raise RequestError(explain(f"there is no figure {name!r}.", expected="one of " + ", ".join(FIGURES)))
+    module, title = FIGURES[name]
+    drawn = importlib.import_module(f"agf.figures.{module}").draw(fast)
+    return Rendition(name, title, *drawn)

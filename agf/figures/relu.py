@@ -1,0 +1,48 @@
+"""Figure 7: ReLU networks of growing width on whitened digits; the staircase becomes a slide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import agf
+from agf import datasets, plot
+from agf.comparison import Comparison
+from agf.figures.rendition import letter, subplots
+
+
+def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:
+    """Figure, panels, comparisons, settings."""
+    digits = datasets.load("digits")
+    widths = (1, 2, 3) if fast else (1, 2, 3, 10, 50)
+    alpha = 1e-10
+    figure, axes = subplots(1, len(widths), width=2.9, height=2.7)
+    panels: dict[str, dict[str, np.ndarray]] = {}
+    reports = {}
+    for ax, width in zip(axes[0], widths, strict=True):
+        problem = agf.problem("relu", **digits, width=width, whiten=True)
+        init = problem.init(alpha, seed=0)
+        stairs = agf.predict(problem, init)
+        resolved = agf.predict(problem, init, mode="resolved")
+        known = [t for t in (stairs.times[-1], resolved.times[-1]) if np.isfinite(t) and t > 0]
+        flow = agf.flow(problem, init, t_max=1.5 * float(max(known)))
+        reports[f"width {width}, agf"] = agf.compare(stairs, flow)
+        reports[f"width {width}, resolved"] = agf.compare(resolved, flow)
+        ax.plot(flow.times, flow.losses, color=plot.OBSERVED, lw=3, alpha=0.6, label="gradient flow")
+        grid = np.linspace(0.0, float(flow.times[-1]), 2000)
+        ax.plot(grid, stairs.level(grid), color=plot.PREDICTED, lw=1.2, label="agf")
+        ax.plot(grid, resolved.curve(grid), color="black", lw=1.0, ls="--", label="resolved")
+        ax.set(title=f"width {width}", xlabel="flow time", ylabel="loss" if width == widths[0] else "")
+        panels[f"width{width}"] = {
+            "time": flow.times, "loss": flow.losses, "predicted_time": stairs.times, "predicted_level": stairs.levels,
+            "resolved_time": resolved.curve_times, "resolved_loss": resolved.curve_losses,
+        }  # fmt: skip
+    axes[0, 0].legend(frameon=False, fontsize="small")
+    letter(axes)
+    return (
+        figure,
+        panels,
+        reports,
+        {"alpha": alpha, "seed": 0, "widths": list(widths), "data": "scikit-learn digits, whitened"},
+    )
