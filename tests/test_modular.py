@@ -471,6 +471,25 @@ def test_the_first_activation_is_that_of_the_three_wave_interaction():
     assert drop.time == pytest.approx(expected, rel=1e-5)  # rtol of the engine 1e-6 a step
 
 
+def test_the_same_network_written_as_samples_gives_the_same_staircase():
+    problem = ModularAddition(p=5, template={1: 3.0, 2: 1.5}, width=6)
+    encoding = problem.template.translates().T
+    pairs = [(a, b) for a in range(5) for b in range(5)]
+    samples = agf.TwoLayer(
+        [np.concatenate([encoding[a], encoding[b]]) for a, b in pairs],
+        [encoding[(a + b) % 5] for a, b in pairs],
+        activation="square",
+        width=6,
+    )
+    init = problem.init(1e-3, seed=0)
+    ours, theirs = (agf.predict(each, init, max_drops=2) for each in (problem, samples))
+    assert [drop.neurons.tolist() for drop in ours.drops] == [drop.neurons.tolist() for drop in theirs.drops]
+    # both follow the flow to rtol = 1e-6 a step in the dormant phase, its square root in the active one
+    np.testing.assert_allclose(ours.times, theirs.times, rtol=1e-4)
+    np.testing.assert_allclose(ours.levels, theirs.levels, rtol=1e-3)
+    assert ours.drops[0].label == "frequency 1"
+
+
 def test_a_constant_template_is_nothing_to_learn():
     problem = ModularAddition(template=np.full(5, 0.1), width=4)
     assert "nothing to learn" in problem.describe()

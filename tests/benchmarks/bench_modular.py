@@ -1,6 +1,6 @@
 """Modular addition measured: maxima of the utility, groups of neurons, a whole prediction against the flow, cost.
 
-    python tests/benchmarks/bench_modular.py [maxima groups staircase speed scaling ties]
+    python tests/benchmarks/bench_modular.py [maxima groups staircase speed scaling ties s3]
 
 Prints one table a topic; every ratio is against a baseline of the same run. Run single-threaded (OMP_NUM_THREADS=1).
 """
@@ -11,6 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from itertools import permutations
 
 import numpy as np
 from agf_problems.modular import ModularAddition
@@ -392,7 +393,48 @@ def ties(budget: float = 120.0) -> Table:
     )
 
 
-TOPICS = {"maxima": maxima, "groups": groups, "staircase": staircase, "speed": speed, "scaling": scaling, "ties": ties}
+# -- a group that does not commute ------------------------------------------------------------------------------------
+
+
+def s3() -> list[Table]:
+    """Experiment outside the plugin and the theory: S3, the network as samples; template = sign + character of degree 2.
+
+    Levels to expect if representations are learned one at a time: the energy |x|^2/2 less that of the part in each.
+    """
+    elements = list(permutations(range(3)))
+    number = {g: i for i, g in enumerate(elements)}
+    product = np.array([[number[tuple(a[b[i]] for i in range(3))] for b in elements] for a in elements])
+    inverse = np.argmin(product, axis=1)  # the identity is number 0
+    sign = np.array([round(np.linalg.det(np.eye(3)[list(g)])) for g in elements]) / np.sqrt(6)
+    degree_two = np.array([sum(g[i] == i for i in range(3)) - 1.0 for g in elements]) / np.sqrt(6)
+    tables = []
+    for one, two in ((3.0, 2.0), (1.5, 3.0)):
+        x = one * sign + two * degree_two
+        encoding = x[product[inverse]]  # (a.x)[j] = x[a^-1 j]
+        pairs = [(a, b) for a in range(6) for b in range(6)]
+        problem = agf.TwoLayer(
+            [np.concatenate([encoding[a], encoding[b]]) for a, b in pairs],
+            [encoding[product[a, b]] for a, b in pairs],
+            activation="square",
+            width=20,
+        )
+        init = problem.init(alpha=1e-3, seed=0)
+        stairs = agf.predict(problem, init)
+        table = agf.compare(stairs, agf.flow(problem, init, t_max=2 * stairs.times[-1], rtol=1e-4)).table()
+        energies = f"energy {stairs.start_level:.3f}, sign {one**2 / 2:.3f}, degree 2 {two**2 / 2:.3f}"
+        tables.append(Table(f"S3: {energies}", table.columns, table.rows, table.notes))
+    return tables
+
+
+TOPICS = {
+    "maxima": maxima,
+    "groups": groups,
+    "staircase": staircase,
+    "speed": speed,
+    "scaling": scaling,
+    "ties": ties,
+    "s3": s3,
+}
 
 
 def main() -> None:
