@@ -178,12 +178,14 @@ def test_modes_of_another_block_overtake_only_where_charges_say_so():
     theory = problem.theory()
     assert len(problem.moments.blocks) == 2
     np.testing.assert_allclose(theory.accelerated_times[1:], [*inner.accelerated_times[1:], 1 / lone], rtol=1e-9)
-    for alpha in (1e-30, 1e-100):
+    delays = []
+    for alpha in (1e-100, 1e-300):
         unit = -np.log(alpha)
         flow = agf.flow(problem, problem.init(alpha), t_max=1.2 * theory.accelerated_times[-1] * unit)
-        found = observed(flow, theory.levels) / unit
-        np.testing.assert_allclose(found, theory.accelerated_times[1:], atol=6 / unit)
-        assert np.diff(found)[1] > 0.05 * found[2]  # the last two are apart, so their order was seen
+        delays.append(observed(flow, theory.levels) - theory.accelerated_times[1:] * unit)
+    # What a flow is late by does not grow with log(1/alpha): times in its units converge to the theory's.
+    np.testing.assert_allclose(delays[1], delays[0], atol=0.5)
+    assert np.abs(delays[1]).max() < 0.5 * np.diff(theory.accelerated_times)[-1] * unit
 
 
 # -- finite alpha ---------------------------------------------------------------------------------------------------
