@@ -414,7 +414,9 @@ class _Run:
         )
 
     def _notes(self) -> tuple[str, ...]:
-        notes = list(dict.fromkeys([*self.system.warnings(self.system.start()), *self.system.warnings(self.y)]))
+        system = self.system
+        notes = list(dict.fromkeys([*system.warnings(system.start()), *system.warnings(self.y)]))
+        notes += system.history_warnings(np.array([shot.log_norms for _, _, shot in self.recorder.kept]))
         if self.drift > _DRIFT * self.settings["rtol"]:
             notes.append(
                 f"A quantity that gradient flow conserves drifted by {self.drift:.1e} of the squared norm of its "

@@ -15,6 +15,10 @@ from agf.system import FlowSystem, Snapshot
 _VANISHED = -345.0
 #: Sizes start at exp(this) at most; a neuron that much smaller than the largest is as good as still.
 _LOG_HUGE = 690.0
+#: Initial weights below this fraction of the final ones drown in their rounding where hidden units mix.
+MIXING_FLOOR = 1e-15
+#: Norm over a former norm at which a difference of squares of that former size is lost.
+_IMBALANCE = 1e-8
 #: Unit rows are restored when they have drifted this far; the velocity does not depend on their length.
 _DRIFT = 1e-6
 
@@ -132,6 +136,49 @@ class PolarSystem(FlowSystem):
         """The problem's conserved quantities at y."""
         directions, log_norms, _ = self._split(y)
         return self.problem.conserved(self._theta(directions, log_norms), self.neurons)
+
+    def warnings(self, y: FloatArray) -> list[str]:
+        """The float64 floor of networks whose hidden units mix: modes below 1e-16 of the weights are rounding."""
+        shrunk = self.log_largest - float(np.max(self._split(y)[1][self.alive]))
+        if shrunk > np.log(MIXING_FLOOR) or not self._mixes():
+            return []
+        return [
+            "The hidden units of this network mix features by rotation, and its initial weights are "
+            f"{np.exp(shrunk):.0e} of the final ones: rounding of the large weights replaces smaller modes, and drops "
+            "after the first come early. Use a larger alpha, or coordinates that keep the modes apart (flow_system)."
+        ]
+
+    def history_warnings(self, log_norms: FloatArray) -> list[str]:
+        """The other floor: a neuron that grew 1e8-fold has lost the difference of its two layers, which it needs to
+        change sign should it shrink again."""
+        if self.problem.degree != 2 or self.problem.n_params < 2:
+            return []
+        log_norms = np.where(self.alive, log_norms, 0.0)
+        peak = np.maximum.accumulate(log_norms, axis=0)
+        lost = (peak - log_norms[0] > -np.log(_IMBALANCE)) & (peak - log_norms > np.log(10.0))
+        neurons = np.flatnonzero(lost.any(axis=0))
+        if neurons.size == 0:
+            return []
+        named = ", ".join(map(str, neurons[:8])) + (", ..." if neurons.size > 8 else "")
+        return [
+            f"Neuron(s) {named} grew more than 1e8-fold and shrank again: rounding has lost the difference "
+            "between their layers, so a later change of sign may come at a wrong time or never. Use a larger alpha, or "
+            "coordinates that keep it (flow_system)."
+        ]
+
+    def _mixes(self) -> bool:
+        """Whether the loss is the same for rotated hidden units (as in a fully connected linear network)."""
+        if self.neurons.size < 2:
+            return False
+        rng = np.random.default_rng(0)
+        theta = rng.standard_normal(self.init.directions.shape)
+        # A reflection of the neurons among themselves: orthogonal, and cheap at any width.
+        v = rng.standard_normal(self.neurons.size)
+        mixed = theta - np.outer(v, 2 * (v @ theta) / (v @ v))
+        plain, other, none = (
+            self.problem.loss_grad(weights, self.neurons)[0] for weights in (theta, mixed, np.zeros_like(theta))
+        )
+        return bool(abs(plain - other) < 1e-9 * abs(plain - none))
 
     def _split(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Unit directions (H, P), log norms (H,), and the lengths (H,) the rows of y had."""

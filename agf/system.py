@@ -88,3 +88,8 @@ class FlowSystem(ABC):
         """Sentences about what float64 cannot hold in these coordinates; checked at the start and at the end."""
         del y
         return []
+
+    def history_warnings(self, log_norms: FloatArray) -> list[str]:
+        """The same, from the log norms (T, H) of the snapshots of a whole run."""
+        del log_norms
+        return []

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
-from tiny import Broken, Cliff, Product, Samples, Slide
+from tiny import Broken, Cliff, Mixing, Product, Samples, Slide
 
 import agf
 from agf import Init, ProblemError, RequestError, Status, recorder
@@ -121,6 +121,37 @@ def test_conserved_quantities_are_monitored():
     assert not good.notes
     loose = agf.flow(Product(), Init.from_params(np.array([[0.9, 0.1]])), rtol=1e-7, method="rkc2")
     assert loose.stats["drift"] < 1e-4
+
+
+def test_the_floor_of_mixing_hidden_units_is_noticed(rng):
+    # rates 1 and 1/2: in the limit the drops come at log(1/alpha) and twice that
+    turn = np.linalg.qr(rng.standard_normal((2, 2)))[0]
+    problem = Mixing(turn @ np.diag([1.0, 0.5]) @ turn.T, width=3)
+    ratios = {}
+    for alpha in (1e-8, 1e-100):
+        run = agf.flow(problem, problem.init(alpha=alpha, seed=3))
+        assert len(run.drops) == 2
+        ratios[alpha] = run.drops[1].time / run.drops[0].time
+        assert any("mix features by rotation" in note for note in run.notes) == (alpha < 1e-15)
+    assert np.isclose(ratios[1e-8], 2, rtol=0.05)
+    # the second mode restarts at the 1e-16 of rounding and needs log(1e16) / (1/2) from there
+    assert np.isclose(ratios[1e-100], 1 + 2 * 16 / 100, rtol=0.05)
+
+
+def test_separate_neurons_have_no_such_floor():
+    run = agf.flow(Product(degree=3, width=2), Product(degree=3, width=2).init(alpha=1e-20, seed=0), max_steps=400)
+    assert not any("rotation" in note for note in run.notes)
+
+
+def test_a_neuron_that_grew_and_shrank_is_noticed(rng):
+    # a large correlated feature pulls coordinate 1 up until coordinate 0 explains it, and then down
+    X = rng.standard_normal((50, 2)) @ np.array([[1.0, 0.95], [0.0, 0.3]])
+    problem = Samples(X, X @ np.array([2.0, -0.5]))
+    small, large = (
+        agf.flow(problem, Init.scaled(np.ones((2, 2)), alpha), t_max=t) for alpha, t in ((1e-30, 400), (1e-3, 60))
+    )
+    assert any("grew more than 1e8-fold and shrank" in note for note in small.notes)
+    assert not large.notes
 
 
 # -- how it ends ------------------------------------------------------------------------------------------------

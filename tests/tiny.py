@@ -71,6 +71,29 @@ class Samples(Problem):
         return pull * np.prod(theta, axis=1), pull[:, None] * theta[:, ::-1]
 
 
+class Mixing(Problem):
+    """A fully connected linear network with the identity as input covariance: L = |B - A W|^2 / 2, rows (W_i, A_i)."""
+
+    name = "mixing"
+    degree = 2
+
+    def __init__(self, B: FloatArray, width: int) -> None:
+        self.B, self.width = B, width
+        self.n_params = sum(B.shape)
+        self.inputs = B.shape[1]
+
+    def residual(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
+        return self.B - theta[:, self.inputs :].T @ theta[:, : self.inputs]
+
+    def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
+        w, a = theta[:, : self.inputs], theta[:, self.inputs :]
+        return np.sum((a @ residual) * w, axis=1), np.hstack([a @ residual, w @ residual.T])
+
+    def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
+        r = self.residual(theta, neurons)
+        return 0.5 * float(np.sum(r * r)), -self.utility(theta, neurons, r)[1]
+
+
 class Slide(Product):
     """L = -log(1 + f), which falls for ever: its flow never settles."""
 
