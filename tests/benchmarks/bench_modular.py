@@ -10,7 +10,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import permutations
 
 import numpy as np
@@ -141,11 +141,10 @@ def groups(starts: int = 12) -> Table:
 # -- the staircase of Figure 6 ----------------------------------------------------------------------------------------
 
 
-def staircase() -> list[Table]:
+def staircase() -> Iterator[Table]:
     problem = figure_problem()
     init = problem.init(alpha=1e-2, seed=0)
     trajectory = agf.flow(problem, init, t_max=3000.0)
-    tables = []
     for options in (
         {"threshold": "unit"},
         {"threshold": "natural"},
@@ -163,8 +162,7 @@ def staircase() -> list[Table]:
             f"activations {order}",
             f"{evaluations:.0f} evaluations, {stairs.stats['seconds']:.1f} s, {stairs.status.word}",
         ]
-        tables.append(Table(f"p = 20, alpha 1e-2, seed 0: {words}", table.columns, table.rows, notes))
-    return tables
+        yield Table(f"p = 20, alpha 1e-2, seed 0: {words}", table.columns, table.rows, notes)
 
 
 # -- speed ------------------------------------------------------------------------------------------------------------
@@ -238,7 +236,7 @@ class FixedStep:
         return float(loss) * self.p / 2
 
 
-def speed() -> list[Table]:
+def speed() -> Iterator[Table]:
     problem = figure_problem()
     init = problem.init(alpha=1e-2, seed=0)
     began = time.process_time()
@@ -273,7 +271,7 @@ def speed() -> list[Table]:
     rest = sum(d / unit * per_step[-1] + cost_second for d in durations)
     rows.append(["rest", f"{durations.sum() / unit:.0f}", "", "", "", f"{rest:.0f} (steps x measured cost of one)"])
     total = spent + rest
-    one = Table(
+    yield Table(
         "Whole prediction against fixed steps, CPU seconds, same process",
         ["phase", "utility steps", "utility s", "cost s", "level", "total s"],
         rows,
@@ -284,7 +282,7 @@ def speed() -> list[Table]:
     flow_seconds = time.process_time() - began
     gradient = seconds(lambda: problem.loss_grad(init.params(), np.arange(18)))
     torch_step = seconds(lambda: baseline.cost(20)) / 20
-    two = Table(
+    yield Table(
         "Flow to t = 10^4 against 10^6 gradient-descent steps (0.01, momentum 0.9, mean-squared error)",
         ["", "gradients", "CPU seconds"],
         [
@@ -298,13 +296,12 @@ def speed() -> list[Table]:
         ],
         [f"final loss {trajectory.losses[-1]:.3g}; gradients saved {1e6 / trajectory.stats['evaluations']:.0f}x"],
     )
-    return [one, two]
 
 
 # -- scaling ----------------------------------------------------------------------------------------------------------
 
 
-def scaling(budget: float = 20.0) -> list[Table]:
+def scaling(budget: float = 20.0) -> Iterator[Table]:
     """Gradient cost over (H, p); predictions and flows cut at a number of drops or a time, within a memory report."""
     rows = []
     reference = None
@@ -327,7 +324,7 @@ def scaling(budget: float = 20.0) -> list[Table]:
                     f"{width * p**3 / work:.0f}",
                 ]
             )
-    one = Table(
+    yield Table(
         "One gradient: time against 12 H^2 p + 8 H p^2 multiplications",
         ["p", "H", "ms", "10^6 multiplications", "time a multiplication (first row 1)", "H p^3 over ours"],
         rows,
@@ -346,12 +343,11 @@ def scaling(budget: float = 20.0) -> list[Table]:
                 row += [f"{spent:.1f}", f"{count}", result.status.word]
             row.append(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10:.0f}")
             rows.append(row)
-    two = Table(
+    yield Table(
         f"Prediction (4 drops) and flow (300 steps), at most {budget:.0f} s each, alpha 1e-3, two frequencies",
         ["p", "H", "predict s", "drops", "status", "flow s", "drops", "status", "peak MB so far"],
         rows,
     )
-    return [one, two]
 
 
 def _until(budget: float) -> Callable[..., None]:
@@ -396,8 +392,8 @@ def ties(budget: float = 120.0) -> Table:
 # -- a group that does not commute ------------------------------------------------------------------------------------
 
 
-def s3() -> list[Table]:
-    """Experiment outside the plugin and the theory: S3, the network as samples; template = sign + character of degree 2.
+def s3() -> Iterator[Table]:
+    """Experiment outside the plugin and the theory: S3, the network as samples; x = sign + character of degree 2.
 
     Levels to expect if representations are learned one at a time: the energy |x|^2/2 less that of the part in each.
     """
@@ -407,7 +403,6 @@ def s3() -> list[Table]:
     inverse = np.argmin(product, axis=1)  # the identity is number 0
     sign = np.array([round(np.linalg.det(np.eye(3)[list(g)])) for g in elements]) / np.sqrt(6)
     degree_two = np.array([sum(g[i] == i for i in range(3)) - 1.0 for g in elements]) / np.sqrt(6)
-    tables = []
     for one, two in ((3.0, 2.0), (1.5, 3.0)):
         x = one * sign + two * degree_two
         encoding = x[product[inverse]]  # (a.x)[j] = x[a^-1 j]
@@ -422,8 +417,7 @@ def s3() -> list[Table]:
         stairs = agf.predict(problem, init)
         table = agf.compare(stairs, agf.flow(problem, init, t_max=2 * stairs.times[-1], rtol=1e-4)).table()
         energies = f"energy {stairs.start_level:.3f}, sign {one**2 / 2:.3f}, degree 2 {two**2 / 2:.3f}"
-        tables.append(Table(f"S3: {energies}", table.columns, table.rows, table.notes))
-    return tables
+        yield Table(f"S3: {energies}", table.columns, table.rows, table.notes)
 
 
 TOPICS = {
@@ -441,7 +435,7 @@ def main() -> None:
     chosen = sys.argv[1:] or list(TOPICS)
     for name in chosen:
         found = TOPICS[name]()
-        for table in found if isinstance(found, list) else [found]:
+        for table in [found] if isinstance(found, Table) else found:
             print(table.text(), flush=True)
             print()
 
