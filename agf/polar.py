@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
@@ -75,7 +77,7 @@ class PolarSystem(FlowSystem):
         """dy/ds, from `residual` and `pull`. Raises ProblemError when the problem returns another shape."""
         directions, log_norms, lengths = self._split(y)
         theta = self._theta(directions, log_norms)
-        residual = self.problem.residual(theta, self.neurons)
+        residual = self._residual(theta)
         pull = np.asarray(self.problem.pull(directions, log_norms, self.neurons, residual))
         if pull.shape != directions.shape:
             raise ProblemError(
@@ -92,6 +94,10 @@ class PolarSystem(FlowSystem):
         out[:size] = ((speed * lengths)[:, None] * (pull - radial[:, None] * directions)).ravel()
         out[size:] = np.where(self.alive, -self.power * radial if self.power else radial, 0.0)
         return out
+
+    def _residual(self, theta: FloatArray) -> Any:
+        """What is left to fit by the whole network."""
+        return self.problem.residual(theta, self.neurons)
 
     def retract(self, y: FloatArray) -> FloatArray:
         """Unit rows restored; y itself while they are unit to 1e-6."""

@@ -1,0 +1,414 @@
+"""The time-resolved prediction: active neurons flow in real time, dormant ones ride on the changing residual.
+
+[AGF] Algorithm 1 lets the active neurons settle in no time. Here they take their time: dormant neurons stay independent
+of one another and without influence on the residual, and a neuron joins the active flow at a small fraction of the norm
+R* at which it would saturate. Drops may then overlap, and the loss curve itself is predicted. While the active set is
+settled it is not stepped: the dormant neurons alone cover the plateau, in the long steps of `dormant.cross`.
+"""
+
+from __future__ import annotations
+
+import time as wall
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+
+from agf import dormant as dormancy
+from agf import integrators
+from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.clock import Clock
+from agf.contract import Problem
+from agf.curve import CurveDrop, detect
+from agf.dormant import Crossing, Threshold
+from agf.events import State
+from agf.init import Init
+from agf.polar import PolarSystem
+from agf.settings import Settings
+from agf.staircase import Drop, Staircase
+from agf.status import Status
+
+#: An active neuron this far (in log norm) below the norm at which it would join has returned to dormancy.
+_LEAVES = np.log(0.1)
+#: How far beyond its joining norm a neuron may be found at the end of a step, in log norm.
+_OVERSHOOT = np.log(1.05)
+#: Dormant neurons within this log norm of the smallest norm at which a neuron ever joined are watched for joining.
+_WATCH = 4.0
+#: Losses below this part of that of the zero function count as this when "settled" is decided.
+_SMALL_LOSS = 0.01
+_MAX_STEPS = 200_000
+#: The joining fraction is multiplied by this to measure how much each predicted time depends on it.
+_PROBE = 0.5
+
+Observer = Callable[[State, Drop | None], None]
+
+
+@dataclass(frozen=True)
+class _Event:
+    """Neurons that joined (True) or left (False) at an accelerated time, with their utilities at unit norm."""
+
+    time: float
+    neurons: IntArray
+    joined: bool
+    utility: FloatArray
+    state: State
+
+
+@dataclass
+class _Path:
+    """The predicted curve in accelerated time, and who joined and left along it."""
+
+    times: list[float] = field(default_factory=lambda: [0.0])
+    losses: list[float] = field(default_factory=list)
+    events: list[_Event] = field(default_factory=list)
+
+    def add(self, time: float, loss: float) -> None:
+        self.times.append(time)
+        self.losses.append(loss)
+
+
+class _Riding(PolarSystem):
+    """All neurons in polar form, with the residual made by the active ones alone."""
+
+    def __init__(self, problem: Problem, state: State, alpha: float) -> None:
+        super().__init__(problem, Init(state.directions, state.log_norms, alpha))
+        self.active = np.flatnonzero(state.active)
+
+    def _residual(self, theta: FloatArray) -> object:
+        return self.problem.residual(theta[self.active], self.active)
+
+    def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
+        directions, log_norms, _ = self._split(y)
+        theta = self._theta(directions, log_norms)[self.active]
+        loss, gradient = self.problem.loss_grad(theta, self.active)
+        with np.errstate(over="ignore"):
+            return float(loss), -float(np.sum(gradient**2)) * float(np.exp(self.log_time_unit))
+
+    def state(self, y: FloatArray, before: State, time: float) -> State:
+        """The state at y. Neurons that are exactly zero stay so."""
+        directions, log_norms, _ = self._split(y)
+        return replace(before, time=time, directions=directions, log_norms=np.where(self.alive, log_norms, -np.inf))
+
+
+def resolve(problem: Problem, init: Init, settings: Settings, observer: Observer | None = None) -> Staircase:
+    """Predict the loss curve and its drops with the active neurons resolved in time.
+
+    The predicted curve is `Staircase.curve`. Its drops are those visible in it (`agf.curve.detect`): `time` and
+    `half_time` are both the half-drop time, and `neurons` are all that joined since the drop before. `conditioning` is
+    the relative change of the half-drop time when neurons join at half the norm (Settings.joining), a measure of how
+    sensitive the competition behind the drop is.
+
+    Raises RequestError for a wrong request, ProblemError for a plugin that breaks its contract.
+    """
+    began = wall.perf_counter()
+    run = _Run(problem, init, settings, observer)
+    status = run.go()
+    drops = run.drops()
+    if drops and status is not Status.INTERRUPTED:
+        probe = _Run(problem, init, replace(settings, joining=_PROBE * settings.joining), None)
+        probe.go()
+        drops = _conditioned(drops, run.clock, probe.path)
+        for name, value in probe.stats.items():
+            run.stats[name] = run.stats.get(name, 0) + value
+    return Staircase(
+        problem=problem.name,
+        degree=problem.degree,
+        clock=run.clock,
+        start_level=run.start_level,
+        drops=tuple(drops),
+        status=status,
+        settings=settings,
+        init=init,
+        arguments=problem.arguments,
+        stats={**run.stats, "seconds": wall.perf_counter() - began},
+        notes=tuple(run.notes),
+        curve_times=run.clock.flow(np.array(run.path.times)),
+        curve_losses=np.array(run.path.losses),
+    )
+
+
+class _Run:
+    """One pass from the initialization to an end."""
+
+    def __init__(self, problem: Problem, init: Init, settings: Settings, observer: Observer | None) -> None:
+        self.problem, self.init, self.settings, self.observer = problem, init, settings, observer
+        self.clock = Clock.from_norms(problem.degree, init.log_norms)
+        self.stats: dict[str, float] = {}
+        self.notes: list[str] = []
+        nobody = np.zeros(init.width, dtype=bool)
+        none, no_index = np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64)
+        self.start_level = float(problem.loss_grad(none, no_index)[0])
+        self.state = State(0.0, nobody, init.directions.copy(), init.log_norms.copy(), self.start_level)
+        self.path = _Path(losses=[self.start_level])
+        # Alone, without the active neurons: the norm at which a neuron starts to matter need not be exact.
+        self.threshold = Threshold(
+            problem, settings.threshold == "natural", none, no_index, log_factor=float(np.log(settings.joining))
+        )
+        limit = settings.max_time
+        self.stop = np.inf if limit is None else float(self.clock.accelerated(limit))
+        self.lowest = np.inf  # smallest log norm at which a neuron joined
+
+    def go(self) -> Status:
+        """Alternate plateaus and flows until nothing is left to happen."""
+        try:
+            while True:
+                status = self._plateau()
+                if status is not None:
+                    return status
+                status = self._flow()
+                if status is not None:
+                    return status
+        except KeyboardInterrupt:
+            return Status.INTERRUPTED
+        except dormancy.NonFinite as error:
+            self.notes.append(str(error))
+            return Status.NONFINITE
+        except integrators.MarchError as error:
+            self.notes.append(str(error))
+            if isinstance(error, integrators.NonFinite):
+                return Status.NONFINITE
+            return Status.STALLED if isinstance(error, integrators.Stalled) else Status.MAX_STEPS
+
+    # -- the active set is settled ----------------------------------------------------------------------------
+
+    def _plateau(self) -> Status | None:
+        """Dormant neurons on the frozen residual until one joins; the status when none will."""
+        waiting = np.flatnonzero(~self.state.active)
+        if self.state.level <= self.settings.rtol * self.start_level:
+            return Status.FITTED
+        if waiting.size == 0:
+            return Status.ALL_ACTIVE
+        found = self._cross(self.state, waiting, self.settings.rtol, max(self.stop - self.state.time, 0.0))
+        if isinstance(found, Status):
+            if found is Status.MAX_TIME:
+                self.path.add(self.stop, self.state.level)
+            return found
+        directions, log_norms = self.state.directions.copy(), self.state.log_norms.copy()
+        directions[waiting], log_norms[waiting] = found.directions, found.log_norms
+        time = self.state.time + found.time
+        self.path.add(time, self.state.level)
+        self.state = replace(self.state, time=time, directions=directions, log_norms=log_norms)
+        self._join(waiting[found.neurons], found.utility)
+        return None
+
+    def _cross(self, state: State, waiting: IntArray, rtol: float, stop: float) -> Crossing | Status:
+        active = np.flatnonzero(state.active)
+        residual = self.problem.residual(state.params[active], active)
+        return dormancy.cross(
+            self.problem,
+            residual,
+            self.clock,
+            self.threshold,
+            state.directions[waiting],
+            state.log_norms[waiting],
+            waiting,
+            rtol=rtol,
+            tie_rtol=self.settings.tie_rtol,
+            stop=stop,
+            stats=self.stats,
+        )
+
+    def _join(self, neurons: IntArray, utility: FloatArray) -> None:
+        active = self.state.active.copy()
+        active[neurons] = True
+        self.lowest = min(self.lowest, float(self.state.log_norms[neurons].min()))
+        self.state = replace(self.state, active=active)
+        self.path.events.append(_Event(self.state.time, neurons, True, utility, self.state))
+
+    # -- the active set moves ---------------------------------------------------------------------------------
+
+    def _flow(self) -> Status | None:
+        """Everybody in real time until the active set has settled. None then; a status at an end."""
+        before = self.state
+        system = _Riding(self.problem, before, self.init.alpha)
+        unit = float(np.exp(system.log_time_unit - self.clock.log_scale))  # accelerated time per unit of s
+        steps = integrators.march(
+            system.velocity,
+            system.start(),
+            method="auto" if system.smooth else "rk45",
+            rtol=self._rtol(),
+            scale=system.scale,
+            groups=system.groups,
+            retract=system.retract,
+            s_end=(self.stop - before.time) / unit,
+            max_steps=_MAX_STEPS,
+        )
+        looked = 0.0
+        evaluations = 0
+        try:
+            for step in steps:
+                evaluations = step.evaluations
+                s, joining, utility = self._first_join(system, step)
+                y = step.y1 if s == step.s1 else step.dense(s)
+                time = before.time + s * unit
+                loss, rate = system.loss_and_rate(y)
+                self._count("loss_evaluations", 1)
+                self.path.add(time, loss)
+                self.state = replace(system.state(y, before, time), level=loss)
+                if self.observer is not None:
+                    self.observer(self.state, None)
+                gone = self._gone(system)
+                if gone.size:
+                    self._leave(gone)
+                if joining.size:
+                    self._join(joining, utility)
+                if joining.size or gone.size:
+                    return self._flow_again()
+                if time >= self.stop:
+                    return Status.MAX_TIME
+                small = self.settings.rtol * max(loss, _SMALL_LOSS * self.start_level)
+                if -rate * s <= small and s > 1.25 * looked:
+                    looked = s
+                    if -rate * self._wait(unit, s) <= small:
+                        return None
+                if loss <= self.settings.rtol * self.start_level:
+                    return Status.FITTED
+        finally:
+            self._count("velocity_evaluations", evaluations)
+        return Status.MAX_TIME
+
+    def _flow_again(self) -> Status | None:
+        """Go on with a changed active set, from the present state."""
+        if not self.state.active.any():
+            return None
+        return self._flow()
+
+    def _rtol(self) -> float:
+        """Tolerance of a step: at kinks every method is of low order, and a tighter one only shortens the steps."""
+        return self.settings.rtol if self.problem.smooth else max(self.settings.rtol, 1e-4)
+
+    def _wait(self, unit: float, elapsed: float) -> float:
+        """How long (in units of s) the residual must stand still: until the next neuron joins, or ten times elapsed."""
+        waiting = np.flatnonzero(~self.state.active)
+        if waiting.size:
+            found = self._cross(self.state, waiting, 1e-3, np.inf)
+            if isinstance(found, Crossing):
+                return found.time / unit
+        return 10.0 * elapsed
+
+    def _gaps(
+        self, directions: FloatArray, log_norms: FloatArray, rows: IntArray, residual: object
+    ) -> tuple[FloatArray, FloatArray]:
+        """Log norm minus the one at which rows join, -inf where the utility is not positive, and the utility; (m,)."""
+        utility, gradient = self.problem.utility(directions[rows], rows, residual)
+        self._count("utility_evaluations", 1)
+        drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
+        log_2c = self.threshold.log_self_interaction(directions[rows], rows)
+        gap = log_norms[rows] - self.threshold.log_radius(drive, log_2c)
+        return np.where(utility > 0, gap, -np.inf), np.asarray(utility)
+
+    def _first_join(self, system: _Riding, step: integrators.Accepted) -> tuple[float, IntArray, FloatArray]:
+        """Place in the step at which the first dormant neuron joins, who does, and their utilities."""
+        dormant = ~self.state.active & system.alive
+
+        def look(s: float) -> tuple[IntArray, FloatArray, FloatArray]:
+            directions, log_norms, _ = system._split(step.y1 if s == step.s1 else step.dense(s))
+            rows = np.flatnonzero(dormant & (log_norms > self.lowest - _WATCH))
+            if rows.size == 0:
+                return rows, np.zeros(0), np.zeros(0)
+            residual = system._residual(system._theta(directions, log_norms))
+            gap, utility = self._gaps(directions, log_norms, rows, residual)
+            return rows, gap, utility
+
+        rows, gap, utility = look(step.s1)
+        if not (gap >= 0).any():
+            return step.s1, rows[:0], utility[:0]
+        low, high, at = step.s0, step.s1, (rows, gap, utility)
+        while at[1].max() > _OVERSHOOT and high - low > 1e-6 * (step.s1 - step.s0):
+            middle = 0.5 * (low + high)
+            trial = look(middle)
+            if (trial[1] >= 0).any():
+                high, at = middle, trial
+            else:
+                low = middle
+        rows, gap, utility = at
+        over = gap >= 0
+        return high, rows[over], utility[over]
+
+    def _gone(self, system: _Riding) -> IntArray:
+        """Active neurons that shrank far below the norm at which they would join."""
+        active = system.active
+        state = self.state
+        residual = self.problem.residual(state.params[active], active)
+        utility, gradient = self.problem.utility(state.directions[active], active, residual)
+        self._count("utility_evaluations", 1)
+        drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
+        low = active[(state.log_norms[active] < self.lowest + _LEAVES) & (utility < 0)]
+        if low.size == 0:
+            return low
+        log_2c = self.threshold.log_self_interaction(state.directions[low], low)
+        radius = self.threshold.log_radius(drive[np.isin(active, low)], log_2c)
+        return low[state.log_norms[low] < radius + _LEAVES]
+
+    def _leave(self, neurons: IntArray) -> None:
+        active: BoolArray = self.state.active.copy()
+        active[neurons] = False
+        kept = np.flatnonzero(active)
+        level = float(self.problem.loss_grad(self.state.params[kept], kept)[0])
+        self.state = replace(self.state, active=active, level=level)
+        self.path.events.append(_Event(self.state.time, neurons, False, np.zeros(0), self.state))
+
+    def _count(self, name: str, number: float) -> None:
+        self.stats[name] = self.stats.get(name, 0) + number
+
+    # -- reading the curve ------------------------------------------------------------------------------------
+
+    def drops(self) -> list[Drop]:
+        """Visible drops of the predicted curve, each with the neurons that joined and left since the one before."""
+        seen = detect(np.array(self.path.times), np.array(self.path.losses))
+        ends = [np.sqrt(a.end * b.start) if b.start > a.end else b.start for a, b in pairwise(seen)]
+        bounds = [-np.inf, *ends, np.inf]
+        return [self._drop(drop, low, high) for drop, low, high in zip(seen, bounds, bounds[1:], strict=False)]
+
+    def _drop(self, seen: CurveDrop, low: float, high: float) -> Drop:
+        events = [event for event in self.path.events if low <= event.time < high]
+        joined = [event for event in events if event.joined]
+        neurons = np.unique(np.concatenate([event.neurons for event in joined])) if joined else np.zeros(0, np.int64)
+        left = np.unique(np.concatenate([e.neurons for e in events if not e.joined] or [np.zeros(0, np.int64)]))
+        state = self._state_before(high)
+        active = np.flatnonzero(state.active)
+        neurons, left = np.setdiff1d(neurons, left), np.setdiff1d(left, neurons)
+        half = float(self.clock.flow(seen.time))
+        return Drop(
+            time=half,
+            half_time=half,
+            accelerated_time=seen.time,
+            level=seen.after,
+            neurons=neurons.astype(np.int64),
+            collapsed=left.astype(np.int64),
+            label=self.problem.label(state.params[active], active, neurons) if neurons.size else "re-arrangement",
+            utility=np.concatenate([event.utility for event in joined]) if joined else np.zeros(0),
+            how="curve",
+            features=self.problem.features(state.params[active], active),
+            log_norms=state.log_norms.copy(),
+            active=state.active.copy(),
+        )
+
+    def _state_before(self, high: float) -> State:
+        """The last recorded state before a time: at an event, or the last one of all."""
+        if not np.isfinite(high):
+            return self.state
+        states = [event.state for event in self.path.events if event.time < high]
+        return states[-1] if states else self.state
+
+
+def _conditioned(drops: list[Drop], clock: Clock, probe: _Path) -> list[Drop]:
+    """Each drop with the relative change of its half-drop time on the probe's curve; inf where it is not reached."""
+    times, losses = np.array(probe.times), np.minimum.accumulate(np.array(probe.losses))
+    out = []
+    before = float(probe.losses[0])
+    for drop in drops:
+        middle = 0.5 * (before + drop.level)
+        below = np.flatnonzero(losses <= middle)
+        if below.size:
+            k = int(below[0])
+            a, b = losses[k - 1], losses[k]
+            share = (a - middle) / (a - b) if a > b else 1.0
+            moved = float(times[k - 1] + share * (times[k] - times[k - 1]))
+            change = abs(moved / drop.accelerated_time - 1.0)
+        else:
+            change = np.inf
+        out.append(replace(drop, conditioning=change))
+        before = drop.level
+    return out
