@@ -157,6 +157,22 @@ def test_times_of_gradient_flow_approach_the_limit_as_one_over_log_alpha(seed):
     np.testing.assert_array_less(np.abs(offsets[1] - offsets[0]), 0.15 * (1 + scale) / problem.moments.sigma[0] + 0.1)
 
 
+def test_weak_coupling_decides_between_the_rules_by_its_logarithm():
+    """Two misordered modes, inputs turned by 1e-6: the flow rests at the greedy level, then goes on to the published."""
+    angle = 1e-6
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    problem = Linear(Sxx=turn * [0.1, 1.0] @ turn.T, B=EXAMPLE["B"])
+    np.testing.assert_allclose(problem.theory().levels, [6.125, 1.125, 0], atol=1e-4)  # as alpha -> 0
+    waits = []
+    for alpha in (1e-60, 1e-100):
+        drops = agf.flow(problem, problem.init(alpha)).drops
+        assert [d.after for d in drops] == pytest.approx([5.0, 1.125, 0.0], abs=2e-3)
+        waits.append(drops[1].time - drops[0].time)
+    assert waits[0] == pytest.approx(waits[1], rel=0.05)  # does not grow with log(1/alpha)
+    short = agf.flow(problem, problem.init(1e-8)).drops
+    assert [d.after for d in short] == pytest.approx([5.0, 0.0], abs=5e-3)
+
+
 def test_modes_of_another_block_overtake_only_where_charges_say_so():
     """A mode whose rate rises when its block's first mode is learned passes a mode of another block that led before."""
     block = np.array([[1.0, 0.8], [0.8, 0.7]])
@@ -502,6 +518,16 @@ def test_descent_on_minibatches_follows_the_staircase():
     flow = agf.flow(problem, init, t_max=60.0)
     levels = problem.theory().levels
     np.testing.assert_allclose(observed(noisy, levels), observed(flow, levels), rtol=0.1)
+
+
+def test_the_utility_is_what_a_small_mode_takes_off_the_loss(rng):
+    problem = Linear(**generic(9, d=4, c=3), width=2)
+    active, mode = rng.standard_normal((1, 7)), 1e-5 * rng.standard_normal((1, 7))
+    both = np.concatenate([active, mode])
+    before = problem.loss_grad(active, np.arange(1))[0]
+    gain = before - problem.loss_grad(both, np.arange(2))[0]
+    utility = problem.utility(mode, np.array([1]), problem.residual(active, np.arange(1)))[0][0]
+    assert gain == pytest.approx(utility, rel=1e-4)
 
 
 def test_outputs_give_the_loss_of_single_neurons(rng):
