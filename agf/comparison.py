@@ -178,7 +178,7 @@ class Comparison:
             lines.append(f"The predicted curve is within {percent(self.curve_error)} of L(0) throughout.")
         for j in sorted({match.visible for match in self.matches if match.visible is not None and match.bundled}):
             members = ", ".join(str(match.k) for match in self.matches if match.visible == j)
-            lines.append(f"Predicted drops {members} are one visible drop: no plateau shows between them.")
+            lines.append(f"Predicted drops {members} are one visible drop: the curve shows no plateau between them.")
         if self.unmatched_predicted:
             lines.append(f"Predicted, without a visible drop: {', '.join(map(str, self.unmatched_predicted))}.")
         for j in self.unmatched_observed:

@@ -14,8 +14,9 @@ import numpy as np
 from agf.arrays import FloatArray, count, positive, vector
 from agf.errors import DataError, explain
 
-#: Smallest drop reported, as a fraction of the loss before it.
+#: Smallest drop reported, as a fraction of the loss before it: of any curve, and of a computed one (with slopes).
 DEPTH = 2e-3
+FINE_DEPTH = 2e-4
 #: Rate on a plateau over the rate in the drops on its two sides, at most.
 FLATNESS = 0.2
 #: Drops below this fraction of the first loss are not looked for.
@@ -47,7 +48,7 @@ def detect(
     losses: FloatArray,
     *,
     slopes: FloatArray | None = None,
-    depth: float = DEPTH,
+    depth: float | None = None,
     flatness: float = FLATNESS,
 ) -> list[CurveDrop]:
     """Drops of the curve (times, losses), both (T,), in order of time.
@@ -58,7 +59,7 @@ def detect(
     losses : finite. Noise is met by a monotone (isotonic) fit in order of time; a drop must then exceed ten times the
         scatter about it.
     slopes : (T,) dL/dt at the points of a computed curve, for half-drop times between them; optional.
-    depth : smallest drop reported, as a fraction of the loss before it.
+    depth : smallest drop reported, as a fraction of the loss before it; default 2e-3, with slopes 2e-4.
     flatness : two humps of the rate are two drops when the rate between them is below this fraction of both.
 
     A slide, a curve that falls without a plateau, is one drop with `start` and `end` far apart. A constant curve or a
@@ -66,7 +67,9 @@ def detect(
     no curve.
     """
     times, losses = check(times, losses)
-    depth, flatness = positive(depth, "depth", where="detect"), positive(flatness, "flatness", where="detect")
+    known = slopes is not None and np.size(slopes) > 0
+    depth = (FINE_DEPTH if known else DEPTH) if depth is None else positive(depth, "depth", where="detect")
+    flatness = positive(flatness, "flatness", where="detect")
     began = int(np.searchsorted(times, 0.0, side="right"))
     t, raw = times[began:], losses[began:]
     if t.size < 2:
@@ -87,7 +90,7 @@ def detect(
     marks = np.interp(-edges, -y, np.log(t))  # log time at which each level is crossed
     levels = np.exp(edges) - soft
     plateaus = _plateaus(levels, marks, depth, noise, flatness)
-    curve, known = (fit, np.empty(0)) if slopes is None or np.size(slopes) == 0 else (raw, np.asarray(slopes)[began:])
+    curve, steep = (raw, np.asarray(slopes)[began:]) if known else (fit, np.empty(0))
     losses_on = [float(fit[0]), *np.interp(plateaus, np.log(t), fit).tolist(), float(fit[-1])]
     bounds = [-np.inf, *plateaus, np.inf]
     drops = []
@@ -98,7 +101,7 @@ def detect(
             max(int(np.searchsorted(np.log(t), bounds[k], side="right")) - 1, 0),
             int(np.searchsorted(np.log(t), bounds[k + 1], side="left")) + 1,
         )
-        part = known[inside] if known.size else known
+        part = steep[inside] if known else steep
         start, half, end = (
             crossing(t[inside], curve[inside], part, before - share * (before - after)) for share in (0.1, 0.5, 0.9)
         )

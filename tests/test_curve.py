@@ -42,6 +42,12 @@ def test_drops_shallower_than_the_stated_depth_are_not_reported():
     assert len(detect(T, curve, depth=5e-4)) == 2
 
 
+def test_a_computed_curve_is_read_more_finely():
+    curve = stairs([1, 10], [1.0, 0.5, 0.4998], 0.02)
+    assert len(detect(T, curve)) == 1
+    assert len(detect(T, curve, slopes=np.gradient(curve, T))) == 2
+
+
 def test_drops_too_close_for_a_plateau_are_one_visible_drop():
     near, far = stairs([2, 2.1], [2, 1, 0.5], 0.025), stairs([2, 2.6], [2, 1, 0.5], 0.025)
     assert len(detect(T, near)) == 1
