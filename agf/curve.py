@@ -80,16 +80,19 @@ def detect(
     first = float(fit[0]) - base
     if first <= max(noise, 0.0):
         return []
-    # Levels equally spaced in log(loss + soft): cells of a fraction of the smallest drop that would be reported.
+    # Levels equally spaced in log(loss + soft): cells of a fraction of the smallest drop that would be reported. Cells
+    # without a point of the curve are as one: nothing changes within them.
     soft = _NOISY_BAND * noise / (_BAND * depth)
     y = np.log(np.maximum(fit - base, FLOOR * first) + soft)
-    n = int(np.ceil((y[0] - y[-1]) / (_BAND * depth)))
+    width = _BAND * depth
+    n = int((y[0] - y[-1]) / width)
     if n < 2:
         return []
-    edges = np.linspace(y[0], y[-1], n + 1)
+    cell = np.minimum(((y[0] - y) / width).astype(np.int64), n - 1)
+    edges = y[0] - width * np.unique(np.concatenate([cell, cell + 1]))
     marks = np.interp(-edges, -y, np.log(t))  # log time at which each level is crossed
     levels = np.exp(edges) - soft
-    plateaus = _plateaus(levels, marks, depth, noise, flatness)
+    plateaus = _plateaus(edges, levels, marks, depth, noise, flatness)
     curve, steep = (raw, np.asarray(slopes)[began:]) if known else (fit, np.empty(0))
     losses_on = [float(fit[0]), *np.interp(plateaus, np.log(t), fit).tolist(), float(fit[-1])]
     bounds = [-np.inf, *plateaus, np.inf]
@@ -182,14 +185,16 @@ def _decreasing(values: FloatArray) -> FloatArray:
     return np.asarray(isotonic_regression(values, increasing=False).x)
 
 
-def _plateaus(levels: FloatArray, marks: FloatArray, depth: float, noise: float, flatness: float) -> list[float]:
+def _plateaus(
+    edges: FloatArray, levels: FloatArray, marks: FloatArray, depth: float, noise: float, flatness: float
+) -> list[float]:
     """Log times of the plateaus between drops; `marks`: log times at which the decreasing `levels` are crossed."""
     spent = np.diff(marks)
     # A cell crossed between two points of the curve takes no measurable time: its rate is bounded by the best resolved.
     smallest = np.min(spent[spent > 0], initial=np.inf)
     if not np.isfinite(smallest):
         return []
-    rate = -np.log(np.maximum(spent, smallest))
+    rate = np.log(-np.diff(edges) / np.maximum(spent, smallest))
     valleys = _valleys(rate, -np.log(flatness))
     while valleys:
         ends = np.array([0, *valleys, levels.size - 1])

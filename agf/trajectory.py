@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ class Trajectory:
             self.method, "gradient flow"
         )
 
-    @property
+    @cached_property
     def drops(self) -> list[CurveDrop]:
         """Drops found in the curve, in log time (`agf.curve.detect`)."""
         return detect(self.times, self.losses, slopes=self.slopes)
