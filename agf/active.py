@@ -2,18 +2,19 @@
 
 How far to follow it is the question, not how to integrate it: in hard problems no critical point exists. The flow is
 followed for a stated horizon, a multiple of the time to the next activation, and stops early once what it can still
-lose within the horizon is negligible; |grad L|^2 times the remaining time bounds that to first order, because
-dL/dt = -|grad L|^2.
+lose within the horizon is negligible; dL/dt times the remaining time bounds that to first order, as long as the rate
+of fall does not grow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from agf.arrays import FloatArray, IntArray
+from agf import integrators
+from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract import Problem
 from agf.integrators import Accepted, march
 from agf.sphere import norms
@@ -25,6 +26,10 @@ _LOOK = 1.25
 _MAX_STEPS = 100_000
 #: Gradients below this part of the largest seen are rounding.
 _ROUNDING = 1e-13
+#: Steps over which the rate of fall is measured, at least, where the velocity chatters.
+_WINDOW = 20
+#: Steps at each tolerance, in decades, by which a state that slides along kinks is brought onto them.
+_POLISH_STEPS = 15
 
 
 @dataclass(frozen=True)
@@ -32,17 +37,19 @@ class Rest:
     """Where the active neurons came to rest, or were at the horizon.
 
     theta : (m, P).  level : loss there.  duration : flow time followed.
-    grad_norm : Euclidean norm of the gradient.  shrinking : (m,) whether the flow still lowers each norm.
+    grad_norm : Euclidean norm of the gradient; on a kink, of its part along it: the square root of -dL/dt.
+    shrinking : (m,) whether the flow still lowers each norm.
     predicted_decrease : loss the flow could still lose within one more horizon (first order).
     how : "flow" (stopped early: settled) or "horizon".
     growing : whether the largest norm still grows, so that there may be no critical point at all.
+    evaluations : of loss and gradient.
     """
 
     theta: FloatArray
     level: float
     duration: float
     grad_norm: float
-    shrinking: FloatArray
+    shrinking: BoolArray
     predicted_decrease: float
     how: str
     growing: bool
@@ -58,6 +65,8 @@ def settle(
     multiple: float,
     rtol: float,
     negligible: float,
+    shortest: float,
+    before: float,
     cap: float,
 ) -> Rest:
     """Follow d theta/dt = -grad L from theta (m, P).
@@ -69,69 +78,69 @@ def settle(
     rtol : stop early once the loss that is left to lose is below this fraction of max(loss, `negligible`); a path error
         of its square root per step is allowed, as it moves the loss at a critical point by rtol.
     negligible : loss that counts as nothing: the flow stops below it.
+    shortest : horizon at least (flow time): how long the drop itself lasts.
+    before : loss before the phase; the horizon does not count while the loss is above it.
     cap : horizon (flow time) when no activation is to come.
 
     Raises
     ------
     integrators.NonFinite, Stalled, OutOfSteps, with the last good state.
     """
-    flow = _Flow(problem, neurons, theta.shape)
-    start = theta.ravel()
-    floor = _NEGLIGIBLE * np.maximum(norms(theta), _NEGLIGIBLE * norms(theta).max())
-
-    def scale(y: FloatArray) -> FloatArray:
-        return np.repeat(np.maximum(norms(y.reshape(theta.shape)), floor), theta.shape[1])
+    flow = _Flow(problem, neurons, theta)
 
     def horizon(y: FloatArray) -> float:
-        return min(multiple * wait(y.reshape(theta.shape)), cap)
+        return max(shortest, min(multiple * wait(y.reshape(theta.shape)), cap))
 
-    end, looked = horizon(start), 0.0
-    loss, gradient = flow.at(start)
+    y = theta.ravel()
+    end, looked = horizon(y), 0.0
+    loss, gradient = flow.at(y)
     largest = float(np.linalg.norm(gradient))
-    if largest == 0.0 or end == 0.0 or loss <= negligible:
-        return flow.rest(start, 0.0, end, "flow", np.zeros(0))
-    steps = march(
-        flow.velocity,
-        start,
-        method="auto" if problem.smooth else "rk45",
-        rtol=np.sqrt(rtol),
-        scale=scale,
-        groups=np.repeat(np.arange(neurons.size), theta.shape[1]),
-        max_steps=_MAX_STEPS,
-    )
-    past: list[tuple[float, FloatArray]] = [(0.0, start)]
-    for step in steps:
+    ceiling = before + np.sqrt(rtol) * abs(before)
+    past = [_Mark(0.0, loss, y, 0)]  # one moment for each doubling of the time
+    if largest == 0.0 or loss <= negligible:
+        return flow.rest(past, 0.0, y, largest**2, end, "flow")
+    for step in flow.march(y, np.sqrt(rtol), _MAX_STEPS):
         t, y = step.s1, step.y1
-        if t >= _LOOK * looked or t >= end:
-            end, looked = horizon(y), t
-        if t >= past[-1][0] * 2:
-            past.append((t, y))
-        if t >= end:
-            return _finish(flow, step, end, past)
+        flow.steps += 1
         loss = flow.loss(y)
-        speed = float(np.linalg.norm(step.f1))
-        largest = max(largest, speed)
-        if speed**2 * (end - t) <= rtol * max(loss, negligible) or loss <= negligible or speed <= _ROUNDING * largest:
-            return flow.rest(y, t, end, "flow", past[-1][1])
+        if t >= _LOOK * looked or (t >= end and loss <= ceiling):
+            end, looked = horizon(flow.smoothed(step)), t
+        rate = flow.rate(step, loss, past)
+        largest = max(largest, float(np.linalg.norm(step.f1)))
+        settled = loss <= negligible or (t < end and rate * (end - t) <= rtol * max(loss, negligible))
+        over = t >= end and loss <= ceiling
+        if settled or over or rate <= (_ROUNDING * largest) ** 2:
+            at_end = step.s0 <= end < t
+            y, t = (step.dense(end), end) if at_end else (y, t)
+            y = y if problem.smooth else flow.polish(step, y, rtol)
+            return flow.rest(past, t, y, rate, end, "horizon" if over and not settled else "flow")
+        if t >= 2 * past[-1].t:
+            past.append(_Mark(t, loss, y, flow.steps))
     raise AssertionError("march ends only by raising")
 
 
-def _finish(flow: _Flow, step: Accepted, end: float, past: list[tuple[float, FloatArray]]) -> Rest:
-    """At the horizon exactly when it lies in the step, else at the end of the step."""
-    t = end if step.s0 <= end <= step.s1 else step.s1
-    y = step.dense(t) if t < step.s1 else step.y1
-    return flow.rest(y, t, end, "horizon", past[-2][1] if len(past) > 1 else past[-1][1])
+@dataclass(frozen=True)
+class _Mark:
+    """A moment of the flow, and how many steps it took to get there."""
+
+    t: float
+    loss: float
+    y: FloatArray
+    steps: int
 
 
 class _Flow:
     """The velocity, with the loss of its last evaluation kept: an accepted step ends with one at its end point."""
 
-    def __init__(self, problem: Problem, neurons: IntArray, shape: tuple[int, ...]) -> None:
-        self.problem, self.neurons, self.shape = problem, neurons, shape
-        self.evaluations = 0
+    def __init__(self, problem: Problem, neurons: IntArray, theta: FloatArray) -> None:
+        self.problem, self.neurons, self.shape = problem, neurons, theta.shape
+        self.evaluations = self.steps = 0
+        rho = norms(theta)
+        self._floor = _NEGLIGIBLE * np.maximum(rho, _NEGLIGIBLE * rho.max())
         self._last: tuple[FloatArray, float] | None = None
 
     def at(self, y: FloatArray) -> tuple[float, FloatArray]:
+        """Loss and gradient (N,)."""
         self.evaluations += 1
         loss, gradient = self.problem.loss_grad(y.reshape(self.shape), self.neurons)
         self._last = (y, float(loss))
@@ -145,21 +154,62 @@ class _Flow:
             return self._last[1]
         return self.at(y)[0]
 
-    def rest(self, y: FloatArray, t: float, end: float, how: str, before: FloatArray) -> Rest:
+    def scale(self, y: FloatArray) -> FloatArray:
+        """Norm of the neuron of each entry, (N,)."""
+        return np.repeat(np.maximum(norms(y.reshape(self.shape)), self._floor), self.shape[1])
+
+    def march(self, y: FloatArray, rtol: float, max_steps: int, first_step: float | None = None) -> Iterator[Accepted]:
+        return march(
+            self.velocity,
+            y,
+            method="auto" if self.problem.smooth else "rk45",
+            rtol=rtol,
+            scale=self.scale,
+            groups=np.repeat(np.arange(self.shape[0]), self.shape[1]),
+            first_step=first_step,
+            max_steps=max_steps,
+        )
+
+    def rate(self, step: Accepted, loss: float, past: list[_Mark]) -> float:
+        """-dL/dt. On a kink the flow slides and the velocity chatters: there it is read off the loss itself."""
+        rate = float(step.f1 @ step.f1)
+        if not self.problem.smooth and len(past) > 1 and self.steps - past[-2].steps >= _WINDOW:
+            rate = min(rate, abs(past[-2].loss - loss) / (step.s1 - past[-2].t))
+        return rate
+
+    def smoothed(self, step: Accepted) -> FloatArray:
+        """The state without the chatter of a slide, roughly."""
+        return step.y1 if self.problem.smooth else 0.5 * (step.y0 + step.y1)
+
+    def polish(self, step: Accepted, y: FloatArray, rtol: float) -> FloatArray:
+        """Bring a state that chatters about kinks onto them, by a few steps at ever smaller tolerances.
+
+        The chatter is as wide as a step, and a step on a kink as long as its tolerance allows.
+        """
+        length = step.s1 - step.s0
+        for k in range(1, round(-0.5 * np.log10(rtol)) + 1):
+            length *= 0.1
+            try:
+                for step in self.march(y, np.sqrt(rtol) * 0.1**k, _POLISH_STEPS, length):
+                    y, length = step.y1, step.s1 - step.s0
+            except integrators.OutOfSteps:
+                continue
+        return y
+
+    def rest(self, past: list[_Mark], t: float, y: FloatArray, rate: float, end: float, how: str) -> Rest:
         loss, gradient = self.at(y)
-        theta = y.reshape(self.shape).copy()
-        gradient = gradient.reshape(self.shape)
-        largest = float(norms(theta).max())
-        earlier = float(norms(before.reshape(-1, self.shape[1])).max(initial=0.0)) if before.size else largest
-        squared = float(np.sum(gradient**2))
+        theta, gradient = y.reshape(self.shape).copy(), gradient.reshape(self.shape)
+        if self.problem.smooth:
+            rate = float(np.sum(gradient**2))
+        earlier = norms(past[max(len(past) - 2, 0)].y.reshape(self.shape)).max()
         return Rest(
             theta=theta,
             level=loss,
             duration=t,
-            grad_norm=float(np.sqrt(squared)),
+            grad_norm=float(np.sqrt(rate)),
             shrinking=np.sum(gradient * theta, axis=1) > 0,
-            predicted_decrease=squared * (end if np.isfinite(end) else t),
+            predicted_decrease=rate * (end if np.isfinite(end) else t),
             how=how,
-            growing=largest > 1.001 * earlier,
+            growing=bool(norms(theta).max() > 1.001 * earlier),
             evaluations=self.evaluations,
         )

@@ -26,8 +26,8 @@ from agf.status import Status
 _BLOCK = 1 << 21
 #: The self-interaction of a neuron is computed once its log norm is this close to the threshold a typical neuron has.
 _MARGIN = 3.0
-#: Directions that turned by more than this since its self-interaction was computed make a neuron's value stale ...
-_TURN = 0.1
+#: A neuron's self-interaction is stale once its direction has turned by this since (for estimates: the second) ...
+_TURN, _FAR = 0.1, 0.5
 #: ... and this many neurons, the next to cross, always have a fresh one: what a typical neuron's is.
 _CONTENDERS = 8
 #: Directions whose tangent gradient is below this part of the gradient look at rest. A step at the stability limit
@@ -82,6 +82,8 @@ class Threshold:
         keeps R* away from 0 where U passes through 0 while the direction still turns.
     active, active_neurons : the network that made the residual.
     log_factor : added to the log norm (mode "resolved": neurons join at a fraction of R*).
+    noise : utility at unit norm that cannot be told from 0; only a larger one lets a neuron activate.
+    memory : (H,) log 2C of each neuron, NaN where unknown, for estimates: reused until the direction has turned far.
     """
 
     problem: Problem
@@ -89,6 +91,8 @@ class Threshold:
     active: FloatArray
     active_neurons: IntArray
     log_factor: float = 0.0
+    noise: float = 0.0
+    memory: FloatArray | None = None
     calls: int = field(default=0, init=False)
 
     def log_self_interaction(self, directions: FloatArray, neurons: IntArray) -> FloatArray:
@@ -152,13 +156,29 @@ def cross(
     batch = _Batch(problem, residual, clock, threshold, directions, log_norms, neurons, rtol)
     try:
         status = batch.run(stop)
-        if status is not None:
-            return status
-        return batch.crossing(tie_rtol)
+        return batch.crossing(tie_rtol) if status is None else status
     finally:
-        if stats is not None:
-            for name, value in batch.counts().items():
-                stats[name] = stats.get(name, 0) + value
+        batch.count(stats)
+
+
+def wait(
+    problem: Problem,
+    residual: Any,
+    clock: Clock,
+    threshold: Threshold,
+    directions: FloatArray,
+    log_norms: FloatArray,
+    neurons: IntArray,
+    *,
+    rtol: float = 1e-3,
+    stats: dict[str, float] | None = None,
+) -> float:
+    """Accelerated time to the first crossing, inf when there is none: `cross` without the state at the crossing."""
+    batch = _Batch(problem, residual, clock, threshold, directions, log_norms, neurons, rtol)
+    try:
+        return float(batch.crossed.min()) if batch.run(np.inf) is None else np.inf
+    finally:
+        batch.count(stats)
 
 
 def carry(
@@ -178,10 +198,9 @@ def carry(
     never = Threshold(problem, False, np.zeros((0, problem.n_params)), nobody, np.inf)
     batch = _Batch(problem, residual, clock, never, directions, log_norms, neurons, rtol)
     batch.run(duration)
-    if stats is not None:
-        for name, value in batch.counts().items():
-            stats[name] = stats.get(name, 0) + value
-    return batch.at(duration)
+    out = batch.at(duration)
+    batch.count(stats)
+    return out
 
 
 class _Batch:
@@ -202,6 +221,7 @@ class _Batch:
         self.neurons, self.rtol = neurons, rtol
         self.m, self.p = directions.shape
         self.evaluations = self.steps = 0
+        self.asked = threshold.calls
         self.start = np.column_stack([directions, log_norms, np.zeros(self.m)])
         self.y0, self.y1 = self.start.copy(), self.start.copy()
         self.mid = self.start.copy()
@@ -219,8 +239,9 @@ class _Batch:
         self.calm = np.zeros(self.m, dtype=np.int64)  # steps in a row with a direction (almost) at rest
         with np.errstate(divide="ignore"):
             self.next_h = np.where(self.dead, 0.0, 0.5 * rtol**0.2 / (drive * problem.degree))
-        self.log_2c = np.full(self.m, np.nan)
-        self.turned = np.full(self.m, np.inf)  # angle since log_2c was computed
+        self.log_2c = np.full(self.m, np.nan) if threshold.memory is None else threshold.memory[neurons]
+        self.turn = _TURN if threshold.memory is None else _FAR
+        self.turned = np.where(np.isnan(self.log_2c), np.inf, 0.0)  # angle since log_2c was computed
         self.typical = np.nan
         self.crossed = np.full(self.m, np.inf)  # time of the crossing
         self.where = np.full(self.m, np.nan)  # its place in the last step, 0..1
@@ -253,6 +274,10 @@ class _Batch:
         """|grad U| / degree at unit norm, from the velocity: its radial part is degree U by Euler's identity."""
         return np.linalg.norm(f[:, : self.p + 1], axis=1) / self.problem.degree
 
+    def _grows(self, f: FloatArray) -> BoolArray:
+        """Whether the utility is positive, and known to be, (m,)."""
+        return f[:, self.p] > self.problem.degree * self.threshold.noise
+
     # -- stepping ---------------------------------------------------------------------------------------------
 
     def run(self, stop: float) -> Status | None:
@@ -273,7 +298,7 @@ class _Batch:
         return Status.MAX_TIME if np.isfinite(stop) and self._can_grow() else Status.NO_GROWTH
 
     def _can_grow(self) -> bool:
-        return bool(((self.f1[:, self.p] > 0) | (~self.resting)).any())
+        return bool((self._grows(self.f1) | ~self.resting).any())
 
     def _earliest(self, rows: IntArray) -> float:
         """Earliest crossing to expect: each neuron at the largest rate its gradient allows."""
@@ -281,12 +306,12 @@ class _Batch:
         expected = self.y1[rows, -1] + self._wait(rows, drive, drive)
         if self.threshold.natural:
             soonest = rows[np.argsort(expected, kind="stable")[:_CONTENDERS]]
-            stale = soonest[self.turned[soonest] > _TURN]
+            stale = soonest[self.turned[soonest] > self.turn]
             if stale.size:
                 self._refresh(stale)
                 self._set_typical(soonest)
                 if np.isnan(self.typical):  # nothing learned from these: ask about everybody
-                    self._refresh(rows[self.turned[rows] > _TURN])
+                    self._refresh(rows[self.turned[rows] > self.turn])
                     self._set_typical(rows)
                 expected = self.y1[rows, -1] + self._wait(rows, drive, drive)
         return float(np.min(expected, initial=np.inf))
@@ -357,7 +382,7 @@ class _Batch:
         stable = asked[self._stable(asked)] if asked.size else asked
         self.resting[rows] = vanished
         self.resting[stable] = True
-        grows = stable[self.f1[stable, self.p] > 0]
+        grows = stable[self._grows(self.f1[stable])]
         if grows.size:
             self._refresh(grows)
             utility = self.f1[grows, self.p] / self.problem.degree
@@ -409,6 +434,8 @@ class _Batch:
         for block in self._blocks(rows):
             self.log_2c[block] = self.threshold.log_self_interaction(self.y1[block, : self.p], self.neurons[block])
         self.turned[rows] = 0.0
+        if self.threshold.memory is not None:
+            self.threshold.memory[self.neurons[rows]] = self.log_2c[rows]
 
     def _set_typical(self, rows: IntArray) -> None:
         values = self.log_2c[rows]
@@ -419,7 +446,7 @@ class _Batch:
         """log 2C of rows as far as known, (m,): a stale value counts only where it makes the threshold lower."""
         if not self.threshold.natural:
             return np.zeros(rows.size)
-        stale = self.turned[rows] > _TURN
+        stale = self.turned[rows] > self.turn
         known = np.where(stale, np.fmax(self.log_2c[rows], self.typical), self.log_2c[rows])
         return np.where(np.isnan(known), -np.inf, known)
 
@@ -434,14 +461,14 @@ class _Batch:
 
     def _look(self, rows: IntArray) -> None:
         """Find the crossings in the steps just taken by rows."""
-        growing = rows[(self.f1[rows, self.p] > 0) & ~self.resting[rows]]
+        growing = rows[self._grows(self.f1[rows]) & ~self.resting[rows]]
         near = growing[self._gap(growing) > -_MARGIN]
         if near.size == 0:
             return
-        old = self.turned[near] > _TURN
+        old = self.turned[near] > self.turn
         self._refresh(near[old])
-        close = near[~old][self._gap(near[~old]) > -1.0]
-        self._refresh(close)
+        if self.threshold.memory is None:
+            self._refresh(near[~old][self._gap(near[~old]) > -1.0])
         over = near[self._gap(near) >= 0.0]
         if over.size:
             self._locate(over)
@@ -462,17 +489,21 @@ class _Batch:
         """Gap inside the last step with everything recomputed; -1 where the utility is not positive."""
         y = self._dense(rows, sigma)
         f = self._velocity(y, self.neurons[rows])
-        log_2c = self.threshold.log_self_interaction(y[:, : self.p], self.neurons[rows])
+        log_2c = self.log_2c[rows]
+        if self.threshold.memory is None:
+            log_2c = self.threshold.log_self_interaction(y[:, : self.p], self.neurons[rows])
         gap = y[:, self.p] - self.threshold.log_radius(self._drive(f), log_2c)
-        return np.where(f[:, self.p] > 0, gap, -1.0)
+        return np.where(self._grows(f), gap, -1.0)
 
     def _locate(self, rows: IntArray) -> None:
-        """First crossing of each of rows inside its last step: bracketed secant (Illinois), 1e-12 of the step."""
+        """First crossing of each of rows inside its last step, by a bracketed secant (Illinois)."""
+        # On a kink the gap jumps with the gradient, by more than its root can be said to be known.
+        sharp = 1e-12 if self.problem.smooth and self.threshold.memory is None else 1e-9
         low, high = np.zeros(rows.size), np.ones(rows.size)
         at_low, at_high = self._event(rows, low), self._gap(rows)
         high = np.where(at_low >= 0, 0.0, high)  # already there when the step began (or time zero)
         for turn in range(100):
-            open_ = np.flatnonzero(high - low > 1e-12)
+            open_ = np.flatnonzero(high - low > sharp)
             if open_.size == 0:
                 break
             a, b, fa, fb = low[open_], high[open_], at_low[open_], at_high[open_]
@@ -550,11 +581,12 @@ class _Batch:
             self.f1[rows] = self._velocity(self.y1[rows], self.neurons[rows])
         utility, drive = self.f1[:, self.p] / kappa, self._drive(self.f1)
         known = alive[np.isfinite(self.log_2c[alive])] if self.threshold.natural else alive
-        close = known[(utility[known] > 0) & (self._gap(known) > -1.0)]
+        close = known[self._grows(self.f1[known]) & (self._gap(known) > -1.0)]
         first = np.flatnonzero(self.crossed == time)
         self._refresh(np.union1d(close, first))
         lacks = np.full(self.m, np.inf)
-        lacks[alive] = self._wait(alive, utility[alive], drive[alive])
+        growing = alive[self._grows(self.f1[alive])]
+        lacks[growing] = self._wait(growing, utility[growing], drive[growing])
         located = np.isfinite(self.crossed)
         lacks[located] = self.crossed[located] - time
         tied = lacks <= tie_rtol * time
@@ -586,12 +618,16 @@ class _Batch:
                 out |= (self.start == self.start[row]).all(axis=1)
         return out
 
-    def counts(self) -> dict[str, float]:
-        return {
-            "utility_evaluations": self.evaluations,
-            "dormant_steps": self.steps,
-            "self_interactions": self.threshold.calls,
-        }
+    def count(self, stats: dict[str, float] | None) -> None:
+        """Add the work done to the counters."""
+        if stats is not None:
+            work = {
+                "utility_evaluations": self.evaluations,
+                "dormant_steps": self.steps,
+                "self_interactions": self.threshold.calls - self.asked,
+            }
+            for name, value in work.items():
+                stats[name] = stats.get(name, 0) + value
 
 
 def _expect_shape(problem: Problem, method: str, value: Any, shape: tuple[int, ...]) -> None:

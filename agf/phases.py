@@ -66,11 +66,10 @@ class GenericPhases:
             return state, self._end(state, Status.ALL_ACTIVE)
         try:
             drive = self._drive(state, waiting)
-            first = float(state.memory["start"][1])
-            if np.isnan(first):
-                first = drive
-                state = replace(state, memory={**state.memory, "start": np.array([state.memory["start"][0], drive])})
-            elif drive <= self.settings.rtol * first and drive > 0:
+            if np.isnan(state.memory["start"][1]):
+                start = np.array([state.memory["start"][0], drive])
+                state = replace(state, memory={**state.memory, "start": start})
+            if 0.0 < drive <= self._noise(state):
                 return state, Status.FITTED
             found = self._cross(state, waiting, self._threshold(state), self.settings.rtol, self._stop(state))
         except dormancy.NonFinite as error:
@@ -78,8 +77,6 @@ class GenericPhases:
             return state, Status.NONFINITE
         if isinstance(found, Status):
             return state, self._end(state, found) if found is Status.NO_GROWTH else found
-        if found.gain <= self.settings.rtol * state.memory["start"][0] and drive <= np.sqrt(self.settings.rtol) * first:
-            return state, Status.FITTED
         return self._arrive(state, waiting, found)
 
     def _arrive(self, state: State, waiting: IntArray, found: Crossing) -> tuple[State, Activation]:
@@ -134,7 +131,9 @@ class GenericPhases:
 
     def _threshold(self, state: State) -> Threshold:
         active = np.flatnonzero(state.active)
-        return Threshold(self.problem, self.settings.threshold == "natural", state.params[active], active)
+        natural = self.settings.threshold == "natural"
+        noise = self._noise(state) / self.problem.degree
+        return Threshold(self.problem, natural, state.params[active], active, noise=noise)
 
     def _drive(self, state: State, waiting: IntArray) -> float:
         """Largest utility gradient at unit norm over the dormant neurons."""
@@ -153,6 +152,15 @@ class GenericPhases:
     def _negligible(self, state: State) -> float:
         return self.settings.rtol * float(state.memory["start"][0])
 
+    def _noise(self, state: State) -> float:
+        """Utility gradient that cannot be told from 0: losses are known to rtol, so residuals and utilities to its root.
+
+        On kinks the active neurons are only where their integrator puts them, to the same root of rtol at any loss.
+        """
+        loss, drive = state.memory["start"]
+        part = 1.0 if not self.problem.smooth else np.sqrt(min(state.level / loss, 1.0))
+        return float(np.sqrt(self.settings.rtol) * part * drive) if state.active.any() else 0.0
+
     @staticmethod
     def _end(state: State, status: Status) -> Status:
         return Status.NO_CRITICAL_POINT if state.memory["unsettled"][0] else status
@@ -166,10 +174,12 @@ class GenericPhases:
         state = replace(state, active=mask)
         chosen = np.flatnonzero(mask)
         theta = cartesian(state.directions[chosen], state.log_norms[chosen])
-        log_radius = float(np.max(state.memory["radii"][activation.neurons]))
+        # Self-interactions beside the network at the start: for an estimate, and a problem can keep what they need.
+        threshold = self._threshold(state)
+        threshold.memory = np.full(self.problem.width, np.nan)
 
         def wait(now: FloatArray) -> float:
-            return self._wait(state, chosen, now, log_radius)
+            return self._wait(state, chosen, now, threshold)
 
         try:
             rest = settle(
@@ -180,6 +190,8 @@ class GenericPhases:
                 multiple=self.settings.horizon * (1.0 if self.settings.settle == "horizon" else CONVERGED),
                 rtol=self.settings.rtol,
                 negligible=self._negligible(state),
+                shortest=self._width(activation, state),
+                before=state.level,
                 cap=self._cap(state, activation, theta, chosen),
             )
         except integrators.MarchError as error:
@@ -218,16 +230,28 @@ class GenericPhases:
         )
         return after, Settled(level, collapsed, rest.grad_norm, rest.predicted_decrease, rest.how, critical)
 
-    def _wait(self, state: State, chosen: IntArray, theta: FloatArray, log_radius: float) -> float:
+    def _width(self, activation: Activation, state: State) -> float:
+        """Flow time in which a newcomer grows by a factor e at its threshold: how long its drop lasts."""
+        kappa = self.problem.degree
+        log_radius = state.memory["radii"][activation.neurons]
+        return float(np.max(np.exp((2 - kappa) * log_radius) / (kappa * activation.utility)))
+
+    def _wait(self, state: State, chosen: IntArray, theta: FloatArray, threshold: Threshold) -> float:
         """Flow time to the next activation if the residual were frozen at theta (m, P), to a few per cent."""
         waiting = np.flatnonzero(~state.active)
         if waiting.size == 0:
             return np.inf
-        now = replace(state, directions=state.directions.copy(), log_norms=state.log_norms.copy())
-        now.directions[chosen], now.log_norms[chosen] = polar(theta)
-        rough = Threshold(self.problem, False, theta, chosen, log_radius)
-        found = self._cross(now, waiting, rough, 1e-3, np.inf)
-        return float(self.clock.flow(found.time)) if isinstance(found, Crossing) else np.inf
+        time = dormancy.wait(
+            self.problem,
+            self.problem.residual(theta, chosen),
+            self.clock,
+            threshold,
+            state.directions[waiting],
+            state.log_norms[waiting],
+            waiting,
+            stats=self.stats,
+        )
+        return float(self.clock.flow(time))
 
     def _cap(self, state: State, activation: Activation, theta: FloatArray, chosen: IntArray) -> float:
         loss, gradient = self.problem.loss_grad(theta, chosen)
