@@ -18,7 +18,7 @@ import numpy as np
 from agf import dormant as dormancy
 from agf import integrators
 from agf.arrays import BoolArray, FloatArray, IntArray
-from agf.clock import Clock
+from agf.clock import Clock, charge
 from agf.contract import Problem
 from agf.curve import CurveDrop, detect
 from agf.dormant import Crossing, Threshold
@@ -33,11 +33,15 @@ from agf.status import Status
 _LEAVES = np.log(0.1)
 #: How far beyond its joining norm a neuron may be found at the end of a step, in log norm.
 _OVERSHOOT = np.log(1.05)
+#: Fraction of R* at which a neuron that joined is counted to the drop under way; many may share a feature.
+_ARRIVED = 0.3
 #: Dormant neurons within this log norm of the smallest norm at which a neuron ever joined are watched for joining.
 _WATCH = 4.0
 #: Losses below this part of that of the zero function count as this when "settled" is decided.
 _SMALL_LOSS = 0.01
 _MAX_STEPS = 200_000
+#: Log norms before joining at which the end of a plateau is drawn.
+_BEND = (4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.4, 0.2, 0.0)
 #: The joining fraction is multiplied by this to measure how much each predicted time depends on it.
 _PROBE = 0.5
 
@@ -46,7 +50,7 @@ Observer = Callable[[State, Drop | None], None]
 
 @dataclass(frozen=True)
 class _Event:
-    """Neurons that joined (True) or left (False) at an accelerated time, with their utilities at unit norm."""
+    """Neurons that grew to a fair part of R* (True) or left (False); their utilities are those at which they joined."""
 
     time: float
     neurons: IntArray
@@ -79,11 +83,11 @@ class _Riding(PolarSystem):
         return self.problem.residual(theta[self.active], self.active)
 
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
+        """Loss of all neurons, so that nothing jumps when one joins, and the rate at which the active ones lower it."""
         directions, log_norms, _ = self._split(y)
-        theta = self._theta(directions, log_norms)[self.active]
-        loss, gradient = self.problem.loss_grad(theta, self.active)
+        loss, gradient = self.problem.loss_grad(self._theta(directions, log_norms), self.neurons)
         with np.errstate(over="ignore"):
-            return float(loss), -float(np.sum(gradient**2)) * float(np.exp(self.log_time_unit))
+            return float(loss), -float(np.sum(gradient[self.active] ** 2)) * float(np.exp(self.log_time_unit))
 
     def state(self, y: FloatArray, before: State, time: float) -> State:
         """The state at y. Neurons that are exactly zero stay so."""
@@ -95,7 +99,7 @@ def resolve(problem: Problem, init: Init, settings: Settings, observer: Observer
     """Predict the loss curve and its drops with the active neurons resolved in time.
 
     The predicted curve is `Staircase.curve`. Its drops are those visible in it (`agf.curve.detect`): `time` and
-    `half_time` are both the half-drop time, and `neurons` are all that joined since the drop before. `conditioning` is
+    `half_time` are both the half-drop time, and `neurons` are all that grew since the drop before. `conditioning` is
     the relative change of the half-drop time when neurons join at half the norm (Settings.joining), a measure of how
     sensitive the competition behind the drop is.
 
@@ -148,17 +152,17 @@ class _Run:
         limit = settings.max_time
         self.stop = np.inf if limit is None else float(self.clock.accelerated(limit))
         self.lowest = np.inf  # smallest log norm at which a neuron joined
+        self.settled = True  # nobody is active yet
+        self.arrival = np.full(init.width, np.inf)  # log norm at which a neuron that joined counts in a drop
+        self.utility = np.zeros(init.width)  # at which it joined
 
     def go(self) -> Status:
         """Alternate plateaus and flows until nothing is left to happen."""
         try:
-            while True:
-                status = self._plateau()
-                if status is not None:
-                    return status
-                status = self._flow()
-                if status is not None:
-                    return status
+            status = None
+            while status is None:
+                status = self._plateau() if self.settled else self._flow()
+            return status
         except KeyboardInterrupt:
             return Status.INTERRUPTED
         except dormancy.NonFinite as error:
@@ -187,10 +191,25 @@ class _Run:
         directions, log_norms = self.state.directions.copy(), self.state.log_norms.copy()
         directions[waiting], log_norms[waiting] = found.directions, found.log_norms
         time = self.state.time + found.time
-        self.path.add(time, self.state.level)
+        joined = waiting[found.neurons]
         self.state = replace(self.state, time=time, directions=directions, log_norms=log_norms)
-        self._join(waiting[found.neurons], found.utility)
+        self._bend(float(found.utility.max()), float(log_norms[joined].max()))
+        self._join(joined, found.utility)
         return None
+
+    def _bend(self, utility: float, log_norm: float) -> None:
+        """The last part of a plateau, which the loss leaves as (rho / rho now)^kappa by the law of a lone neuron."""
+        theta = self.state.directions * np.exp(np.maximum(self.state.log_norms, -700.0))[:, None]
+        alive = np.flatnonzero(np.isfinite(self.state.log_norms))
+        level, loss = self.state.level, float(self.problem.loss_grad(theta[alive], alive)[0])
+        kappa = self.problem.degree
+        before = np.array(_BEND)
+        left = charge(np.full(before.shape, log_norm), log_norm - before, kappa) / (kappa * utility)
+        times = self.state.time - left * np.exp(-self.clock.log_scale)
+        for time, gap in zip(times, before, strict=True):
+            if time > self.path.times[-1]:
+                self.path.add(float(time), level - (level - loss) * float(np.exp(-kappa * gap)))
+        self.state = replace(self.state, level=loss)
 
     def _cross(self, state: State, waiting: IntArray, rtol: float, stop: float) -> Crossing | Status:
         active = np.flatnonzero(state.active)
@@ -213,13 +232,15 @@ class _Run:
         active = self.state.active.copy()
         active[neurons] = True
         self.lowest = min(self.lowest, float(self.state.log_norms[neurons].min()))
+        self.settled = False
         self.state = replace(self.state, active=active)
-        self.path.events.append(_Event(self.state.time, neurons, True, utility, self.state))
+        self.arrival[neurons] = self.state.log_norms[neurons] + np.log(_ARRIVED / self.settings.joining)
+        self.utility[neurons] = utility
 
     # -- the active set moves ---------------------------------------------------------------------------------
 
     def _flow(self) -> Status | None:
-        """Everybody in real time until the active set has settled. None then; a status at an end."""
+        """Everybody in real time until the active set changes or has settled; a status at an end."""
         before = self.state
         system = _Riding(self.problem, before, self.init.alpha)
         unit = float(np.exp(system.log_time_unit - self.clock.log_scale))  # accelerated time per unit of s
@@ -248,19 +269,21 @@ class _Run:
                 self.state = replace(system.state(y, before, time), level=loss)
                 if self.observer is not None:
                     self.observer(self.state, None)
+                self._arrive()
                 gone = self._gone(system)
                 if gone.size:
                     self._leave(gone)
                 if joining.size:
                     self._join(joining, utility)
                 if joining.size or gone.size:
-                    return self._flow_again()
+                    return None
                 if time >= self.stop:
                     return Status.MAX_TIME
                 small = self.settings.rtol * max(loss, _SMALL_LOSS * self.start_level)
                 if -rate * s <= small and s > 1.25 * looked:
                     looked = s
-                    if -rate * self._wait(unit, s) <= small:
+                    self.settled = -rate * self._wait(unit, s) <= small
+                    if self.settled:
                         return None
                 if loss <= self.settings.rtol * self.start_level:
                     return Status.FITTED
@@ -268,15 +291,12 @@ class _Run:
             self._count("velocity_evaluations", evaluations)
         return Status.MAX_TIME
 
-    def _flow_again(self) -> Status | None:
-        """Go on with a changed active set, from the present state."""
-        if not self.state.active.any():
-            return None
-        return self._flow()
-
     def _rtol(self) -> float:
-        """Tolerance of a step: at kinks every method is of low order, and a tighter one only shortens the steps."""
-        return self.settings.rtol if self.problem.smooth else max(self.settings.rtol, 1e-4)
+        """Tolerance of a step, well below what joining at a finite norm leaves out.
+
+        At kinks every method is of low order, and a tighter one only shortens the steps.
+        """
+        return 10.0 * self.settings.rtol if self.problem.smooth else max(10.0 * self.settings.rtol, 1e-4)
 
     def _wait(self, unit: float, elapsed: float) -> float:
         """How long (in units of s) the residual must stand still: until the next neuron joins, or ten times elapsed."""
@@ -326,6 +346,13 @@ class _Run:
         over = gap >= 0
         return high, rows[over], utility[over]
 
+    def _arrive(self) -> None:
+        """Note the neurons that joined and are by now so large that the drop is theirs."""
+        here = np.flatnonzero(self.state.active & (self.state.log_norms >= self.arrival))
+        if here.size:
+            self.arrival[here] = np.inf
+            self.path.events.append(_Event(self.state.time, here, True, self.utility[here], self.state))
+
     def _gone(self, system: _Riding) -> IntArray:
         """Active neurons that shrank far below the norm at which they would join."""
         active = system.active
@@ -344,9 +371,9 @@ class _Run:
     def _leave(self, neurons: IntArray) -> None:
         active: BoolArray = self.state.active.copy()
         active[neurons] = False
-        kept = np.flatnonzero(active)
-        level = float(self.problem.loss_grad(self.state.params[kept], kept)[0])
-        self.state = replace(self.state, active=active, level=level)
+        self.state = replace(self.state, active=active)
+        self.settled = not active.any()
+        self.arrival[neurons] = np.inf
         self.path.events.append(_Event(self.state.time, neurons, False, np.zeros(0), self.state))
 
     def _count(self, name: str, number: float) -> None:
@@ -355,9 +382,9 @@ class _Run:
     # -- reading the curve ------------------------------------------------------------------------------------
 
     def drops(self) -> list[Drop]:
-        """Visible drops of the predicted curve, each with the neurons that joined and left since the one before."""
+        """Visible drops of the predicted curve, each with the neurons that arrived and left since the one before."""
         seen = detect(np.array(self.path.times), np.array(self.path.losses))
-        ends = [np.sqrt(a.end * b.start) if b.start > a.end else b.start for a, b in pairwise(seen)]
+        ends = [min(a.end, b.start) for a, b in pairwise(seen)]
         bounds = [-np.inf, *ends, np.inf]
         return [self._drop(drop, low, high) for drop, low, high in zip(seen, bounds, bounds[1:], strict=False)]
 
