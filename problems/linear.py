@@ -276,7 +276,7 @@ class Linear(Problem):
         if rule == "greedy" and drops:
             # The published level after k modes is what the k largest energies leave.
             learned = np.cumsum([drop.neurons.size for drop in drops])
-            left = 0.5 * linear_theory.energies(self.moments)
+            left = 0.5 * np.sort(np.concatenate(linear_theory.energies(self.moments)))[::-1]
             published = self.moments.floor + np.append(np.cumsum(left[::-1])[::-1], 0.0)[learned]
             if max(drop.level - level for drop, level in zip(drops, published, strict=True)) > 1e-9 * left.sum():
                 notes.append(

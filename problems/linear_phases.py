@@ -18,19 +18,20 @@ from dataclasses import dataclass
 
 import numpy as np
 from agf_problems.linear_moments import Moments
+from agf_problems.linear_settle import follow
+from agf_problems.linear_theory import energies
 
 from agf import Activation, Clock, Init, Settings, Settled, State, Status
 from agf.arrays import FloatArray, IntArray
 from agf.clock import half_drop_ratio
-from agf.integrators import MarchError, march
 from agf.sphere import polar
 
 #: Growth rates below this fraction of the largest initial one are rounding.
 _NO_GROWTH = 1e-10
 #: A row of hidden space that falls below this fraction of itself by projection was in the span removed.
 _RANK = 1e-12
-#: Relative accuracy of a settled level, and of the smallest level that matters, in units of the initial loss.
-_SETTLED = 1e-6
+#: Entries below this are left to underflow where every entry of the active modes is followed to relative accuracy.
+_TINY = 1e-280
 #: Longest active flow, in growth times of the newest mode: for the last mode, and for settle="converged".
 _LONGEST = 1e4
 
@@ -78,6 +79,23 @@ class _Dormant:
             return np.where(np.isfinite(top), finite + np.log(np.linalg.norm(rows, axis=1)), -np.inf)
 
 
+@dataclass(frozen=True)
+class _Held:
+    """What a state carries in its memory, in the basis of the moments.
+
+    theta : (k, n) active modes.  order : (k,) their mode numbers.  turn : flow time and (k, n) active modes halfway
+    through a turn that the flow takes if no dormant mode activates before, or None.  above : loss before the drop that
+    theta is in.
+    """
+
+    clock: Clock
+    dormant: _Dormant
+    theta: FloatArray
+    order: IntArray
+    turn: tuple[float, FloatArray] | None = None
+    above: float = np.inf
+
+
 class ModePhases:
     """The two phases of the algorithm on singular modes; a state has min(rank, H) rows, one a mode."""
 
@@ -89,6 +107,7 @@ class ModePhases:
         nobody = np.zeros((0, self.size))
         self.explainable = moments.loss(np.zeros(moments.syx.shape)) - moments.floor
         self._untouched = [self._block(r, c, moments.syx, nobody, r) for r, c in moments.blocks]
+        self.energies = energies(moments)
         self.stats: dict[str, float] = {"evaluations": 0.0, "phases": 0.0}
 
     # -- the contract -----------------------------------------------------------------------------------------
@@ -102,27 +121,31 @@ class ModePhases:
         active = np.zeros(min(self.moments.rank, init.width), dtype=bool)
         nobody = np.zeros(0, dtype=np.int64)
         clock = Clock.from_norms(2, init.log_norms)
-        return self._state(clock, 0.0, active, np.zeros((0, self.size)), nobody, dormant)
+        return self._state(0.0, active, _Held(clock, dormant, np.zeros((0, self.size)), nobody))
 
     def dormant(self, state: State) -> tuple[State, Activation | Status]:
-        """Exact growth in the frozen residual until the first mode, and all tied with it, are at their thresholds."""
-        clock, dormant, theta, order = _unpack(state)
-        modes = self._modes(theta, order)
+        """Exact growth in the frozen residual until the first mode, and all tied with it, are at their thresholds.
+
+        Active modes that rest at a saddle may turn before that; this is an activation too, of the mode that turns.
+        """
+        held = _unpack(state)
+        modes = self._modes(held.theta, held.order)
+        waits = self._waits(modes, held.dormant)
+        wait = float(waits.min(initial=np.inf))
+        began = float(held.clock.flow(state.time))
+        if held.turn is not None and held.turn[0] <= began + wait:
+            return self._turned(state, held, modes, held.turn[0], held.turn[1])
         if modes.labels.size == 0:
             return state, Status.FITTED
-        if dormant.logs.size == 0 or state.active.all():
+        if held.dormant.logs.size == 0 or state.active.all():
             return state, Status.ALL_ACTIVE
-        waits = self._waits(modes, dormant)
-        chosen = [int(np.argmin(waits))]
-        wait = float(waits[chosen[0]])
         if not np.isfinite(wait):
             return state, Status.NO_GROWTH
         self.stats["phases"] += 1
-        began = float(clock.flow(state.time))
-        rows, runner_up, pause = [], None, wait
+        dormant, chosen, rows, runner_up, pause = held.dormant, [int(np.argmin(waits))], [], None, wait
         while True:
             dormant, row = _take(modes, dormant, chosen[-1], pause)
-            rows.append(self._own_block(row, int(modes.labels[chosen[-1]])))
+            rows.append(self._own_block(row, int(modes.labels[chosen[-1]])) if dormant.logs.size else row)
             pause = 0.0
             rest = np.setdiff1d(np.arange(modes.labels.size), chosen)
             if rest.size == 0 or dormant.logs.size == 0:
@@ -131,75 +154,95 @@ class ModePhases:
             following = int(np.argmin(waits))
             if waits[following] > self.settings.tie_rtol * (began + wait):
                 if np.isfinite(waits[following]):
-                    lacking = float(clock.accelerated(waits[following]))
+                    lacking = float(held.clock.accelerated(waits[following]))
                     runner_up = (int(modes.labels[rest[following]]), lacking)
                 break
             chosen.append(int(rest[following]))
         labels, rates = modes.labels[chosen], modes.rates[chosen]
         half = began + wait
-        if self.settings.threshold == "natural":
+        if self._natural:
             half = max(began, half + float(np.log(half_drop_ratio(2))) / float(rates[0]))
         activation = Activation(
-            time=float(clock.accelerated(began + wait)),
-            half_time=float(clock.accelerated(half)),
+            time=float(held.clock.accelerated(began + wait)),
+            half_time=float(held.clock.accelerated(half)),
             neurons=labels,
             utility=0.5 * rates,
             runner_up=runner_up,
         )
         active = state.active.copy()
         active[labels] = True
-        theta = np.concatenate([theta, np.stack(rows)])
-        return self._state(clock, activation.time, active, theta, np.concatenate([order, labels]), dormant), activation
+        theta, order = np.concatenate([held.theta, np.stack(rows)]), np.concatenate([held.order, labels])
+        after = _Held(held.clock, dormant, theta, order, above=self._loss(held.theta))
+        return self._state(activation.time, active, after), activation
 
     def active(self, state: State, activation: Activation) -> tuple[State, Settled | Status]:
-        """Gradient flow of the active modes, from where they are, for the horizon of `settings`."""
-        clock, dormant, theta, order = _unpack(state)
+        """Gradient flow of the active modes, from where they are, to a plateau or for the horizon of `settings`."""
+        held = _unpack(state)
+        shape = held.theta.shape
         span = _LONGEST / (2.0 * float(activation.utility.max()))
 
         def velocity(y: FloatArray) -> FloatArray:
-            rows = y.reshape(theta.shape)
+            rows = y.reshape(shape)
             residual = self._residual(rows)
             w, a = rows[:, : self.n_inputs], rows[:, self.n_inputs :]
             return np.concatenate([a @ residual, w @ residual.T], axis=1).ravel()
 
-        def settles(t: float, y: FloatArray, g: FloatArray, horizon: float) -> bool:
-            """Whether what the flow can still lose before the horizon, to first order, does not matter."""
-            excess = self._loss(y.reshape(theta.shape)) - self.moments.floor
-            allowed = _SETTLED * max(excess, _SETTLED * self.explainable)
-            return float(g @ g) * (horizon - t) <= allowed
-
-        y, t, evaluations, status, critical = theta.ravel(), 0.0, 0, None, False
-        g = velocity(y)
-        horizon = self._horizon(theta, order, dormant, span)
-        size = float(np.sqrt(np.mean(y**2)))
-        try:
-            for step in march(velocity, y, method="auto", rtol=self.settings.rtol, scale=size, s_end=span):
-                y, g, t, evaluations = step.y1, step.f1, step.s1, step.evaluations
-                if t < horizon and not settles(t, y, g, horizon):
-                    continue
-                horizon = self._horizon(y.reshape(theta.shape), order, dormant, span)
-                if t >= horizon:
-                    t = max(horizon, step.s0)
-                    y = step.dense(t)
-                    g = velocity(y)
-                    break
-                if settles(t, y, g, horizon):
-                    critical = True
-                    break
-        except MarchError as error:
-            y, status = error.y, Status.STALLED
-        self.stats["evaluations"] += evaluations
-        final = self._state(clock, state.time, state.active, y.reshape(theta.shape), order, dormant)
-        if status is not None:
-            return final, status
+        # With no dormant mode left, what other blocks have in the active ones may turn them: tiny, and accurate.
+        alone = held.dormant.logs.size == 0
+        size = float(np.sqrt(np.mean(held.theta**2)))
+        path = follow(
+            velocity,
+            lambda y: self._loss(y.reshape(shape)) - self.moments.floor,
+            held.theta.ravel(),
+            above=held.above - self.moments.floor,
+            horizon=lambda y: self._horizon(y.reshape(shape), held, span),
+            best=self._best(held.order, alone),
+            whole=self.explainable,
+            span=span,
+            rtol=self.settings.rtol,
+            scale=(lambda y: np.maximum(np.abs(y), _TINY)) if alone and len(self.moments.blocks) > 1 else size,
+        )
+        self.stats["evaluations"] += path.evaluations
+        rest, turn = path.rest, path.turn
+        began = float(held.clock.flow(state.time))
+        later = None if turn is None else (began + turn[0], turn[1].reshape(shape))
+        after = _Held(held.clock, held.dormant, rest.y.reshape(shape), held.order, later)
+        final = self._state(state.time, state.active, after)
+        if path.failed:
+            return final, Status.STALLED
+        critical = rest.settled or turn is not None
         return final, Settled(
             level=final.level,
             collapsed=np.zeros(0, dtype=np.int64),
-            grad_norm=float(np.linalg.norm(g)),
-            predicted_decrease=float(g @ g) * max(horizon - t, 0.0),
+            grad_norm=float(np.linalg.norm(rest.g)),
+            predicted_decrease=float(rest.g @ rest.g) * max(path.horizon - rest.t, 0.0),
             how="flow" if critical else "horizon",
             critical=critical,
         )
+
+    # -- active modes -----------------------------------------------------------------------------------------
+
+    def _turned(
+        self, state: State, held: _Held, modes: _Modes, when: float, theta: FloatArray
+    ) -> tuple[State, Activation]:
+        """The active modes halfway through a turn at flow time `when`, dormant ones grown until then."""
+        wait = when - float(held.clock.flow(state.time))
+        before, after = (rows / np.linalg.norm(rows, axis=1)[:, None] for rows in (held.theta, theta))
+        label = held.order[[int(np.argmin(np.abs(np.sum(before * after, axis=1))))]]
+        time = float(held.clock.accelerated(when))
+        dormant = _grow(modes, held.dormant, wait)
+        rate = float(np.linalg.norm(self._residual(theta), 2))
+        next_state = self._state(
+            time, state.active, _Held(held.clock, dormant, theta, held.order, above=self._loss(held.theta))
+        )
+        return next_state, Activation(time, time, label, np.array([0.5 * rate]))
+
+    def _best(self, order: IntArray, alone: bool) -> float:
+        """Lowest loss above the floor with as many modes a block as are active; of any block when none is dormant."""
+        if alone:
+            return 0.5 * float(np.sum(np.sort(np.concatenate(self.energies))[: -order.size]))
+        counts = [int(np.isin(order, rows).sum()) for rows, _ in self.moments.blocks]
+        return 0.5 * sum(float(np.sum(e[k:])) for e, k in zip(self.energies, counts, strict=True))
 
     # -- growth in a frozen residual --------------------------------------------------------------------------
 
@@ -249,11 +292,11 @@ class ModePhases:
         gaps = modes.log_radius - dormant.log_amplitudes(modes.vectors[:, :growing])
         return np.maximum(gaps, 0.0) / modes.rates[:growing]
 
-    def _horizon(self, theta: FloatArray, order: IntArray, dormant: _Dormant, span: float) -> float:
+    def _horizon(self, theta: FloatArray, held: _Held, span: float) -> float:
         """How long active modes flow: the time to the next activation (settle="horizon"), at most `span`."""
-        if self.settings.settle == "converged" or dormant.logs.size == 0:
+        if self.settings.settle == "converged" or held.dormant.logs.size == 0:
             return span
-        waits = self._waits(self._modes(theta, order), dormant)
+        waits = self._waits(self._modes(theta, held.order), held.dormant)
         return min(self.settings.horizon * float(waits.min(initial=np.inf)), span)
 
     def _own_block(self, row: FloatArray, label: int) -> FloatArray:
@@ -275,37 +318,41 @@ class ModePhases:
     def _loss(self, theta: FloatArray) -> float:
         return self.moments.loss(self._map(theta))
 
-    def _state(
-        self, clock: Clock, time: float, active: np.ndarray, theta: FloatArray, order: IntArray, dormant: _Dormant
-    ) -> State:
+    def _state(self, time: float, active: np.ndarray, held: _Held) -> State:
         """A state whose rows are modes in the user's basis: active ones as they are, dormant ones as they grow."""
         rows = np.zeros((active.size, self.size))
         logs = np.full(active.size, -np.inf)
-        modes = self._modes(theta, order)
+        modes = self._modes(held.theta, held.order)
         kept = modes.labels < active.size
-        if dormant.logs.size:
+        if held.dormant.logs.size:
             vectors = modes.vectors[:, : modes.labels.size][:, kept]
             rows[modes.labels[kept]] = vectors.T
-            logs[modes.labels[kept]] = dormant.log_amplitudes(vectors)
-        rows[order], logs[order] = polar(theta)
+            logs[modes.labels[kept]] = held.dormant.log_amplitudes(vectors)
+        rows[held.order], logs[held.order] = polar(held.theta)
         memory = {
-            "log_scale": np.asarray(clock.log_scale),
-            "basis": dormant.basis,
-            "logs": dormant.logs,
-            "hidden": dormant.hidden,
-            "theta": theta,
-            "order": order,
+            "log_scale": np.asarray(held.clock.log_scale),
+            "basis": held.dormant.basis,
+            "logs": held.dormant.logs,
+            "hidden": held.dormant.hidden,
+            "theta": held.theta,
+            "order": held.order,
+            "above": np.asarray(held.above),
         }
-        return State(time, active, self.moments.natural_rows(rows), logs, self._loss(theta), memory)
+        if held.turn is not None:
+            memory |= {"turn_time": np.asarray(held.turn[0]), "turn_theta": held.turn[1]}
+        return State(time, active, self.moments.natural_rows(rows), logs, self._loss(held.theta), memory)
 
 
-def _unpack(state: State) -> tuple[Clock, _Dormant, FloatArray, IntArray]:
+def _unpack(state: State) -> _Held:
     memory = state.memory
-    return (
+    turn = (float(memory["turn_time"]), memory["turn_theta"]) if "turn_time" in memory else None
+    return _Held(
         Clock(2, float(memory["log_scale"])),
         _Dormant(memory["basis"], memory["logs"], memory["hidden"]),
         memory["theta"],
         memory["order"].astype(np.int64),
+        turn,
+        float(memory["above"]),
     )
 
 
@@ -343,6 +390,31 @@ def _take(modes: _Modes, dormant: _Dormant, chosen: int, pause: float) -> tuple[
 
     The first pivot row is the chosen mode, so that the first hidden direction of the factorization is its amplitude.
     """
+    basis, logs, hidden = _factor(modes, dormant, pause, chosen)
+    sizes = np.linalg.norm(hidden, axis=1)
+    q = hidden[0] / sizes[0]
+    along = hidden @ q
+    rest = hidden[1:] - np.outer(along[1:], q)
+    return _scaled(basis[:, 1:], logs[1:], rest, sizes[1:]), basis @ (np.exp(logs) * along)
+
+
+def _grow(modes: _Modes, dormant: _Dormant, pause: float) -> _Dormant:
+    """Let the dormant weights grow for `pause`."""
+    basis, logs, hidden = _factor(modes, dormant, pause, None)
+    return _scaled(basis, logs, hidden, np.linalg.norm(hidden, axis=1))
+
+
+def _scaled(basis: FloatArray, logs: FloatArray, hidden: FloatArray, sizes: FloatArray) -> _Dormant:
+    """Unit hidden rows; those that fell far below their former sizes are rounding, and go."""
+    left = np.linalg.norm(hidden, axis=1)
+    keep = (left > _RANK * sizes) & np.isfinite(logs)
+    return _Dormant(basis[:, keep], logs[keep] + np.log(left[keep]), hidden[keep] / left[keep, None])
+
+
+def _factor(
+    modes: _Modes, dormant: _Dormant, pause: float, first: int | None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Dormant weights after `pause` as basis (n, r), logs (r,), hidden (r, H), the first pivot row given or free."""
     r = dormant.logs.size
     gains = modes.rates * pause
     work = modes.vectors.T @ dormant.basis
@@ -350,7 +422,7 @@ def _take(modes: _Modes, dormant: _Dormant, chosen: int, pause: float) -> tuple[
     logs, signs = np.full(r, -np.inf), np.ones(r)
     free_rows, free_columns = np.ones(gains.size, dtype=bool), np.ones(r, dtype=bool)
     for k in range(r):
-        i, j = _pivot(work, gains, dormant.logs, free_rows, free_columns, chosen if k == 0 else None)
+        i, j = _pivot(work, gains, dormant.logs, free_rows, free_columns, first if k == 0 else None)
         pivot = work[i, j]
         if pivot == 0:
             break
@@ -362,16 +434,7 @@ def _take(modes: _Modes, dormant: _Dormant, chosen: int, pause: float) -> tuple[
         logs[k], signs[k] = np.log(abs(pivot)) + gains[i] + dormant.logs[j], np.sign(pivot)
         work = work - np.outer(column, row) * pivot
         free_rows[i] = free_columns[j] = False
-    hidden = signs[:, None] * (upper @ dormant.hidden)
-    sizes = np.linalg.norm(hidden, axis=1)
-    q = hidden[0] / sizes[0]
-    along = hidden @ q
-    basis = modes.vectors @ lower
-    mode = basis @ (np.exp(logs) * along)
-    rest = hidden[1:] - np.outer(along[1:], q)
-    left = np.linalg.norm(rest, axis=1)
-    keep = (left > _RANK * sizes[1:]) & np.isfinite(logs[1:])
-    return _Dormant(basis[:, 1:][:, keep], logs[1:][keep] + np.log(left[keep]), rest[keep] / left[keep, None]), mode
+    return modes.vectors @ lower, logs, signs[:, None] * (upper @ dormant.hidden)
 
 
 def _pivot(

@@ -100,10 +100,9 @@ def joins(moments: Moments, width: int, rule: str = "greedy") -> Iterator[Join]:
         yield Join(time, np.asarray(modes, dtype=np.int64), np.asarray(rates), moments.loss(beta), beta.copy())
 
 
-def energies(moments: Moments) -> FloatArray:
-    """(rank,) eigenvalues of E, decreasing: half of one is what its mode takes off the loss."""
-    parts = [_block(moments, rows, columns).energies for rows, columns in moments.blocks]
-    return np.sort(np.concatenate([*parts, np.zeros(0)]))[::-1]
+def energies(moments: Moments) -> list[FloatArray]:
+    """Eigenvalues of E of each block, decreasing: half of one is what its mode takes off the loss."""
+    return [_block(moments, rows, columns).energies for rows, columns in moments.blocks]
 
 
 def _waits(part: _Block, learned: int, charges: FloatArray) -> FloatArray:
