@@ -9,6 +9,7 @@ from __future__ import annotations
 import time as wall
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from agf_problems.signed_fit import SignedFit
@@ -26,17 +27,23 @@ _ROUNDING = 1e-13
 _KKT_LIMIT = 1e-7
 #: Stages certified in one matrix product.
 _BATCH = 256
+#: With d > _WIDE n, only the columns that are next to activate are followed, _WIDE n of them, and the others checked
+#: every so many stages.
+_WIDE = 4
+_ROUND = 32
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One plateau. time : accelerated. signs : (d,) s where |s| = 1, else 0. coefficients : (d,).
+    """One plateau. time : accelerated.
 
-    entered, left : columns that became non-zero and zero. speeds : (k,) |v| of those that entered, before the drop.
+    columns : (m,) those with |s| = 1, sorted.  signs : (m,) their s.  coefficients : (m,) theirs; the others are zero.
+    entered, left : columns that became non-zero and zero.  speeds : (k,) |v| of those that entered, before the drop.
     runner_up : column that would have been next and the time it lacked, or None.
     """
 
     time: float
+    columns: IntArray
     signs: FloatArray
     coefficients: FloatArray
     entered: IntArray
@@ -45,43 +52,126 @@ class Stage:
     runner_up: tuple[int, float] | None
 
 
+@dataclass
+class _Follower:
+    """Where the columns that are followed stand: all of them, or for d >> n those near +-1.
+
+    columns : (w,) sorted.  s : (w,).  inside : (w,) bool, non-zero coefficient.
+    idle : (w,) bool, reached +-1 as combinations of active columns, and can add nothing.
+    """
+
+    fit: SignedFit
+    columns: IntArray
+    s: FloatArray
+    inside: BoolArray
+    idle: BoolArray
+    time: float = 0.0
+
+    def stages(self, n: int) -> Iterator[Stage]:
+        """Plateau after plateau, until nothing but rounding error moves these columns."""
+        while True:
+            v = np.where(self.idle, 0.0, self.fit.pull / n)
+            speeds = np.abs(v)
+            outward = np.sign(v) * self.s
+            lacking = _quotient(1.0 - outward, speeds)
+            step = max(float(lacking.min(initial=np.inf)), 0.0)
+            if step == np.inf:
+                return
+            moved = v * step
+            there = np.flatnonzero(outward + (1.0 + _TIE) * np.abs(moved) >= 1.0 - _ROUNDING)
+            self.s += moved
+            self.s[there] = np.sign(v[there])
+            self.time += step
+            edge = np.flatnonzero(np.abs(self.s) == 1.0)
+            columns, signs = self.columns[edge], self.s[edge]
+            self.fit.minimize(columns, signs)
+            coefficients = self.fit.shared(columns, signs)
+            inside = np.zeros_like(self.inside)
+            inside[edge] = coefficients != 0.0
+            changed = np.flatnonzero(inside != self.inside)
+            entered, left = changed[inside[changed]], changed[~inside[changed]]
+            if entered.size == 0:  # what reached +-1 lies in the span of the others, up to rounding
+                self.idle[there] = True
+                continue
+            if left.size:
+                self.idle[:] = False
+            self.inside = inside
+            lacking[there] = np.inf
+            second = int(lacking.argmin())
+            gap = float(lacking[second] - step)
+            yield Stage(
+                self.time, columns, signs, coefficients, self.columns[entered], self.columns[left],
+                speeds[entered], None if np.isinf(gap) else (int(self.columns[second]), gap),
+            )  # fmt: skip
+
+
+def _quotient(gaps: FloatArray, speeds: FloatArray) -> FloatArray:
+    """gaps / speeds, inf where the speed is 0 (and the gap then 1)."""
+    with np.errstate(divide="ignore"):
+        return gaps / speeds
+
+
 def stages(x: FloatArray, y: FloatArray) -> Iterator[Stage]:
     """The plateaus in order, until nothing but rounding error is left to fit. x : (n, d), y : (n,)."""
     n, d = x.shape
-    fit = SignedFit(x, y)
-    s = np.zeros(d)
-    time = 0.0
-    idle = np.zeros(d, dtype=bool)  # reached +-1 as combinations of active columns: they can add nothing
-    before: BoolArray = np.zeros(d, dtype=bool)
+    every = _Follower(SignedFit(x, y), np.arange(d), np.zeros(d), np.zeros(d, dtype=bool), np.zeros(d, dtype=bool))
+    return _wide_stages(every, n) if d > _WIDE * n else every.stages(n)
+
+
+def _wide_stages(every: _Follower, n: int) -> Iterator[Stage]:
+    """The same for d >> n, following only columns that are near +-1.
+
+    Between activations the others move on straight lines, s_i + x_i . w / n with w the integral of the residual. One
+    matrix product per round tells whether one of them reached +-1, and from which stage on the round must be redone.
+    """
+    fit, d = every.fit, every.s.size
+    overlooked = np.zeros(0, dtype=np.int64)
+    buffer = np.empty((_ROUND, d))
     while True:
-        v = fit.pull / n
-        moving = np.flatnonzero((v != 0.0) & ~idle)
-        if moving.size == 0:
+        fit.watch(None)
+        v = np.where(every.idle, 0.0, fit.pull / n)
+        lacking = _quotient(1.0 - np.sign(v) * every.s, np.abs(v))
+        if not np.isfinite(lacking.min()):
             return
-        signs, speeds = np.sign(v[moving]), np.abs(v[moving])
-        lacking = np.maximum(1.0 - signs * s[moving], 0.0) / speeds
-        step = float(lacking.min())
-        there = signs * (s[moving] + v[moving] * step) >= 1.0 - _ROUNDING - _TIE * speeds * step
-        s[moving] += v[moving] * step
-        s[moving[there]] = signs[there]
-        time += step
-        edge = np.where(np.abs(s) == 1.0, s, 0.0)
-        fit.minimize(edge)
-        coefficients = fit.shared(edge)
-        active = coefficients != 0.0
-        entered, left = np.flatnonzero(active & ~before), np.flatnonzero(before & ~active)
-        if entered.size == 0:  # what reached +-1 lies in the span of the others, up to rounding
-            idle[moving[there]] = True
+        # those that arrive first if nothing changes, and those that need little to arrive if something does
+        size = min(_WIDE * n, d)
+        chosen = np.zeros(d, dtype=bool)
+        chosen[np.argpartition(lacking, size - 1)[:size]] = True
+        chosen[np.argpartition(-np.abs(every.s), size - 1)[:size]] = True
+        chosen[overlooked] = True
+        chosen |= np.abs(every.s) == 1.0
+        columns = np.flatnonzero(chosen)
+        fit.watch(columns)
+        some = _Follower(fit, columns, every.s[columns], every.inside[columns], every.idle[columns], every.time)
+        time, residual, integral = every.time, fit.residual(), np.zeros(n)
+        path: list[Stage] = []
+        marks = [(some.s.copy(), some.inside, some.idle.copy(), fit.coefficients[columns], time)]
+        integrals = []
+        for stage in islice(some.stages(n), _ROUND):
+            integral = integral + residual * (stage.time - time)
+            time, residual = stage.time, fit.residual()
+            path.append(stage)
+            marks.append((some.s.copy(), some.inside, some.idle.copy(), fit.coefficients[columns], time))
+            integrals.append(integral)
+        if not path:  # only idle columns were moving
+            every.idle[columns] = some.idle
             continue
-        if left.size:
-            idle[:] = False
-        later = np.where(there, np.inf, lacking)
-        next_one = int(later.argmin())
-        yield Stage(
-            time, edge, coefficients, entered, left, np.abs(v[entered]),
-            None if np.isinf(later[next_one]) else (int(moving[next_one]), float(later[next_one] - step)),
-        )  # fmt: skip
-        before = active
+        reached = fit.products(np.stack(integrals), out=buffer[: len(path)])
+        reached /= n
+        reached += every.s
+        np.abs(reached, out=reached)
+        reached[:, columns] = 0.0
+        bad = reached.max(axis=1) >= 1.0 - 10.0 * _TIE
+        good = int(bad.argmax()) if bad.any() else len(path)
+        yield from path[:good]
+        s, inside, idle, coefficients, every.time = marks[good]
+        if good < len(path):
+            overlooked = np.union1d(overlooked, np.flatnonzero(reached[good] >= 1.0 - 10.0 * _TIE))
+            fit.restore(columns, coefficients)
+        if good:
+            every.s += fit.products(integrals[good - 1]) / n
+            every.s[columns] = s
+        every.inside[columns], every.idle[columns] = inside, idle
 
 
 @dataclass(frozen=True)
@@ -96,27 +186,36 @@ class _Certificates:
 
 def _certify(x: FloatArray, y: FloatArray, path: list[Stage]) -> _Certificates:
     n = y.size
-    norms, size = np.linalg.norm(x, axis=0), np.linalg.norm(y)
+    norms, size = np.sqrt(np.einsum("ij,ij->j", x, x)), float(np.linalg.norm(y))
     parts: list[tuple[FloatArray, ...]] = [(np.zeros(0),) * 4]
     for start in range(0, len(path), _BATCH):
         some = path[start : start + _BATCH]
-        beta = np.stack([stage.coefficients for stage in some])
-        used = np.flatnonzero(beta.any(axis=0))
-        r = y - beta[:, used] @ x[:, used].T
-        v = r @ x / n
-        edge = np.stack([stage.signs for stage in some])
+        used = np.unique(np.concatenate([stage.columns for stage in some]))
+        beta, edge = np.zeros((len(some), used.size)), np.zeros((len(some), used.size))
+        for row, stage in enumerate(some):
+            places = np.searchsorted(used, stage.columns)
+            beta[row, places] = stage.coefficients
+            edge[row, places] = stage.signs
+        r = y - beta @ x[:, used].T
+        v = r @ x[:, used] / n
         # v_i must vanish where beta_i does not, and push no coordinate at 0 to the side that is open to it; it is
         # relative to |x_i| (|y| + sum_j |x_j| |beta_j|) / n, so that rounding beta alone would give about 1e-16
-        violation = np.where(beta != 0.0, np.abs(v), np.maximum(edge * v, 0.0))
+        violation = np.where(beta != 0.0, np.abs(v), np.maximum(edge * v, 0.0)) / norms[used]
         parts.append(
             (
                 0.5 * np.sum(r**2, axis=1) / n,
                 np.sqrt(np.sum(2.0 * np.abs(beta) * v**2, axis=1)),
                 np.abs(np.sum(beta * v, axis=1)),
-                np.max(n * violation / np.where(norms > 0, norms, 1.0), axis=1) / (size + np.abs(beta) @ norms),
+                n * np.max(violation, axis=1) / (size + np.abs(beta) @ norms[used]),
             )
         )
     return _Certificates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _dense(stage: Stage, d: int) -> FloatArray:
+    beta = np.zeros(d)
+    beta[stage.columns] = stage.coefficients
+    return beta
 
 
 def staircase(problem: agf.Problem, x: FloatArray, y: FloatArray, alpha: float | None) -> agf.Staircase:
@@ -151,8 +250,7 @@ def staircase(problem: agf.Problem, x: FloatArray, y: FloatArray, alpha: float |
             grad_norm=float(proof.grad_norms[k]),
             predicted_decrease=float(proof.gaps[k]),
             how="closed form",
-            features={"coefficients": stage.coefficients},
-            active=stage.coefficients != 0.0,
+            features={"coefficients": _dense(stage, problem.width)},
         )
         for k, stage in enumerate(path)
     )

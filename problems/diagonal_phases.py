@@ -163,7 +163,8 @@ class DiagonalPhases:
         """The fit at these coefficients."""
         if not np.array_equal(self._fit.coefficients, coefficients):
             self._fit = SignedFit(self._x, self._y)
-            self._fit.minimize(np.sign(coefficients))
+            inside = np.flatnonzero(coefficients)
+            self._fit.minimize(inside, np.sign(coefficients[inside]))
         return self._fit
 
     def _settle(self, coefficients: FloatArray, signs: FloatArray) -> FloatArray:
@@ -171,8 +172,11 @@ class DiagonalPhases:
         last = self._last
         if last is None or not (np.array_equal(last[0], coefficients) and np.array_equal(last[1], signs)):
             fit = self._at(coefficients)
-            fit.minimize(signs)
-            last = self._last = (coefficients.copy(), signs.copy(), fit.shared(signs))
+            allowed = np.flatnonzero(signs)
+            fit.minimize(allowed, signs[allowed])
+            beta = np.zeros_like(coefficients)
+            beta[allowed] = fit.shared(allowed, signs[allowed])
+            last = self._last = (coefficients.copy(), signs.copy(), beta)
         return last[2]
 
     def _refuse_large(self, init: agf.Init, mirror: Mirror) -> None:

@@ -20,7 +20,6 @@ from scipy.linalg.lapack import dtrtrs
 from agf.arrays import BoolArray, FloatArray, IntArray
 
 _EPS = float(np.finfo(np.float64).eps)
-_TINY = float(np.finfo(np.float64).tiny)
 #: Squared distance to the span of the others, relative to the column's own, below which normal equations lose more
 #: than four of their digits; `_Orthogonal` then takes over.
 _GRAM_LIMIT = 1e-4
@@ -99,7 +98,7 @@ class _Factor(ABC):
 
     @abstractmethod
     def pull(self, coefficients: FloatArray) -> FloatArray:
-        """(d,) products x_i . (y - X_P b), exactly zero on P."""
+        """(d,) products x_i . (y - X_P b); meaningless on P."""
 
 
 class _Gram(_Factor):
@@ -158,7 +157,7 @@ class _Gram(_Factor):
         k = self.size
         placed = np.empty(k)
         placed[self._place[self.order]] = coefficients
-        out = np.zeros(self._xy.size)
+        out = np.empty(self._xy.size)
         out[self._column[k:]] = self._xy[k:] - self._gram[k:, :k] @ placed
         return out
 
@@ -171,21 +170,22 @@ class _Orthogonal(_Factor):
         if x.shape[0] > x.shape[1]:  # only what lies in the span of the columns matters
             basis, triangle = qr(x, mode="economic", check_finite=False)
             x, y = np.asarray(triangle, dtype=np.float64), basis.T @ y
-        self._rows = np.ascontiguousarray(x.T)
+        self.rows = np.ascontiguousarray(x.T)
         self._y = y
-        self._norms = np.linalg.norm(self._rows, axis=1)
+        self._norms = np.linalg.norm(self.rows, axis=1)
+        self._watched = self.rows
         self._basis = np.empty((x.shape[0], 16), order="F")
 
     def coordinates(self, columns: IntArray) -> FloatArray:
-        out: FloatArray = self._basis[:, : self.size].T @ self._rows[columns].T
+        out: FloatArray = self._basis[:, : self.size].T @ self.rows[columns].T
         return out
 
     def _project(self, j: int) -> tuple[FloatArray, float, float] | None:
         k = self.size
-        if k == self._rows.shape[1]:
+        if k == self.rows.shape[1]:
             return None  # the columns already span everything
         basis = self._basis[:, :k]
-        rest = self._rows[j]
+        rest = self.rows[j]
         column = np.zeros(k)
         for _ in range(2):
             part = rest @ basis
@@ -207,14 +207,20 @@ class _Orthogonal(_Factor):
         self._r[: k - 1, : k - 1] = r[: k - 1]
         self._q[: k - 1] = self._y @ self._basis[:, : k - 1]
 
+    def watch(self, columns: IntArray | slice) -> None:
+        """Let `pull` be (m,), for these columns only."""
+        self._watched = self.rows[columns]
+
     def pull(self, coefficients: FloatArray) -> FloatArray:
-        out: FloatArray = self._rows @ (self._y - coefficients @ self._rows[self.order])
-        out[self.order] = 0.0
-        return out
+        return self._watched @ self.residual(coefficients)
+
+    def residual(self, coefficients: FloatArray) -> FloatArray:
+        """y - X_P b, (n,), or its part in the span of the columns when n > d."""
+        return self._y - coefficients @ self.rows[self.order]
 
 
 class SignedFit:
-    """argmin |y - X b|^2 over b with b_i signs_i >= 0 where signs_i is not 0 and b_i = 0 where it is, step by step.
+    """argmin |y - X b|^2 over b with b_i of a given sign for some columns and b_i = 0 for the others, step by step.
 
     Parameters
     ----------
@@ -222,7 +228,7 @@ class SignedFit:
 
     Attributes
     ----------
-    coefficients : (d,) the present solution, exact zeros off the active columns.
+    coefficients : (d,) the present solution, exact zeros off the active columns; of equal columns one has all.
     active : (d,) bool, the columns with non-zero coefficient.
     norms : (d,) Euclidean norms of the columns.
     copies : (d,) how many columns equal this one up to sign, itself included.
@@ -235,55 +241,99 @@ class SignedFit:
         self.coefficients: FloatArray = np.zeros(d)
         self.active: BoolArray = np.zeros(d, dtype=bool)
         self._size_y = float(np.linalg.norm(y))
-        self._rounding = 8.0 * _EPS * float(np.sqrt(n + d))
+        self._rounding = 8.0 * _EPS * float(np.sqrt(n + d)) * self.norms
+        self._noise = self._rounding  # of the watched columns
         self._factor: _Factor = _Gram(x, y) if n >= d else _Orthogonal(x, y)
-        self._pull: FloatArray | None = None
+        self._signs: FloatArray = np.zeros(d)  # those of the minimization under way
         self._first = _first_of_equals(x)
-        self._is_copy = self._first != np.arange(d)
+        self._has_copies = bool((self._first != np.arange(d)).any())
         self.copies: IntArray = np.bincount(self._first, minlength=d)[self._first]
+        self._watched: IntArray | None = None  # all
+        self._pull: FloatArray | None = None
 
     @property
     def pull(self) -> FloatArray:
         """(d,) products x_i . (y - X b), which are -n times the gradient: zero on active columns, and where rounding
-        errors are all that is left."""
+        errors are all that is left. (w,) when only some columns are watched."""
         if self._pull is None:
-            pull = self._factor.pull(self.coefficients[self._factor.order])
+            order = self._factor.order
+            coefficients = self.coefficients[order]
+            pull = self._factor.pull(coefficients)
             # |error| <= c eps |x_i| (|y| + sum_j |x_j| |b_j|), whichever factor computed it
-            size = self._size_y + float(self.norms @ np.abs(self.coefficients))
-            pull[np.abs(pull) <= self._rounding * size * self.norms] = 0.0
+            size = self._size_y + float(self.norms[order] @ np.abs(coefficients))
+            pull[np.abs(pull) <= size * self._noise] = 0.0
+            pull[self._places(order)] = 0.0
             self._pull = pull
         return self._pull
 
-    def minimize(self, signs: FloatArray) -> None:
-        """Move to the minimizer for these signs (d,), each -1, 0 or 1; active columns must keep theirs."""
-        shut = (signs == 0.0) | (self._is_copy & (signs[self._first] != 0.0))
-        closed = self.active | shut
+    def watch(self, columns: IntArray | None) -> None:
+        """Let only these columns (sorted; None: all) pull and enter; active ones must be among them. For n < d."""
+        assert isinstance(self._factor, _Orthogonal)
+        self._watched = columns
+        self._factor.watch(slice(None) if columns is None else columns)
+        self._noise = self._rounding if columns is None else self._rounding[columns]
+        self._pull = None
+
+    def _places(self, columns: IntArray) -> IntArray:
+        """Where these columns stand among the watched ones."""
+        return columns if self._watched is None else np.searchsorted(self._watched, columns)
+
+    def residual(self) -> FloatArray:
+        """y - X b, (n,). For n < d."""
+        assert isinstance(self._factor, _Orthogonal)
+        return self._factor.residual(self.coefficients[self._factor.order])
+
+    def products(self, vectors: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Products of all columns with vectors (..., n), (..., d). For n < d."""
+        assert isinstance(self._factor, _Orthogonal)
+        return np.matmul(vectors, self._factor.rows.T, out=out)
+
+    def restore(self, columns: IntArray, coefficients: FloatArray) -> None:
+        """Go back to a solution that was there before."""
+        for at in range(self._factor.size - 1, -1, -1):
+            self._factor.leave(at)
+        self.coefficients[:] = 0.0
+        self.active[:] = False
+        self._pull = None
+        inside = columns[coefficients != 0.0]
+        for j in inside:
+            self._enter(int(j))
+        self.coefficients[columns] = coefficients
+        self.active[inside] = True
+
+    def minimize(self, columns: IntArray, signs: FloatArray) -> None:
+        """Move to the minimizer with these signs (m,), +-1, on these columns (m,) and zeros elsewhere.
+
+        Active columns must be among them, with their signs.
+        """
+        self._signs[columns] = signs
+        open_ = np.ones(columns.size, dtype=bool)
+        if self._has_copies:  # the first of equal columns stands for all
+            allowed = np.zeros(self.norms.size, dtype=bool)
+            allowed[columns] = True
+            open_ = (self._first[columns] == columns) | ~allowed[self._first[columns]]
         while True:
-            candidates = np.flatnonzero(~closed)
+            candidates = np.flatnonzero(open_ & ~self.active[columns])
             if candidates.size == 0:
                 return
-            gains = signs[candidates] * self.pull[candidates]
-            if not gains.max() > 0.0:
+            some = columns[candidates]
+            gains = signs[candidates] * self.pull[self._places(some)] / self.norms[some]
+            best = int(gains.argmax())
+            if not gains[best] > 0.0:
                 return
-            j = int(candidates[np.argmax(gains / np.maximum(self.norms[candidates], _TINY))])
-            if self._include(j, signs):
-                closed = self.active | shut
-            else:
-                closed[j] = True
+            if not self._include(int(some[best])):
+                open_[candidates[best]] = False
 
-    def shared(self, signs: FloatArray) -> FloatArray:
-        """(d,) coefficients with those of equal columns (up to sign) shared out equally among the allowed ones.
+    def shared(self, columns: IntArray, signs: FloatArray) -> FloatArray:
+        """(m,) coefficients of these columns, equal columns sharing equally.
 
         The fit determines only their sum; columns that are equal and start equal stay equal along gradient flow.
         """
-        if not self._is_copy.any():
-            return self.coefficients.copy()
-        allowed = np.abs(signs)
-        total = np.zeros_like(allowed)
-        count = np.zeros_like(allowed)
-        np.add.at(total, self._first, np.abs(self.coefficients))
-        np.add.at(count, self._first, allowed)
-        share: FloatArray = signs * (total / np.maximum(count, 1.0))[self._first]
+        if not self._has_copies:
+            return self.coefficients[columns]
+        groups, group = np.unique(self._first[columns], return_inverse=True)
+        total = np.bincount(group, np.abs(self.coefficients[columns]), groups.size)
+        share: FloatArray = signs * (total / np.bincount(group, minlength=groups.size))[group]
         return share
 
     def distance(self, columns: IntArray) -> FloatArray:
@@ -292,7 +342,7 @@ class SignedFit:
         inside = np.sum(self._factor.coordinates(columns) ** 2, axis=0)
         return np.maximum(square - inside, _EPS * square)
 
-    def _include(self, j: int, signs: FloatArray) -> bool:
+    def _include(self, j: int) -> bool:
         """Let column j in and settle; False, and nothing changed, when it can add nothing."""
         if not self._enter(j):
             return False
@@ -301,7 +351,7 @@ class SignedFit:
         while True:
             order = factor.order
             old, new = self.coefficients[order], factor.coefficients()
-            wrong = np.flatnonzero(signs[order] * new <= 0.0)
+            wrong = np.flatnonzero(self._signs[order] * new <= 0.0)
             if entering and wrong.size and wrong[-1] == order.size - 1:
                 factor.leave(order.size - 1)  # its gain was rounding error
                 return False
@@ -336,10 +386,9 @@ def _first_of_equals(x: FloatArray) -> IntArray:
     """(d,) for each column the first one that equals it or its negative."""
     first = np.arange(x.shape[1])
     key, owner, count = np.unique(np.abs(x).sum(axis=0), return_inverse=True, return_counts=True)
-    for group in np.flatnonzero((count > 1) & (key > 0)):
-        columns = np.flatnonzero(owner == group)
-        for i, a in enumerate(columns):
-            for b in columns[i + 1 :]:
-                if first[b] == b and (np.array_equal(x[:, a], x[:, b]) or np.array_equal(x[:, a], -x[:, b])):
-                    first[b] = first[a]
+    seen: dict[bytes, int] = {}
+    for j in np.flatnonzero((count[owner] > 1) & (key[owner] > 0.0)):
+        column = x[:, j]
+        oriented = column * np.sign(column[np.flatnonzero(column)[0]]) + 0.0  # adding 0 makes every zero positive
+        first[j] = seen.setdefault(oriented.tobytes(), int(j))
     return first

@@ -294,9 +294,10 @@ def test_warm_and_cold_fits_agree_and_keep_the_signs():
         signs = np.zeros(d)
         for _ in range(12):
             signs = np.where(warm.active, signs, rng.integers(-1, 2, d))
-            warm.minimize(signs)
-            assert (signs * warm.coefficients >= 0).all()
             edge = np.flatnonzero(signs)
+            warm.minimize(edge, signs[edge])
+            assert (signs * warm.coefficients >= 0).all()
+            assert not warm.coefficients[signs == 0].any()
             cold = np.zeros(d)
             cold[edge] = signs[edge] * nnls(x[:, edge] * signs[edge], y)[0]
             np.testing.assert_allclose(x @ warm.coefficients, x @ cold, atol=1e-12 * np.linalg.norm(y))
@@ -573,13 +574,13 @@ def test_conserved_quantity_is_twice_alpha_squared():
     np.testing.assert_allclose(kept, 2 * 0.1**2, rtol=1e-10)
 
 
-def test_product_of_the_weights_follows_from_the_norm_to_the_fourth():
-    # [AGF] eq. 26 prints 2uv = +- sqrt(|theta|^2 - 4 alpha^4-free terms); |theta|^4 - 4 alpha^4 is what holds
+def test_product_of_the_weights_follows_from_the_norm_to_the_fourth_power():
+    # [AGF] eq. 26 prints 2uv = +- sqrt(|theta|^2 - 4 alpha^4), which is not even homogeneous
     alpha, z = 0.3, 0.7
     u, v = np.sqrt(2) * alpha * np.cosh(z), np.sqrt(2) * alpha * np.sinh(z)
     norm2 = u**2 + v**2
-    assert 2 * u * v == pytest.approx(np.sqrt(norm2**2 - 4 * alpha**4))
-    assert abs(2 * u * v - np.sqrt(abs(norm2 - 4 * alpha**2))) > 1e-2
+    assert 2 * u * v == pytest.approx(np.sqrt(norm2**2 - 4 * alpha**4), rel=1e-14)
+    assert 2 * u * v != pytest.approx(np.sqrt(norm2 - 4 * alpha**4), rel=0.1)
 
 
 def test_frames_series_integers_and_fortran_order_are_read(rng):
@@ -670,6 +671,30 @@ def test_work_of_the_limit_sequence_grows_like_one_factorization(monkeypatch):
     y = x @ np.random.default_rng(18).standard_normal(80)
     stairs = diagonal(x, y).theory()
     assert len(entries) == sum(drop.neurons.size for drop in stairs.drops)
+
+
+@pytest.mark.parametrize("follow", [1, 2, 4])
+def test_following_few_columns_of_wide_data_is_following_all(monkeypatch, follow):
+    import agf_problems.diagonal_limit as module
+
+    rng = np.random.default_rng(19)
+    for _ in range(5):
+        n = int(rng.integers(3, 15))
+        x = rng.standard_normal((n, 60 * n)) @ np.diag(rng.uniform(0.5, 1.5, 60 * n)) + 0.5 * rng.standard_normal(
+            (n, 1)
+        )
+        x[:, 7::60] = -x[:, 3::60]  # copies
+        y = rng.standard_normal(n)
+        monkeypatch.setattr(module, "_WIDE", 10**6)
+        whole = diagonal(x, y).theory()
+        monkeypatch.setattr(module, "_WIDE", follow)
+        part = diagonal(x, y).theory()
+        np.testing.assert_allclose(part.accelerated_times, whole.accelerated_times, rtol=1e-10)
+        np.testing.assert_allclose(
+            coefficients(part), coefficients(whole), atol=1e-9 * np.abs(coefficients(whole)).max()
+        )
+        assert [d.neurons.tolist() for d in part.drops] == [d.neurons.tolist() for d in whole.drops]
+        assert [d.collapsed.tolist() for d in part.drops] == [d.collapsed.tolist() for d in whole.drops]
 
 
 def test_wide_data_never_form_a_gram_matrix():
