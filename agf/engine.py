@@ -37,7 +37,8 @@ class Engine:
 
     Parameters
     ----------
-    problem : the problem.  init : where training starts.  phases : defaults to the problem's own, else the generic ones.
+    problem : the problem.  init : where training starts.
+    phases : defaults to the problem's own, else the generic ones.
     """
 
     def __init__(self, problem: Problem, init: Init, settings: Settings | None = None, phases: Phases | None = None):
@@ -76,29 +77,31 @@ class Engine:
         final, settled = self.phases.active(after, activation)
         if isinstance(settled, Status):
             return Step(final, None, settled)
-        return Step(final, self._drop(final, activation, settled), None)
+        return Step(final, record(self.problem, self.clock, final, activation, settled), None)
 
-    def _drop(self, state: State, activation: Activation, settled: Settled) -> Drop:
-        active = np.flatnonzero(state.active)
-        params = state.params[active]
-        return Drop(
-            time=float(self.clock.flow(activation.time)),
-            half_time=float(self.clock.flow(activation.half_time)),
-            accelerated_time=activation.time,
-            level=settled.level,
-            neurons=activation.neurons,
-            collapsed=settled.collapsed,
-            label=self.problem.label(params, active, activation.neurons),
-            utility=activation.utility,
-            runner_up=activation.runner_up,
-            grad_norm=settled.grad_norm,
-            predicted_decrease=settled.predicted_decrease,
-            how=settled.how,
-            critical=settled.critical,
-            features=self.problem.features(params, active),
-            log_norms=state.log_norms.copy(),
-            active=state.active.copy(),
-        )
+
+def record(problem: Problem, clock: Clock, state: State, activation: Activation, settled: Settled) -> Drop:
+    """The drop that two phases made, read off the state they ended in."""
+    active = np.flatnonzero(state.active)
+    params = state.params[active]
+    return Drop(
+        time=float(clock.flow(activation.time)),
+        half_time=float(clock.flow(activation.half_time)),
+        accelerated_time=activation.time,
+        level=settled.level,
+        neurons=activation.neurons,
+        collapsed=settled.collapsed,
+        label=problem.label(params, active, activation.neurons),
+        utility=activation.utility,
+        runner_up=activation.runner_up,
+        grad_norm=settled.grad_norm,
+        predicted_decrease=settled.predicted_decrease,
+        how=settled.how,
+        critical=settled.critical,
+        features=problem.features(params, active),
+        log_norms=state.log_norms.copy(),
+        active=state.active.copy(),
+    )
 
 
 def _generic(problem: Problem, settings: Settings, clock: Clock) -> Phases:

@@ -1,0 +1,189 @@
+"""The staircase as alpha -> 0: alignment takes no time, and charges grow linearly between drops.
+
+Where a problem has a closed form with times, that is the answer. Otherwise, for degree 2: each dormant neuron sits at
+the local maximum of its utility that its flow reaches, its charge grows at the rate degree U there, and the first to
+reach charge 1 (in units of -log alpha) activates; the active neurons then flow to their critical point.
+"""
+
+from __future__ import annotations
+
+import time as wall
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from agf import dormant as dormancy
+from agf.arrays import FloatArray, IntArray
+from agf.clock import Clock
+from agf.contract import Problem
+from agf.dormant import Threshold
+from agf.engine import record
+from agf.errors import NoTheory, RequestError, explain
+from agf.events import Activation, State
+from agf.init import Init
+from agf.phases import GenericPhases
+from agf.settings import Settings
+from agf.staircase import Drop, Staircase
+from agf.status import Status
+
+#: Directions follow their flow for this many times the growth time of the fastest neuron to reach their local maximum.
+_ALIGNMENT = 1e4
+
+Observer = Callable[[State, Drop | None], None]
+
+
+def limit(problem: Problem, init: Init, settings: Settings, observer: Observer | None = None) -> Staircase:
+    """The alpha -> 0 staircase from the directions of `init`; accelerated times are in units of -log alpha.
+
+    Flow times are the accelerated times times -log alpha of `init`. A neuron that collapses is left out from then on.
+    Raises RequestError for a degree above 2 without a closed form that gives times.
+    """
+    try:
+        stairs = problem.theory(alpha=init.alpha)
+        if np.isfinite(stairs.accelerated_times).all():
+            return replace(stairs, settings=settings, init=init)
+    except NoTheory:
+        pass
+    if problem.degree != 2:
+        raise RequestError(
+            explain(
+                f"the limit alpha -> 0 has no jump times for degree {problem.degree}.",
+                where=f"problem {problem.name!r}",
+                remedy='Use mode="agf" with a finite alpha; theory() has the levels where they are known.',
+            )
+        )
+    began = wall.perf_counter()
+    run = _Run(problem, init, settings)
+    status = run.go(observer)
+    return Staircase(
+        problem=problem.name,
+        degree=2,
+        clock=run.clock,
+        start_level=run.start_level,
+        drops=tuple(run.drops),
+        status=status,
+        settings=settings,
+        init=init,
+        arguments=problem.arguments,
+        stats={**run.phases.stats, "seconds": wall.perf_counter() - began},
+        notes=(*run.phases.notes, *run.notes),
+    )
+
+
+class _Run:
+    def __init__(self, problem: Problem, init: Init, settings: Settings) -> None:
+        self.problem, self.settings = problem, settings
+        self.clock = (
+            Clock(2, float(np.log(-init.log_alpha))) if init.log_alpha < 0 else Clock.from_norms(2, init.log_norms)
+        )
+        self.phases = GenericPhases(
+            problem, replace(settings, mode="agf", threshold="natural", settle="converged"), self.clock
+        )
+        self.state = self.phases.start(init)
+        self.start_level = self.state.level
+        self.charges = np.where(np.isfinite(init.log_norms), 0.0, -np.inf)
+        self.drops: list[Drop] = []
+        self.notes: list[str] = []
+
+    def go(self, observer: Observer | None) -> Status:
+        """Drops until nothing grows; the status says why it ended."""
+        top = self.settings.max_drops
+        try:
+            while top is None or len(self.drops) < top:
+                status = self._step()
+                if observer is not None:
+                    observer(self.state, self.drops[-1] if self.drops and status is None else None)
+                if status is not None:
+                    return status
+            return Status.MAX_DROPS
+        except KeyboardInterrupt:
+            return Status.INTERRUPTED
+        except dormancy.NonFinite as error:
+            self.notes.append(str(error))
+            return Status.NONFINITE
+
+    def _step(self) -> Status | None:
+        if self.state.level <= self.settings.rtol * self.start_level:
+            return Status.FITTED
+        waiting = np.flatnonzero(~self.state.active & np.isfinite(self.charges))
+        if waiting.size == 0:
+            return Status.ALL_ACTIVE
+        directions, utility = self._aligned(waiting)
+        noise = self.settings.rtol * float(np.max(utility, initial=0.0))
+        growing = utility > max(noise, 0.0)
+        if not growing.any():
+            return Status.NO_GROWTH
+        wait = np.full(waiting.size, np.inf)
+        wait[growing] = (1.0 - self.charges[waiting][growing]) / (2.0 * utility[growing])
+        first = float(max(wait.min(), 0.0))
+        time = self.state.time + first
+        if self.settings.max_time is not None and float(self.clock.flow(time)) > self.settings.max_time:
+            return Status.MAX_TIME
+        chosen = wait <= first + self.settings.tie_rtol * max(first, self.state.time)
+        self.charges[waiting] += 2.0 * utility * first
+        later = np.where(chosen, np.inf, wait)
+        runner_up = None
+        if np.isfinite(later).any():
+            runner_up = (int(waiting[np.argmin(later)]), float(later.min() - first))
+        return self._activate(time, waiting, chosen, directions, utility, runner_up)
+
+    def _aligned(self, waiting: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Directions (m, P) at the local maxima that the dormant neurons' flows reach, and the utilities there (m,)."""
+        active = np.flatnonzero(self.state.active)
+        residual = self.problem.residual(self.state.params[active], active)
+        _, gradient = self.problem.utility(self.state.directions[waiting], waiting, residual)
+        drive = float(np.linalg.norm(gradient, axis=1).max(initial=0.0))
+        if drive == 0.0:
+            return self.state.directions[waiting], np.zeros(waiting.size)
+        duration = float(self.clock.accelerated(_ALIGNMENT / drive))
+        directions, _ = dormancy.carry(
+            self.problem,
+            residual,
+            self.clock,
+            self.state.directions[waiting],
+            np.zeros(waiting.size),
+            waiting,
+            duration,
+            rtol=self.settings.rtol,
+            stats=self.phases.stats,
+        )
+        return directions, np.asarray(self.problem.utility(directions, waiting, residual)[0])
+
+    def _activate(
+        self,
+        time: float,
+        waiting: IntArray,
+        chosen: np.ndarray,
+        directions: FloatArray,
+        utility: FloatArray,
+        runner_up: tuple[int, float] | None,
+    ) -> Status | None:
+        neurons = waiting[chosen]
+        active = np.flatnonzero(self.state.active)
+        threshold = Threshold(self.problem, True, self.state.params[active], active)
+        log_2c = threshold.log_self_interaction(directions[chosen], neurons)
+        radius = threshold.log_radius(utility[chosen], log_2c)
+        turned, log_norms = self.state.directions.copy(), self.state.log_norms.copy()
+        turned[waiting] = directions
+        log_norms[neurons] = radius
+        radii = self.state.memory["radii"].copy()
+        radii[neurons] = radius
+        state = replace(
+            self.state,
+            time=time,
+            directions=turned,
+            log_norms=log_norms,
+            memory={**self.state.memory, "radii": radii},
+        )
+        activation = Activation(time, time, neurons, utility[chosen], runner_up)
+        state, settled = self.phases.active(state, activation)
+        self.state = state
+        if isinstance(settled, Status):
+            return settled
+        self.charges[settled.collapsed] = -np.inf
+        if settled.collapsed.size:
+            gone = settled.collapsed.tolist()
+            self.notes.append(f"Neurons {gone} collapsed at drop {len(self.drops) + 1} and are left out.")
+        self.drops.append(record(self.problem, self.clock, state, activation, settled))
+        return None
