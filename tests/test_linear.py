@@ -158,7 +158,7 @@ def test_times_of_gradient_flow_approach_the_limit_as_one_over_log_alpha(seed):
 
 
 def test_weak_coupling_decides_between_the_rules_by_its_logarithm():
-    """Two misordered modes, inputs turned by 1e-6: the flow rests at the greedy level, then goes on to the published."""
+    """Two misordered modes, inputs turned by 1e-6: the flow rests at the greedy level, then finds the published."""
     angle = 1e-6
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     problem = Linear(Sxx=turn * [0.1, 1.0] @ turn.T, B=EXAMPLE["B"])
@@ -247,6 +247,32 @@ def test_predictions_converge_to_gradient_flow_on_problems_that_do_not_commute()
     assert errors[0] < 0.15
     assert errors[1] < 0.4 * errors[0]
     assert errors[2] < 0.4 * errors[1]
+
+
+def test_a_single_unit_turns_from_the_mode_that_grew_first_to_the_one_of_larger_energy():
+    """Narrower than the problem: the greedy plateau is a saddle, and the unit leaves it by what it has of the other."""
+    problem = Linear(**EXAMPLE, width=1)
+    for alpha in (1e-8, 1e-40):
+        init = problem.init(alpha)
+        stairs = agf.predict(problem, init)
+        assert stairs.status is agf.Status.ALL_ACTIVE
+        np.testing.assert_allclose(stairs.levels, [6.125, 5.0, 1.125], rtol=1e-4)
+        drops = agf.flow(problem, init).drops
+        # The unit's share of the other mode is read where the first saturates, not followed through that drop.
+        np.testing.assert_allclose([d.time for d in drops], stairs.half_times[1:], rtol=1e-2)
+
+
+def test_weakly_coupled_modes_turn_when_the_flow_says():
+    angle = 1e-3
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    problem = Linear(Sxx=turn * [0.1, 1.0] @ turn.T, B=EXAMPLE["B"])
+    init = problem.init(1e-60)
+    stairs, drops = agf.predict(problem, init), agf.flow(problem, init).drops
+    np.testing.assert_allclose(stairs.levels[1:], [d.after for d in drops], atol=2e-3)
+    np.testing.assert_allclose(stairs.half_times[1:], [d.time for d in drops], rtol=3e-2)
+    assert [d.neurons.tolist() for d in stairs.drops] == [[0], [0], [1]]
+    # Without time to turn, the next mode joins first.
+    assert agf.predict(problem, problem.init(1e-8)).levels[1:] == pytest.approx([5, 0], abs=2e-3)
 
 
 def test_unit_thresholds_wait_for_norm_one():
@@ -459,6 +485,18 @@ def test_no_signal_is_an_empty_staircase_that_is_fitted():
     assert len(stairs.drops) == 0
     assert stairs.status is agf.Status.FITTED
     assert stairs.levels.tolist() == [0.0]
+
+
+def test_results_survive_a_file(tmp_path):
+    problem = Linear(**generic(2, d=3, c=3))
+    stairs = agf.predict(problem, problem.init(1e-20))
+    stairs.save(tmp_path / "run")
+    back = agf.load(next(tmp_path.iterdir()))
+    np.testing.assert_array_equal(back.times, stairs.times)
+    again = agf.problem("linear", **back.arguments)
+    np.testing.assert_array_equal(agf.predict(again, back.init).times, stairs.times)
+    for saved, drop in zip(back.drops, stairs.drops, strict=True):
+        np.testing.assert_array_equal(saved.features["singular_values"], drop.features["singular_values"])
 
 
 def test_one_input_and_one_output():
