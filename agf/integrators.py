@@ -37,6 +37,10 @@ _RADIUS_AGE = 10
 #: this many in a row above 2 mean stiffness.
 _STIFF_PRODUCT = 2.0
 _STIFF_STEPS = 15
+#: After a step with a larger product the next is kept to this one, well inside the stable range, where a stiff mode is
+#: damped; at the edge it hovers as noise of the size of the tolerance, which crosses kinks for ever (measured on ReLU:
+#: 176,000 evaluations against 2,900). A product beyond the second number was a kink in the step, not stiffness.
+_DAMPED_PRODUCT, _KINK_PRODUCT = 2.4, 6.0
 
 # Dormand-Prince 5(4), Hairer, Norsett & Wanner table II.5.2. Its last row is also the fifth-order solution.
 _A = tuple(
@@ -263,6 +267,8 @@ def _advance(
             if y1 is not trial.y1:
                 f1 = velocity(y1)
         longer = _grown(h, error, memory.error, 2 if chebyshev else 4, rejected)
+        if _DAMPED_PRODUCT < trial.stiffness < _KINK_PRODUCT:
+            longer = min(longer, h * _DAMPED_PRODUCT / trial.stiffness)
         if h < step:  # cut by s_end: the plan stands
             longer = max(longer, step)
         stiff = memory.stiff + 1 if trial.stiffness > _STIFF_PRODUCT else 0

@@ -12,7 +12,7 @@ import numpy as np
 from agf import files, provenance, sphere
 from agf.arrays import FloatArray
 from agf.clock import Clock
-from agf.curve import CurveDrop, detect
+from agf.curve import FINE_DEPTH, CurveDrop, detect
 from agf.errors import FileError, RequestError, explain
 from agf.init import Init
 from agf.staircase import init_header, join_arguments, join_init, split_arguments
@@ -97,8 +97,10 @@ class Trajectory:
 
     @cached_property
     def drops(self) -> list[CurveDrop]:
-        """Drops found in the curve, in log time (`agf.curve.detect`)."""
-        return detect(self.times, self.losses, slopes=self.slopes)
+        """Drops found in the curve, in log time (`agf.curve.detect`); none smaller than twice the run's tolerance."""
+        rtol = self.settings.get("rtol")
+        depth = None if rtol is None else max(FINE_DEPTH, 2 * rtol)
+        return detect(self.times, self.losses, slopes=self.slopes, depth=depth)
 
     def params(self, k: int) -> FloatArray:
         """Parameters (H, P) of snapshot k (negative k counts from the end), a fresh array. RequestError if not kept."""
@@ -149,6 +151,21 @@ class Trajectory:
         return plot.save(plot.trajectory(self, **options), path)
 
     # -- plain values -----------------------------------------------------------------------------------------
+
+    def to_frame(self, *, snapshots: bool = False) -> Any:
+        """A pandas DataFrame: times and losses, or snapshots with norms and features (`agf.frames.trajectory`).
+
+        Raises RequestError when pandas is not installed.
+        """
+        from agf import frames
+
+        return frames.frame(frames.trajectory(self, snapshots))
+
+    def to_csv(self, path: str | os.PathLike[str], *, snapshots: bool = False) -> None:
+        """Write the same rows as csv; `from_csv` reads the curve again. Raises FileError when it cannot be written."""
+        from agf import frames
+
+        frames.write(frames.trajectory(self, snapshots), path)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""

@@ -66,8 +66,8 @@ def test_stiff_decay_costs_the_stabilised_method_a_fraction():
     ends = {m: last(march(lambda y: rates * y, np.ones(40), method=m, rtol=1e-4, s_end=2.0)) for m in METHODS}
     for end in ends.values():
         assert np.allclose(end.y1, np.exp(2 * rates), atol=2e-3)
-    # explicit steps are at most 3.3 / 1e4 long: 6,000 steps of 6; the stabilised method has no such bound
-    assert ends["rk45"].evaluations > 36_000
+    # explicit steps are about 3.3 / 1e4 long at most: 6,000 steps of 6; the stabilised method has no such bound
+    assert ends["rk45"].evaluations > 30_000
     assert ends["rkc2"].evaluations < 4_000
     assert ends["auto"].evaluations < 4_000
     assert ends["auto"].memory.method == "rkc2"
@@ -204,3 +204,10 @@ def test_steps_are_bounded_and_methods_have_names():
         last(march(logistic, np.array([0.1]), rtol=1e-6, max_steps=5))
     with pytest.raises(RequestError, match=r"unknown method 'euler'.*rk45, rkc2, auto"):
         next(march(logistic, np.array([0.1]), method="euler", rtol=1e-6))
+
+
+def test_a_stiff_mode_is_damped_and_not_left_hovering_at_the_tolerance():
+    # at the edge of stability the fast entries would be noise of size rtol; the slow one is all that is left
+    rates = -np.geomspace(1, 1e3, 10)
+    end = last(march(lambda y: rates * y, np.ones(10), method="rk45", rtol=1e-4, s_end=3.0))
+    assert np.max(np.abs(end.y1 - np.exp(3 * rates))) < 1e-5
