@@ -26,8 +26,6 @@ _LOOK = 1.25
 _MAX_STEPS = 100_000
 #: Gradients below this part of the largest seen are rounding.
 _ROUNDING = 1e-13
-#: Steps over which the rate of fall is measured, at least, where the velocity chatters.
-_WINDOW = 20
 #: Steps at each tolerance, in decades, by which a state that slides along kinks is brought onto them.
 _POLISH_STEPS = 15
 
@@ -37,7 +35,7 @@ class Rest:
     """Where the active neurons came to rest, or were at the horizon.
 
     theta : (m, P).  level : loss there.  duration : flow time followed.
-    grad_norm : Euclidean norm of the gradient; on a kink, of its part along it: the square root of -dL/dt.
+    grad_norm : Euclidean norm of the gradient, as far as the loss follows it: the square root of -dL/dt.
     shrinking : (m,) whether the flow still lowers each norm.
     predicted_decrease : loss the flow could still lose within one more horizon (first order).
     how : "flow" (stopped early: settled) or "horizon".
@@ -60,27 +58,21 @@ def settle(
     problem: Problem,
     theta: FloatArray,
     neurons: IntArray,
-    wait: Callable[[FloatArray], float],
+    horizon: Callable[[FloatArray], float],
     *,
-    multiple: float,
     rtol: float,
     negligible: float,
-    shortest: float,
     before: float,
-    cap: float,
 ) -> Rest:
     """Follow d theta/dt = -grad L from theta (m, P).
 
     Parameters
     ----------
-    wait : flow time to the next activation if the residual were frozen at theta; inf when there is none.
-    multiple : of that wait, how long to follow the flow.
+    horizon : flow time to follow the flow for, as seen from theta; asked again as the flow moves on.
     rtol : stop early once the loss that is left to lose is below this fraction of max(loss, `negligible`); a path error
         of its square root per step is allowed, as it moves the loss at a critical point by rtol.
     negligible : loss that counts as nothing: the flow stops below it.
-    shortest : horizon at least (flow time): how long the drop itself lasts.
     before : loss before the phase; the horizon does not count while the loss is above it.
-    cap : horizon (flow time) when no activation is to come.
 
     Raises
     ------
@@ -88,23 +80,19 @@ def settle(
     """
     flow = _Flow(problem, neurons, theta)
 
-    def horizon(y: FloatArray) -> float:
-        return max(shortest, min(multiple * wait(y.reshape(theta.shape)), cap))
-
     y = theta.ravel()
-    end, looked = horizon(y), 0.0
+    end, looked = horizon(theta), 0.0
     loss, gradient = flow.at(y)
     largest = float(np.linalg.norm(gradient))
     ceiling = before + np.sqrt(rtol) * abs(before)
-    past = [_Mark(0.0, loss, y, 0)]  # one moment for each doubling of the time
+    past = [_Mark(0.0, loss, y, 0.0)]  # one moment for each doubling of the time
     if largest == 0.0 or loss <= negligible:
         return flow.rest(past, 0.0, y, largest**2, end, "flow")
     for step in flow.march(y, np.sqrt(rtol), _MAX_STEPS):
         t, y = step.s1, step.y1
-        flow.steps += 1
         loss = flow.loss(y)
         if t >= _LOOK * looked or (t >= end and loss <= ceiling):
-            end, looked = horizon(flow.smoothed(step)), t
+            end, looked = horizon(flow.smoothed(step).reshape(theta.shape)), t
         rate = flow.rate(step, loss, past)
         largest = max(largest, float(np.linalg.norm(step.f1)))
         settled = loss <= negligible or (t < end and rate * (end - t) <= rtol * max(loss, negligible))
@@ -115,18 +103,18 @@ def settle(
             y = y if problem.smooth else flow.polish(step, y, rtol)
             return flow.rest(past, t, y, rate, end, "horizon" if over and not settled else "flow")
         if t >= 2 * past[-1].t:
-            past.append(_Mark(t, loss, y, flow.steps))
+            past.append(_Mark(t, loss, y, flow.work))
     raise AssertionError("march ends only by raising")
 
 
 @dataclass(frozen=True)
 class _Mark:
-    """A moment of the flow, and how many steps it took to get there."""
+    """A moment of the flow. work : integral of the squared gradient up to it."""
 
     t: float
     loss: float
     y: FloatArray
-    steps: int
+    work: float
 
 
 class _Flow:
@@ -134,7 +122,8 @@ class _Flow:
 
     def __init__(self, problem: Problem, neurons: IntArray, theta: FloatArray) -> None:
         self.problem, self.neurons, self.shape = problem, neurons, theta.shape
-        self.evaluations = self.steps = 0
+        self.evaluations = 0
+        self.work = 0.0
         rho = norms(theta)
         self._floor = _NEGLIGIBLE * np.maximum(rho, _NEGLIGIBLE * rho.max())
         self._last: tuple[FloatArray, float] | None = None
@@ -171,11 +160,16 @@ class _Flow:
         )
 
     def rate(self, step: Accepted, loss: float, past: list[_Mark]) -> float:
-        """-dL/dt. On a kink the flow slides and the velocity chatters: there it is read off the loss itself."""
-        rate = float(step.f1 @ step.f1)
-        if not self.problem.smooth and len(past) > 1 and self.steps - past[-2].steps >= _WINDOW:
-            rate = min(rate, abs(past[-2].loss - loss) / (step.s1 - past[-2].t))
-        return rate
+        """-dL/dt: the squared gradient times the part of it that the loss has really followed.
+
+        That part is 1 but for two cases where the gradient hovers about what it should be: components that a long step
+        damps only to its tolerance, and the velocity beside a kink on which the flow slides.
+        """
+        start, end = float(step.f0 @ step.f0), float(step.f1 @ step.f1)
+        self.work += 0.5 * (step.s1 - step.s0) * (start + end)
+        mark = past[max(len(past) - 2, 0)]
+        followed = abs(mark.loss - loss) / max(self.work - mark.work, np.finfo(float).tiny)
+        return end * min(followed, 1.0)
 
     def smoothed(self, step: Accepted) -> FloatArray:
         """The state without the chatter of a slide, roughly."""
@@ -199,8 +193,6 @@ class _Flow:
     def rest(self, past: list[_Mark], t: float, y: FloatArray, rate: float, end: float, how: str) -> Rest:
         loss, gradient = self.at(y)
         theta, gradient = y.reshape(self.shape).copy(), gradient.reshape(self.shape)
-        if self.problem.smooth:
-            rate = float(np.sum(gradient**2))
         earlier = norms(past[max(len(past) - 2, 0)].y.reshape(self.shape)).max()
         return Rest(
             theta=theta,

@@ -30,6 +30,9 @@ _MARGIN = 3.0
 _TURN, _FAR = 0.1, 0.5
 #: ... and this many neurons, the next to cross, always have a fresh one: what a typical neuron's is.
 _CONTENDERS = 8
+#: A neuron that the active ones could stand in for has no norm of its own to saturate at. Its self-interaction counts as
+#: at least this part of what it is alone, or it would wait for ever while the active ones relax.
+_LEAST_OWN = 1e-2
 #: Directions whose tangent gradient is below this part of the gradient look at rest. A step at the stability limit
 #: keeps them hovering there, so it is halved for this many steps, which damps what decays ...
 _LOOKS_AT_REST = 1e-3
@@ -41,7 +44,7 @@ _LANCZOS = 15
 _SAFE_GROWTH = 3.0
 #: Gradients below this part of the largest one at the start are rounding: such a neuron never moves.
 _DEAD = 1e-14
-_MAX_ROUNDS = 200_000
+_MAX_ROUNDS = 20_000
 
 _A, _B, _E = RK45.A, RK45.B, RK45.E
 # Weights of the stages at the middle of the step, from the continuous extension of the pair.
@@ -102,14 +105,21 @@ class Threshold:
         """
         if not self.natural:
             return np.zeros(neurons.size)
-        self.calls += 1
-        c = np.asarray(
-            self.problem.self_interaction(directions, neurons, self.active, self.active_neurons), dtype=np.float64
-        )
-        _expect_shape(self.problem, "self_interaction", c, (neurons.size,))
-        _refuse_nonfinite(self.problem, "self_interaction", ~np.isfinite(c), neurons)
+        c = self._interaction(directions, neurons, self.active, self.active_neurons)
+        if self.active_neurons.size:
+            alone = self._interaction(directions, neurons, self.active[:0], self.active_neurons[:0])
+            c = np.maximum(c, _LEAST_OWN * alone)
         with np.errstate(divide="ignore"):
             return np.log(2.0 * np.maximum(c, 0.0))
+
+    def _interaction(
+        self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
+    ) -> FloatArray:
+        self.calls += 1
+        c = np.asarray(self.problem.self_interaction(directions, neurons, active, active_neurons), dtype=np.float64)
+        _expect_shape(self.problem, "self_interaction", c, (neurons.size,))
+        _refuse_nonfinite(self.problem, "self_interaction", ~np.isfinite(c), neurons)
+        return c
 
     def log_radius(self, drive: FloatArray, log_2c: FloatArray) -> FloatArray:
         """Log norm of activation, (m,). drive : |grad U| / degree at unit norm, loss."""
@@ -171,12 +181,13 @@ def wait(
     neurons: IntArray,
     *,
     rtol: float = 1e-3,
+    stop: float = np.inf,
     stats: dict[str, float] | None = None,
 ) -> float:
-    """Accelerated time to the first crossing, inf when there is none: `cross` without the state at the crossing."""
+    """Accelerated time to the first crossing, inf when there is none before `stop`: `cross` without the state there."""
     batch = _Batch(problem, residual, clock, threshold, directions, log_norms, neurons, rtol)
     try:
-        return float(batch.crossed.min()) if batch.run(np.inf) is None else np.inf
+        return float(batch.crossed.min()) if batch.run(stop) is None else np.inf
     finally:
         batch.count(stats)
 
@@ -370,6 +381,9 @@ class _Batch:
         tangent = np.linalg.norm(self.f1[rows, : self.p], axis=1)
         slope = self._drive(self.f1[rows]) * self.problem.degree
         vanished = slope <= _DEAD * self.top * self.problem.degree
+        # Far above a threshold that is low because nothing drives it: left alone.
+        unknown = ~self._grows(self.f1[rows]) & (slope <= 2 * self.problem.degree * self.threshold.noise)
+        vanished |= unknown & (self._gap(rows) > 1.0)
         calm = self.calm[rows]
         calm = np.where(tangent > _LOOKS_AT_REST * slope, 0, np.where(calm < _REST_STEPS, calm + 1, calm))
         self.next_h[rows] = np.where(calm == 1, 0.5 * self.h[rows], self.next_h[rows])

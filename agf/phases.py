@@ -23,10 +23,8 @@ from agf.status import Status
 COLLAPSED = 1e-3
 #: settle="converged" follows the flow for this many times the wait for the next activation.
 CONVERGED = 1000.0
-#: Horizon when no activation is to come: this many times the time the flow takes to lose its loss at its first rate ...
-_LAST_LOSS_TIMES = 1e4
-#: ... or this many times the time since the start, whichever is longer.
-_LAST_TIMES = 10.0
+#: Horizon when no activation is to come: this many times the time since the start, or this many durations of the drop.
+_LAST_TIMES, _LAST_DROPS = 10.0, 1000.0
 #: A level is a critical point when one more horizon would lower it by less than this part of the drop.
 _CRITICAL = 1e-2
 
@@ -75,6 +73,8 @@ class GenericPhases:
         except dormancy.NonFinite as error:
             self.notes.append(str(error))
             return state, Status.NONFINITE
+        if found is Status.NO_GROWTH and 0.0 < drive <= 3.0 * self._noise(state):
+            return state, Status.FITTED
         if isinstance(found, Status):
             return state, self._end(state, found) if found is Status.NO_GROWTH else found
         return self._arrive(state, waiting, found)
@@ -178,21 +178,22 @@ class GenericPhases:
         threshold = self._threshold(state)
         threshold.memory = np.full(self.problem.width, np.nan)
 
-        def wait(now: FloatArray) -> float:
-            return self._wait(state, chosen, now, threshold)
+        width = self._width(activation, state)
+        cap = max(_LAST_TIMES * float(self.clock.flow(activation.time)), _LAST_DROPS * width)
+        multiple = self.settings.horizon * (1.0 if self.settings.settle == "horizon" else CONVERGED)
+
+        def horizon(now: FloatArray) -> float:
+            return min(max(width, multiple * self._wait(state, chosen, now, threshold, cap / multiple)), cap)
 
         try:
             rest = settle(
                 self.problem,
                 theta,
                 chosen,
-                wait,
-                multiple=self.settings.horizon * (1.0 if self.settings.settle == "horizon" else CONVERGED),
+                horizon,
                 rtol=self.settings.rtol,
                 negligible=self._negligible(state),
-                shortest=self._width(activation, state),
                 before=state.level,
-                cap=self._cap(state, activation, theta, chosen),
             )
         except integrators.MarchError as error:
             self.notes.append(f"active phase of neurons {chosen.tolist()[:5]}: {error}")
@@ -236,8 +237,8 @@ class GenericPhases:
         log_radius = state.memory["radii"][activation.neurons]
         return float(np.max(np.exp((2 - kappa) * log_radius) / (kappa * activation.utility)))
 
-    def _wait(self, state: State, chosen: IntArray, theta: FloatArray, threshold: Threshold) -> float:
-        """Flow time to the next activation if the residual were frozen at theta (m, P), to a few per cent."""
+    def _wait(self, state: State, chosen: IntArray, theta: FloatArray, threshold: Threshold, stop: float) -> float:
+        """Flow time to the next activation if the residual were frozen at theta (m, P), roughly; inf beyond `stop`."""
         waiting = np.flatnonzero(~state.active)
         if waiting.size == 0:
             return np.inf
@@ -249,16 +250,10 @@ class GenericPhases:
             state.directions[waiting],
             state.log_norms[waiting],
             waiting,
+            stop=float(self.clock.accelerated(stop)),
             stats=self.stats,
         )
         return float(self.clock.flow(time))
-
-    def _cap(self, state: State, activation: Activation, theta: FloatArray, chosen: IntArray) -> float:
-        loss, gradient = self.problem.loss_grad(theta, chosen)
-        self._count("loss_evaluations", 1)
-        rate = float(np.sum(gradient**2))
-        own = _LAST_LOSS_TIMES * abs(float(loss)) / rate if rate > 0 else 0.0
-        return max(own, _LAST_TIMES * float(self.clock.flow(activation.time)))
 
     def _count(self, name: str, number: float) -> None:
         self.stats[name] = self.stats.get(name, 0) + number
