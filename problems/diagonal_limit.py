@@ -29,8 +29,8 @@ _KKT_LIMIT = 1e-7
 _BATCH = 256
 #: With d > _WIDE n, only the columns that are next to activate are followed, _WIDE n of them, and the others checked
 #: every so many stages.
-_WIDE = 4
-_ROUND = 32
+_WIDE = 6
+_ROUND = 48
 
 
 @dataclass(frozen=True)

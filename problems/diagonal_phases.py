@@ -7,6 +7,8 @@ coordinates sit at the least-squares solution with the signs they activated with
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from agf_problems.mirror import Mirror
 from agf_problems.signed_fit import SignedFit
@@ -21,6 +23,16 @@ _ROUNDING = 1e-13
 _LEAD = 0.5 * float(np.arcsinh(1.0))
 
 
+@dataclass(frozen=True)
+class _Minimum:
+    """A minimization: from these coefficients and signs (d,) to these, and the same with equal columns sharing."""
+
+    start: FloatArray
+    signs: FloatArray
+    coefficients: FloatArray
+    shared: FloatArray
+
+
 class DiagonalPhases:
     """The two phases of [AGF] Algorithm 1 for `DiagonalLinear`.
 
@@ -33,7 +45,8 @@ class DiagonalPhases:
         self._n = y.size
         # caches of what the states determine: the fit at some coefficients, and the last minimization
         self._fit = SignedFit(x, y)
-        self._last: tuple[FloatArray, FloatArray, FloatArray] | None = None
+        self._fit_at = np.zeros(x.shape[1])
+        self._last: _Minimum | None = None
 
     def start(self, init: agf.Init) -> agf.State:
         """All coordinates dormant at time 0. Raises RequestError when alpha is too large for the theory."""
@@ -77,8 +90,7 @@ class DiagonalPhases:
             tied = np.sort(known[times[known] <= step + slack])
             edge = memory["signs"].copy()
             edge[columns[tied]] = signs[tied]
-            coefficients = self._settle(memory["coefficients"], edge)
-            if (coefficients[columns[tied]] != 0.0).any():
+            if self._settle(memory["coefficients"], edge).shared[columns[tied]].any():
                 break
             idle = idle.copy()  # combinations of the active columns, up to rounding: they can add nothing
             idle[columns[tied]] = True
@@ -111,7 +123,6 @@ class DiagonalPhases:
         At the natural threshold the coefficient is |v| n / |x - P_A x|^2, in equal shares where columns are equal.
         Leaving P_A out gives a lower bound of the time, and as thresholds are logarithms few coordinates need it.
         """
-
         if self._settings.threshold == "unit":
             return np.maximum(part.height_of_norm(0.0) - heights, 0.0) / speeds, np.arange(columns.size)
         pulls = speeds * self._n / self._fit.copies[columns]
@@ -133,7 +144,8 @@ class DiagonalPhases:
         memory = dict(state.memory)
         mirror = Mirror.unpack(memory["mirror"])
         edge = memory["signs"]
-        beta = self._settle(memory["coefficients"], edge)
+        minimum = self._settle(memory["coefficients"], edge)
+        beta = minimum.shared
         active = beta != 0.0
         collapsed = np.flatnonzero((edge != 0.0) & ~active)
         inside = np.flatnonzero(active)
@@ -144,7 +156,7 @@ class DiagonalPhases:
         v = r @ self._x / self._n
         memory.update(
             z=z,
-            coefficients=self._fit.coefficients.copy(),
+            coefficients=minimum.coefficients,
             signs=np.where(active, edge, 0.0),
             idle=memory["idle"] * (collapsed.size == 0),
         )
@@ -161,23 +173,25 @@ class DiagonalPhases:
 
     def _at(self, coefficients: FloatArray) -> SignedFit:
         """The fit at these coefficients."""
-        if not np.array_equal(self._fit.coefficients, coefficients):
+        if not np.array_equal(self._fit_at, coefficients):
             self._fit = SignedFit(self._x, self._y)
             inside = np.flatnonzero(coefficients)
             self._fit.minimize(inside, np.sign(coefficients[inside]))
+            self._fit_at = coefficients
         return self._fit
 
-    def _settle(self, coefficients: FloatArray, signs: FloatArray) -> FloatArray:
-        """(d,) minimizer for these signs from these coefficients, equal columns sharing."""
+    def _settle(self, start: FloatArray, signs: FloatArray) -> _Minimum:
+        """The minimizer for these signs, from these coefficients."""
         last = self._last
-        if last is None or not (np.array_equal(last[0], coefficients) and np.array_equal(last[1], signs)):
-            fit = self._at(coefficients)
+        if last is None or not (np.array_equal(last.start, start) and np.array_equal(last.signs, signs)):
+            fit = self._at(start)
             allowed = np.flatnonzero(signs)
             fit.minimize(allowed, signs[allowed])
-            beta = np.zeros_like(coefficients)
-            beta[allowed] = fit.shared(allowed, signs[allowed])
-            last = self._last = (coefficients.copy(), signs.copy(), beta)
-        return last[2]
+            self._fit_at = fit.coefficients.copy()
+            shared = np.zeros_like(start)
+            shared[allowed] = fit.shared(allowed, signs[allowed])
+            last = self._last = _Minimum(start, signs, self._fit_at, shared)
+        return last
 
     def _refuse_large(self, init: agf.Init, mirror: Mirror) -> None:
         fit = self._fit
@@ -187,10 +201,10 @@ class DiagonalPhases:
         if largest > -np.inf and mirror.log_product.min() - np.log(2.0) >= largest:
             raise agf.RequestError(
                 explain(
-                    "the initialization is larger than every coefficient that it could learn.",
+                    "the initialization is larger than any coefficient that one coordinate alone would learn.",
                     where="problem 'diagonal-linear'",
                     found=f"alpha = {init.alpha:g}",
-                    expected=f"alpha well below {np.exp(0.5 * largest):.3g}, the square root of the largest one",
+                    expected=f"alpha well below {np.exp(0.5 * largest):.3g}, the square root of the largest of them",
                     remedy="Choose a smaller alpha: the theory is about small initialization.",
                 )
             )

@@ -172,8 +172,9 @@ class _Orthogonal(_Factor):
             x, y = np.asarray(triangle, dtype=np.float64), basis.T @ y
         self.rows = np.ascontiguousarray(x.T)
         self._y = y
-        self._norms = np.linalg.norm(self.rows, axis=1)
+        self._norms = np.sqrt(np.einsum("ij,ij->i", self.rows, self.rows))
         self._watched = self.rows
+        self.residual = y  # y - X_P b at the last `pull`; its part in the span of the columns when n > d
         self._basis = np.empty((x.shape[0], 16), order="F")
 
     def coordinates(self, columns: IntArray) -> FloatArray:
@@ -212,11 +213,8 @@ class _Orthogonal(_Factor):
         self._watched = self.rows[columns]
 
     def pull(self, coefficients: FloatArray) -> FloatArray:
-        return self._watched @ self.residual(coefficients)
-
-    def residual(self, coefficients: FloatArray) -> FloatArray:
-        """y - X_P b, (n,), or its part in the span of the columns when n > d."""
-        return self._y - coefficients @ self.rows[self.order]
+        self.residual = self._y - coefficients @ self.rows[self.order]
+        return self._watched @ self.residual
 
 
 class SignedFit:
@@ -281,7 +279,8 @@ class SignedFit:
     def residual(self) -> FloatArray:
         """y - X b, (n,). For n < d."""
         assert isinstance(self._factor, _Orthogonal)
-        return self._factor.residual(self.coefficients[self._factor.order])
+        _ = self.pull  # makes the factor compute it at the present solution
+        return self._factor.residual
 
     def products(self, vectors: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Products of all columns with vectors (..., n), (..., d). For n < d."""
