@@ -99,6 +99,29 @@ class Activation:
         factor = b.xp.where(z > 0, b.array(self.right), b.array(-self.left))
         return self.power * factor * abs(z) ** (self.power - 1)
 
+    def rounded(self, b: Backend, z: Any, delta: Any, reach: float) -> tuple[Any, Any, Any]:
+        """A sigma of power 1 whose kink is rounded over |z| < delta = reach |w|: value, slope, d value/d|w| at fixed z.
+
+        z (samples, m), delta (m,). A parabola joins the two sides, so that sigma is |w| phi(z / |w|) with a continuous
+        derivative: still homogeneous in w. Where both sides of a kink push towards it, the slope in between that
+        balances them is then reached instead of being chattered across (any of them is a subgradient).
+        """
+        left, jump = -self.left, self.right + self.left
+        alive = delta > 0
+        scale = b.xp.where(alive, 0.5 / b.xp.where(alive, delta, b.array(1.0)), b.array(0.0))
+        t = b.xp.clip(z * scale + b.xp.where(alive, b.array(0.5), b.array(0.0)), 0.0, 1.0)
+        bend = t * (1.0 - t)
+        value = jump * (t * z + delta * bend)
+        slope = jump * t
+        if left:
+            value, slope = value + left * z, slope + left
+        return value, slope, (jump * reach) * bend
+
+    def rounded_curvature(self, b: Backend, z: Any, delta: Any) -> Any:
+        """Second derivative across w of the same, (samples, m)."""
+        jump = self.right + self.left
+        return (abs(z) < delta) * (0.5 * jump / b.xp.where(delta > 0, delta, b.array(1.0)))
+
 
 def _zero(b: Backend, z: Any) -> Any:
     return b.zeros(tuple(z.shape))

@@ -58,6 +58,10 @@ class Backend:
             return np.zeros(shape)
         return self.xp.zeros(shape, dtype=self.xp.float64, device=self.device)
 
+    def eye(self, size: int) -> Any:
+        """The identity of this backend."""
+        return self.array(np.eye(size))
+
     def numpy(self, value: Any) -> FloatArray:
         """`value` as a numpy array."""
         return np.asarray(value) if self.device is None else value.detach().cpu().numpy()

@@ -32,6 +32,7 @@ class Relu(TwoLayer):
     leak : slope left of 0.
     task : "classification", "regression", or "auto": a column of text, or of whole numbers with at most 50 values each
         seen twice or more, is read as class labels.
+    kink : half-width to which the kink is rounded, relative to |w| rms|x| (see `agf.TwoLayer`); 0 for a sharp one.
     device : None for numpy, or a torch device.
 
     Raises
@@ -51,6 +52,7 @@ class Relu(TwoLayer):
         whiten: bool = False,
         leak: float = 0.0,
         task: str = "auto",
+        kink: float = 1e-3,
         device: str | None = None,
     ) -> None:
         if task not in ("auto", "classification", "regression"):
@@ -67,9 +69,8 @@ class Relu(TwoLayer):
         elif loss == "half-squared":
             Y = _centred(matrix(Y, "Y", where="Relu"))
         kind: dict[str, Any] = {"activation": "leaky-relu", "leak": leak} if leak else {"activation": "relu"}
-        super().__init__(
-            _prepared(matrix(X, "X", where="Relu"), whiten), Y, loss=loss, width=width, device=device, **kind
-        )
+        kind.update(loss=loss, width=width, kink=kink, device=device)
+        super().__init__(_prepared(matrix(X, "X", where="Relu"), whiten), Y, **kind)
         self.classes = names or self.classes
 
     @classmethod

@@ -15,6 +15,7 @@ import agf
 from agf import sphere
 from agf.activations import NAMES as ACTIVATIONS
 from agf.activations import Activation, activation
+from agf.checks import check
 from agf.contract import Problem
 from agf.losses import NAMES as LOSSES
 
@@ -89,6 +90,8 @@ def test_the_leading_order_is_the_taylor_series_at_the_origin(act):
     assert [found.right, found.left] == pytest.approx([right, left], rel=1e-14)
     assert found.homogeneous == (act in {"linear", "relu", "leaky-relu", "square", "power"})
     assert found.smooth == (act not in {"relu", "leaky-relu"})
+    assert network(act).smooth
+    assert network(act, kink=0).smooth == found.smooth
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
@@ -108,10 +111,53 @@ def test_an_activation_that_misses_the_origin_or_has_no_power_is_refused():
         make(lambda b, z: 0 * z)
 
 
-def test_the_derivative_of_relu_at_a_kink_is_zero():
-    p = agf.TwoLayer([[1.0, 0.0], [0.0, 1.0]], [1.0, 1.0], "relu", width=1)
+def test_the_derivative_of_relu_at_a_sharp_kink_is_zero():
+    p = agf.TwoLayer([[1.0, 0.0], [0.0, 1.0]], [1.0, 1.0], "relu", width=1, kink=0)
     theta = np.array([[0.0, -1.0, 1.0]])  # first sample on the kink, second on the dead side
     assert not p.loss_grad(theta, np.array([0]))[1].any()
+
+
+@pytest.mark.parametrize("kink", [0.0, 1e-3])
+def test_a_neuron_with_zero_input_weights_keeps_them(kink):
+    p = agf.TwoLayer([[1.0, 0.0], [0.0, 1.0]], [1.0, 1.0], "relu", width=1, kink=kink)
+    assert not p.loss_grad(np.array([[0.0, 0.0, 1.0]]), np.array([0]))[1].any()
+
+
+@pytest.mark.parametrize("act", ["relu", "leaky-relu"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_rounded_kink_keeps_every_law(act, loss):
+    # a kink so wide that most pre-activations lie in it: gradients, Hessian, homogeneity, Euler, balance, projections
+    report = check(network(act, loss, n=31, kink=0.5))
+    assert report.passed, str(report)
+    p = network(act, loss, n=31, kink=0.5)
+    theta, _ = point(p)
+    z = theta[:, :3] @ p.X.T
+    inside = np.abs(z) < p._reach * np.linalg.norm(theta[:, :3], axis=1)[:, None]
+    assert inside.mean() > 0.2
+
+
+def test_outputs_with_rounded_kinks_approach_the_sharp_ones_quadratically():
+    def f(kink):
+        p = network(n=5001, kink=kink)
+        theta, who = point(p)
+        return p.outputs(theta, who)
+
+    kinks = 2.0 ** -np.arange(2, 7)
+    errors = [np.abs(f(k).sum(1) - f(0.0).sum(1)).max() for k in kinks]
+    assert np.polyfit(np.log(kinks), np.log(errors), 1)[0] == pytest.approx(2.0, abs=0.2)
+
+
+def test_a_direction_slides_along_a_rounded_kink_to_the_known_extremal_vector():
+    # four points whose maximum at -16.699 degrees lies on the kink of the second point, with slope .5734 there [BF24]
+    X, y = np.array([[1, 0.2], [0.3, 1], [-1, 0.5], [-0.4, -1]]), np.array([1, -0.8, 1.2, 0.6])
+    p = agf.TwoLayer(X, y, width=1)
+    init = agf.Init.from_params(1e-8 * np.array([[np.cos(-0.2), np.sin(-0.2), 1.0]]))
+    flow = agf.flow(p, init, t_max=30.0)
+    w = flow.params(-1)[0, :2]
+    assert np.degrees(np.arctan2(w[1], w[0])) == pytest.approx(-16.699, abs=0.05)
+    slope = 0.5 + 0.5 * (w @ X[1]) / (p._reach * np.linalg.norm(w))
+    assert slope == pytest.approx(0.5734, abs=2e-3)
+    assert flow.stats["evaluations"] < 3000
 
 
 @pytest.mark.parametrize("act", ACTIVATIONS)
@@ -286,6 +332,7 @@ def test_work_arrays_stay_bounded_at_ten_thousand_neurons():
         ({"X": np.zeros((0, 2)), "Y": []}, r"`X` is empty"),
         ({"X": np.zeros((2, 2))}, r"all of `X` is zero"),
         ({"Y": [1.0, 2.0, 3.0]}, r"`X` has 2 rows and `Y` 3"),
+        ({"kink": -1}, r"`kink` must be between 0 and 1"),
         ({"width": 0}, r"`width` must be at least 1"),
         ({"loss": "logistic", "Y": [1, 1]}, r"`Y` has 1 distinct value"),
         ({"X": np.eye(3), "loss": "logistic", "Y": [0, 1, 2]}, r'Use loss="cross-entropy"'),
