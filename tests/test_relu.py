@@ -142,7 +142,7 @@ def test_utility_maxima_are_the_extremal_vectors():
             near = np.abs((found - angle + 180) % 360 - 180) < 1.0
             if value * sign > 0:
                 assert near.any()
-                assert utility[grown][near] == pytest.approx(abs(value) / 2, rel=1e-3)
+                assert utility[grown][near] == pytest.approx(abs(value) / 2, rel=3e-3)  # 1 + O(kink)
 
 
 def test_the_first_utility_of_three_points_is_half_the_norm_of_the_mean_of_y_x():
