@@ -40,6 +40,7 @@ _EXPORTS = {
     "problem": "registry",
     "load": "runs",
     "sweep": "sweeps",
+    "watch": "watcher",
     "AgfError": "errors",
     "RequestError": "errors",
     "DataError": "errors",
@@ -100,3 +101,4 @@ if TYPE_CHECKING:
     from agf.system import Snapshot as Snapshot
     from agf.trajectory import Trajectory as Trajectory
     from agf.two_layer import TwoLayer as TwoLayer
+    from agf.watcher import watch as watch

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,16 +23,14 @@ from agf.clock import Clock
 from agf.contract import Problem
 from agf.engine import predict as predicted
 from agf.errors import RequestError, explain
-from agf.events import State
 from agf.init import Init
 from agf.report import Silent
 from agf.settings import Settings
-from agf.staircase import Drop, Staircase
+from agf.staircase import Staircase
 from agf.status import Status
-from agf.table import number
+from agf.watcher import Watcher
 
 if TYPE_CHECKING:
-    from agf.recorder import Progress
     from agf.trajectory import Trajectory
 
 _DATA = ("data", "target", "pairs", "width")
@@ -200,46 +196,21 @@ def _problem_and_init(name: str, words: dict[str, Any], report: Silent, predict:
 
 def _predict(problem: Problem, init: Init, settings: Settings, report: Silent) -> Staircase:
     with report.progress("predicting") as update:
-        count = 0
-
-        def observer(state: State, drop: Drop | None) -> None:
-            nonlocal count
-            if drop is not None:
-                count += 1
-                update(f"predicting: drop {count}, {drop.label}, time {number(drop.time)}, level {number(drop.level)}")
-
-        return predicted(problem, init, observer=observer, **settings.to_dict())
+        return predicted(problem, init, observer=Watcher("predicting", update), **settings.to_dict())
 
 
 def _flow(problem: Problem, init: Init, options: dict[str, Any], report: Silent) -> Trajectory:
     from agf.gradient_flow import flow
 
     with report.progress("gradient flow") as update:
-        observer = _Told("gradient flow", update)
-        return flow(problem, init, observer=observer, **options)
+        return flow(problem, init, observer=Watcher("gradient flow", update), **options)
 
 
 def _descent(problem: Problem, init: Init, options: dict[str, Any], report: Silent) -> Trajectory:
     from agf.descent import descend
 
     with report.progress("gradient descent") as update:
-        observer = _Told("gradient descent", update)
-        return descend(problem, init, observer=observer, **options)
-
-
-class _Told:
-    """Observer of a trainer: passes its progress on a few times a second."""
-
-    def __init__(self, what: str, update: Callable[[str], None]) -> None:
-        self.what, self.update, self.due = what, update, 0.0
-
-    def __call__(self, progress: Progress) -> None:
-        now = monotonic()
-        if now >= self.due:
-            self.due = now + 0.2
-            self.update(
-                f"{self.what}: time {number(progress.time)}, loss {number(progress.loss)}, step {progress.step}"
-            )
+        return descend(problem, init, observer=Watcher("gradient descent", update), **options)
 
 
 # -- runs and curves --------------------------------------------------------------------------------------------

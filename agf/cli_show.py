@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from agf import files
 from agf.cli import DONE
 from agf.cli_output import print_json
 from agf.errors import RequestError, explain
@@ -15,17 +16,36 @@ from agf.runs import load
 
 @click.command()
 @click.argument("run")
+@click.option("--csv", "csv", metavar="FILE", help="Write drops, or a curve, as csv to FILE.")
+@click.option("--snapshots", is_flag=True, help="With --csv: norms and features of a trajectory instead of its curve.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
-def show(run: str, as_json: bool) -> int:
+def show(run: str, csv: str | None, snapshots: bool, as_json: bool) -> int:
     """Show the run file RUN as a table."""
+    from agf.trajectory import Trajectory
+
+    if csv is not None:
+        files.check_writable(csv)
+    elif snapshots:
+        raise RequestError(explain("--snapshots says what --csv writes.", remedy="Add --csv FILE."))
     result = load(run)
     if as_json:
         print_json(result.to_dict())
-    reporter().table(result.table())
+    report = reporter()
+    report.table(result.table())
+    if csv is None:
+        return DONE
+    if snapshots:
+        curve = getattr(result, "trajectory", result)  # a comparison holds its curve
+        if not isinstance(curve, Trajectory):
+            raise RequestError(explain(f"{run!r} holds no snapshots.", expected="a run of agf train or compare"))
+        curve.to_csv(csv, snapshots=True)
+    else:
+        result.to_csv(csv)
+    report.say(f"Wrote {csv}.")
     return DONE
 
 
-VIEWS = ("loss", "norms", "features")
+VIEWS = ("loss", "band", "norms", "features", "charges", "utilities")
 
 
 @click.command()
@@ -36,7 +56,8 @@ VIEWS = ("loss", "norms", "features")
 def plot(runs: tuple[str, ...], picture: str, view: str, feature: str | None) -> int:
     """Draw the run files RUN... into one picture.
 
-    Several runs share the axes of the loss; norms and features are drawn for one run.
+    Several runs share the axes of the loss, and are summed up by median and 5-95 % in a band; the other views, of
+    norms, features, charges and utilities over time, draw one run.
     """
     from agf import plot as draw
 
@@ -46,6 +67,8 @@ def plot(runs: tuple[str, ...], picture: str, view: str, feature: str | None) ->
         raise RequestError(explain("--feature names what --view features draws.", remedy="Add --view features."))
     if view == "loss":
         axes = draw.overlay(results)
+    elif view == "band":
+        axes = draw.bands(results)
     elif len(results) > 1:
         raise RequestError(explain(f"--view {view} draws one run.", found=f"{len(results)} runs"))
     else:
@@ -62,6 +85,10 @@ def _view(result: Any, view: str, feature: str | None, run: str) -> Any:
     result = getattr(result, "trajectory", result)
     if view == "features":
         return draw.features(result, feature)
+    if view == "charges":
+        return draw.charges(result)
+    if view == "utilities":
+        return draw.utilities(result)
     if not isinstance(result, Trajectory):
         raise RequestError(explain("norms over time are recorded by training.", where=run, expected="a trajectory"))
     return draw.neurons(result)

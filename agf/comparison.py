@@ -216,6 +216,18 @@ class Comparison:
 
     # -- plain values -----------------------------------------------------------------------------------------
 
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, a row a predicted drop (`agf.frames.comparison`). RequestError without pandas."""
+        from agf import frames
+
+        return frames.frame(frames.comparison(self))
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the same rows as csv. Raises FileError when it cannot be written."""
+        from agf import frames
+
+        frames.write(frames.comparison(self), path)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""
         return {

@@ -18,6 +18,7 @@ from agf.events import Activation, Settled, State
 from agf.init import Init, check_alpha
 from agf.status import Status
 from agf.system import FlowSystem
+from agf.table import Table
 
 if TYPE_CHECKING:
     from agf.settings import Settings
@@ -59,7 +60,7 @@ class Problem(ABC):
 
     Derived
     -------
-    init, arguments, describe.
+    init, arguments, describe, table.
 
     Conventions: `theta` is (m, P), `neurons` the (m,) indices of these rows in 0..H-1 (they matter where neurons are
     not interchangeable); m may be 0. Inputs are never modified. Losses carry this problem's own normalisation, and the
@@ -228,6 +229,15 @@ class Problem(ABC):
 
     # -- derived ----------------------------------------------------------------------------------------------
 
+    def table(self) -> Table:
+        """What was asked for: sizes, and the constructor arguments (arrays by shape)."""
+        rows = [["neurons", str(self.width)], ["parameters a neuron", str(self.n_params)], ["degree", str(self.degree)]]
+        rows += [[name, _brief(value)] for name, value in self.arguments.items()]
+        return Table(self.describe(), ["what", "value"], rows)
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
     def init(self, alpha: float, seed: int | None = 0, kind: str = "gaussian") -> Init:
         """Random initialization at scale alpha.
 
@@ -244,6 +254,15 @@ class Problem(ABC):
                 raise
             raise DataError(explain(f"unknown kind of initialization {kind!r}.", where=f"{self.name}.init")) from None
         return Init.scaled(theta, alpha, seed, kind)
+
+
+def _brief(value: Any) -> str:
+    """An argument for people: an array as its shape, anything else in at most 60 characters."""
+    shape = getattr(value, "shape", None)
+    if shape:
+        return "array of " + " x ".join(str(size) for size in shape)
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _project(out: FloatArray, basis: FloatArray) -> FloatArray:

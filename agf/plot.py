@@ -17,6 +17,7 @@ import numpy as np
 
 from agf import files
 from agf.arrays import FloatArray
+from agf.clock import charge
 from agf.errors import FileError, RequestError, explain
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ SUFFIXES = (".pdf", ".svg", ".eps", ".ps", ".png", ".jpg", ".jpeg", ".tif", ".ti
 _MOST_COLOURED = len(PALETTE)
 #: Least distance between two drop labels, in widths of the axes.
 _LABEL_GAP = 0.032
-#: More labels than this are left to the table.
+#: More labels than this are left to the table; letters of the longest one.
 _MOST_LABELS = 24
+_LONGEST_LABEL = 24
 
 
 def new_axes() -> Axes:
@@ -163,7 +165,7 @@ def _drop_rules(ax: Axes, times: FloatArray, labels: Sequence[str]) -> None:
         if not 0 <= at[index] <= 1:
             continue
         ax.annotate(
-            labels[index],
+            _short(labels[index]),
             (times[index], 1.0),
             (x, 1.03),
             xycoords=ax.get_xaxis_transform(),
@@ -175,6 +177,13 @@ def _drop_rules(ax: Axes, times: FloatArray, labels: Sequence[str]) -> None:
             arrowprops={"arrowstyle": "-", "color": RULE, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0},
             annotation_clip=False,
         )
+
+
+def _short(label: str) -> str:
+    """A label that leaves room for the picture: a long one without its parenthesis, or cut."""
+    if len(label) > _LONGEST_LABEL:
+        label = label.split(" (")[0]
+    return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 3] + "..."
 
 
 def _spread(positions: FloatArray, gap: float) -> FloatArray:
@@ -292,6 +301,62 @@ def _scale(result: Staircase | Trajectory) -> str:
     return "" if result.init is None else f", alpha = {result.init.alpha:g}"
 
 
+def bands(
+    results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes | None = None, share: float = 0.9
+) -> Axes:
+    """Several runs, say over seeds, as the median of the loss at each time and a band with `share` of the runs.
+
+    Trajectories and predictions each have a line and a band, on log flow time; a run that ended for good keeps its last
+    loss, and times beyond the end of a run that was cut short are left out.
+    Raises RequestError when a prediction has no flow times.
+    """
+    from agf.staircase import Staircase
+
+    parts = [part for result in results for part in _parts(result)]
+    ax = new_axes() if ax is None else ax
+    stairs = [part for part in parts if isinstance(part, Staircase)]
+    if not all(_drop_times(one)[1] for one in stairs):
+        raise RequestError(explain("a band needs flow times.", found="a prediction in accelerated time"))
+    curves = [part for part in parts if not isinstance(part, Staircase)]
+    if not parts:
+        _say(ax, "no run was given")
+    grid = _common_times(stairs, curves)
+    for runs, color, word in ((curves, OBSERVED, "trained"), (stairs, PREDICTED, "predicted")):
+        if not runs:
+            continue
+        losses = np.array([_loss_on(run, grid) for run in runs])
+        low, middle, high = np.quantile(losses, [(1 - share) / 2, 0.5, (1 + share) / 2], axis=0)
+        ax.fill_between(grid, low, high, color=color, alpha=0.25, linewidth=0)
+        ax.plot(grid, middle, color=color, label=f"{word}: median and {share:.0%} of {len(runs)} runs")
+    ax.set_xscale("log")
+    ax.set_xlabel("flow time")
+    ax.set_ylabel("loss")
+    if parts:
+        ax.set_xlim(grid[0], grid[-1])
+        ax.legend()
+    return ax
+
+
+def _loss_on(run: Staircase | Trajectory, grid: FloatArray) -> FloatArray:
+    """Loss at these flow times: the recorded curve; the resolved curve; or the steps at the half-drop times."""
+    from agf.staircase import Staircase
+
+    if not isinstance(run, Staircase):
+        return run.loss_at(grid)
+    if run.curve_times.size:
+        return run.curve(grid)
+    return run.levels[np.searchsorted(np.sort(run.half_times[1:]), grid, side="right")]
+
+
+def _common_times(stairs: Sequence[Staircase], curves: Sequence[Trajectory]) -> FloatArray:
+    """A log-spaced grid over the drops of all runs and the plateaus around them."""
+    drops = [one.half_times[1:] for one in stairs]
+    drops += [np.array([drop.start for drop in one.drops] + [drop.end for drop in one.drops]) for one in curves]
+    left, right = _span(np.concatenate([np.zeros(0), *drops]), log=True)
+    ends = [float(one.times[-1]) for one in curves if one.status.cut_short and one.times[-1] > left]
+    return np.geomspace(left, min([right, *ends]), 1000)
+
+
 # -- neurons and features ---------------------------------------------------------------------------------------
 
 
@@ -357,6 +422,112 @@ def features(
         _lines(ax, result.snapshot_times, values, names, np.abs(values[-1]))
     ax.set_ylabel(name)
     return ax
+
+
+# -- charges and utilities --------------------------------------------------------------------------------------
+
+
+def charges(result: Staircase | Trajectory, *, ax: Axes | None = None, names: Sequence[str] | None = None) -> Axes:
+    """Charge of every neuron over its threshold for norm 1, against log flow time; a neuron activates near 1.
+
+    The charge is read off the norm ([AGF] eq. 15). A prediction knows norms at its drops: dots are activations, and
+    between drops the charge of a dormant neuron is drawn linear in time, as it is at constant utility.
+    names : (H,) for the legend; default the labels of the drops, or indices.
+    """
+    from agf.staircase import Staircase
+
+    ax = new_axes() if ax is None else ax
+    ax.set_xlabel("flow time")
+    ax.set_ylabel("charge over threshold")
+    times, norms, log = _norms(result)
+    if result.init is None or not norms.size:
+        _say(ax, f"this result holds no norms over time ({result.status.word})")
+        return ax
+    start = result.init.log_norms
+    with np.errstate(invalid="ignore"):  # exactly zero neurons have no charge
+        ratio = charge(norms - start, np.zeros_like(start), result.degree) / charge(-start, 0 * start, result.degree)
+    names = _neuron_names(result, ratio.shape[1]) if names is None else names
+    if isinstance(result, Staircase):
+        left, right = _span(times[1:], log)
+        grid = np.geomspace(left, right, 600) if log else np.linspace(left, right, 600)
+        grid = np.union1d(grid, times[1:])
+        lines = np.column_stack([np.interp(grid, times, column) for column in ratio.T])
+        for k, drop in enumerate(result.drops, 1):
+            ax.plot(np.full(drop.neurons.size, times[k]), ratio[k, drop.neurons], "o", color="black", ms=4, zorder=3)
+        _lines(ax, grid, lines, names, ratio[-1], log=log)
+        ax.set_xlim(left, right)
+        if not log:
+            ax.set_xlabel(ACCELERATED)
+    else:
+        _lines(ax, times, ratio, names, ratio[-1])
+    ax.axhline(1.0, color=RULE, linestyle="--", linewidth=1, zorder=0)
+    ax.text(0.01, 1.0, "threshold", transform=ax.get_yaxis_transform(), va="bottom", fontsize="small", color="0.35")
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, max(high, 1.08))  # room for the word
+    return ax
+
+
+def utilities(result: Staircase | Trajectory, *, ax: Axes | None = None, names: Sequence[str] | None = None) -> Axes:
+    """Mean utility of every neuron between two recorded times (loss, at unit norm), against log flow time.
+
+    It is what the charge gained, over kappa and the time it took, so no code of the problem is needed. Of a prediction,
+    it is drawn while the neuron is dormant. names : as for `charges`.
+    """
+    from agf.staircase import Staircase
+
+    ax = new_axes() if ax is None else ax
+    ax.set_xlabel("flow time")
+    ax.set_ylabel("utility")
+    times, norms, log = _norms(result)
+    if result.init is None or not norms.size:
+        _say(ax, f"this result holds no norms over time ({result.status.word})")
+        return ax
+    start, degree = result.init.log_norms, result.degree
+    scale = 0.0 if result.clock is None else result.clock.log_scale
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        unit = np.exp(-scale - (degree - 2) * start)  # charges per unit of time are formed in accelerated time
+        gained = np.diff(charge(norms - start, np.zeros_like(start), degree) * unit, axis=0)
+        took = np.diff(times * np.exp(-scale) if log else times)
+        mean = gained / (degree * took[:, None])
+    if isinstance(result, Staircase):
+        known = [np.zeros(norms.shape[1], bool), *[drop.active for drop in result.drops]]
+        mean = np.where(np.array(known[:-1]), np.nan, mean)
+    mean = np.concatenate([mean, mean[-1:]])
+    edges = times
+    if isinstance(result, Staircase):
+        left, right = _span(times[1:], log)
+        edges = np.concatenate([[left], times[1:]])
+        ax.set_xlim(left, right)
+        if not log:
+            ax.set_xlabel(ACCELERATED)
+    with np.errstate(invalid="ignore"):
+        highest = np.max(np.where(np.isfinite(mean), mean, -np.inf), axis=0)
+    names = _neuron_names(result, mean.shape[1]) if names is None else names
+    _lines(ax, edges, mean, names, highest, drawstyle="steps-post", log=log)
+    return ax
+
+
+def _norms(result: Staircase | Trajectory) -> tuple[FloatArray, FloatArray, bool]:
+    """Times, log norms (T, H) and whether the times are flow times; T = 0 where none were recorded."""
+    from agf.staircase import Staircase
+
+    if not isinstance(result, Staircase):
+        return result.snapshot_times, result.log_norms, True
+    known = [drop.log_norms for drop in result.drops if drop.log_norms is not None and drop.active is not None]
+    if result.init is None or not known or len(known) != len(result.drops):
+        return np.zeros(0), np.zeros((0, 0)), True
+    log = bool(np.isfinite(result.times).all())
+    times = result.times if log else result.accelerated_times
+    return times, np.array([result.init.log_norms, *known]), log
+
+
+def _neuron_names(result: Staircase | Trajectory, count: int) -> list[str]:
+    """Neurons by the label of the drop at which they joined alone, the others by index."""
+    names = [f"neuron {i}" for i in range(count)]
+    for drop in getattr(result, "drops", ()):
+        if getattr(drop, "neurons", np.zeros(0)).size == 1:
+            names[int(drop.neurons[0])] = drop.label
+    return names
 
 
 def _component_names(result: Staircase | Trajectory, name: str, count: int) -> Sequence[str]:

@@ -193,6 +193,18 @@ class Staircase:
 
     # -- plain values -----------------------------------------------------------------------------------------
 
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, a row a drop (`agf.frames.staircase`). RequestError when pandas is not installed."""
+        from agf import frames
+
+        return frames.frame(frames.staircase(self))
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the same rows as csv. Raises FileError when it cannot be written."""
+        from agf import frames
+
+        frames.write(frames.staircase(self), path)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""
         return {

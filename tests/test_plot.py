@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
+import agf
 from agf import plot
 from agf.clock import Clock
 from agf.errors import FileError, RequestError
@@ -178,12 +179,103 @@ def test_absent_features_are_said():
     assert "no drop is predicted" in texts(plot.features(staircase(times=[], levels=[1.0])))
 
 
+@pytest.fixture(scope="module")
+def orthogonal():
+    """Two coordinates that do not interact, with U = 1/2 and 1/4 once aligned: everything is known in closed form."""
+    problem = agf.problem("diagonal-linear", X=np.eye(2) * np.sqrt(2.0), y=np.array([1.0, 0.5]) * np.sqrt(2.0))
+    init = problem.init(1e-60)
+    return agf.predict(problem, init), agf.flow(problem, init, t_max=600.0)
+
+
+def test_charges_reach_the_threshold_where_neurons_activate(orthogonal):
+    for result in orthogonal:
+        ax = plot.charges(result)
+        lines = {line.get_label(): line for line in ax.lines if line.get_label() != "_child0"}
+        assert "threshold" in texts(ax)
+        for k, time in enumerate(orthogonal[0].times[1:]):
+            (line,) = [line for label, line in lines.items() if label in (f"coordinate {k}", f"neuron {k}")]
+            x, y = line.get_xdata(), line.get_ydata()
+            # beta is 1 and 1/2, so R* is 1 and 0.7: 0 and 0.3 % of the threshold for norm 1 at alpha = 1e-60.
+            assert np.interp(1.1 * time, x, y) == pytest.approx(1.0, abs=0.01)
+            dormant = x < 0.95 * time
+            assert dormant.sum() > 10
+            np.testing.assert_allclose(y[dormant], x[dormant] / time, atol=0.01)  # linear in time while dormant
+    dots = [line for line in plot.charges(orthogonal[0]).lines if line.get_marker() == "o"]
+    assert [dot.get_xdata()[0] for dot in dots] == orthogonal[0].times[1:].tolist()
+
+
+def test_utilities_are_those_of_the_aligned_directions(orthogonal):
+    stairs, flow = orthogonal
+    for result in orthogonal:
+        lines = [line for line in plot.utilities(result).lines if line.get_label()[0] != "_"]
+        values = {int(line.get_label()[-1]): line for line in lines}
+        for k, utility in enumerate([0.5, 0.25]):
+            x, y = values[k].get_xdata(), values[k].get_ydata()
+            dormant = (x > 0.2 * stairs.times[k + 1]) & (x < 0.8 * stairs.times[k + 1]) & np.isfinite(y)
+            if result is flow:
+                assert dormant.sum() > 3
+            # Alignment and log 2 of the norm cost about 1/100 of a threshold of 138.
+            np.testing.assert_allclose(y[dormant], utility, rtol=0.01)
+    np.testing.assert_allclose([drop.utility[0] for drop in stairs.drops], [0.5, 0.25], rtol=1e-6)
+
+
+def test_charges_of_higher_degree_do_not_overflow(tmp_path):
+    from tiny import Product
+
+    problem = Product(degree=3, width=2)
+    init = Init.scaled(np.array([[1.0, 1.0, 1.0], [0.5, 0.6, 0.4]]), 1e-200)
+    flow = agf.flow(problem, init)
+    ax = plot.charges(flow)
+    values = np.concatenate([line.get_ydata() for line in ax.lines])
+    assert np.isfinite(values).all()
+    assert values.max() == pytest.approx(1.0, abs=1e-9)  # rho0 / rho is 1e-200
+    plot.save(plot.utilities(flow), tmp_path / "a.png")
+
+
+def test_what_holds_no_norms_says_so():
+    for draw in (plot.charges, plot.utilities):
+        assert "holds no norms over time" in texts(draw(staircase()))
+        assert "holds no norms over time" in texts(draw(trajectory()))
+
+
+def test_a_band_holds_the_share_of_runs_it_states_at_every_time():
+    runs = [staircase(times=TIMES * factor) for factor in np.linspace(0.8, 1.2, 21)]
+    ax = plot.bands([*runs, trajectory()])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "trained: median and 90% of 1 runs",
+        "predicted: median and 90% of 21 runs",
+    ]
+    (line,) = [line for line in ax.lines if "predicted" in line.get_label()]
+    x, middle = line.get_xdata(), line.get_ydata()
+    # The median of staircases is the staircase at the median times, here those of the run in the middle.
+    np.testing.assert_array_equal(middle, LEVELS[np.searchsorted(TIMES, x, side="right")])
+    outline = ax.collections[1].get_paths()[0].vertices
+    at = np.argmin(abs(x - 8.5))  # 3 of 21 runs have dropped by then: within 90 %, but not the median
+    band = outline[np.isclose(outline[:, 0], x[at]), 1]
+    assert (band.min(), band.max()) == (LEVELS[1], LEVELS[0])
+
+
+def test_a_band_ends_where_a_run_was_cut_short_and_needs_flow_times():
+    short = trajectory()
+    cut = Trajectory("stub", 2, "rk45", short.times[:400], short.losses[:400], Status.MAX_TIME)
+    (line,) = plot.bands([cut, staircase()]).lines[:1]
+    assert line.get_xdata()[-1] <= short.times[399] * (1 + 1e-9)
+    stairs = staircase()
+    timeless = replace(stairs, drops=tuple(replace(drop, half_time=np.nan) for drop in stairs.drops))
+    with pytest.raises(RequestError, match="a band needs flow times"):
+        plot.bands([timeless])
+    assert "no run was given" in texts(plot.bands([]))
+
+
 DRAWINGS = {
     "staircase": lambda ax: plot.staircase(staircase(), ax=ax),
     "trajectory": lambda ax: plot.trajectory(trajectory(), ax=ax),
     "overlay": lambda ax: plot.overlay([trajectory(), staircase()], ax=ax),
     "neurons": lambda ax: plot.neurons(trajectory(), ax=ax),
     "features": lambda ax: plot.features(trajectory(), ax=ax),
+    "charges": lambda ax: plot.charges(staircase(), ax=ax),
+    "utilities": lambda ax: plot.utilities(trajectory(), ax=ax),
+    "bands": lambda ax: plot.bands([staircase()], ax=ax),
 }
 
 

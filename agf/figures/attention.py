@@ -9,7 +9,7 @@ import numpy as np
 import agf
 from agf import plot
 from agf.comparison import Comparison
-from agf.figures.rendition import letter, subplots
+from agf.figures.rendition import letter, number_drops, subplots
 
 
 def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:
@@ -26,6 +26,8 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     figure, axes = subplots(1, 3, width=3.7, height=3.0)
     losses, singular, norms = axes[0]
     plot.comparison(report, ax=losses)
+    number_drops(losses)
+    losses.legend(frameon=False, fontsize="small")
     for level in theory.levels:
         losses.axhline(level, color=plot.RULE, lw=0.6, ls=":")
     bounds = np.zeros(0) if theory.bounds is None else theory.bounds
@@ -34,11 +36,14 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     values = flow.features("singular_values")
     for i in range(values.shape[1]):
         singular.plot(flow.snapshot_times[1:], values[1:, i], color=plot.PALETTE[i], lw=1.5, label=f"{i + 1}")
-    singular.set(
-        xscale="log", xlabel="flow time", ylabel=r"singular values of $\sum_h V_h K_h Q_h^T$", xlim=losses.get_xlim()
-    )
+    for drop in stairs.drops:
+        singular.axvline(drop.half_time, color=plot.RULE, lw=0.6, ls=":")
+    singular.set(xscale="log", xlabel="flow time", ylabel="singular value", xlim=losses.get_xlim())
+    singular.set_title(r"singular values of $\sum_h V_h K_h Q_h^T$", fontsize="medium")
     plot.neurons(flow, ax=norms)
-    norms.set_xlim(losses.get_xlim())
+    norms.set(xlim=losses.get_xlim(), ylabel=r"$\log_{10}$ of the norm")
+    norms.set_title("norms of the heads", fontsize="medium")
+    norms.get_legend().remove()
     panels = {
         "losses": {"time": flow.times, "loss": flow.losses, "predicted_half_time": stairs.half_times,
                    "predicted_level": stairs.levels, "theory_level": theory.levels, "bound": bounds},

@@ -45,8 +45,10 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     x, y = steps(theory.accelerated_times[1:], theory.levels, end)
     left.plot(x, y, color="black", ls="--", lw=1.2, label=r"limit $\alpha \to 0$")
     panels["losses"] |= {"limit_time": theory.accelerated_times, "limit_level": theory.levels}
-    left.set(xlabel=r"flow time / $-\log \alpha$", ylabel="loss", xlim=(0, end), title="losses")
-    left.legend(frameon=False, fontsize="small")
+    begin = 0.3 * float(theory.accelerated_times[1])
+    left.set(xlabel=r"flow time / $-\log \alpha$", ylabel="loss", title="losses")
+    left.set(xscale="log", xlim=(begin, end), yscale="log", ylim=(0.3 * theory.levels[-2], 2 * theory.levels[0]))
+    left.legend(frameon=False, fontsize="small", loc="lower left")
     beta = flow.features("coefficients")
     moments = flow.snapshot_times / unit
     predicted = np.vstack([np.zeros(problem.width), theory.features("coefficients")])
@@ -58,9 +60,10 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     right.set(
         xlabel=r"flow time / $-\log \alpha$",
         ylabel=r"$\beta_i$",
-        xlim=(0, end),
+        xscale="log",
+        xlim=(begin, end),
         title=rf"coefficients, $\alpha$ = {alpha:g}",
     )
-    right.legend(frameon=False, fontsize="small", loc="center right")
+    right.legend(frameon=False, fontsize="small", loc="lower left")
     letter(axes)
     return figure, panels, reports, {"alphas": list(alphas), "seed": 10, "n": 20, "d": 5}

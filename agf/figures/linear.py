@@ -9,7 +9,7 @@ import numpy as np
 import agf
 from agf import plot
 from agf.comparison import Comparison
-from agf.figures.rendition import letter, subplots
+from agf.figures.rendition import letter, number_drops, steps, subplots
 
 
 def commuting(size: int = 5, seed: int = 0) -> dict[str, np.ndarray]:
@@ -57,16 +57,16 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         reports[name] = agf.compare(stairs, flow)
         top, bottom = axes[:, column]
         plot.comparison(reports[name], ax=top)
-        for text in list(top.texts):
-            text.remove()
-        top.set_title(name)
+        number_drops(top)
+        top.set_title(name, pad=16)
         top.legend(frameon=False, fontsize="small")
-        values = flow.features("singular_values")
-        for i in range(values.shape[1]):
-            bottom.plot(flow.snapshot_times[1:], values[1:, i], color=plot.PALETTE[i % len(plot.PALETTE)], lw=1.4)
-        for drop in stairs.drops:
-            bottom.axvline(drop.half_time, color=plot.RULE, ls=":", lw=0.8)
-        bottom.set(xscale="log", xlabel="flow time", ylabel="singular values of AW", xlim=top.get_xlim())
+        values, expected = flow.features("singular_values"), stairs.features("singular_values")
+        # Ordered by size, values change places when a larger one overtakes: one colour for all of them.
+        bottom.plot(flow.snapshot_times[1:], values[1:], color=plot.OBSERVED, lw=2.5, alpha=0.6)
+        left, right = top.get_xlim()
+        for column in expected.T:
+            bottom.plot(*steps(stairs.half_times[1:], np.append(0.0, column), right, left), color=plot.PREDICTED, lw=1)
+        bottom.set(xscale="log", xlabel="flow time", ylabel="singular values of AW", xlim=(left, right))
         panels[name] = {
             "time": flow.times, "loss": flow.losses, "snapshot_time": flow.snapshot_times, "singular_values": values,
             "predicted_half_time": stairs.half_times, "predicted_level": stairs.levels,

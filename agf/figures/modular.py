@@ -31,31 +31,55 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         "mode agf": agf.compare(agf.predict(problem, init), flow),
         "mode resolved": agf.compare(agf.predict(problem, init, mode="resolved", max_time=flow.times[-1]), flow),
     }
-    figure, axes = subplots(2, 2, width=4.2, height=2.9)
-    losses, power, phases, accuracy = axes.flat
-    plot.overlay([reports["mode agf"], reports["mode resolved"].stairs], ax=losses)
-    spectra = flow.features("power")
-    moments = flow.snapshot_times
-    shown = [k for k in spectrum if k < spectra.shape[1]]
-    for i, k in enumerate(shown):
-        power.plot(moments[1:], spectra[1:, k], color=plot.PALETTE[i], lw=1.5, label=f"frequency {k}")
-    power.set(xscale="log", xlabel="flow time", ylabel="output power", xlim=losses.get_xlim())
+    figure, axes = subplots(2, 3, width=3.7, height=2.9)
+    losses, power, accuracy, outputs, weights, phases = axes.flat
+    agf_steps, resolved = reports["mode agf"].stairs, reports["mode resolved"].stairs
+    plot.trajectory(flow, ax=losses, marks=False)
+    losses.lines[-1].set(linewidth=3, alpha=0.6)
+    plot.staircase(agf_steps, ax=losses, label="mode agf", rules=False)
+    plot.staircase(resolved, ax=losses, label="mode resolved", color="black", rules=False)
+    losses.lines[-1].set(linestyle="--", linewidth=1)
+    shown = (0.3 * float(agf_steps.half_times[1]), float(flow.times[-1]))
+    losses.set(xlim=shown)
+    losses.legend(frameon=False, fontsize="small")
+    frequencies = problem.characters.frequencies
+    colours = {k: plot.PALETTE[i] for i, k in enumerate(spectrum)}
+    learned, moments = flow.features("power"), flow.snapshot_times
+    full = np.abs(problem.template.spectrum) ** 2
+    for k, colour in colours.items():
+        at = int(np.flatnonzero(frequencies == k)[0])
+        power.plot(moments[1:], learned[1:, at] / full[at], color=colour, lw=1.5, label=f"frequency {k}")
+    power.set(xscale="log", xlabel="flow time", ylabel="power of the output / of the target", xlim=shown)
     power.legend(frameon=False, fontsize="small")
+    right = flow.features("accuracy")
+    accuracy.plot(moments[1:], right[1:], color="black", lw=1.5)
+    accuracy.set(xscale="log", xlabel="flow time", ylabel="accuracy of the sum", ylim=(0, 1.05), xlim=shown)
+    answers, targets = _outputs(flow.params(-1), problem.template.translates(), [(0, 0), (1, 3), (4, 5)])
+    for k, (answer, target) in enumerate(zip(answers, targets, strict=True)):
+        outputs.plot(target, color=plot.RULE, lw=4, label="target" if k == 0 else None)
+        outputs.plot(answer, color=plot.PALETTE[k], lw=1.3, label=f"{[(0, 0), (1, 3), (4, 5)][k]}")
+    outputs.set(xlabel="output", ylabel="value", title="outputs for pairs (a, b)")
+    outputs.legend(frameon=False, fontsize="small", ncols=2)
     last = problem.features(flow.params(-1), np.arange(width))
     gap, owner, strong = last["phase_gap"], last["neuron_frequency"], flow.log_norms[-1] > np.log(0.1)
-    for i, k in enumerate(shown):
+    order = np.lexsort((-flow.log_norms[-1], ~strong, owner))
+    w = flow.params(-1)[order, 2 * p :]
+    largest = float(np.abs(w).max())
+    image = weights.imshow(w, cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto", interpolation="nearest")
+    figure.colorbar(image, ax=weights)
+    weights.set(xlabel="output", ylabel="neuron, by frequency", title="output weights w")
+    for k, colour in colours.items():
         mine = np.flatnonzero((owner == k) & strong)
-        phases.plot(mine, np.angle(np.exp(1j * gap[mine])), "o", color=plot.PALETTE[i], label=f"frequency {k}")
+        phases.plot(mine, np.angle(np.exp(1j * gap[mine])), "o", color=colour, label=f"frequency {k}")
     phases.axhline(0.0, color=plot.RULE, lw=0.8, ls=":")
-    phases.set(xlabel="neuron", ylabel=r"$s_u + s_v - s_w - s_x$", ylim=(-np.pi, np.pi))
-    learned = flow.features("accuracy")
-    accuracy.plot(moments[1:], learned[1:], color="black", lw=1.5)
-    accuracy.set(xscale="log", xlabel="flow time", ylabel="accuracy of the sum", ylim=(0, 1.05), xlim=losses.get_xlim())
+    phases.set(xlabel="neuron", ylabel=r"$s_u + s_v - s_w - s_x$", ylim=(-np.pi, np.pi), title="phases")
     panels = {
         "losses": {"time": flow.times, "loss": flow.losses},
-        "power": {"time": moments, "power": spectra},
+        "power": {"time": moments, "power": learned, "frequency": frequencies},
+        "outputs": {"output": answers, "target": targets},
+        "weights": {"w": w, "neuron": order},
         "phases": {"gap": gap, "frequency": owner, "log_norms": flow.log_norms[-1]},
-        "accuracy": {"time": moments, "accuracy": learned},
+        "accuracy": {"time": moments, "accuracy": right},
     }
     for name, report in reports.items():
         stairs = report.stairs
@@ -63,3 +87,11 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     letter(axes)
     words = {str(k): v for k, v in spectrum.items()}
     return figure, panels, reports, {"p": p, "width": width, "alpha": alpha, "seed": 0, "spectrum": words}
+
+
+def _outputs(theta: np.ndarray, translates: np.ndarray, pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs and targets (len(pairs), p) of the network f = sum_i (<u_i, a.x> + <v_i, b.x>)^2 w_i."""
+    p = translates.shape[0]
+    u, v, w = theta[:, :p], theta[:, p : 2 * p], theta[:, 2 * p :]
+    outputs = [(u @ translates[:, a] + v @ translates[:, b]) ** 2 @ w for a, b in pairs]
+    return np.array(outputs), np.array([translates[:, (a + b) % p] for a, b in pairs])

@@ -15,13 +15,14 @@ from agf.figures.rendition import letter, subplots
 def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:
     """Figure, panels, comparisons, settings."""
     digits = datasets.load("digits")
+    inputs = {"X": digits["X"], "Y": digits["Y"]}
     widths = (1, 2, 3) if fast else (1, 2, 3, 10, 50)
     alpha = 1e-10
     figure, axes = subplots(1, len(widths), width=2.9, height=2.7)
     panels: dict[str, dict[str, np.ndarray]] = {}
     reports = {}
     for ax, width in zip(axes[0], widths, strict=True):
-        problem = agf.problem("relu", **digits, width=width, whiten=True)
+        problem = agf.problem("relu", **inputs, width=width, whiten=True)
         init = problem.init(alpha, seed=0)
         stairs = agf.predict(problem, init)
         resolved = agf.predict(problem, init, mode="resolved")

@@ -101,6 +101,12 @@ def letter(axes: np.ndarray) -> None:
         ax.text(-0.02, 1.03, f"({chr(97 + index)})", transform=ax.transAxes, ha="right", va="bottom", weight="bold")
 
 
+def number_drops(ax: np.ndarray | Any) -> None:
+    """Numbers in place of the names of drops above the axes; the table says what they are."""
+    for k, text in enumerate(ax.texts, 1):
+        text.set(text=str(k), rotation=0)
+
+
 def steps(times: np.ndarray, levels: np.ndarray, end: float, begin: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """Corners of a staircase with times (K,) and levels (K+1,), from `begin` to `end`."""
     x = np.concatenate([[begin], np.repeat(times, 2), [end]])
