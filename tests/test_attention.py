@@ -283,12 +283,14 @@ def test_race_scales_as_one_over_alpha_at_any_alpha(paper, alpha):
     np.testing.assert_allclose(ratio, 1.0, rtol=1e-5)
 
 
-def test_engine_agrees_with_the_closed_form_at_tiny_alpha(paper):
-    """Two routes that share no code: per-step errors of rtol = 1e-6 add up to a few of them in the times."""
+@pytest.mark.parametrize(("rtol", "error"), [(1e-6, 1e-3), (1e-10, 1e-5)])
+def test_engine_agrees_with_the_closed_form_at_tiny_alpha(paper, rtol, error):
+    """Two routes that share no code. Active heads settle to rtol in the loss, so to its root in the residual, which
+    enters the times to first order; alpha = 1e-7 itself leaves about 1e-6."""
     init = paper.init(1e-7, seed=1)
-    stairs, theory = agf.predict(paper, init), paper.theory(init=init)
-    np.testing.assert_allclose(stairs.half_times, theory.half_times, rtol=2e-5)
-    np.testing.assert_allclose(stairs.levels, theory.levels, rtol=1e-5)
+    stairs, theory = agf.predict(paper, init, rtol=rtol), paper.theory(init=init)
+    np.testing.assert_allclose(stairs.half_times, theory.half_times, rtol=error)
+    np.testing.assert_allclose(stairs.levels, theory.levels, rtol=error)
     assert [d.label for d in stairs.drops] == [d.label for d in theory.drops]
     assert [d.neurons.tolist() for d in stairs.drops] == [d.neurons.tolist() for d in theory.drops]
 
@@ -308,6 +310,18 @@ def test_predictions_follow_the_exact_flow_and_natural_thresholds_beat_norm_one(
     assert np.abs(natural[0]) < 0.1 * np.abs(unit[0])
     if init.alpha <= 1e-3:
         assert (np.abs(natural) < np.abs(unit)).all()
+
+
+def test_time_resolved_mode_tracks_heads_that_move_during_the_drops():
+    """Ten heads, six components, alpha = 1e-2: dormant heads turn while a drop lasts, which steps cannot see.
+    Measured 0.1 % and less; tolerances per step are 1e-3 of the state."""
+    problem = LinearAttention(_spectrum(6), 32, 10)
+    init = problem.init(1e-2, seed=0)
+    observed = _half_times(agf.flow(problem, init), problem.plateaus())
+    resolved = np.abs(agf.predict(problem, init, mode="resolved").half_times[1:] / observed - 1)
+    stepped = np.abs(agf.predict(problem, init).half_times[1:] / observed - 1)
+    assert resolved.max() < 5e-3
+    assert stepped.max() > 10 * resolved.max()
 
 
 def test_levels_of_the_flow_are_those_of_the_theory(paper, run):
@@ -336,9 +350,11 @@ def test_features_say_which_component_each_head_took_and_what_was_learned(paper,
     overlap = trajectory.features("overlap")[-1]
     strong = trajectory.log_norms[-1] > np.log(0.3)
     assert sorted(component[strong]) == [1, 2, 3, 4]
-    assert overlap[strong].min() > 1 - 1e-6
-    np.testing.assert_allclose(trajectory.features("amplitudes")[-1], paper.amplitudes, rtol=1e-5)
-    np.testing.assert_allclose(trajectory.features("singular_values")[-1], paper.amplitudes[::-1], rtol=1e-5)
+    # a head keeps what it held, O(alpha), of components that others had learned; measured 420 and 560 alpha^2
+    assert overlap[strong].min() > 1 - 1000 * trajectory.init.alpha**2
+    # a settled loss is right to about 1e-6, so what it is quadratic in to 1e-3
+    np.testing.assert_allclose(trajectory.features("amplitudes")[-1], paper.amplitudes, rtol=1e-3)
+    np.testing.assert_allclose(trajectory.features("singular_values")[-1], paper.amplitudes[::-1], rtol=1e-3)
     assert trajectory.stats["drift"] < 1e-4
 
 
