@@ -24,11 +24,14 @@ from agf.events import Activation, State
 from agf.init import Init
 from agf.phases import GenericPhases
 from agf.settings import Settings
+from agf.sphere import tangent
 from agf.staircase import Drop, Staircase
 from agf.status import Status
 
 #: Directions follow their flow for this many times the growth time of the fastest neuron to reach their local maximum.
 _ALIGNMENT = 1e4
+#: ... or until nobody turns any more (to rtol in the utility); looked at first after this many.
+_CHUNK = 10.0
 
 Observer = Callable[[State, Drop | None], None]
 
@@ -136,19 +139,24 @@ class _Run:
         drive = float(np.linalg.norm(gradient, axis=1).max(initial=0.0))
         if drive == 0.0:
             return self.state.directions[waiting], np.zeros(waiting.size)
-        duration = float(self.clock.accelerated(_ALIGNMENT / drive))
-        directions, _ = dormancy.carry(
-            self.problem,
-            residual,
-            self.clock,
-            self.state.directions[waiting],
-            np.zeros(waiting.size),
-            waiting,
-            duration,
-            rtol=self.settings.rtol,
-            stats=self.phases.stats,
-        )
-        return directions, np.asarray(self.problem.utility(directions, waiting, residual)[0])
+        directions, flown, chunk = self.state.directions[waiting], 0.0, _CHUNK / drive
+        while True:
+            utility, gradient = self.problem.utility(directions, waiting, residual)
+            turning = np.linalg.norm(tangent(directions, gradient), axis=1)
+            if turning.max() <= np.sqrt(self.settings.rtol) * drive or flown >= _ALIGNMENT / drive:
+                return directions, np.asarray(utility)
+            directions, _ = dormancy.carry(
+                self.problem,
+                residual,
+                self.clock,
+                directions,
+                np.zeros(waiting.size),
+                waiting,
+                float(self.clock.accelerated(chunk)),
+                rtol=self.settings.rtol,
+                stats=self.phases.stats,
+            )
+            flown, chunk = flown + chunk, 2.0 * chunk
 
     def _activate(
         self,

@@ -42,6 +42,8 @@ _SMALL_LOSS = 0.01
 _MAX_STEPS = 200_000
 #: Log norms before joining at which the end of a plateau is drawn.
 _BEND = (4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.4, 0.2, 0.0)
+#: Points of the curve are at most this fraction of the first loss apart, or this many in one step.
+_FINE, _MOST_INSIDE = 0.005, 30
 #: The joining fraction is multiplied by this to measure how much each predicted time depends on it.
 _PROBE = 0.5
 
@@ -265,7 +267,7 @@ class _Run:
                 time = before.time + s * unit
                 loss, rate = system.loss_and_rate(y)
                 self._count("loss_evaluations", 1)
-                self.path.add(time, loss)
+                self._draw(system, step, before.time, s, loss, unit)
                 self.state = replace(system.state(y, before, time), level=loss)
                 if self.observer is not None:
                     self.observer(self.state, None)
@@ -290,6 +292,17 @@ class _Run:
         finally:
             self._count("velocity_evaluations", evaluations)
         return Status.MAX_TIME
+
+    def _draw(
+        self, system: _Riding, step: integrators.Accepted, began: float, s: float, loss: float, unit: float
+    ) -> None:
+        """Add a step to the curve, with points inside where the loss falls much."""
+        fall = abs(self.path.losses[-1] - loss) / (_FINE * self.start_level)
+        for place in np.linspace(step.s0, s, min(int(fall), _MOST_INSIDE) + 2)[1:-1]:
+            inside, _ = system.loss_and_rate(step.dense(place))
+            self._count("loss_evaluations", 1)
+            self.path.add(began + place * unit, inside)
+        self.path.add(began + s * unit, loss)
 
     def _rtol(self) -> float:
         """Tolerance of a step, well below what joining at a finite norm leaves out.
@@ -384,26 +397,28 @@ class _Run:
     def drops(self) -> list[Drop]:
         """Visible drops of the predicted curve, each with the neurons that arrived and left since the one before."""
         seen = detect(np.array(self.path.times), np.array(self.path.losses))
-        ends = [min(a.end, b.start) for a, b in pairwise(seen)]
-        bounds = [-np.inf, *ends, np.inf]
-        return [self._drop(drop, low, high) for drop, low, high in zip(seen, bounds, bounds[1:], strict=False)]
+        arrived = [min(a.end, b.start) for a, b in pairwise(seen)]  # who arrives after most of a drop makes the next
+        left = [max(a.end, b.start) for a, b in pairwise(seen)]  # leaving may take most of the plateau after a drop
+        windows = zip(pairwise([-np.inf, *arrived, np.inf]), pairwise([-np.inf, *left, np.inf]), strict=True)
+        return [self._drop(drop, *window) for drop, window in zip(seen, windows, strict=False)]
 
-    def _drop(self, seen: CurveDrop, low: float, high: float) -> Drop:
-        events = [event for event in self.path.events if low <= event.time < high]
-        joined = [event for event in events if event.joined]
-        neurons = np.unique(np.concatenate([event.neurons for event in joined])) if joined else np.zeros(0, np.int64)
-        left = np.unique(np.concatenate([e.neurons for e in events if not e.joined] or [np.zeros(0, np.int64)]))
-        state = self._state_before(high)
+    def _drop(self, seen: CurveDrop, arrival: tuple[float, float], leave: tuple[float, float]) -> Drop:
+        joined = [e for e in self.path.events if e.joined and arrival[0] <= e.time < arrival[1]]
+        left = [e for e in self.path.events if not e.joined and leave[0] <= e.time < leave[1]]
+        none = [np.zeros(0, dtype=np.int64)]
+        neurons = np.unique(np.concatenate([e.neurons for e in joined] or none))
+        gone = np.unique(np.concatenate([e.neurons for e in left] or none))
+        neurons, gone = np.setdiff1d(neurons, gone), np.setdiff1d(gone, neurons)
+        state = self._state_before(arrival[1])
         active = np.flatnonzero(state.active)
-        neurons, left = np.setdiff1d(neurons, left), np.setdiff1d(left, neurons)
         half = float(self.clock.flow(seen.time))
         return Drop(
             time=half,
             half_time=half,
             accelerated_time=seen.time,
             level=seen.after,
-            neurons=neurons.astype(np.int64),
-            collapsed=left.astype(np.int64),
+            neurons=neurons,
+            collapsed=gone,
             label=self.problem.label(state.params[active], active, neurons) if neurons.size else "re-arrangement",
             utility=np.concatenate([event.utility for event in joined]) if joined else np.zeros(0),
             how="curve",
