@@ -1,4 +1,4 @@
-"""Losses l(f, y), row by row: value, residual -dl/df, and a square root of the second derivative.
+"""Losses l(f, y), row by row: value, residual -dl/df and second derivative.
 
 The network's loss is the mean over the n rows. f and y are (n, c) arrays of a backend. Half-squared is |y - f|^2 / 2,
 not divided by c; logistic log(1 + exp(-y f)) and exponential exp(-y f) take y = +-1 and sum over the c outputs;
@@ -8,7 +8,7 @@ cross-entropy takes rows of y that sum to 1.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,43 @@ from agf.arrays import FloatArray, matrix
 from agf.backend import Backend
 from agf.errors import DataError, explain
 
-Root = Callable[[Any], Any]
+
+@dataclass(frozen=True)
+class Curvature:
+    """l'' = diag(weights) - p p^T of every row, (k, c) each; weights None for the identity, p None for no such part."""
+
+    b: Backend
+    weights: Any = None
+    p: Any = None
+
+    def root(self, v: Any) -> Any:
+        """B v of (..., k, c) arrays with B^T B = l'': the loss is half-squared in B v."""
+        if self.weights is None:
+            return v
+        q = self.b.xp.sqrt(self.weights)
+        # with weights = p: diag(p) - p p^T = diag(q) (I - q q^T) diag(q), q a unit vector, I - q q^T its own square
+        return q * v if self.p is None else q * (v - (self.p * v).sum(-1)[..., None])
+
+    def apply(self, a: Any) -> Any:
+        """l'' a of one vector (c,), row by row: (k, c), or (1, c) where all rows agree."""
+        if self.weights is None:
+            return a[None]
+        out = self.weights * a
+        return out if self.p is None else out - self.p * (self.p @ a)[:, None]
+
+    def squares(self, a: Any) -> Any:
+        """a_i . l'' a_i of vectors (m, c), row by row: (k, m), or (1, m) where all rows agree."""
+        if self.weights is None:
+            return (a**2).sum(1)[None]
+        out = self.weights @ (a**2).T
+        return out if self.p is None else out - (self.p @ a.T) ** 2
+
+    def moment(self, g: Any, a: Any) -> Any:
+        """sum_k g_ki l''_k a_i of weights (k, m) and vectors (m, c): (m, c)."""
+        if self.weights is None:
+            return g.sum(0)[:, None] * a
+        out = (g.T @ self.weights) * a
+        return out if self.p is None else out - (g * (self.p @ a.T)).T @ self.p
 
 
 class Loss(ABC):
@@ -40,8 +76,8 @@ class Loss(ABC):
         """-dl/df, (n, c)."""
 
     @abstractmethod
-    def root(self, b: Backend, f: Any, y: Any) -> Root:
-        """Function v -> B v of (..., n, c) arrays, with B^T B = l''(f, y): half-squared in the outputs B v."""
+    def curvature(self, b: Backend, f: Any, y: Any) -> Curvature:
+        """Second derivative in f, row by row."""
 
     def correct(self, f: FloatArray, y: FloatArray) -> FloatArray:
         """Whether each row is classified rightly, (n,)."""
@@ -66,8 +102,8 @@ class HalfSquared(Loss):
     def residual(self, b: Backend, f: Any, y: Any) -> Any:
         return y - f
 
-    def root(self, b: Backend, f: Any, y: Any) -> Root:
-        return lambda v: v
+    def curvature(self, b: Backend, f: Any, y: Any) -> Curvature:
+        return Curvature(b)
 
 
 class _Margin(Loss):
@@ -104,9 +140,8 @@ class Logistic(_Margin):
     def residual(self, b: Backend, f: Any, y: Any) -> Any:
         return y * b.special.expit(-y * f)
 
-    def root(self, b: Backend, f: Any, y: Any) -> Root:
-        weight = b.xp.sqrt(b.special.expit(f) * b.special.expit(-f))
-        return lambda v: weight * v
+    def curvature(self, b: Backend, f: Any, y: Any) -> Curvature:
+        return Curvature(b, b.special.expit(f) * b.special.expit(-f))
 
 
 class Exponential(_Margin):
@@ -120,9 +155,8 @@ class Exponential(_Margin):
     def residual(self, b: Backend, f: Any, y: Any) -> Any:
         return y * b.xp.exp(-y * f)
 
-    def root(self, b: Backend, f: Any, y: Any) -> Root:
-        weight = b.xp.exp(-0.5 * y * f)
-        return lambda v: weight * v
+    def curvature(self, b: Backend, f: Any, y: Any) -> Curvature:
+        return Curvature(b, b.xp.exp(-y * f))
 
 
 class CrossEntropy(Loss):
@@ -152,11 +186,9 @@ class CrossEntropy(Loss):
     def residual(self, b: Backend, f: Any, y: Any) -> Any:
         return y - self._softmax(b, f)
 
-    def root(self, b: Backend, f: Any, y: Any) -> Root:
-        # diag(p) - p p^T = diag(q) (I - q q^T) diag(q) with q = sqrt(p), a unit vector, and I - q q^T is its own square
+    def curvature(self, b: Backend, f: Any, y: Any) -> Curvature:
         p = self._softmax(b, f)
-        q = b.xp.sqrt(p)
-        return lambda v: q * (v - (p * v).sum(-1)[..., None])
+        return Curvature(b, p, p)
 
     @staticmethod
     def _shifted(b: Backend, f: Any) -> tuple[Any, Any]:

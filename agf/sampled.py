@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
 
 from agf.arrays import FloatArray, IntArray, count, matrix
 from agf.backend import Backend
@@ -54,7 +56,7 @@ class SampledProblem(Problem):
         self._backend = Backend.of(device)
         self._x, self._y = self._backend.array(self.X), self._backend.array(self.Y)
         self._block = _BLOCK["cuda" if device is not None and str(device) != "cpu" else "cpu"]
-        self._projector: tuple[bytes, FloatArray] | None = None
+        self._projector: tuple[bytes, FloatArray, IntArray] | None = None
 
     # -- what a subclass gives --------------------------------------------------------------------------------
 
@@ -84,7 +86,7 @@ class SampledProblem(Problem):
         if theta.shape[0] * self.Y.size > _MAX_OUTPUTS:
             return None
         b = self._backend
-        root = self.loss.root(b, b.zeros(tuple(self._y.shape)), self._y)
+        root = self.loss.curvature(b, b.zeros(tuple(self._y.shape)), self._y).root
         out = root(self._values(theta, neurons, slice(0, self.n_samples)))
         return b.numpy(out).reshape(theta.shape[0], self.Y.size) / np.sqrt(self.n_samples)
 
@@ -102,14 +104,12 @@ class SampledProblem(Problem):
         total = b.zeros((m,))
         cross = b.zeros((m, active.size if projected else 0))
         for rows in self._blocks((m + active.size * projected) * self.n_outputs):
-            root = self.loss.root(b, f[rows], self._y[rows])
+            root = self.loss.curvature(b, f[rows], self._y[rows]).root
             out = _flat(root(self._values(directions, neurons, rows, leading=True)))
             total += (out**2).sum(1)
             if projected:
                 cross += out @ _flat(root(self._neuron_jacobian(active, active_neurons, rows))).T
-        if projected:
-            total -= ((cross @ self._whitener(active, active_neurons, f)) ** 2).sum(1)
-        return 0.5 * np.maximum(b.numpy(total), 0.0) / self.n_samples
+        return self._left_over(b.numpy(total), b.numpy(cross), active, active_neurons, f)
 
     def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """ "accuracy" (1,) where there are classes; "predictions" (n, c) up to 4,096 numbers."""
@@ -135,19 +135,30 @@ class SampledProblem(Problem):
         b = self._backend
         out = b.zeros((theta.size, theta.size))
         for rows in self._blocks(theta.size * self.n_outputs):
-            root = self.loss.root(b, f[rows], self._y[rows])
+            root = self.loss.curvature(b, f[rows], self._y[rows]).root
             block = _flat(root(self._neuron_jacobian(theta, neurons, rows)))
             out += block @ block.T
         return out
 
-    def _whitener(self, theta: FloatArray, neurons: IntArray, f: Any) -> Any:
-        """(mP, rank): takes products with the Jacobian's rows to orthonormal coordinates. Kept for the last network."""
-        key = theta.tobytes() + np.asarray(neurons).tobytes()
-        if self._projector is None or self._projector[0] != key:
-            values, vectors = np.linalg.eigh(self._backend.numpy(self._gram(theta, neurons, f)))
-            keep = values > 1e-12 * values[-1]  # singular values above 1e-6 of the largest: what a Gram matrix resolves
-            self._projector = key, vectors[:, keep] / np.sqrt(values[keep])
-        return self._backend.array(self._projector[1])
+    def _left_over(
+        self, total: FloatArray, cross: FloatArray, active: FloatArray, active_neurons: IntArray, f: Any
+    ) -> FloatArray:
+        """Half of E|f_i|^2 less its part in the span of the active Jacobian, (m,).
+
+        total (m,) : n E|f_i|^2.  cross (m, mP) : n E<f_i, J>, without columns where nothing is projected out.
+        The pivoted Cholesky factor of n E[J^T J] is kept for the last network.
+        """
+        if cross.size:
+            key = active.tobytes() + np.asarray(active_neurons).tobytes()
+            if self._projector is None or self._projector[0] != key:
+                gram = self._backend.numpy(self._gram(active, active_neurons, f))
+                # pivots down to 1e-12: singular values above 1e-6 of the largest, what a Gram matrix resolves
+                factor, pivots, rank, _ = dpstrf(gram, tol=1e-12 * float(gram.diagonal().max()))
+                self._projector = key, np.ascontiguousarray(factor[:rank, :rank]), pivots[:rank] - 1
+            _, factor, pivots = self._projector
+            inside = solve_triangular(factor, cross[:, pivots].T, trans="T", check_finite=False)
+            total = total - np.sum(inside**2, axis=0)
+        return 0.5 * np.maximum(total, 0.0) / self.n_samples
 
 
 def _flat(array: Any) -> Any:

@@ -124,6 +124,69 @@ class TwoLayer(SampledProblem):
             a *= (size / np.linalg.norm(a, axis=1))[:, None]
         return theta
 
+    def self_interaction(
+        self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
+    ) -> FloatArray:
+        """(1/2) E|f_i - P_A f_i|^2 of unit neurons at leading order, (m,), weighted by l'' at the active network.
+
+        As for `SampledProblem`, without forming outputs: f_i is sigma(w_i . x) a_i.
+        """
+        b, d = self._backend, self.n_inputs
+        m, count = directions.shape[0], active.shape[0] if active.size <= MAX_ORDER else 0
+        w, a = self._split(directions)
+        v, o = self._split(active[:count])
+        sizes, active_sizes = self._sizes(w), self._sizes(v)
+        lengths = _nonzero(b, active_sizes)
+        f = self._predict(active, active_neurons)
+        total, cross = b.zeros((m,)), b.zeros((m, count, self.n_params))
+        for rows in self._blocks(m + count):
+            x = self._x[rows]
+            curvature = self.loss.curvature(b, f[rows], self._y[rows])
+            value = self._unit(x @ w.T, sizes, leading=True)[0]
+            total += (value**2 * curvature.squares(a)).sum(0)
+            others, slopes, radials = self._unit(x @ v.T, active_sizes)
+            for j in range(count):
+                weighted = value * (curvature.apply(o[j]) @ a.T)
+                cross[:, j, :d] += (weighted * slopes[:, j : j + 1]).T @ x
+                if radials is not None:
+                    cross[:, j, :d] += (weighted.T @ radials[:, j])[:, None] * (v[j] / lengths[j])
+                cross[:, j, d:] += curvature.moment(value * others[:, j : j + 1], a)
+        return self._left_over(b.numpy(total), b.numpy(cross).reshape(m, -1), active, active_neurons, f)
+
+    def _gram(self, theta: FloatArray, neurons: IntArray, f: Any) -> Any:
+        b, d, c = self._backend, self.n_inputs, self.n_outputs
+        m = theta.shape[0]
+        w, a = self._split(theta)
+        sizes = self._sizes(w)
+        lengths = _nonzero(b, sizes)
+        out = b.zeros((m, self.n_params, m, self.n_params))
+        for rows in self._blocks(m * self.n_params):
+            x = self._x[rows]
+            curvature = self.loss.curvature(b, f[rows], self._y[rows])
+            value, slope, radial = self._unit(x @ w.T, sizes)
+            tilt = slope[:, :, None] * x[:, None, :]  # d sigma/dw, (samples, m, d)
+            if radial is not None:
+                tilt = tilt + radial[:, :, None] * (w / lengths[:, None])
+            flat = tilt.reshape(tilt.shape[0], m * d)
+            for i in range(m):
+                ours = curvature.apply(a[i])
+                both = ours @ a.T  # a_i . l'' a_j, (samples or 1, m)
+                if both.shape[0] == 1:
+                    out[i, :d, :, :d] += (tilt[:, i].T @ flat).reshape(d, m, d) * both[0][:, None]
+                    out[i, :d, :, d:] += (tilt[:, i].T @ value)[:, :, None] * ours[0]
+                else:
+                    weighted = (tilt * both[:, :, None]).reshape(flat.shape)
+                    out[i, :d, :, :d] += (tilt[:, i].T @ weighted).reshape(d, m, d)
+                    mixed = (value[:, :, None] * ours[:, None, :]).reshape(flat.shape[0], m * c)
+                    out[i, :d, :, d:] += (tilt[:, i].T @ mixed).reshape(d, m, c)
+                for k in range(c):
+                    unit = curvature.moment(value * value[:, i : i + 1], b.eye(c)[k : k + 1] + b.zeros((m, c)))
+                    out[i, d + k, :, d:] += unit
+        for i in range(m):
+            for j in range(m):
+                out[j, d:, i, :d] = out[i, :d, j, d:].T
+        return out.reshape(theta.size, theta.size)
+
     def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
         """Dense Hessian of the loss, (mP, mP), sharp kinks ignored; None above order 4,000."""
         if theta.size > MAX_ORDER:

@@ -18,6 +18,7 @@ from agf.activations import Activation, activation
 from agf.checks import check
 from agf.contract import Problem
 from agf.losses import NAMES as LOSSES
+from agf.sampled import SampledProblem
 
 #: sigma by its definition, for scalars.
 DEFINITIONS = {
@@ -235,7 +236,8 @@ def test_the_root_of_the_second_derivative_is_its_root(loss):
     p = network("relu", loss)
     b = p._backend
     f = np.random.default_rng(2).standard_normal(p.Y.shape)
-    root = p.loss.root(b, f, p.Y)
+    curvature = p.loss.curvature(b, f, p.Y)
+    root = curvature.root
     h = 1e-5
     for k in range(p.n_outputs):
         unit = np.zeros_like(f)
@@ -275,6 +277,27 @@ def test_the_projection_agrees_with_the_one_by_differences(act):
     generic = Problem.self_interaction(p, directions, who, theta[:2], who[:2])
     alone = p.self_interaction(directions, who, theta[:0], who[:0])
     assert mine == pytest.approx(generic, abs=1e-9 * alone.max())
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("act", ["relu", "tanh"])
+def test_self_interaction_without_outputs_is_that_with_them(act, loss):
+    p = network(act, loss, n=40, kink=0.3)
+    theta, who = point(p)
+    directions = sphere.normalize(theta)
+    for count in (0, 1, 3):
+        mine, formed = (
+            f(p, directions, who, theta[:count], who[:count])
+            for f in (agf.TwoLayer.self_interaction, SampledProblem.self_interaction)
+        )
+        assert mine == pytest.approx(formed, rel=1e-7, abs=1e-12)
+
+
+def test_a_dead_active_neuron_projects_nothing_out():
+    p = agf.TwoLayer(np.ones((5, 2)), np.arange(5.0), width=2)
+    theta = np.array([[1.0, 1.0, 1.0], [-1.0, -1.0, 1.0]])
+    alone = p.self_interaction(theta, np.arange(2), theta[:0], np.arange(0))
+    assert p.self_interaction(theta, np.arange(2), theta[1:], np.array([1])) == pytest.approx(alone)
 
 
 @pytest.mark.parametrize("act", [a for a in ACTIVATIONS if activation(a).homogeneous])
