@@ -27,8 +27,8 @@ Features = Callable[[FloatArray], dict[str, FloatArray]]
 #: exp of less than this is as good as zero, and above the subnormal numbers that slow everything down; exp of more than
 #: its opposite is never needed.
 _LOWEST = -600.0
-#: A mode is small, for the saddle check, when what it adds to A W is below this fraction of the target.
-_SMALL = 1e-4
+#: Entries below this are left to underflow where every entry is followed to relative accuracy.
+_TINY = 1e-280
 #: Columns are made orthonormal again when they have drifted this far.
 _DRIFT = 1e-12
 
@@ -64,13 +64,13 @@ class ModeFlow(FlowSystem):
         self.d = moments.sxx.shape[0]
         self.unit = float(moments.sigma[0]) or 1.0
         self.log_time_unit = -float(np.log(self.unit))
-        self.log_target = float(np.log(np.linalg.norm(moments.target, 2) or 1.0))
         weights, self.log_size = moments.start(init)
         basis = _growth_basis(moments)
         self.hidden = basis.T @ weights.T
         if init.width < moments.rank:
             q, self.hidden = np.linalg.qr(self.hidden)
             basis = basis @ q
+        self.narrow = init.width < moments.rank and len(moments.blocks) > 1
         self.n, self.r = basis.shape
         self.cut = self.n * self.r, self.n * self.r + self.r
         # Only Z0 Z0^T drives the flow: with more hidden units than columns a square factor does.
@@ -125,10 +125,13 @@ class ModeFlow(FlowSystem):
         return self.moments.loss(beta), -float(np.sum(push**2)) / self.unit
 
     def scale(self, y: FloatArray) -> FloatArray:
-        """1 for O and N; for a log size, its distance from order one: what is left of the way to its jump."""
+        """1 for O and N; for a log size, its distance from order one: what is left of the way to its jump.
+
+        Units fewer than modes turn from block to block by components far below 1: these count by themselves.
+        """
         out = np.maximum(np.abs(y), 1.0)
         first, last = self.cut
-        out[:first] = 1.0
+        out[:first] = np.maximum(np.abs(y[:first]), _TINY) if self.narrow else 1.0
         out[first:last] = np.maximum(np.abs(y[first:last] + self.log_size), 1.0)
         return out
 
@@ -141,15 +144,11 @@ class ModeFlow(FlowSystem):
         return np.concatenate([(1.5 * turn - 0.5 * turn @ gram).ravel(), y[self.cut[0] :]])
 
     def growth(self, y: FloatArray) -> float:
-        """Largest growth rate of a mode that is present but still small, per unit of s."""
+        """Largest d lam/ds of a mode that the weights have: active ones have stopped."""
         turn, logs, shear = self._unpack(y)
         pushed = self._apply(self._residual(self._weights(turn, logs, shear)), turn)
-        rates = np.sum(turn * pushed, axis=0) / self.unit
-        mixed = norms(shear @ self.factor)
-        with np.errstate(divide="ignore"):
-            sizes = 2.0 * (np.log(mixed) + logs + self.log_size)
-        small = (mixed > 0) & (sizes < np.log(_SMALL) + self.log_target)
-        return float(rates[small].max(initial=0.0))
+        rates = np.sum(turn * pushed, axis=0)[norms(shear @ self.factor) > 0] / self.unit
+        return float(rates.max(initial=0.0))
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         """Hidden units in the user's basis, with relative accuracy at any size, and the features of A W."""
@@ -207,6 +206,7 @@ class WeightFlow(FlowSystem):
         weights, log_size = moments.start(init)
         self.origin = (weights * np.exp(log_size)).ravel()
         self.shape = weights.shape
+        self.narrow = init.width < moments.rank and len(moments.blocks) > 1
         self._groups = np.repeat(np.arange(self.shape[0]), self.shape[1])
 
     @property
@@ -233,7 +233,12 @@ class WeightFlow(FlowSystem):
         return -float(np.sum(self._push(z, self.moments.residual(self._map(z))) ** 2)) / self.unit
 
     def scale(self, y: FloatArray) -> FloatArray:
-        """Root mean square of the unit's weights; a unit that is exactly zero never moves."""
+        """Root mean square of the unit's weights; a unit that is exactly zero never moves.
+
+        Units fewer than modes turn from block to block by weights far below that: these count by themselves.
+        """
+        if self.narrow:
+            return np.maximum(np.abs(y), _TINY)
         size = norms(y.reshape(self.shape)) / np.sqrt(self.shape[1])
         return np.repeat(np.where(size > 0, size, 1.0), self.shape[1])
 

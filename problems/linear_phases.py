@@ -18,18 +18,19 @@ from dataclasses import dataclass
 
 import numpy as np
 from agf_problems.linear_moments import Moments
-from agf_problems.linear_settle import follow
+from agf_problems.linear_settle import Flow
 from agf_problems.linear_theory import energies
 
 from agf import Activation, Clock, Init, Settings, Settled, State, Status
 from agf.arrays import FloatArray, IntArray
-from agf.clock import half_drop_ratio
-from agf.sphere import polar
+from agf.sphere import norms, polar
 
 #: Growth rates below this fraction of the largest initial one are rounding.
 _NO_GROWTH = 1e-10
 #: A row of hidden space that falls below this fraction of itself by projection was in the span removed.
 _RANK = 1e-12
+#: Fraction of its saturation norm at which a new mode starts in the active flow (natural thresholds).
+_SMALL = 0.01
 #: Entries below this are left to underflow where every entry of the active modes is followed to relative accuracy.
 _TINY = 1e-280
 #: Longest active flow, in growth times of the newest mode: for the last mode, and for settle="converged".
@@ -85,7 +86,7 @@ class _Held:
 
     theta : (k, n) active modes.  order : (k,) their mode numbers.  turn : flow time and (k, n) active modes halfway
     through a turn that the flow takes if no dormant mode activates before, or None.  above : loss before the drop that
-    theta is in.
+    theta is in.  lead : flow time from theta to the switch, theta being followed from before it.
     """
 
     clock: Clock
@@ -94,6 +95,7 @@ class _Held:
     order: IntArray
     turn: tuple[float, FloatArray] | None = None
     above: float = np.inf
+    lead: float = 0.0
 
 
 class ModePhases:
@@ -159,9 +161,18 @@ class ModePhases:
                 break
             chosen.append(int(rest[following]))
         labels, rates = modes.labels[chosen], modes.rates[chosen]
+        # The active flow starts when the new modes are small, so that it shows the whole drop.
+        lead = min(-np.log(_SMALL) / rates[0], wait) if self._natural else 0.0
+        back = np.exp(-modes.rates * lead)
+        new = (np.stack(rows) @ modes.vectors * back) @ modes.vectors.T
+        new /= np.sqrt(1.0 + np.exp(-2.0 * rates * lead))[:, None]  # what saturation takes of it by then
+        theta, order = np.concatenate([held.theta, new]), np.concatenate([held.order, labels])
+        after = _Held(held.clock, dormant, theta, order, above=self._loss(held.theta), lead=float(lead))
         half = began + wait
         if self._natural:
-            half = max(began, half + float(np.log(half_drop_ratio(2))) / float(rates[0]))
+            half += self._flow(after, float(rates[0])).follow(theta.ravel()).half - lead
+        active = state.active.copy()
+        active[labels] = True
         activation = Activation(
             time=float(held.clock.accelerated(began + wait)),
             half_time=float(held.clock.accelerated(half)),
@@ -169,45 +180,19 @@ class ModePhases:
             utility=0.5 * rates,
             runner_up=runner_up,
         )
-        active = state.active.copy()
-        active[labels] = True
-        theta, order = np.concatenate([held.theta, np.stack(rows)]), np.concatenate([held.order, labels])
-        after = _Held(held.clock, dormant, theta, order, above=self._loss(held.theta))
         return self._state(activation.time, active, after), activation
 
     def active(self, state: State, activation: Activation) -> tuple[State, Settled | Status]:
         """Gradient flow of the active modes, from where they are, to a plateau or for the horizon of `settings`."""
         held = _unpack(state)
         shape = held.theta.shape
-        span = _LONGEST / (2.0 * float(activation.utility.max()))
-
-        def velocity(y: FloatArray) -> FloatArray:
-            rows = y.reshape(shape)
-            residual = self._residual(rows)
-            w, a = rows[:, : self.n_inputs], rows[:, self.n_inputs :]
-            return np.concatenate([a @ residual, w @ residual.T], axis=1).ravel()
-
-        # With no dormant mode left, what other blocks have in the active ones may turn them: tiny, and accurate.
-        alone = held.dormant.logs.size == 0
-        size = float(np.sqrt(np.mean(held.theta**2)))
-        path = follow(
-            velocity,
-            lambda y: self._loss(y.reshape(shape)) - self.moments.floor,
-            held.theta.ravel(),
-            above=held.above - self.moments.floor,
-            horizon=lambda y: self._horizon(y.reshape(shape), held, span),
-            best=self._best(held.order, alone),
-            whole=self.explainable,
-            span=span,
-            rtol=self.settings.rtol,
-            scale=(lambda y: np.maximum(np.abs(y), _TINY)) if alone and len(self.moments.blocks) > 1 else size,
-        )
+        path = self._flow(held, 2.0 * float(activation.utility[0])).follow(held.theta.ravel())
         self.stats["evaluations"] += path.evaluations
         rest, turn = path.rest, path.turn
-        began = float(held.clock.flow(state.time))
+        began = float(held.clock.flow(state.time)) - held.lead
+        theta = rest.y.reshape(shape)
         later = None if turn is None else (began + turn[0], turn[1].reshape(shape))
-        after = _Held(held.clock, held.dormant, rest.y.reshape(shape), held.order, later)
-        final = self._state(state.time, state.active, after)
+        final = self._state(state.time, state.active, _Held(held.clock, held.dormant, theta, held.order, later))
         if path.failed:
             return final, Status.STALLED
         critical = rest.settled or turn is not None
@@ -215,12 +200,42 @@ class ModePhases:
             level=final.level,
             collapsed=np.zeros(0, dtype=np.int64),
             grad_norm=float(np.linalg.norm(rest.g)),
-            predicted_decrease=float(rest.g @ rest.g) * max(path.horizon - rest.t, 0.0),
+            predicted_decrease=rest.speed * max(path.horizon - rest.t, 0.0),
             how="flow" if critical else "horizon",
             critical=critical,
         )
 
     # -- active modes -----------------------------------------------------------------------------------------
+
+    def _flow(self, held: _Held, rate: float) -> Flow:
+        """Gradient flow of the active modes, the newest of which grew at `rate`."""
+        shape, d = held.theta.shape, self.n_inputs
+        span = _LONGEST / rate
+        # With no dormant mode left, what other blocks have in the active ones may turn them: tiny, and accurate.
+        alone = held.dormant.logs.size == 0
+
+        def scale(y: FloatArray) -> FloatArray:
+            if alone and len(self.moments.blocks) > 1:
+                return np.maximum(np.abs(y), _TINY)
+            return np.repeat(norms(y.reshape(shape)) / np.sqrt(shape[1]), shape[1])
+
+        def velocity(y: FloatArray) -> FloatArray:
+            rows = y.reshape(shape)
+            residual = self._residual(rows)
+            return np.concatenate([rows[:, d:] @ residual, rows[:, :d] @ residual.T], axis=1).ravel()
+
+        return Flow(
+            velocity,
+            loss=lambda y: self._loss(y.reshape(shape)) - self.moments.floor,
+            horizon=lambda y: self._horizon(y.reshape(shape), held, span),
+            above=held.above - self.moments.floor,
+            best=self._best(held.order, alone),
+            whole=self.explainable,
+            span=span,
+            rtol=self.settings.rtol,
+            scale=scale,
+            groups=np.repeat(np.arange(shape[0]), shape[1]),
+        )
 
     def _turned(
         self, state: State, held: _Held, modes: _Modes, when: float, theta: FloatArray
@@ -297,7 +312,7 @@ class ModePhases:
         if self.settings.settle == "converged" or held.dormant.logs.size == 0:
             return span
         waits = self._waits(self._modes(theta, held.order), held.dormant)
-        return min(self.settings.horizon * float(waits.min(initial=np.inf)), span)
+        return min(held.lead + self.settings.horizon * float(waits.min(initial=np.inf)), span)
 
     def _own_block(self, row: FloatArray, label: int) -> FloatArray:
         """The part of an active mode in its own block: blocks exchange nothing, and what mixes them is negligible."""
@@ -337,6 +352,7 @@ class ModePhases:
             "theta": held.theta,
             "order": held.order,
             "above": np.asarray(held.above),
+            "lead": np.asarray(held.lead),
         }
         if held.turn is not None:
             memory |= {"turn_time": np.asarray(held.turn[0]), "turn_theta": held.turn[1]}
@@ -353,6 +369,7 @@ def _unpack(state: State) -> _Held:
         memory["order"].astype(np.int64),
         turn,
         float(memory["above"]),
+        float(memory["lead"]),
     )
 
 

@@ -7,10 +7,10 @@ flow, that is a second drop behind a plateau.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from agf.arrays import FloatArray
+from agf.arrays import FloatArray, IntArray
 from agf.integrators import Accepted, MarchError, march
 
 #: Relative accuracy of a settled level, and of the smallest level that matters, in units of the initial loss.
@@ -27,7 +27,7 @@ _MAX_STEPS = 20_000
 
 @dataclass(frozen=True)
 class Rest:
-    """A plateau: state y, velocity g, time t since the start, loss above the floor, whether the flow settled there."""
+    """A state along the flow: y, velocity g, time t since the start, loss above the floor, whether it settled here."""
 
     y: FloatArray
     g: FloatArray
@@ -35,114 +35,124 @@ class Rest:
     loss: float
     settled: bool = False
 
+    @property
+    def speed(self) -> float:
+        """-dL/dt."""
+        return float(self.g @ self.g)
+
 
 @dataclass(frozen=True)
 class Path:
     """What the flow does until the next activation.
 
-    rest : the first plateau, or the state at the horizon.  horizon : time of the next activation seen from there.
+    rest : the first plateau, or the state at the horizon.  half : time halfway down to it.
+    horizon : time of the next activation seen from there.
     turn : time and state halfway down a second drop before the horizon, or None.  failed : whether no rest was reached.
     """
 
     rest: Rest
+    half: float
     horizon: float
     turn: tuple[float, FloatArray] | None
     evaluations: int
-    failed: bool
+    failed: bool = False
 
 
-def follow(
-    velocity: Callable[[FloatArray], FloatArray],
-    loss: Callable[[FloatArray], float],
-    y: FloatArray,
-    *,
-    above: float,
-    horizon: Callable[[FloatArray], float],
-    best: float,
-    whole: float,
-    span: float,
-    rtol: float,
-    scale: Callable[[FloatArray], FloatArray] | float,
-) -> Path:
-    """Follow y' = velocity(y) to its first plateau, and on to a second drop if one comes before the horizon.
+@dataclass(frozen=True)
+class Flow:
+    """Gradient flow y' = velocity(y) of the active modes.
 
-    loss : above the floor.  above : loss before the drop that y is in.  best : the lowest loss this flow could reach.
-    whole : loss of the zero function.
-    horizon : state -> time, from the start, of the next activation.  span : longest time.
-    rtol, scale : of `agf.integrators.march`.
+    loss : above the floor.  horizon : state -> time of the next activation, from the start.
+    above : loss before the drop that the start is in.  best : lowest loss this flow could reach.
+    whole : loss of the zero function.  span : longest time.  rtol, scale, groups : of `agf.integrators.march`.
     """
-    now = Rest(y, velocity(y), 0.0, loss(y))
-    evaluations, end = 1, horizon(y)
-    rest: Rest | None = None
-    lowest, base = now, replace(now, loss=above)
-    falling: list[tuple[Accepted, float]] = []
-    try:
-        for step in march(velocity, y, method="auto", rtol=rtol, scale=scale, s_end=span, max_steps=_MAX_STEPS):
-            evaluations = step.evaluations + 1
-            now = Rest(step.y1, step.f1, step.s1, loss(step.y1))
-            if rest is not None:
-                falling.append((step, now.loss))
-            settled = _settled(now, end, whole)
-            if rest is None and (settled or now.t >= end):
-                end = horizon(now.y)
-                settled = _settled(now, end, whole)
-            if now.t >= end:
-                t = max(end, step.s0)
-                now = Rest(step.dense(t), velocity(step.dense(t)), t, loss(step.dense(t)))
-                if rest is not None and rest.loss - now.loss < 0.5 * (rest.loss - best):
-                    now = rest  # a turn that has hardly begun is left to the next phase
-                break
-            if _speed(now) < _speed(lowest) or lowest is rest:
-                lowest = now
-            passed = _speed(now) > _RISE * _speed(lowest) and _flat(lowest, base)
-            if rest is None and (settled or passed):
-                rest = Rest(now.y, now.g, now.t, now.loss, True) if settled else lowest
-                if settled and now.loss - best <= SETTLED * whole:
+
+    velocity: Callable[[FloatArray], FloatArray]
+    loss: Callable[[FloatArray], float]
+    horizon: Callable[[FloatArray], float]
+    above: float
+    best: float
+    whole: float
+    span: float
+    rtol: float
+    scale: Callable[[FloatArray], FloatArray]
+    groups: IntArray
+
+    def follow(self, y: FloatArray) -> Path:
+        """From y to the first plateau, and on to a second drop if one comes before the horizon."""
+        now = Rest(y, self.velocity(y), 0.0, self.loss(y))
+        fastest = lowest = now  # since the last plateau, and since the fastest
+        base = replace(now, loss=self.above)
+        rest: Rest | None = None
+        end, evaluations = self.horizon(y), 1
+        steps: list[tuple[Accepted, float]] = []
+        try:
+            for step in self._march(y):
+                evaluations = step.evaluations + 1
+                now = Rest(step.y1, step.f1, step.s1, self.loss(step.y1))
+                steps.append((step, now.loss))
+                settled = self._settled(now, end)
+                if rest is None and (settled or now.t >= end):
+                    end = self.horizon(now.y)
+                    settled = self._settled(now, end)
+                if now.t >= end:
+                    now = self._at(step, max(end, step.s0))
+                    if rest is not None and rest.loss - now.loss < 0.5 * (rest.loss - self.best):
+                        now = rest  # a turn that has hardly begun is left to the next phase
                     break
-                if passed:
-                    end = horizon(rest.y)
-                falling.append((step, now.loss))
-                lowest = base = rest
-            elif rest is not None and (settled or passed) and rest.loss - now.loss > _VISIBLE * whole:
-                break
-    except MarchError:
-        if rest is None:
-            return Path(now, end, None, evaluations, True)
-    if rest is None or rest is now:
-        return Path(now, end, None, evaluations, False)
-    return Path(rest, end, _turn(falling, rest.loss, now.loss, whole, loss), evaluations, False)
+                if now.speed > fastest.speed:
+                    fastest = lowest = now
+                elif now.speed < lowest.speed:
+                    lowest = now
+                passed = min(now.speed, fastest.speed) > _RISE * lowest.speed and _flat(lowest, base)
+                if rest is None and (settled or passed):
+                    rest = replace(now, settled=True) if settled else lowest
+                    if settled and now.loss - self.best <= SETTLED * self.whole:
+                        now = rest
+                        break
+                    end = self.horizon(rest.y)
+                    fastest = lowest = base = rest
+                elif rest is not None and (settled or passed) and rest.loss - now.loss > _VISIBLE * self.whole:
+                    break
+        except MarchError:
+            if rest is None:
+                return Path(now, now.t, end, None, evaluations, failed=True)
+        rest = rest or now
+        half = self._crossing(steps, 0.5 * (self.above + rest.loss))[0]
+        visible = rest.loss - now.loss > _VISIBLE * self.whole
+        turn = self._crossing(steps, 0.5 * (rest.loss + now.loss)) if visible else None
+        return Path(rest, half, end, turn, evaluations)
 
+    def _march(self, y: FloatArray) -> Iterator[Accepted]:
+        return march(
+            self.velocity,
+            y,
+            method="auto",
+            rtol=self.rtol,
+            scale=self.scale,
+            groups=self.groups,
+            s_end=self.span,
+            max_steps=_MAX_STEPS,
+        )
 
-def _speed(rest: Rest) -> float:
-    """-dL/dt."""
-    return float(rest.g @ rest.g)
+    def _at(self, step: Accepted, t: float) -> Rest:
+        """The state at time t within a step."""
+        y = step.dense(t)
+        return Rest(y, self.velocity(y), t, self.loss(y))
 
+    def _settled(self, now: Rest, end: float) -> bool:
+        """Whether what the flow can still lose before `end`, to first order, does not matter."""
+        return now.speed * (end - now.t) <= SETTLED * max(now.loss, SETTLED * self.whole)
 
-def _settled(now: Rest, end: float, whole: float) -> bool:
-    """Whether what the flow can still lose before `end`, to first order, does not matter."""
-    return _speed(now) * (end - now.t) <= SETTLED * max(now.loss, SETTLED * whole)
+    def _crossing(self, steps: list[tuple[Accepted, float]], level: float) -> tuple[float, FloatArray]:
+        """First time and state at which the loss is at most `level`; the start, or the end, if it never crosses."""
+        step = next((step for step, after in steps if after <= level), steps[-1][0])
+        early, late = step.s0, step.s1
+        while late - early > 1e-9 * step.s1:
+            middle = 0.5 * (early + late)
+            early, late = (early, middle) if self.loss(step.dense(middle)) <= level else (middle, late)
+        return late, step.dense(late)
 
 
 def _flat(low: Rest, base: Rest) -> bool:
-    return _speed(low) * (low.t - base.t) <= _FLAT * (base.loss - low.loss)
-
-
-def _turn(
-    falling: list[tuple[Accepted, float]],
-    above: float,
-    below: float,
-    whole: float,
-    loss: Callable[[FloatArray], float],
-) -> tuple[float, FloatArray] | None:
-    """Time and state at which the loss is halfway from `above` to `below`, if that is a visible drop."""
-    if above - below <= _VISIBLE * whole:
-        return None
-    half = 0.5 * (above + below)
-    step = next((step for step, end in falling if end <= half), None)
-    if step is None:
-        return None
-    early, late = step.s0, step.s1
-    while late - early > 1e-9 * step.s1:
-        middle = 0.5 * (early + late)
-        early, late = (early, middle) if loss(step.dense(middle)) <= half else (middle, late)
-    return late, step.dense(late)
+    return low.speed * (low.t - base.t) <= _FLAT * (base.loss - low.loss)
