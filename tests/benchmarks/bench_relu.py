@@ -1,0 +1,161 @@
+"""ReLU networks on whitened digits: predictions against gradient flow, and against a fixed-step baseline.
+
+    python tests/benchmarks/bench_relu.py follow [WIDTH ...]     predictions of both modes against the flow
+    python tests/benchmarks/bench_relu.py baseline [WIDTH ...]   the same against fixed steps, from the same start
+
+Every number comes with the flow of the same run from the same weights; "cost" counts gradients of all kinds, of the
+whole network or of part of it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+
+import agf
+from agf import registry, sphere
+from agf.datasets import load
+from agf.table import Table, number, percent
+
+WIDTHS = (1, 2, 3, 10, 50)
+ALPHAS = (1e-10, 1e-20)
+#: Flow time until which a run is followed, in units of log(1 / alpha): the first drop comes at about 35.
+HORIZON = 110.0
+
+
+def network(width: int) -> agf.TwoLayer:
+    """Half-squared loss, one-hot labels minus 1/10, inputs whitened."""
+    digits = load("digits")
+    return registry.problem("relu", X=digits["X"], Y=digits["Y"], width=width, whiten=True)
+
+
+def timed(function, *arguments, **options):
+    """Result and seconds."""
+    start = time.perf_counter()
+    out = function(*arguments, **options)
+    return out, time.perf_counter() - start
+
+
+def curve_error(stairs: agf.Staircase, flow: agf.Trajectory) -> tuple[float, float]:
+    """Largest and mean |predicted - observed loss| / L(0) from half the first drop's time on, evenly in log time."""
+    t = np.geomspace(0.5 * stairs.half_times[1], flow.times[-1], 2000)
+    gap = np.abs(stairs.curve(t) - flow.loss_at(t)) / stairs.start_level
+    return float(gap.max()), float(gap.mean())
+
+
+def cost(stats: dict[str, float]) -> int:
+    """Gradient evaluations of any kind."""
+    return int(sum(value for key, value in stats.items() if key.endswith("evaluations")))
+
+
+def row(words: str, stairs: agf.Staircase, seconds: float, flow: agf.Trajectory, repeat: agf.Trajectory) -> list[str]:
+    """One line of either table."""
+    report = agf.compare(stairs, flow, repeat=repeat)
+    known = [m for m in report.matches if m.reproducible and np.isfinite(m.time_error)]
+    times = np.abs([m.time_error for m in known])
+    levels = np.abs([m.level_error for m in known if np.isfinite(m.level_error)])
+    largest, mean = curve_error(stairs, flow)
+    return [
+        words, stairs.status.word, str(len(stairs.drops)), str(len(report.drops)), str(len(known)),
+        percent(float(np.median(times))) if times.size else "-", percent(float(times.max())) if times.size else "-",
+        percent(float(levels.max())) if levels.size else "-", percent(largest), percent(mean),
+        str(cost(stairs.stats)), f"{seconds:.1f} s",
+    ]  # fmt: skip
+
+
+COLUMNS = [
+    "prediction", "ended", "drops", "visible", "reproducible", "time (median)", "time (worst)", "level (worst)",
+    "curve (worst)", "curve (mean)", "cost", "took",
+]  # fmt: skip
+
+
+def follow(widths: tuple[int, ...]) -> None:
+    """Both modes against the flow, over widths and scales."""
+    for alpha in ALPHAS:
+        for width in widths:
+            p = network(width)
+            init = p.init(alpha, seed=0)
+            t_max = -HORIZON * np.log(alpha)
+            flow, seconds = timed(agf.flow, p, init, t_max=t_max, snapshots=400)
+            repeat = agf.flow(p, init, t_max=t_max, rtol=1e-5, snapshots=400)
+            rows = []
+            for mode in ("agf", "resolved"):
+                stairs, took = timed(agf.predict, p, init, mode=mode, max_time=t_max)
+                rows.append(row(mode, stairs, took, flow, repeat))
+            title = f"{width} neurons, alpha = {alpha:g}: flow to t = {t_max:.0f}, loss {number(flow.losses[-1])}"
+            note = f"flow ({flow.status.word}): cost {cost(flow.stats)}, {seconds:.1f} s."
+            print(Table(title, COLUMNS, rows, [note, "Errors of levels and curves are relative to L(0)."]).text(), "\n")
+
+
+# -- a fixed-step baseline, as the paper's numerics --------------------------------------------------------------------
+
+
+def fixed_steps(
+    p: agf.TwoLayer, init: agf.Init, t_max: float, step: float, lr: float, momentum: float = 0.9, phase: int = 2000
+) -> agf.Staircase:
+    """[AGF] with fixed steps: Euler ascent of the utility with renormalization, one activation test a step at norm 1,
+    then `phase` steps of momentum gradient descent on the active neurons, from norm 1."""
+    directions, log_norms = init.directions.copy(), init.log_norms.copy()
+    active = np.zeros(p.width, dtype=bool)
+    theta = np.zeros_like(directions)
+    everyone = np.arange(p.width)
+    nothing = everyone[:0]
+    start = p.loss_grad(theta[nothing], nothing)[0]
+    drops, calls, t = [], 0, 0.0
+    while t < t_max and not active.all():
+        dormant = everyone[~active]
+        residual = p.residual(theta[active], everyone[active])
+        while t < t_max and (log_norms[dormant] < 0).all():
+            utility, grad = p.utility(directions[dormant], dormant, residual)
+            log_norms[dormant] += step * 2 * utility
+            directions[dormant] = sphere.normalize(directions[dormant] + step * grad)
+            calls, t = calls + 1, t + step
+        new = dormant[log_norms[dormant] >= 0]
+        if new.size == 0:
+            break
+        active[new] = True
+        theta[new] = directions[new]
+        who = everyone[active]
+        velocity = np.zeros_like(theta[who])
+        for _ in range(phase):
+            level, grad = p.loss_grad(theta[who], who)
+            velocity = momentum * velocity - lr * grad
+            theta[who] += velocity
+        calls += phase
+        drops.append(agf.Drop(time=t, half_time=t, accelerated_time=t, level=level, neurons=new))
+    status = agf.Status.ALL_ACTIVE if active.all() else agf.Status.MAX_TIME
+    clock = agf.Clock(2, 0.0)
+    return agf.Staircase(p.name, 2, clock, start, tuple(drops), status, init=init, stats={"evaluations": calls})
+
+
+def baseline(widths: tuple[int, ...]) -> None:
+    """The default mode at two tolerances, and the baseline at three steps."""
+    alpha = 1e-10
+    for width in widths:
+        p = network(width)
+        init = p.init(alpha, seed=0)
+        t_max = -HORIZON * np.log(alpha)
+        flow = agf.flow(p, init, t_max=t_max, snapshots=400)
+        repeat = agf.flow(p, init, t_max=t_max, rtol=1e-5, snapshots=400)
+        rows = []
+        for mode, rtol in (("agf", 1e-6), ("agf", 1e-3), ("resolved", 1e-3)):
+            stairs, took = timed(agf.predict, p, init, mode=mode, rtol=rtol, max_time=t_max)
+            rows.append(row(f"{mode}, rtol {rtol:g}", stairs, took, flow, repeat))
+        for step in (10.0, 1.0, 0.1):
+            stairs, took = timed(fixed_steps, p, init, t_max, step, lr=0.1)
+            rows.append(row(f"fixed steps of {step:g}", stairs, took, flow, repeat))
+        title = f"{width} neurons, alpha = {alpha:g}: against fixed steps (2,000 momentum steps of lr 0.1 a phase)"
+        print(Table(title, COLUMNS, rows).text(), "\n")
+
+
+def main() -> None:
+    """Print the tables asked for on the command line."""
+    which, *widths = sys.argv[1:] or ["follow"]
+    chosen = tuple(int(width) for width in widths) or WIDTHS
+    {"follow": follow, "baseline": baseline}[which](chosen)
+
+
+if __name__ == "__main__":
+    main()
