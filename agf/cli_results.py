@@ -12,6 +12,7 @@ from agf.errors import RequestError, explain
 from agf.report import reporter
 from agf.runs import load
 from agf.staircase import Staircase
+from agf.watcher import Watcher
 
 
 @click.command()
@@ -93,18 +94,20 @@ def diff(first: str, second: str, as_json: bool, quiet: bool) -> int:
 @click.command()
 @click.argument("run")
 @click.option("-o", "--output", metavar="RUN", help="Run file to write.")
+@click.option("--problem", metavar="FILE", help="Where the problem of RUN is, when it is in a file (./mine.py:Mine).")
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
-def rerun(run: str, output: str | None, quiet: bool) -> int:
+def rerun(run: str, output: str | None, problem: str | None, quiet: bool) -> int:
     """Compute RUN again from its file alone, and say whether the numbers are the same. Exit code 1 if not."""
     from agf import replay
 
     if output is not None:
         files.check_writable(output)
     before = load(run)
-    again = replay.rerun(run)
+    teller = reporter(quiet)
+    with teller.progress("computing again") as update:
+        again = replay.rerun(run, problem=problem, observer=Watcher("computing again", update))
     if output is not None:
         again.save(output)
     changed = replay.numbers(before, again)  # type: ignore[arg-type]  # rerun has refused everything else
-    teller = reporter(quiet)
     teller.say("The same numbers." if not changed else "The numbers differ:\n  " + "\n  ".join(changed))
     return FAILED if changed else DONE

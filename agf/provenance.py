@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from agf import files
+
+_SCALARS = (bool, int, float, str)
 _PACKAGES = ("agf", "numpy", "scipy", "torch")
 
 
@@ -27,7 +30,8 @@ def versions() -> dict[str, str]:
 def fingerprint(arguments: Mapping[str, Any]) -> str:
     """SHA-256 (first 16 hex digits) of a problem's constructor arguments: names, shapes and bytes of every value.
 
-    Arrays enter as float64 in C order, so integer and Fortran-ordered copies of the same data agree.
+    Arrays enter as float64 in C order, so integer and Fortran-ordered copies of the same data agree, and so does what
+    a run file holds.
     """
     digest = hashlib.sha256()
     for name in sorted(arguments):
@@ -35,8 +39,9 @@ def fingerprint(arguments: Mapping[str, Any]) -> str:
         digest.update(name.encode())
         if hasattr(value, "detach"):
             value = value.detach().cpu().numpy()
-        if isinstance(value, bool | int | float | str | dict | list | tuple) or value is None:
-            digest.update(repr(value).encode())
+        scalars = isinstance(value, list | tuple) and all(isinstance(item, _SCALARS) for item in value)
+        if value is None or scalars or isinstance(value, (*_SCALARS, dict)):
+            digest.update(repr(files.jsonable(value)).encode())  # tuples and numpy scalars as a run file has them
             continue
         array = np.asarray(value)
         if array.dtype.kind in "biuf":

@@ -11,18 +11,21 @@ import numpy as np
 from agf import files, provenance, registry
 from agf.contract import Problem
 from agf.engine import predict
-from agf.errors import FileError, explain
+from agf.errors import FileError, RequestError, explain
 from agf.init import Init
 from agf.runs import load
-from agf.staircase import Staircase
+from agf.staircase import Staircase, join_arguments
 from agf.trajectory import Trajectory
 
 
-def rerun(path: str | os.PathLike[str], observer: Any = None) -> Staircase | Trajectory:
+def rerun(path: str | os.PathLike[str], *, problem: str | None = None, observer: Any = None) -> Staircase | Trajectory:
     """Compute the run of a file again, from what the file holds: problem, data, initial weights and settings.
 
+    problem : where to find the problem when it is not registered under its name, as in "./mine.py:Mine".
+
     The same versions on the same machine give the same numbers (`differences` shows it). Raises FileError when the file
-    is no prediction or trajectory, or does not hold all that it needs.
+    is no prediction or trajectory, does not hold all that it needs, or its data are not those the run was made from;
+    RequestError when the problem is not the one of the file.
     """
     result = load(path)
     if not isinstance(result, Staircase | Trajectory):
@@ -32,10 +35,13 @@ def rerun(path: str | os.PathLike[str], observer: Any = None) -> Staircase | Tra
         raise FileError(
             explain(f"{str(path)!r} holds no initial weights.", remedy="A curve from elsewhere cannot be repeated.")
         )
-    problem = registry.build(registry.find(result.problem), result.arguments)
+    found = registry.find(result.problem if problem is None else problem)
+    if found.name != result.problem:
+        raise RequestError(explain(f"{str(path)!r} is a run of {result.problem!r}.", found=f"problem {found.name!r}"))
+    built = registry.build(found, result.arguments)
     if isinstance(result, Staircase):
-        return predict(problem, result.init, observer=observer, **result.settings.to_dict())
-    return _train(problem, result.init, result, observer)
+        return predict(built, result.init, observer=observer, **result.settings.to_dict())
+    return _train(built, result.init, result, observer)
 
 
 def _train(problem: Problem, init: Init, result: Trajectory, observer: Any) -> Trajectory:
@@ -49,10 +55,19 @@ def _train(problem: Problem, init: Init, result: Trajectory, observer: Any) -> T
 
 
 def _check_complete(path: str | os.PathLike[str]) -> None:
-    _, header, _ = files.read(path)
+    _, header, arrays = files.read(path)
     missing = [name for name, value in header["arguments"].items() if isinstance(value, dict) and "unsaved" in value]
     if missing:
         raise FileError(explain(f"{str(path)!r} does not hold the argument(s) {', '.join(missing)}."))
+    now = provenance.fingerprint(join_arguments(header["arguments"], arrays, path))
+    if header.get("fingerprint") != now:
+        raise FileError(
+            explain(
+                f"the data in {str(path)!r} are not those that the run was made from.",
+                found=f"fingerprint {now}",
+                expected=str(header.get("fingerprint")),
+            )
+        )
 
 
 @dataclass(frozen=True)

@@ -27,19 +27,19 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     losses, singular, norms = axes[0]
     plot.comparison(report, ax=losses)
     number_drops(losses)
-    losses.legend(frameon=False, fontsize="small")
     for level in theory.levels:
         losses.axhline(level, color=plot.RULE, lw=0.6, ls=":")
     bounds = np.zeros(0) if theory.bounds is None else theory.bounds
-    for bound in bounds[np.isfinite(bounds)]:
-        losses.axvline(bound, color=plot.PALETTE[2], lw=0.8, ls="-.")
+    for k, bound in enumerate(bounds[np.isfinite(bounds)]):
+        losses.axvline(bound, color=plot.PALETTE[2], lw=0.8, ls="-.", label=None if k else "lower bounds")
+    losses.legend(frameon=False, fontsize="small")
     values = flow.features("singular_values")
     for i in range(values.shape[1]):
         singular.plot(flow.snapshot_times[1:], values[1:, i], color=plot.PALETTE[i], lw=1.5, label=f"{i + 1}")
     for drop in stairs.drops:
         singular.axvline(drop.half_time, color=plot.RULE, lw=0.6, ls=":")
     singular.set(xscale="log", xlabel="flow time", ylabel="singular value", xlim=losses.get_xlim())
-    singular.set_title(r"singular values of $\sum_h V_h K_h Q_h^T$", fontsize="medium")
+    singular.set_title(r"singular values of $\Sigma_h\, V_h K_h Q_h^T$", fontsize="medium")
     plot.neurons(flow, ax=norms)
     norms.set(xlim=losses.get_xlim(), ylabel=r"$\log_{10}$ of the norm")
     norms.set_title("norms of the heads", fontsize="medium")

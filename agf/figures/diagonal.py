@@ -54,8 +54,12 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     predicted = np.vstack([np.zeros(problem.width), theory.features("coefficients")])
     for i in range(problem.width):
         colour = plot.PALETTE[i]
-        right.plot(moments, beta[:, i], color=colour, lw=1.5, label=f"coordinate {i}")
+        right.plot(moments, beta[:, i], color=colour, lw=1.5)
         right.plot(*steps(theory.accelerated_times[1:], predicted[:, i], end), color=colour, ls="--", lw=1)
+        right.annotate(
+            f"{i}", (end, beta[-1, i]), (4, 0), textcoords="offset points", color=colour, va="center",
+            annotation_clip=False,
+        )  # fmt: skip
     panels["coefficients"] = {"time": moments, "flow": beta, "limit_time": theory.accelerated_times, "limit": predicted}
     right.set(
         xlabel=r"flow time / $-\log \alpha$",
@@ -64,6 +68,5 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         xlim=(begin, end),
         title=rf"coefficients, $\alpha$ = {alpha:g}",
     )
-    right.legend(frameon=False, fontsize="small", loc="lower left")
     letter(axes)
     return figure, panels, reports, {"alphas": list(alphas), "seed": 10, "n": 20, "d": 5}

@@ -22,11 +22,11 @@ def start(p: int, width: int, alpha: float, seed: int) -> agf.Init:
 
 def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:
     """Figure, panels, comparisons, settings."""
-    p, width, alpha = (11, 12, 1e-2) if fast else (20, 18, 1e-2)
+    p, width, alpha = (7, 8, 1e-2) if fast else (20, 18, 1e-2)
     spectrum: dict[Any, float] = {1: 10.0, 3: 5.0} if fast else {1: 10.0, 3: 5.0, 5: 2.5}
     problem = agf.problem("modular-addition", p=p, template=spectrum, width=width)
     init = start(p, width, alpha, 0)
-    flow = agf.flow(problem, init, t_max=1e3 if fast else 3e3)
+    flow = agf.flow(problem, init, t_max=1e2 if fast else 3e3)
     reports = {
         "mode agf": agf.compare(agf.predict(problem, init), flow),
         "mode resolved": agf.compare(agf.predict(problem, init, mode="resolved", max_time=flow.times[-1]), flow),
@@ -49,16 +49,19 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     for k, colour in colours.items():
         at = int(np.flatnonzero(frequencies == k)[0])
         power.plot(moments[1:], learned[1:, at] / full[at], color=colour, lw=1.5, label=f"frequency {k}")
-    power.set(xscale="log", xlabel="flow time", ylabel="power of the output / of the target", xlim=shown)
+    power.set(xscale="log", xlabel="flow time", ylabel="output power / target power", xlim=shown)
     power.legend(frameon=False, fontsize="small")
     right = flow.features("accuracy")
     accuracy.plot(moments[1:], right[1:], color="black", lw=1.5)
     accuracy.set(xscale="log", xlabel="flow time", ylabel="accuracy of the sum", ylim=(0, 1.05), xlim=shown)
-    answers, targets = _outputs(flow.params(-1), problem.template.translates(), [(0, 0), (1, 3), (4, 5)])
+    pairs = [(0, 0), (1, 3), (4, 5)]
+    answers, targets = _outputs(flow.params(-1), problem.template.translates(), pairs)
     for k, (answer, target) in enumerate(zip(answers, targets, strict=True)):
         outputs.plot(target, color=plot.RULE, lw=4, label="target" if k == 0 else None)
-        outputs.plot(answer, color=plot.PALETTE[k], lw=1.3, label=f"{[(0, 0), (1, 3), (4, 5)][k]}")
+        outputs.plot(answer, color=plot.PALETTE[k], lw=1.3, label=str(pairs[k]))
     outputs.set(xlabel="output", ylabel="value", title="outputs for pairs (a, b)")
+    low, high = outputs.get_ylim()
+    outputs.set_ylim(low, high + 0.35 * (high - low))  # room for the legend
     outputs.legend(frameon=False, fontsize="small", ncols=2)
     last = problem.features(flow.params(-1), np.arange(width))
     gap, owner, strong = last["phase_gap"], last["neuron_frequency"], flow.log_norms[-1] > np.log(0.1)
@@ -73,6 +76,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         phases.plot(mine, np.angle(np.exp(1j * gap[mine])), "o", color=colour, label=f"frequency {k}")
     phases.axhline(0.0, color=plot.RULE, lw=0.8, ls=":")
     phases.set(xlabel="neuron", ylabel=r"$s_u + s_v - s_w - s_x$", ylim=(-np.pi, np.pi), title="phases")
+    phases.xaxis.get_major_locator().set_params(integer=True)
     panels = {
         "losses": {"time": flow.times, "loss": flow.losses},
         "power": {"time": moments, "power": learned, "frequency": frequencies},
