@@ -153,7 +153,7 @@ class GenericPhases:
         return self.settings.rtol * float(state.memory["start"][0])
 
     def _noise(self, state: State) -> float:
-        """Utility gradient that cannot be told from 0: losses are known to rtol, so residuals and utilities to its root.
+        """Utility gradient that cannot be told from 0: losses are known to rtol, residuals and utilities to its root.
 
         On kinks the active neurons are only where their integrator puts them, to the same root of rtol at any loss.
         """
@@ -198,9 +198,6 @@ class GenericPhases:
         except integrators.MarchError as error:
             self.notes.append(f"active phase of neurons {chosen.tolist()[:5]}: {error}")
             return state, _march_status(error)
-        except dormancy.NonFinite as error:
-            self.notes.append(str(error))
-            return state, Status.NONFINITE
         self._count("loss_evaluations", rest.evaluations)
         return self._leave(state, chosen, rest)
 
@@ -242,17 +239,20 @@ class GenericPhases:
         waiting = np.flatnonzero(~state.active)
         if waiting.size == 0:
             return np.inf
-        time = dormancy.wait(
-            self.problem,
-            self.problem.residual(theta, chosen),
-            self.clock,
-            threshold,
-            state.directions[waiting],
-            state.log_norms[waiting],
-            waiting,
-            stop=float(self.clock.accelerated(stop)),
-            stats=self.stats,
-        )
+        try:
+            time = dormancy.wait(
+                self.problem,
+                self.problem.residual(theta, chosen),
+                self.clock,
+                threshold,
+                state.directions[waiting],
+                state.log_norms[waiting],
+                waiting,
+                stop=float(self.clock.accelerated(stop)) if np.isfinite(stop) else np.inf,
+                stats=self.stats,
+            )
+        except dormancy.NonFinite:
+            return np.inf  # the next dormant phase meets it again, and reports it
         return float(self.clock.flow(time))
 
     def _count(self, name: str, number: float) -> None:

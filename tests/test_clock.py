@@ -1,0 +1,109 @@
+"""Laws of the clock: charge, norm and threshold undo one another at any scale; the half-drop ratios are those of the law."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+
+from agf import clock
+from agf.clock import Clock
+from agf.errors import RequestError
+
+degrees = st.integers(2, 6)
+
+
+@given(degrees, st.floats(-40.0, -0.1), st.floats(0.0, 1.0))
+def test_charge_and_log_norm_are_inverse(degree, start, part):
+    end = start * (1.0 - part)
+    charge = clock.charge(np.array([end]), np.array([start]), degree)
+    back = clock.log_norm(charge, np.array([start]), degree)
+    # a charge close to the blow-up fixes the norm only through what is left: exp((degree - 2)(end - start)) of rounding
+    slack = 1e-13 * abs(start) + 4e-16 * np.exp((degree - 2) * (end - start))
+    assert back == pytest.approx([end], abs=max(slack, 1e-13)) or slack > 0.1
+
+
+@given(degrees, st.floats(-40.0, -0.1), st.floats(-2.0, 2.0))
+def test_log_threshold_is_the_logarithm_of_the_threshold(degree, start, radius):
+    start = min(start, radius - 1e-3)
+    plain = clock.threshold(np.array([start]), degree, radius)
+    assert np.log(plain) == pytest.approx(clock.log_threshold(np.array([start]), degree, radius), rel=1e-12, abs=1e-12)
+
+
+def test_threshold_of_degree_two_is_the_distance_in_log_norm_and_zero_above():
+    assert clock.threshold(np.array([-5.0]), 2) == pytest.approx([5.0])
+    assert clock.log_threshold(np.array([1.0]), 2) == pytest.approx([-np.inf])
+
+
+@pytest.mark.parametrize("degree", [2, 3, 4, 5])
+@pytest.mark.parametrize("alpha", [1e-2, 1e-8, 1e-200, 1e-300])
+def test_log_thresholds_are_finite_at_any_scale(degree, alpha):
+    value = clock.log_threshold(np.array([np.log(alpha)]), degree)
+    assert np.isfinite(value).all()
+    if (
+        degree > 2
+    ):  # (alpha^(2 - degree) - 1) / (degree - 2), whose logarithm is (degree - 2) log 1/alpha to leading order
+        exact = -(degree - 2) * np.log(alpha) - np.log(degree - 2) + np.log1p(-(alpha ** (degree - 2.0)))
+        assert value == pytest.approx([exact], rel=1e-12)
+
+
+@given(degrees, st.floats(-30.0, -1.0))
+def test_the_frozen_law_solves_its_equation(degree, start):
+    """d rho/dt = degree U rho^(degree - 1), by a difference of the closed law over a small charge."""
+    rho0 = np.exp(start)
+    step = 1e-6 * rho0 ** (2.0 - degree)
+    left, right = clock.log_norm(np.array([0.0, step]), np.array([start, start]), degree)
+    assert (right - left) / step == pytest.approx(rho0 ** (degree - 2.0), rel=1e-5 * degree)
+
+
+@pytest.mark.parametrize(("degree", "known"), [(2, 0.64359), (3, 0.79784), (4, 0.89733)])
+def test_half_drop_ratios_have_their_known_values(degree, known):
+    assert clock.half_drop_ratio(degree) == pytest.approx(known, abs=5e-6)
+
+
+@pytest.mark.parametrize("degree", [2, 3, 4, 5])
+def test_the_half_drop_of_a_saturating_neuron_is_where_the_ratio_says(degree):
+    """rho' = degree (U rho^(degree-1) - 2 C rho^(2 degree-1)), U = 2C = 1, against the frozen law at the same time."""
+    start = 1e-3
+    half = np.log((1.0 - np.sqrt(0.5)) ** (1.0 / degree))
+
+    def slowness(log_rho):  # dt / d log rho
+        rho = np.exp(log_rho)
+        return 1.0 / (degree * (rho ** (degree - 2.0) - rho ** (2.0 * degree - 2.0)))
+
+    time = quad(slowness, np.log(start), half, epsrel=1e-12, epsabs=0.0, limit=500)[0]
+    frozen = clock.log_norm(np.array([degree * time]), np.array([np.log(start)]), degree)
+    # the ratio is the limit of a small start, off by start^2 (a neuron loses the integral of r / (1 - r^degree) to
+    # saturation, and here it starts at r = start); an error e of the time moves the norm by e start^(2 - degree)
+    slack = start**2 + 1e-11 * start ** (2.0 - degree)
+    assert np.exp(frozen) == pytest.approx([clock.half_drop_ratio(degree)], rel=slack)
+
+
+def test_the_clock_has_the_mean_threshold_as_its_unit_without_overflow():
+    plain = Clock.from_norms(2, np.log([1e-3, 1e-5]))
+    assert plain.scale == pytest.approx(4 * np.log(10))
+    tiny = Clock.from_norms(3, np.log([1e-200, 1e-200]))
+    assert tiny.log_scale == pytest.approx(200 * np.log(10))
+    assert tiny.flow(tiny.accelerated(3.5e200)) == pytest.approx(3.5e200)
+
+
+def test_exactly_zero_neurons_do_not_count_in_the_unit():
+    assert Clock.from_norms(2, np.array([-4.0, -np.inf])).scale == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("norms", [[0.0, 1.0], [-np.inf], []])
+def test_no_small_neuron_is_refused_with_a_remedy(norms):
+    with pytest.raises(RequestError, match="smaller alpha"):
+        Clock.from_norms(2, np.array(norms))
+
+
+def test_time_zero_is_zero_in_every_unit_even_where_the_scale_overflows():
+    huge = Clock(4, 1000.0)
+    assert huge.scale == np.inf
+    assert huge.flow(0.0) == 0.0
+    assert huge.flow(1.0) == np.inf
+
+
+@given(st.floats(1e-6, 1.0), st.floats(0.0, 0.99), st.floats(0.0, 1e6))
+def test_steps_and_flow_time_are_inverse(lr, momentum, time):
+    assert Clock.flow_of_steps(Clock.steps(time, lr, momentum), lr, momentum) == pytest.approx(time, rel=1e-12)
