@@ -23,7 +23,7 @@ from agf.contract import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.integrators import METHODS, Accepted, MarchError, Memory, NonFinite, length_of, march
-from agf.polar import PolarSystem
+from agf.polar import PolarSystem, small_neurons
 from agf.recorder import Progress, Recorder
 from agf.status import Status
 from agf.system import FlowSystem
@@ -37,11 +37,13 @@ RTOL_KINKS = 1e-4
 #: Settled: the loss still falls by less than this fraction of max(L, 0.01 L(0)) in another time as long as the elapsed.
 SETTLE = 1e-4
 _LOSS_FLOOR = 0.01
-#: ... and no neuron's norm grows by a factor e within this multiple of the elapsed time.
+#: ... and no small neuron grows by a factor e within this multiple of the elapsed time.
 PATIENCE = 100.0
 #: Whether neurons still grow is asked every so many steps, for saddles whenever the elapsed time has grown so much.
 _CHECK_STEPS = 10
 _CHECK_RATIO = 1.1
+#: Where there are kinks, rates are averages since this fraction of the elapsed time.
+_RECENT = 0.9
 #: A mode this fast, relative to the spectral radius, is told from a flat direction (central differences see 1e-9).
 _SADDLE_RATE = 1e-6
 #: e-folds after which a growing mode would have risen from rounding to order one: what has not moved then is parked.
@@ -81,7 +83,7 @@ def flow(
     problem, init : what is trained, and from where. The problem's own coordinates are used where it has some
         (`flow_system`), else direction and log norm of every neuron.
     t_max : flow time to stop at. None: until settled, which means that (1) the loss would fall by less than
-        settle * max(L, 0.01 L(0)) in another time as long as the elapsed one, and (2) no neuron's norm would grow by a
+        settle * max(L, 0.01 L(0)) in another time as long as the elapsed one, and (2) no small neuron would grow by a
         factor e within `patience` times the elapsed time, nor, in a smooth problem, is the point a saddle; or that less
         than settle * 0.01 L(0) is left. Where the loss falls algebraically this can take very long: give a t_max.
     method : "rk45" (Dormand-Prince), "rkc2" (stabilised, for smooth problems), or "auto": Dormand-Prince, and where the
@@ -345,22 +347,27 @@ class _Run:
     def _settled(self) -> Status | None:
         """The settling test of `flow`; what costs evaluations is asked only every so often."""
         elapsed = self.origin + self.local
-        if self.settings["t_max"] is not None:
+        settings = self.settings
+        if settings["t_max"] is not None:
             return None
         _, loss, slope = self.recorder.points[-1]
         first = abs(self.recorder.points[0][1])
-        settle = self.settings["settle"]
+        settle = settings["settle"]
         if abs(loss) <= settle * _LOSS_FLOOR * first:  # it cannot fall by more than what counts
             return Status.SETTLED
         horizon = max(elapsed, self.first_time)
-        if -slope * self.unit * horizon > settle * max(abs(loss), _LOSS_FLOOR * first):
-            self.parked_since = np.inf
-            return None
-        if self.steps % _CHECK_STEPS or elapsed < self.next_check:
-            return None
-        self.evaluations += 1
-        patience = self.settings["patience"] * horizon
-        if self.system.growth(self.y) * patience > 1:
+        patience = settings["patience"] * horizon
+        tolerated = settle * max(abs(loss), _LOSS_FLOOR * first)
+        if self.system.smooth:
+            if -slope * self.unit * horizon > tolerated:
+                self.parked_since = np.inf
+                return None
+            if self.steps % _CHECK_STEPS or elapsed < self.next_check:
+                return None
+            self.evaluations += 1
+            if self.system.growth(self.y) * patience > 1:
+                return None
+        elif self.steps % _CHECK_STEPS or not self._still(loss, tolerated / horizon, 1 / patience):
             return None
         self.next_check = _CHECK_RATIO * elapsed
         rate = self._unstable(1 / patience)
@@ -369,6 +376,21 @@ class _Run:
         if not np.isfinite(self.parked_since):
             self.parked_since = elapsed
         return Status.SADDLE if rate * (elapsed - self.parked_since) > _PARKED else None
+
+    def _still(self, loss: float, fall: float, growth: float) -> bool:
+        """Whether loss and norms have changed by less than these rates (per s) over the last tenth of the time.
+
+        Where there are kinks, the gradient at a minimum need not vanish: rates at an instant say nothing.
+        """
+        before = [kept for kept in self.recorder.kept[1:] if kept[0] <= _RECENT * self.time]
+        if not before:
+            return False
+        time, then, snapshot = before[-1]
+        span = (self.time - time) / self.unit
+        now = self.system.snapshot(self.y).log_norms
+        small = np.isfinite(now) & small_neurons(now, loss, self.recorder.points[0][1])
+        grown = now[small] - snapshot.log_norms[small]
+        return bool(then - loss <= fall * span and np.max(grown, initial=0.0) <= growth * span)
 
     def _unstable(self, slowest: float) -> float:
         """Rate of the fastest growing perturbation of y if above `slowest`, else 0; not asked where there are kinks."""

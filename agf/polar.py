@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from agf.arrays import FloatArray, IntArray
+from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract import Problem
 from agf.errors import ProblemError, explain
 from agf.init import Init
@@ -21,6 +21,8 @@ _LOG_HUGE = 690.0
 MIXING_FLOOR = 1e-15
 #: Norm over a former norm at which a difference of squares of that former size is lost.
 _IMBALANCE = 1e-8
+#: Fall of the loss, relative to the first, that shows an active neuron.
+_FALLEN = 1e-4
 #: Unit rows are restored when they have drifted this far; the velocity does not depend on their length.
 _DRIFT = 1e-6
 
@@ -122,11 +124,12 @@ class PolarSystem(FlowSystem):
             return float(loss), -float(np.sum(gradient**2)) * float(np.exp(self.log_time_unit))
 
     def growth(self, y: FloatArray) -> float:
-        """Largest d log rho/ds over the neurons, or 0."""
+        """Largest d log rho/ds over the neurons that are still small, or 0."""
         rates = self.velocity(y)[-self.neurons.size :]
         if self.power:
             rates = -rates / (self.power * y[-self.neurons.size :])
-        return float(np.max(rates, initial=0.0))
+        small = self.alive & small_neurons(self._split(y)[1], self.loss(y), self.loss(self.start()))
+        return float(np.max(rates[small], initial=0.0))
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         """Directions, log norms and the problem's features at y."""
@@ -206,3 +209,13 @@ class PolarSystem(FlowSystem):
         if self.power == 0:
             return self.alive.astype(np.float64)
         return np.where(self.alive, np.exp(self.power * (log_norms - self.log_largest)), 0.0)
+
+
+def small_neurons(log_norms: FloatArray, loss: float, first_loss: float) -> BoolArray:
+    """(H,) neurons whose growth may still become a drop: smaller than the largest by a factor e at least.
+
+    All of them while the loss has not fallen by a ten-thousandth of its first value: nothing is active yet.
+    """
+    if first_loss - loss < _FALLEN * abs(first_loss):
+        return np.ones(log_norms.shape, dtype=bool)
+    return log_norms < np.max(log_norms) - 1
