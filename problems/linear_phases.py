@@ -14,7 +14,7 @@ A mode that activates takes one direction q of hidden space with it; the dormant
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from agf_problems.linear_moments import Moments
@@ -31,6 +31,8 @@ _NO_GROWTH = 1e-10
 _RANK = 1e-12
 #: Fraction of its saturation norm at which a new mode starts in the active flow (natural thresholds).
 _SMALL = 0.01
+#: Error of a step of the active flow over settings.rtol: a drop lasts a few of the log(1/alpha) e-folds of a plateau.
+_FLOW_RTOL = 10.0
 #: Entries below this are left to underflow where every entry of the active modes is followed to relative accuracy.
 _TINY = 1e-280
 #: Longest active flow, in growth times of the newest mode: for the last mode, and for settle="converged".
@@ -85,8 +87,8 @@ class _Held:
     """What a state carries in its memory, in the basis of the moments.
 
     theta : (k, n) active modes.  order : (k,) their mode numbers.  turn : flow time and (k, n) active modes halfway
-    through a turn that the flow takes if no dormant mode activates before, or None.  above : loss before the drop that
-    theta is in.  lead : flow time from theta to the switch, theta being followed from before it.
+    through a turn that the flow takes if no dormant mode activates before, or None.
+    rest : (4,) how theta settled: gradient norm, loss still to fall, whether it settled, whether the flow failed.
     """
 
     clock: Clock
@@ -94,8 +96,7 @@ class _Held:
     theta: FloatArray
     order: IntArray
     turn: tuple[float, FloatArray] | None = None
-    above: float = np.inf
-    lead: float = 0.0
+    rest: FloatArray = field(default_factory=lambda: np.zeros(4))
 
 
 class ModePhases:
@@ -167,10 +168,9 @@ class ModePhases:
         new = (np.stack(rows) @ modes.vectors * back) @ modes.vectors.T
         new /= np.sqrt(1.0 + np.exp(-2.0 * rates * lead))[:, None]  # what saturation takes of it by then
         theta, order = np.concatenate([held.theta, new]), np.concatenate([held.order, labels])
-        after = _Held(held.clock, dormant, theta, order, above=self._loss(held.theta), lead=float(lead))
-        half = began + wait
-        if self._natural:
-            half += self._flow(after, float(rates[0])).follow(theta.ravel()).half - lead
+        start = began + wait - lead
+        after, half = self._settle(held, dormant, theta, order, labels, float(rates[0]), start, float(lead))
+        half = half if self._natural else began + wait
         active = state.active.copy()
         active[labels] = True
         activation = Activation(
@@ -183,74 +183,113 @@ class ModePhases:
         return self._state(activation.time, active, after), activation
 
     def active(self, state: State, activation: Activation) -> tuple[State, Settled | Status]:
-        """Gradient flow of the active modes, from where they are, to a plateau or for the horizon of `settings`."""
-        held = _unpack(state)
-        shape = held.theta.shape
-        path = self._flow(held, 2.0 * float(activation.utility[0])).follow(held.theta.ravel())
-        self.stats["evaluations"] += path.evaluations
-        rest, turn = path.rest, path.turn
-        began = float(held.clock.flow(state.time)) - held.lead
-        theta = rest.y.reshape(shape)
-        later = None if turn is None else (began + turn[0], turn[1].reshape(shape))
-        final = self._state(state.time, state.active, _Held(held.clock, held.dormant, theta, held.order, later))
-        if path.failed:
-            return final, Status.STALLED
-        critical = rest.settled or turn is not None
-        return final, Settled(
-            level=final.level,
+        """Where gradient flow of the active modes settles, or stands at the horizon of `settings`.
+
+        `dormant` has followed it already: the half-drop time is read off the drop it makes.
+        """
+        del activation
+        grad_norm, left, settled, failed = _unpack(state).rest
+        if failed:
+            return state, Status.STALLED
+        return state, Settled(
+            level=state.level,
             collapsed=np.zeros(0, dtype=np.int64),
-            grad_norm=float(np.linalg.norm(rest.g)),
-            predicted_decrease=rest.speed * max(path.horizon - rest.t, 0.0),
-            how="flow" if critical else "horizon",
-            critical=critical,
+            grad_norm=float(grad_norm),
+            predicted_decrease=float(left),
+            how="flow" if settled else "horizon",
+            critical=bool(settled),
         )
 
     # -- active modes -----------------------------------------------------------------------------------------
 
-    def _flow(self, held: _Held, rate: float) -> Flow:
-        """Gradient flow of the active modes, the newest of which grew at `rate`."""
-        shape, d = held.theta.shape, self.n_inputs
-        span = _LONGEST / rate
-        # With no dormant mode left, what other blocks have in the active ones may turn them: tiny, and accurate.
-        alone = held.dormant.logs.size == 0
+    def _settle(
+        self,
+        held: _Held,
+        dormant: _Dormant,
+        theta: FloatArray,
+        order: IntArray,
+        labels: IntArray,
+        rate: float,
+        start: float,
+        lead: float,
+    ) -> tuple[_Held, float]:
+        """Follow the active modes theta from flow time `start`, `lead` before the switch: rest, half-time.
+
+        held : before the drop.  dormant : at the switch.  labels : the modes that are new, rate : their growth.
+        """
+        # Independent blocks stand still while another drops. With hidden units used up before the modes are, what an
+        # active mode has of other blocks may turn it: then all move, and their least entries count.
+        alone = dormant.logs.size == 0 and order.size < self.moments.rank
+        blocks = [b for b in self.moments.blocks if alone or np.isin(labels, b[0]).any()]
+        rows, columns = (np.concatenate([b[k] for b in blocks]) for k in (0, 1))
+        mine = np.flatnonzero(np.isin(order, rows))
+        inside = np.ix_(mine, np.concatenate([columns, self.n_inputs + rows]))
+        shape, d = theta[inside].shape, columns.size
+        sxx, syx = self.moments.sxx[np.ix_(columns, columns)], self.moments.syx[np.ix_(rows, columns)]
+        target = self.moments.target[np.ix_(rows, columns)]
+
+        def learned(y: FloatArray) -> FloatArray:
+            z = y.reshape(shape)
+            return z[:, d:].T @ z[:, :d]
+
+        def velocity(y: FloatArray) -> FloatArray:
+            z = y.reshape(shape)
+            residual = syx - learned(y) @ sxx
+            return np.concatenate([z[:, d:] @ residual, z[:, :d] @ residual.T], axis=1).ravel()
+
+        def loss(y: FloatArray) -> float:
+            gap = target - learned(y)
+            return others + 0.5 * float(np.sum((gap @ sxx) * gap))
+
+        def whole(y: FloatArray) -> FloatArray:
+            out = theta.copy()
+            out[inside] = y.reshape(shape)
+            return out
 
         def scale(y: FloatArray) -> FloatArray:
-            if alone and len(self.moments.blocks) > 1:
+            if alone and len(blocks) > 1:
                 return np.maximum(np.abs(y), _TINY)
             return np.repeat(norms(y.reshape(shape)) / np.sqrt(shape[1]), shape[1])
 
-        def velocity(y: FloatArray) -> FloatArray:
-            rows = y.reshape(shape)
-            residual = self._residual(rows)
-            return np.concatenate([rows[:, d:] @ residual, rows[:, :d] @ residual.T], axis=1).ravel()
+        def horizon(y: FloatArray) -> float:
+            if self.settings.settle == "converged" or dormant.logs.size == 0:
+                return span
+            waits = self._waits(self._modes(whole(y), order), dormant)
+            return min(lead + self.settings.horizon * float(waits.min(initial=np.inf)), span)
 
-        return Flow(
+        span, others = _LONGEST / rate, 0.0
+        first = theta[inside].ravel()
+        others = self._loss(theta) - self.moments.floor - loss(first)
+        path = Flow(
             velocity,
-            loss=lambda y: self._loss(y.reshape(shape)) - self.moments.floor,
-            horizon=lambda y: self._horizon(y.reshape(shape), held, span),
-            above=held.above - self.moments.floor,
-            best=self._best(held.order, alone),
+            loss,
+            horizon,
+            above=self._loss(held.theta) - self.moments.floor,
+            best=self._best(order, alone),
             whole=self.explainable,
             span=span,
-            rtol=self.settings.rtol,
+            rtol=_FLOW_RTOL * self.settings.rtol,
             scale=scale,
             groups=np.repeat(np.arange(shape[0]), shape[1]),
-        )
+        ).follow(first)
+        self.stats["evaluations"] += path.evaluations
+        rest, turn = path.rest, path.turn
+        left = rest.speed * max(path.horizon - rest.t, 0.0)
+        summary = np.array([np.sqrt(rest.speed), left, rest.settled or turn is not None, path.failed], dtype=np.float64)
+        later = None if turn is None else (start + turn[0], whole(turn[1]))
+        return _Held(held.clock, dormant, whole(rest.y), order, later, summary), start + path.half
 
     def _turned(
         self, state: State, held: _Held, modes: _Modes, when: float, theta: FloatArray
     ) -> tuple[State, Activation]:
-        """The active modes halfway through a turn at flow time `when`, dormant ones grown until then."""
-        wait = when - float(held.clock.flow(state.time))
+        """The active modes past a turn that is halfway done at flow time `when`, dormant ones grown until then."""
+        dormant = _grow(modes, held.dormant, when - float(held.clock.flow(state.time)))
         before, after = (rows / np.linalg.norm(rows, axis=1)[:, None] for rows in (held.theta, theta))
         label = held.order[[int(np.argmin(np.abs(np.sum(before * after, axis=1))))]]
-        time = float(held.clock.accelerated(when))
-        dormant = _grow(modes, held.dormant, wait)
         rate = float(np.linalg.norm(self._residual(theta), 2))
-        next_state = self._state(
-            time, state.active, _Held(held.clock, dormant, theta, held.order, above=self._loss(held.theta))
-        )
-        return next_state, Activation(time, time, label, np.array([0.5 * rate]))
+        settled = self._settle(held, dormant, theta, held.order, label, rate, when, 0.0)[0]
+        time = float(held.clock.accelerated(when))
+        return self._state(time, state.active, settled), Activation(time, time, label, np.array([0.5 * rate]))
 
     def _best(self, order: IntArray, alone: bool) -> float:
         """Lowest loss above the floor with as many modes a block as are active; of any block when none is dormant."""
@@ -307,13 +346,6 @@ class ModePhases:
         gaps = modes.log_radius - dormant.log_amplitudes(modes.vectors[:, :growing])
         return np.maximum(gaps, 0.0) / modes.rates[:growing]
 
-    def _horizon(self, theta: FloatArray, held: _Held, span: float) -> float:
-        """How long active modes flow: the time to the next activation (settle="horizon"), at most `span`."""
-        if self.settings.settle == "converged" or held.dormant.logs.size == 0:
-            return span
-        waits = self._waits(self._modes(theta, held.order), held.dormant)
-        return min(held.lead + self.settings.horizon * float(waits.min(initial=np.inf)), span)
-
     def _own_block(self, row: FloatArray, label: int) -> FloatArray:
         """The part of an active mode in its own block: blocks exchange nothing, and what mixes them is negligible."""
         for rows, columns in self.moments.blocks:
@@ -351,8 +383,7 @@ class ModePhases:
             "hidden": held.dormant.hidden,
             "theta": held.theta,
             "order": held.order,
-            "above": np.asarray(held.above),
-            "lead": np.asarray(held.lead),
+            "rest": held.rest,
         }
         if held.turn is not None:
             memory |= {"turn_time": np.asarray(held.turn[0]), "turn_theta": held.turn[1]}
@@ -368,8 +399,7 @@ def _unpack(state: State) -> _Held:
         memory["theta"],
         memory["order"].astype(np.int64),
         turn,
-        float(memory["above"]),
-        float(memory["lead"]),
+        memory["rest"],
     )
 
 

@@ -214,8 +214,8 @@ def test_aligned_commuting_modes_drop_at_the_exact_times(alpha):
     init = problem.init(alpha, kind="aligned")
     stairs = agf.predict(problem, init)
     exact = exact_half_times(b, s, alpha)
-    # The law is exact up to beta(0)/b = alpha^2/b, and the drop is integrated to 1e-6 of its own time.
-    np.testing.assert_allclose(stairs.half_times[1:], exact, rtol=1e-6 + 5 * alpha**2)
+    # The law is exact up to beta(0)/b = alpha^2/b, and the drop is integrated to 1e-5 a step.
+    np.testing.assert_allclose(stairs.half_times[1:], exact, rtol=1e-5 + 5 * alpha**2)
     np.testing.assert_allclose(stairs.levels, 0.5 * np.append(np.cumsum((b**2 * s)[::-1])[::-1], 0), atol=1e-5)
     flow = agf.flow(problem, init, t_max=1.2 * exact[-1])
     # Losses of the other modes shift a crossing by less than they are at it; the integrator's part is 1e-6.
@@ -302,7 +302,7 @@ def test_ties_activate_together_and_exactly_equal_modes_are_one_drop():
     problem = Linear(Sxx=np.eye(4), B=np.diag([2.0, 2.0, 1.0, 1.0]))
     for stairs in (problem.theory(), agf.predict(problem, problem.init(1e-8, kind="aligned"))):
         assert [d.neurons.tolist() for d in stairs.drops] == [[0, 1], [2, 3]]
-        np.testing.assert_allclose(stairs.levels, [5, 1, 0], atol=1e-9)
+        np.testing.assert_allclose(stairs.levels, [5, 1, 0], atol=1e-6)
 
 
 def test_frozen_growth_is_the_matrix_exponential_for_what_stays_dormant(rng):
