@@ -44,6 +44,8 @@ _LANCZOS = 15
 _SAFE_GROWTH = 3.0
 #: Gradients below this part of the largest one at the start are rounding: such a neuron never moves.
 _DEAD = 1e-14
+#: Error of a step that leaves a saddle, relative to the step.
+_ESCAPE = 1e-5
 _MAX_ROUNDS = 20_000
 
 _A, _B, _E = RK45.A, RK45.B, RK45.E
@@ -349,7 +351,7 @@ class _Batch:
             y1 = y0 + h * np.tensordot(_B, k[:6], axes=1)
             y1[:, : self.p] /= np.linalg.norm(y1[:, : self.p], axis=1, keepdims=True)
             k[6] = self._velocity(y1, neurons)
-            ratio = self._error(h * np.tensordot(_E, k, axes=1), y1)
+            ratio = self._error(h * np.tensordot(_E, k, axes=1), y0, y1, k[0], k[6])
         bad = ~np.isfinite(ratio) | ~np.isfinite(y1).all(axis=1) | ~np.isfinite(k[6]).all(axis=1)
         ratio = np.where(bad, np.inf, ratio)
         factor = np.clip(0.9 * np.maximum(ratio, 1e-10) ** -0.2, 0.2, 5.0)
@@ -368,10 +370,18 @@ class _Batch:
         self._rest(done)
         self._look(done)
 
-    def _error(self, err: FloatArray, y1: FloatArray) -> FloatArray:
-        """Error of each row over its tolerance. Time is relative to the time elapsed, the rest absolute."""
+    def _error(self, err: FloatArray, y0: FloatArray, y1: FloatArray, f0: FloatArray, f1: FloatArray) -> FloatArray:
+        """Error of each row over its tolerance. Time is relative to the time elapsed, the rest absolute.
+
+        A direction that gathers speed leaves a saddle or a flat spot, and how soon is decided while it has hardly moved:
+        there its error is relative to the move.
+        """
         loose = self.rtol if self.problem.smooth else max(self.rtol, np.sqrt(self.rtol))
-        direction = np.linalg.norm(err[:, : self.p], axis=1) / loose
+        p = self.p
+        gathers = np.linalg.norm(f1[:, :p], axis=1) > 2.0 * np.linalg.norm(f0[:, :p], axis=1)
+        move = np.linalg.norm(y1[:, :p] - y0[:, :p], axis=1)
+        allowed = np.where(gathers, np.minimum(loose, _ESCAPE * move + np.finfo(float).eps), loose)
+        direction = np.linalg.norm(err[:, :p], axis=1) / allowed
         norm = np.abs(err[:, self.p]) / (self.rtol if self.problem.smooth else 0.1 * loose)
         time = np.abs(err[:, -1]) / (self.rtol * y1[:, -1])
         return np.maximum(np.maximum(direction, norm), time)
@@ -384,15 +394,13 @@ class _Batch:
         # Far above a threshold that is low because nothing drives it: left alone.
         unknown = ~self._grows(self.f1[rows]) & (slope <= 2 * self.problem.degree * self.threshold.noise)
         vanished |= unknown & (self._gap(rows) > 1.0)
-        calm = self.calm[rows]
-        calm = np.where(tangent > _LOOKS_AT_REST * slope, 0, np.where(calm < _REST_STEPS, calm + 1, calm))
-        self.next_h[rows] = np.where(calm == 1, 0.5 * self.h[rows], self.next_h[rows])
-        damped = (calm > 1) & (calm < _REST_STEPS)
-        self.next_h[rows] = np.where(damped, np.minimum(self.next_h[rows], self.h[rows]), self.next_h[rows])
-        asked = rows[
-            (calm == _REST_STEPS) & (self.calm[rows] < _REST_STEPS) & (tangent <= _AT_REST * self.rtol * slope)
-        ]
-        self.calm[rows] = calm
+        still = tangent <= _AT_REST * self.rtol * slope
+        calm = np.where(tangent > _LOOKS_AT_REST * slope, 0, self.calm[rows] + 1)
+        length = self.h[rows]
+        halved = np.where(calm == 1, 0.5 * length, np.minimum(self.next_h[rows], length))
+        self.next_h[rows] = np.where((calm >= 1) & (calm < _REST_STEPS), halved, self.next_h[rows])
+        asked = rows[(calm == _REST_STEPS) & still]
+        self.calm[rows] = np.where((calm == _REST_STEPS) & ~still, 0, calm)  # not yet: damp it once more
         stable = asked[self._stable(asked)] if asked.size else asked
         self.resting[rows] = vanished
         self.resting[stable] = True

@@ -147,3 +147,28 @@ def norms_init(log_norms: Any, n_params: int = 2, seed: int = 0) -> Init:
     log_norms = np.asarray(log_norms, dtype=np.float64)
     directions = sphere.random(np.random.default_rng(seed), log_norms.size, n_params)
     return Init(directions, log_norms, float(np.exp(log_norms.mean())), seed)
+
+
+class QuadraticUtility(Scripted):
+    """U_i = theta^T Q_i theta / 2 with a symmetric matrix for each neuron: dormant neurons are exp(Q_i t) theta_i(0)."""
+
+    name = "quadratic-utility"
+
+    def __init__(self, matrices: Any, interactions: Any = None) -> None:
+        self.matrices = np.asarray(matrices, dtype=np.float64)
+        super().__init__(np.ones(len(self.matrices)), interactions=interactions)
+        self.n_params = self.matrices.shape[-1]
+        self.calls = 0
+
+    def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
+        self.calls += 1
+        gradient = np.einsum("mij,mj->mi", self.matrices[neurons], theta)
+        return 0.5 * np.sum(theta * gradient, axis=1), gradient
+
+    def exact(self, directions: FloatArray, log_norms: FloatArray, time: float) -> tuple[FloatArray, FloatArray]:
+        """Directions and log norms at flow time `time`, by eigenvectors, scaled so that nothing overflows."""
+        values, vectors = np.linalg.eigh(self.matrices)
+        top = values[:, -1:]
+        along = np.einsum("mji,mj->mi", vectors, directions) * np.exp((values - top) * time)
+        turned, shrunk = sphere.polar(np.einsum("mij,mj->mi", vectors, along))
+        return turned, log_norms + shrunk + top[:, 0] * time
