@@ -13,7 +13,8 @@ from agf.cli import main
 from agf.status import Status
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
 FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = {"python", "console", "text", "json", "bibtex", "toml", "yaml"}
 
@@ -72,10 +73,10 @@ def test_relative_links_lead_somewhere(path):
             assert (path.parent / link).exists(), f"{path.name} links to {link}"
 
 
-def test_every_page_is_reached_from_the_index():
+def test_every_page_and_notebook_is_reached_from_the_index():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    for path in PAGES[1:]:
-        assert path.name == "index.md" or f"({path.name})" in index
+    for path in [*PAGES[1:], *NOTEBOOKS]:
+        assert path.name == "index.md" or f"({path.relative_to(ROOT / 'docs')})" in index, path
 
 
 def test_when_it_fails_has_one_heading_for_every_status_and_no_other_word():
