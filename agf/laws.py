@@ -210,7 +210,8 @@ def _pull(probe: Probe) -> str:
         ratio = float(np.sum(pull * wanted) / np.sum(wanted**2))
         raise Violation(
             "pull", f"{ratio:.4g} times -grad L / rho^{p.degree - 1}", "1",
-            "an activation that is not homogeneous: override `pull`" if abs(ratio - 1) < 0.5 else _factor(ratio),
+            "a wrong `loss_grad` if that check fails too, else an activation that is not homogeneous: override `pull`"
+            if abs(ratio - 1) < 0.5 else _factor(ratio),
         )  # fmt: skip
     tiny = probe.pull(directions, np.full(log_norms.shape, -700.0), probe.neurons, residual)
     leading = probe.utility(directions, probe.neurons, residual)[1]

@@ -155,6 +155,35 @@ def test_the_first_utility_of_three_points_is_half_the_norm_of_the_mean_of_y_x()
     assert sphere.tangent(theta, grad) == pytest.approx(np.zeros((1, 3)), abs=1e-15)
 
 
+def test_the_slope_at_a_kink_is_found_with_a_minus_sign():
+    # [BF24] section 2: D = D~ + (1/n) sum over K of eta g x = D~ - Z eta with Z = (1/n) l' x, printed as D~ + Z eta
+    X, y = M4
+    w = np.array([np.cos(np.radians(-16.699)), np.sin(np.radians(-16.699))])
+    k = 1
+    others = [j for j in range(4) if j != k and X[j] @ w > 0]
+    drive = sum(y[j] * X[j] for j in others) / 4
+    z = -y[k] * X[k] / 4
+    slope = np.linalg.lstsq(z[:, None], drive - (drive @ w) * w, rcond=None)[0][
+        0
+    ]  # D along w: D~ - slope z = (D~ . w) w
+    assert slope == pytest.approx(0.5734, abs=1e-4)
+    assert np.linalg.norm(drive - slope * z) == pytest.approx(0.225089, abs=1e-5)
+    assert not 0 <= -slope <= 1  # what the printed sign would need
+
+
+def test_data_that_break_assumption_5_still_end_at_the_linear_fit():
+    # three points in the boxes of Assumption 3 (eta = .15) of [BF24], which should imply Assumption 5 by its lemma 8
+    X, y = np.array([[-0.85, 1.15], [-0.15, 1.15], [0.85, 1.15]]), np.array([1.0, 0.15, 1.15])
+    gram = X @ X.T
+    gap = [y[k] * gram[k, k] - np.linalg.norm(y) * np.sqrt(np.sum(gram[k] ** 2) - gram[k, k] ** 2) for k in (0, 2)]
+    assert min(gap) == pytest.approx(-0.358, abs=1e-3)
+    p = agf.TwoLayer(X, y, width=20)
+    flow = agf.flow(p, p.init(1e-3, seed=0, kind="balanced"), t_max=200.0)
+    level = np.sum((y - X @ np.linalg.lstsq(X, y, rcond=None)[0]) ** 2) / 6
+    assert level == pytest.approx(0.0914193, abs=1e-7)
+    assert flow.losses[-1] == pytest.approx(level, rel=1e-3)
+
+
 def test_the_law_inside_a_cone_is_hyperbolic():
     # [BF24], balanced neuron at 160 degrees, norm 1e-6, t = 3: growth of the output weight and alignment with D*
     p = agf.TwoLayer(*T3, width=1)
