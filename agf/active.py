@@ -23,6 +23,8 @@ from agf.sphere import norms
 _NEGLIGIBLE = 1e-3
 #: The wait for the next activation is looked at again each time the flow time has grown by this factor.
 _LOOK = 1.25
+#: Beyond this part of the horizon nothing can be lost any more, settled or not.
+_LATE = 0.95
 _MAX_STEPS = 100_000
 #: Gradients below this part of the largest seen are rounding.
 _ROUNDING = 1e-13
@@ -34,9 +36,9 @@ _POLISH_STEPS = 15
 class Rest:
     """Where the active neurons came to rest, or were at the horizon.
 
-    theta : (m, P).  level : loss there.  duration : flow time followed.
-    grad_norm : Euclidean norm of the gradient, as far as the loss follows it: the square root of -dL/dt.
-    shrinking : (m,) whether the flow still lowers each norm.
+    theta : (m, P), rows of neurons that collapsed as they were then.  collapsed : (m,) bool.
+    level : loss of the others.  duration : flow time followed.
+    grad_norm : Euclidean norm of the gradient; beside a kink, of its part along it: the square root of -dL/dt.
     predicted_decrease : loss the flow could still lose within one more horizon (first order).
     how : "flow" (stopped early: settled) or "horizon".
     growing : whether the largest norm still grows, so that there may be no critical point at all.
@@ -44,67 +46,84 @@ class Rest:
     """
 
     theta: FloatArray
+    collapsed: BoolArray
     level: float
     duration: float
     grad_norm: float
-    shrinking: BoolArray
     predicted_decrease: float
     how: str
     growing: bool
     evaluations: int
 
 
+Horizon = Callable[[FloatArray, IntArray], float]
+
+
 def settle(
     problem: Problem,
     theta: FloatArray,
     neurons: IntArray,
-    horizon: Callable[[FloatArray], float],
+    horizon: Horizon,
     *,
     rtol: float,
     negligible: float,
     before: float,
+    gone: FloatArray | None = None,
 ) -> Rest:
     """Follow d theta/dt = -grad L from theta (m, P).
 
     Parameters
     ----------
-    horizon : flow time to follow the flow for, as seen from theta; asked again as the flow moves on.
+    horizon : flow time to follow the flow for, as seen from (theta, neurons); asked again as the flow moves on.
     rtol : stop early once the loss that is left to lose is below this fraction of max(loss, `negligible`); a path error
         of its square root per step is allowed, as it moves the loss at a critical point by rtol.
     negligible : loss that counts as nothing: the flow stops below it.
     before : loss before the phase; the horizon does not count while the loss is above it.
+    gone : (m,) norms below which a neuron that shrinks has collapsed; it is taken out there and then. (float64 would
+        not hold it at zero: it has lost what balances its parts, and passes to the other side.)
 
     Raises
     ------
     integrators.NonFinite, Stalled, OutOfSteps, with the last good state.
     """
-    flow = _Flow(problem, neurons, theta)
+    theta = theta.copy()
+    gone = np.zeros(neurons.size) if gone is None else gone
+    collapsed = np.zeros(neurons.size, dtype=bool)
+    evaluations, began = 0, 0.0
+    while True:
+        kept = np.flatnonzero(~collapsed)
+        flow = _Flow(problem, neurons[kept], theta[kept], gone[kept])
+        stop = flow.follow(horizon, began, rtol, negligible, before)
+        evaluations, began = evaluations + flow.evaluations, stop.t
+        theta[kept] = stop.y.reshape(kept.size, -1)
+        if not stop.lost.any():
+            break
+        collapsed[kept[stop.lost]] = True
+    loss, gradient = flow.at(stop.y)
+    return Rest(
+        theta=theta,
+        collapsed=collapsed,
+        level=loss,
+        duration=stop.t,
+        grad_norm=float(np.linalg.norm(gradient)) if problem.smooth else float(np.sqrt(stop.rate)),
+        predicted_decrease=stop.rate * (stop.end if np.isfinite(stop.end) else stop.t),
+        how=stop.how,
+        growing=stop.growing,
+        evaluations=evaluations,
+    )
 
-    y = theta.ravel()
-    end, looked = horizon(theta), 0.0
-    loss, gradient = flow.at(y)
-    largest = float(np.linalg.norm(gradient))
-    ceiling = before + np.sqrt(rtol) * abs(before)
-    past = [_Mark(0.0, loss, y, 0.0)]  # one moment for each doubling of the time
-    if largest == 0.0 or loss <= negligible:
-        return flow.rest(past, 0.0, y, largest**2, end, "flow")
-    for step in flow.march(y, np.sqrt(rtol), _MAX_STEPS):
-        t, y = step.s1, step.y1
-        loss = flow.loss(y)
-        if t >= _LOOK * looked or (t >= end and loss <= ceiling):
-            end, looked = horizon(flow.smoothed(step).reshape(theta.shape)), t
-        rate = flow.rate(step, loss, past)
-        largest = max(largest, float(np.linalg.norm(step.f1)))
-        settled = loss <= negligible or (t < end and rate * (end - t) <= rtol * max(loss, negligible))
-        over = t >= end and loss <= ceiling
-        if settled or over or rate <= (_ROUNDING * largest) ** 2:
-            at_end = step.s0 <= end < t
-            y, t = (step.dense(end), end) if at_end else (y, t)
-            y = y if problem.smooth else flow.polish(step, y, rtol)
-            return flow.rest(past, t, y, rate, end, "horizon" if over and not settled else "flow")
-        if t >= 2 * past[-1].t:
-            past.append(_Mark(t, loss, y, flow.work))
-    raise AssertionError("march ends only by raising")
+
+@dataclass(frozen=True)
+class _Stop:
+    """Where a flow of one set of neurons stopped. lost : (m,) those that collapsed here.  rate : -dL/dt."""
+
+    t: float
+    y: FloatArray
+    lost: BoolArray
+    rate: float
+    end: float
+    how: str
+    growing: bool
 
 
 @dataclass(frozen=True)
@@ -120,13 +139,48 @@ class _Mark:
 class _Flow:
     """The velocity, with the loss of its last evaluation kept: an accepted step ends with one at its end point."""
 
-    def __init__(self, problem: Problem, neurons: IntArray, theta: FloatArray) -> None:
-        self.problem, self.neurons, self.shape = problem, neurons, theta.shape
+    def __init__(self, problem: Problem, neurons: IntArray, theta: FloatArray, gone: FloatArray) -> None:
+        self.problem, self.neurons, self.theta, self.gone = problem, neurons, theta, gone
+        self.shape = theta.shape
         self.evaluations = 0
         self.work = 0.0
         rho = norms(theta)
-        self._floor = _NEGLIGIBLE * np.maximum(rho, _NEGLIGIBLE * rho.max())
+        self._floor = _NEGLIGIBLE * np.maximum(rho, _NEGLIGIBLE * rho.max(initial=0.0))
         self._last: tuple[FloatArray, float] | None = None
+
+    def follow(self, horizon: Horizon, t0: float, rtol: float, negligible: float, before: float) -> _Stop:
+        """Until a neuron collapses, the rest can lose nothing, or the horizon is over; times count from before t0."""
+        y = self.theta.ravel()
+        loss, gradient = self.at(y)
+        end, looked = horizon(self.theta, self.neurons), t0
+        largest = float(np.linalg.norm(gradient))
+        ceiling = before + np.sqrt(rtol) * abs(before)
+        past = [_Mark(t0, loss, y, 0.0)]  # one moment for each doubling of the time
+        nobody = np.zeros(self.neurons.size, dtype=bool)
+        if largest == 0.0 or loss <= negligible:
+            return _Stop(t0, y, nobody, largest**2, end, "flow", False)
+        for step in self.march(y, np.sqrt(rtol), _MAX_STEPS):
+            t, y = t0 + step.s1, step.y1
+            loss = self.loss(y)
+            lost = self.lost(step)
+            if lost.any():
+                return _Stop(t, y, lost, 0.0, end, "flow", False)
+            if t >= _LOOK * looked or (t >= end and loss <= ceiling):
+                end, looked = horizon(self.smoothed(step).reshape(self.shape), self.neurons), t
+            rate = self.rate(step, loss, past)
+            largest = max(largest, float(np.linalg.norm(step.f1)))
+            settled = loss <= negligible or (t < _LATE * end and rate * (end - t) <= rtol * max(loss, negligible))
+            over = t >= end and loss <= ceiling
+            if settled or over or rate <= (_ROUNDING * largest) ** 2:
+                if t0 + step.s0 <= end < t:
+                    t, y = end, step.dense(end - t0)
+                if not self.problem.smooth:
+                    y = self.polish(step, y, rtol)
+                how = "horizon" if over and not settled else "flow"
+                return _Stop(t, y, nobody, rate, end, how, self.grew(past, y))
+            if t >= 2 * past[-1].t:
+                past.append(_Mark(t, loss, y, self.work))
+        raise AssertionError("march ends only by raising")
 
     def at(self, y: FloatArray) -> tuple[float, FloatArray]:
         """Loss and gradient (N,)."""
@@ -190,18 +244,12 @@ class _Flow:
                 continue
         return y
 
-    def rest(self, past: list[_Mark], t: float, y: FloatArray, rate: float, end: float, how: str) -> Rest:
-        loss, gradient = self.at(y)
-        theta, gradient = y.reshape(self.shape).copy(), gradient.reshape(self.shape)
+    def lost(self, step: Accepted) -> BoolArray:
+        """Neurons whose norm has fallen below what counts as gone, and still falls, (m,)."""
+        theta = step.y1.reshape(self.shape)
+        return (norms(theta) < self.gone) & (np.sum(theta * step.f1.reshape(self.shape), axis=1) < 0)
+
+    def grew(self, past: list[_Mark], y: FloatArray) -> bool:
+        """Whether the largest norm has grown since the time was half of what it is."""
         earlier = norms(past[max(len(past) - 2, 0)].y.reshape(self.shape)).max()
-        return Rest(
-            theta=theta,
-            level=loss,
-            duration=t,
-            grad_norm=float(np.sqrt(rate)),
-            shrinking=np.sum(gradient * theta, axis=1) > 0,
-            predicted_decrease=rate * (end if np.isfinite(end) else t),
-            how=how,
-            growing=bool(norms(theta).max() > 1.001 * earlier),
-            evaluations=self.evaluations,
-        )
+        return bool(norms(y.reshape(self.shape)).max() > 1.001 * earlier)

@@ -373,8 +373,8 @@ class _Batch:
     def _error(self, err: FloatArray, y0: FloatArray, y1: FloatArray, f0: FloatArray, f1: FloatArray) -> FloatArray:
         """Error of each row over its tolerance. Time is relative to the time elapsed, the rest absolute.
 
-        A direction that gathers speed leaves a saddle or a flat spot, and how soon is decided while it has hardly moved:
-        there its error is relative to the move.
+        A direction that gathers speed leaves a saddle or a flat spot. How soon is decided while it has hardly moved, so
+        there the error is relative to the move.
         """
         loose = self.rtol if self.problem.smooth else max(self.rtol, np.sqrt(self.rtol))
         p = self.p

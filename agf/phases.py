@@ -19,13 +19,14 @@ from agf.settings import Settings
 from agf.sphere import cartesian, polar
 from agf.status import Status
 
-#: An active neuron below this part of its threshold norm, and still shrinking, has returned to dormancy.
-COLLAPSED = 1e-3
+#: An active neuron below this part of its natural norm R*, and still shrinking, has returned to dormancy. The flow is
+#: accurate to the root of rtol; what balances the parts of a neuron is then kept to a norm below this.
+COLLAPSED = 0.05
 #: settle="converged" follows the flow for this many times the wait for the next activation.
 CONVERGED = 1000.0
 #: Horizon when no activation is to come: this many times the time since the start, or this many durations of the drop.
 _LAST_TIMES, _LAST_DROPS = 10.0, 1000.0
-#: A level is a critical point when one more horizon would lower it by less than this part of the drop.
+#: A level is a critical point when one more horizon would lower it by less than this part of itself and of the drop.
 _CRITICAL = 1e-2
 
 
@@ -33,7 +34,7 @@ class GenericPhases:
     """Utility maximization by `dormant.cross`, cost minimization by `active.settle` ([AGF] Algorithm 1).
 
     `State.memory` holds "radii" (H,), the log norm at which each active neuron activated (where it returns to when it
-    collapses); "start" (2,), loss and largest utility gradient of the zero function, which tolerances refer to;
+    collapses), and "sizes" (H,), its log R*, which "collapsed" refers to; "start" (2,), loss and largest utility gradient of the zero function, which tolerances refer to;
     "unsettled" (1,), 1 when the active neurons had no critical point within the horizon.
     """
 
@@ -48,6 +49,7 @@ class GenericPhases:
         level = float(self.problem.loss_grad(np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64))[0])
         memory = {
             "radii": np.zeros(init.width),
+            "sizes": np.zeros(init.width),
             "start": np.array([level, np.nan]),
             "unsettled": np.zeros(1),
         }
@@ -88,16 +90,27 @@ class GenericPhases:
             log_norms[neurons] = found.log_radius
         radii = state.memory["radii"].copy()
         radii[neurons] = found.log_radius
+        sizes = state.memory["sizes"].copy()
+        sizes[neurons] = self._sizes(state, found)
         runner_up = None if found.runner_up is None else (int(waiting[found.runner_up[0]]), found.runner_up[1])
         after = replace(
             state,
             time=time,
             directions=directions,
             log_norms=log_norms,
-            memory={**state.memory, "radii": radii},
+            memory={**state.memory, "radii": radii, "sizes": sizes},
         )
         half = max(time - self._half_lead(found), state.time)
         return after, Activation(time, half, neurons, found.utility, runner_up)
+
+    def _sizes(self, state: State, found: Crossing) -> FloatArray:
+        """Log R* of the neurons that activate, (k,), whatever the threshold."""
+        if self.settings.threshold == "natural":
+            return found.log_radius
+        waiting = np.flatnonzero(~state.active)
+        natural = replace(self._threshold(state), natural=True)
+        log_2c = natural.log_self_interaction(found.directions[found.neurons], waiting[found.neurons])
+        return natural.log_radius(found.utility, log_2c)
 
     def _half_lead(self, found: Crossing) -> float:
         """Accelerated time by which the half-drop comes before the switch: the frozen law from n_kappa R* to R*."""
@@ -182,8 +195,8 @@ class GenericPhases:
         cap = max(_LAST_TIMES * float(self.clock.flow(activation.time)), _LAST_DROPS * width)
         multiple = self.settings.horizon * (1.0 if self.settings.settle == "horizon" else CONVERGED)
 
-        def horizon(now: FloatArray) -> float:
-            return min(max(width, multiple * self._wait(state, chosen, now, threshold, cap / multiple)), cap)
+        def horizon(now: FloatArray, neurons: IntArray) -> float:
+            return min(max(width, multiple * self._wait(state, neurons, now, threshold, cap / multiple)), cap)
 
         try:
             rest = settle(
@@ -194,6 +207,7 @@ class GenericPhases:
                 rtol=self.settings.rtol,
                 negligible=self._negligible(state),
                 before=state.level,
+                gone=COLLAPSED * np.exp(state.memory["sizes"][chosen]),
             )
         except integrators.MarchError as error:
             self.notes.append(f"active phase of neurons {chosen.tolist()[:5]}: {error}")
@@ -204,20 +218,13 @@ class GenericPhases:
     def _leave(self, state: State, chosen: IntArray, rest: Rest) -> tuple[State, Settled]:
         directions, log_norms = state.directions.copy(), state.log_norms.copy()
         directions[chosen], log_norms[chosen] = polar(rest.theta)
-        radii = state.memory["radii"]
-        gone = rest.shrinking & (log_norms[chosen] <= radii[chosen] + np.log(COLLAPSED))
-        collapsed = chosen[gone]
+        collapsed = chosen[rest.collapsed]
+        log_norms[collapsed] = state.memory["radii"][collapsed]
         mask: BoolArray = state.active.copy()
         mask[collapsed] = False
-        directions[collapsed] = (
-            state.directions[collapsed] if not np.isfinite(log_norms[collapsed]).all() else directions[collapsed]
-        )
-        log_norms[collapsed] = radii[collapsed]
         level = rest.level
-        if collapsed.size:
-            level = float(self.problem.loss_grad(rest.theta[~gone], chosen[~gone])[0])
-        drop = state.level - level
-        critical = rest.predicted_decrease <= _CRITICAL * abs(drop)
+        scale = min(abs(state.level - level), max(level, self._negligible(state)))
+        critical = rest.how == "flow" or rest.predicted_decrease <= _CRITICAL * scale
         after = replace(
             state,
             active=mask,
