@@ -31,6 +31,8 @@ _NO_GROWTH = 1e-10
 _RANK = 1e-12
 #: Fraction of its saturation norm at which a new mode starts in the active flow (natural thresholds).
 _SMALL = 0.01
+#: A plateau lies behind at least this fraction of the drop that the new mode would make alone.
+_DROP = 0.3
 #: Error of a step of the active flow over settings.rtol: a drop lasts a few of the log(1/alpha) e-folds of a plateau.
 _FLOW_RTOL = 10.0
 #: Entries below this are left to underflow where every entry of the active modes is followed to relative accuracy.
@@ -43,7 +45,8 @@ _LONGEST = 1e4
 class _BlockModes:
     """Eigenvectors of Q in one block: vectors (n', n'), rates (n',) with the g growing modes first.
 
-    inside : (n',) coordinates.  labels : (g,) mode numbers.  log_radius : (g,) log of the norm R* each saturates at.
+    inside : (n',) coordinates.  labels : (g,) mode numbers.  log_radius : (g,) log of the norm each activates at.
+    gains : (g,) what each takes off the loss, alone and in its direction.
     """
 
     inside: IntArray
@@ -51,6 +54,7 @@ class _BlockModes:
     rates: FloatArray
     labels: IntArray
     log_radius: FloatArray
+    gains: FloatArray
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class _Modes:
     rates: FloatArray
     labels: IntArray
     log_radius: FloatArray
+    gains: FloatArray
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,8 @@ class ModePhases:
         new /= np.sqrt(1.0 + np.exp(-2.0 * rates * lead))[:, None]  # what saturation takes of it by then
         theta, order = np.concatenate([held.theta, new]), np.concatenate([held.order, labels])
         start = began + wait - lead
-        after, half = self._settle(held, dormant, theta, order, labels, float(rates[0]), start, float(lead))
+        least = _DROP * float(modes.gains[chosen].max())
+        after, half = self._settle(held, dormant, theta, order, labels, float(rates[0]), start, float(lead), least)
         half = half if self._natural else began + wait
         active = state.active.copy()
         active[labels] = True
@@ -212,10 +218,12 @@ class ModePhases:
         rate: float,
         start: float,
         lead: float,
+        least: float,
     ) -> tuple[_Held, float]:
         """Follow the active modes theta from flow time `start`, `lead` before the switch: rest, half-time.
 
         held : before the drop.  dormant : at the switch.  labels : the modes that are new, rate : their growth.
+        least : smallest fall of the loss that can be theirs.
         """
         # Independent blocks stand still while another drops. With hidden units used up before the modes are, what an
         # active mode has of other blocks may turn it: then all move, and their least entries count.
@@ -266,6 +274,7 @@ class ModePhases:
             horizon,
             above=self._loss(held.theta) - self.moments.floor,
             best=self._best(order, alone),
+            least=least,
             whole=self.explainable,
             span=span,
             rtol=_FLOW_RTOL * self.settings.rtol,
@@ -287,7 +296,7 @@ class ModePhases:
         before, after = (rows / np.linalg.norm(rows, axis=1)[:, None] for rows in (held.theta, theta))
         label = held.order[[int(np.argmin(np.abs(np.sum(before * after, axis=1))))]]
         rate = float(np.linalg.norm(self._residual(theta), 2))
-        settled = self._settle(held, dormant, theta, held.order, label, rate, when, 0.0)[0]
+        settled = self._settle(held, dormant, theta, held.order, label, rate, when, 0.0, 0.0)[0]
         time = float(held.clock.accelerated(when))
         return self._state(time, state.active, settled), Activation(time, time, label, np.array([0.5 * rate]))
 
@@ -334,7 +343,8 @@ class ModePhases:
         vectors[:inputs, 2 * pairs : pairs + inputs] = right[:, pairs:]
         vectors[inputs:, pairs + inputs :] = left[:, pairs:]
         rates = np.concatenate([sigma, -sigma, np.zeros(inputs + outputs - 2 * pairs)])
-        return _BlockModes(np.concatenate([columns, d + rows]), vectors, rates, labels[:growing], log_radius)
+        gains = 0.5 * sigma[:growing] ** 2 / energy
+        return _BlockModes(np.concatenate([columns, d + rows]), vectors, rates, labels[:growing], log_radius, gains)
 
     @property
     def _natural(self) -> bool:
@@ -429,6 +439,7 @@ def _join(parts: list[_BlockModes], size: int) -> _Modes:
         np.concatenate([rates for _, rates in ordered]),
         np.concatenate([part.labels for part in parts] or none).astype(np.int64),
         np.concatenate([part.log_radius for part in parts] or none),
+        np.concatenate([part.gains for part in parts] or none),
     )
 
 

@@ -64,7 +64,8 @@ class Flow:
 
     loss : above the floor.  horizon : state -> time of the next activation, from the start.
     above : loss before the drop that the start is in.  best : lowest loss this flow could reach.
-    whole : loss of the zero function.  span : longest time.  rtol, scale, groups : of `agf.integrators.march`.
+    least : smallest fall that can be this drop.  whole : loss of the zero function.  span : longest time.
+    rtol, scale, groups : of `agf.integrators.march`.
     """
 
     velocity: Callable[[FloatArray], FloatArray]
@@ -72,6 +73,7 @@ class Flow:
     horizon: Callable[[FloatArray], float]
     above: float
     best: float
+    least: float
     whole: float
     span: float
     rtol: float
@@ -104,7 +106,7 @@ class Flow:
                     fastest = lowest = now
                 elif now.speed < lowest.speed:
                     lowest = now
-                passed = min(now.speed, fastest.speed) > _RISE * lowest.speed and _flat(lowest, base)
+                passed = min(now.speed, fastest.speed) > _RISE * lowest.speed and self._flat(lowest, base)
                 if rest is None and (settled or passed):
                     rest = replace(now, settled=True) if settled else lowest
                     if settled and now.loss - self.best <= SETTLED * self.whole:
@@ -144,6 +146,10 @@ class Flow:
         """Whether what the flow can still lose before `end`, to first order, does not matter."""
         return now.speed * (end - now.t) <= SETTLED * max(now.loss, SETTLED * self.whole)
 
+    def _flat(self, low: Rest, base: Rest) -> bool:
+        fall = base.loss - low.loss
+        return fall >= self.least and low.speed * (low.t - base.t) <= _FLAT * fall
+
     def _crossing(self, steps: list[tuple[Accepted, float]], level: float) -> tuple[float, FloatArray]:
         """First time and state at which the loss is at most `level`; the start, or the end, if it never crosses."""
         step = next((step for step, after in steps if after <= level), steps[-1][0])
@@ -152,7 +158,3 @@ class Flow:
             middle = 0.5 * (early + late)
             early, late = (early, middle) if self.loss(step.dense(middle)) <= level else (middle, late)
         return late, step.dense(late)
-
-
-def _flat(low: Rest, base: Rest) -> bool:
-    return low.speed * (low.t - base.t) <= _FLAT * (base.loss - low.loss)

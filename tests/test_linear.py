@@ -309,7 +309,7 @@ def test_frozen_growth_is_the_matrix_exponential_for_what_stays_dormant(rng):
     n, hidden, pause = 5, 4, 1.7
     vectors = rotation(rng, n)
     rates = np.array([1.0, 0.6, 0.0, -0.6, -1.0])
-    modes = _Modes(vectors, rates, np.array([0, 1]), np.zeros(2))
+    modes = _Modes(vectors, rates, np.array([0, 1]), np.zeros(2), np.ones(2))
     dormant = _Dormant(rotation(rng, n)[:, :4], np.array([0.0, -1.0, -3.0, 0.5]), rng.standard_normal((4, hidden)))
     left, mode = _take(modes, dormant, 1, pause)
     weights = dormant.basis @ np.diag(np.exp(dormant.logs)) @ dormant.hidden
@@ -325,7 +325,7 @@ def test_frozen_growth_is_the_matrix_exponential_for_what_stays_dormant(rng):
 def test_frozen_growth_keeps_relative_accuracy_over_hundreds_of_e_folds():
     """Two coupled modes at exp(0) and exp(-400): the small one's norm is a ratio of determinants, known exactly."""
     c, s = np.cos(0.7), np.sin(0.7)
-    modes = _Modes(np.eye(2), np.array([1.0, 0.5]), np.array([0, 1]), np.zeros(2))
+    modes = _Modes(np.eye(2), np.array([1.0, 0.5]), np.array([0, 1]), np.zeros(2), np.ones(2))
     dormant = _Dormant(np.array([[c, -s], [s, c]]), np.array([0.0, -400.0]), np.eye(2))
     left, mode = _take(modes, dormant, 0, 300.0)
     # det = exp(-400) grows by exp(450); the first mode takes exp(300) c, to relative accuracy exp(-400).
