@@ -85,9 +85,7 @@ def commuting() -> None:
         gap = max(gap, np.abs(theory.accelerated_times[1:] / exact - 1).max())
         right += np.allclose(theory.levels, levels, rtol=1e-8, atol=1e-10)
         wrong += not np.allclose(published.levels, levels, rtol=1e-6, atol=1e-10)
-    print(
-        f"200 random commuting problems: greedy right on {right} (times to {gap:.0e}), conjecture wrong on {wrong}"
-    )
+    print(f"200 random commuting problems: greedy right on {right} (times to {gap:.0e}), conjecture wrong on {wrong}")
 
 
 def coupling() -> None:
