@@ -23,6 +23,8 @@ def _floats(value: Any, name: str, where: str) -> FloatArray:
         raise DataError(explain(f"`{name}` is missing.", where=where))
     if hasattr(value, "detach"):  # a torch tensor, without importing torch
         value = value.detach().cpu().numpy()
+    if np.ma.is_masked(value):  # numpy would hand over what is under the mask
+        raise DataError(explain(f"`{name}` has masked values.", where=where, remedy="Drop or impute them first."))
     try:
         array = np.asarray(value)
         if np.iscomplexobj(array):

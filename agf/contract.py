@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from agf.arrays import FloatArray, IntArray
-from agf.errors import NoTheory, explain
+from agf.arrays import FloatArray, IntArray, count
+from agf.errors import NoTheory, RequestError, explain
 from agf.events import Activation, Settled, State
 from agf.init import Init, check_alpha
 from agf.status import Status
@@ -56,7 +57,8 @@ class Problem(ABC):
 
     May define
     ----------
-    initial, outputs, self_interaction, theory, features, label, conserved, phases, flow_system, hessian, example.
+    initial, outputs, self_interaction, theory, features, label, conserved, phases, many_phases, flow_system, hessian,
+    example.
 
     Derived
     -------
@@ -213,6 +215,15 @@ class Problem(ABC):
         del settings
         return None
 
+    def many_phases(self, inits: Sequence[Init], settings: Settings) -> Sequence[Phases | None] | None:
+        """Phases for each of many initializations that share work (see `batch.Script`), or None to predict in a loop.
+
+        An entry may be None, for an initialization that is better predicted alone. What an initialization gets must
+        not depend on the others: a sweep that was cut off asks again for those that are missing.
+        """
+        del inits, settings
+        return None
+
     def flow_system(self, init: Init) -> FlowSystem | None:
         """The problem's own coordinates for gradient flow, or None for the generic polar ones."""
         del init
@@ -241,12 +252,13 @@ class Problem(ABC):
     def init(self, alpha: float, seed: int | None = 0, kind: str = "gaussian") -> Init:
         """Random initialization at scale alpha.
 
-        alpha : initialization scale, 0 < alpha; seed : for numpy.random.default_rng; kind : "gaussian", or what
-        `initial` also offers. Raises DataError for a bad alpha or an unknown kind.
+        alpha : initialization scale, 0 < alpha; seed : integer >= 0 for numpy.random.default_rng, or None for a fresh
+        one; kind : "gaussian", or what `initial` also offers. Raises DataError for a bad alpha, seed or kind.
         """
         from agf.errors import DataError
 
         alpha = check_alpha(alpha)
+        seed = None if seed is None else count(seed, "seed", where=f"{self.name}.init", least=0)
         try:
             theta = self.initial(alpha, np.random.default_rng(seed), kind)
         except ValueError as error:
@@ -254,6 +266,30 @@ class Problem(ABC):
                 raise
             raise DataError(explain(f"unknown kind of initialization {kind!r}.", where=f"{self.name}.init")) from None
         return Init.scaled(theta, alpha, seed, kind)
+
+
+def check_start(problem: Any, init: Any, where: str) -> None:
+    """Refuse what is not a Problem, not an Init, or an Init of another shape. Raises RequestError."""
+    if not isinstance(problem, Problem):
+        raise RequestError(
+            explain(f"a {type(problem).__name__} is not a problem.", where=where, expected="agf.problem(name, ...)")
+        )
+    if not isinstance(init, Init):
+        raise RequestError(
+            explain(
+                f"a {type(init).__name__} is not an initialization.",
+                where=where,
+                expected="problem.init(alpha=...) or agf.Init.from_params(theta)",
+            )
+        )
+    if (init.width, init.n_params) != (problem.width, problem.n_params):
+        raise RequestError(
+            explain(
+                f"the initialization has shape ({init.width}, {init.n_params}).",
+                where=f"{where} of problem {problem.name!r}",
+                expected=f"({problem.width}, {problem.n_params}), one row a neuron",
+            )
+        )
 
 
 def _brief(value: Any) -> str:

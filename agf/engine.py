@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from agf.clock import Clock
-from agf.contract import Phases, Problem
-from agf.errors import ProblemError, RequestError, explain
+from agf.contract import Phases, Problem, check_start
+from agf.errors import ProblemError, explain
 from agf.events import Activation, Settled, State
 from agf.init import Init
 from agf.settings import Settings
@@ -42,14 +42,7 @@ class Engine:
     """
 
     def __init__(self, problem: Problem, init: Init, settings: Settings | None = None, phases: Phases | None = None):
-        if (init.width, init.n_params) != (problem.width, problem.n_params):
-            raise RequestError(
-                explain(
-                    f"the initialization has shape ({init.width}, {init.n_params}).",
-                    where=f"problem {problem.name!r}",
-                    expected=f"({problem.width}, {problem.n_params}), one row a neuron",
-                )
-            )
+        check_start(problem, init, "predict")
         self.problem = problem
         self.settings = settings or Settings()
         self.start = init
@@ -133,6 +126,7 @@ def predict(problem: Problem, init: Init, *, observer: Observer | None = None, *
     RequestError for a wrong request; ProblemError for a plugin that breaks its contract.
     """
     settings = Settings.of(options)
+    check_start(problem, init, "predict")
     if settings.mode == "resolved":
         from agf.resolved import resolve
 
@@ -141,7 +135,11 @@ def predict(problem: Problem, init: Init, *, observer: Observer | None = None, *
         from agf.limit import limit
 
         return limit(problem, init, settings, observer)
-    engine = Engine(problem, init, settings)
+    return _alternate(Engine(problem, init, settings), observer)
+
+
+def _alternate(engine: Engine, observer: Observer | None = None) -> Staircase:
+    problem, settings = engine.problem, engine.settings
     began = wall.perf_counter()
     state = engine.init()
     start_level = state.level
@@ -168,7 +166,7 @@ def predict(problem: Problem, init: Init, *, observer: Observer | None = None, *
         drops=tuple(drops),
         status=status,
         settings=settings,
-        init=init,
+        init=engine.start,
         arguments=problem.arguments,
         stats={**getattr(engine.phases, "stats", {}), "seconds": wall.perf_counter() - began},
         notes=tuple(getattr(engine.phases, "notes", ())),
@@ -176,5 +174,14 @@ def predict(problem: Problem, init: Init, *, observer: Observer | None = None, *
 
 
 def predict_many(problem: Problem, inits: Sequence[Init], **options: Any) -> list[Staircase]:
-    """`predict` from many initializations of one problem, in order."""
-    return [predict(problem, init, **options) for init in inits]
+    """`predict` from many initializations of one problem, in order.
+
+    Where a problem has `many_phases`, the initializations share the work, and each result agrees with that of `predict`
+    to rounding; it does not depend, not even in the last bit, on which others were asked for. Elsewhere this is a loop.
+    Parameters and exceptions are those of `predict`, without an observer.
+    """
+    settings = Settings.of(options)
+    many = problem.many_phases(inits, settings) if settings.mode == "agf" else None
+    if many is None:
+        return [predict(problem, init, **options) for init in inits]
+    return [_alternate(Engine(problem, init, settings, phases)) for init, phases in zip(inits, many, strict=True)]

@@ -32,12 +32,31 @@ class Init:
     kind: str = "params"
 
     def __post_init__(self) -> None:
+        for name in ("directions", "log_norms"):
+            try:
+                object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
+            except (TypeError, ValueError) as error:
+                raise DataError(explain(f"`{name}` cannot be read as numbers ({error}).", where="Init")) from None
         if self.directions.ndim != 2 or self.log_norms.shape != self.directions.shape[:1]:
             raise DataError(
                 explain(
                     f"directions have shape {self.directions.shape} and log_norms {self.log_norms.shape}.",
                     where="Init",
                     expected="(H, P) and (H,)",
+                )
+            )
+        squares = np.sum(self.directions**2, axis=1)
+        odd = ~(np.abs(squares - 1.0) < 1e-6) & ~((squares == 0) & np.isneginf(self.log_norms))
+        odd |= ~(self.log_norms < np.inf)
+        if odd.any():
+            first = int(np.flatnonzero(odd)[0])
+            raise DataError(
+                explain(
+                    f"neuron {first} has a direction of squared norm {squares[first]:.6g} and log norm "
+                    f"{self.log_norms[first]:.6g}.",
+                    where="Init",
+                    expected="unit directions and finite log norms (direction 0 and -inf for a neuron that is zero)",
+                    remedy="Use Init.from_params for weights as they are.",
                 )
             )
 

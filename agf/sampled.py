@@ -168,7 +168,10 @@ def _flat(array: Any) -> Any:
 
 def _inputs(X: Any, where: str) -> FloatArray:
     """Inputs (n, ...): a vector becomes a column, arrays of more dimensions keep their shape. Raises DataError."""
-    shape = np.shape(X)
+    try:
+        shape = np.shape(X)
+    except ValueError:  # ragged: `matrix` says so
+        shape = ()
     if len(shape) <= 2:
         return matrix(X, "X", where=where)
     return matrix(np.reshape(X, (shape[0], -1)), "X", where=where).reshape(shape)

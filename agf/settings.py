@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+import numpy as np
+
+from agf.arrays import count
 from agf.errors import RequestError, explain
 
 MODES = ("agf", "limit", "resolved")
@@ -46,13 +50,15 @@ class Settings:
                         expected="one of " + ", ".join(allowed),
                     )
                 )
-        for name in ("horizon", "rtol", "tie_rtol", "joining"):
-            if not getattr(self, name) > 0:
-                raise RequestError(explain(f"`{name}` must be positive.", where="predict", found=getattr(self, name)))
-        for name in ("max_drops", "max_time"):
+        for name, bound in (("horizon", math.inf), ("rtol", 1.0), ("tie_rtol", 1.0), ("joining", 1.0)):
             value = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise RequestError(explain(f"`{name}` must not be negative.", where="predict", found=value))
+            if not (_number(value) and 0 < value <= bound):
+                words = "positive" if bound == math.inf else f"between 0 and {bound:g}"
+                raise RequestError(explain(f"`{name}` must be {words}.", where="predict", found=repr(value)))
+        if self.max_drops is not None:
+            count(self.max_drops, "max_drops", where="predict", least=0)
+        if self.max_time is not None and not (_number(self.max_time) and self.max_time >= 0):
+            raise RequestError(explain("`max_time` must not be negative.", where="predict", found=repr(self.max_time)))
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Settings:
@@ -68,3 +74,8 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return asdict(self)
+
+
+def _number(value: Any) -> bool:
+    """Whether `value` is a real number; a bool is not meant as one."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)

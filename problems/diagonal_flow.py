@@ -25,6 +25,7 @@ class MirrorFlow(agf.FlowSystem):
 
     def __init__(self, x: FloatArray, y: FloatArray, init: agf.Init) -> None:
         self._mirror = Mirror.of(init)
+        x = np.where(np.isfinite(init.log_norms), x, 0.0)  # a coordinate that is exactly zero never moves
         self._n = y.size
         self._out_of_reach = 0.0  # |y|^2 outside the span of the columns
         if x.shape[0] > x.shape[1]:
