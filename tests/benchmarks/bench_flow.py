@@ -25,7 +25,7 @@ from agf.curve import crossing
 from agf.table import Table, number, percent
 
 BUDGET_EVALUATIONS = 60_000
-BUDGET_SECONDS = 25.0
+BUDGET_SECONDS = 30.0
 #: Largest relative error of a drop's time in a run that counts as right.
 GOOD = 0.03
 NO_SLOPES = np.zeros(0)
@@ -230,7 +230,7 @@ def curves(case: Case) -> Table:
 
 def relu() -> Table:
     problem = agf.problem("relu", **{**registry.find("relu").example(), "width": 50, "whiten": True})
-    return curves(Case("ReLU", problem, problem.init(alpha=1e-6, seed=0), end=900.0, lr=0.2))
+    return curves(Case("ReLU", problem, problem.init(alpha=1e-6, seed=0), end=600.0, lr=0.2))
 
 
 def stiff() -> Table:
