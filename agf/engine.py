@@ -181,7 +181,9 @@ def predict_many(problem: Problem, inits: Sequence[Init], **options: Any) -> lis
     Parameters and exceptions are those of `predict`, without an observer.
     """
     settings = Settings.of(options)
-    many = problem.many_phases(inits, settings) if settings.mode == "agf" else None
+    for init in inits:
+        check_start(problem, init, "predict")
+    many = problem.many_phases(inits, settings) if inits and settings.mode == "agf" else None
     if many is None:
         return [predict(problem, init, **options) for init in inits]
     return [_alternate(Engine(problem, init, settings, phases)) for init, phases in zip(inits, many, strict=True)]

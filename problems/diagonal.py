@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from agf_problems.diagonal_flow import MirrorFlow
 from agf_problems.diagonal_limit import staircase
+from agf_problems.diagonal_many import MAX_SIZE, DiagonalMany
 from agf_problems.diagonal_phases import DiagonalPhases
 
 import agf
@@ -165,6 +166,12 @@ class DiagonalLinear(agf.Problem):
     def phases(self, settings: agf.Settings) -> agf.Phases:
         """Closed forms of both phases at any alpha."""
         return DiagonalPhases(self.X, self.y, settings)
+
+    def many_phases(self, inits: Sequence[agf.Init], settings: agf.Settings) -> Sequence[agf.Phases | None] | None:
+        """Shared fits and array operations over initializations, unless X is too large to keep many fits of it."""
+        if self.X.size > MAX_SIZE:
+            return None
+        return DiagonalMany(self.X, self.y, settings, inits).scripts()
 
     def flow_system(self, init: agf.Init) -> agf.FlowSystem:
         """Gradient flow in the signed coordinate z."""

@@ -18,9 +18,9 @@ from agf.arrays import FloatArray, IntArray
 from agf.errors import explain
 
 #: Rounding error of a height, relative to its size: a sum of a few thousand terms.
-_ROUNDING = 1e-13
+ROUNDING = 1e-13
 #: Change of z between the half-drop and the switch: asinh(1)/2, so asinh(1)/(4 U) in time.
-_LEAD = 0.5 * float(np.arcsinh(1.0))
+LEAD = 0.5 * float(np.arcsinh(1.0))
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class DiagonalPhases:
             times, known = self._times(part, columns, speeds, heights)
             first = known[np.argmin(times[known])]
             step = float(times[first])
-            slack = self._settings.tie_rtol * step + _ROUNDING * np.abs(heights[known]) / speeds[known]
+            slack = self._settings.tie_rtol * step + ROUNDING * np.abs(heights[known]) / speeds[known]
             tied = np.sort(known[times[known] <= step + slack])
             edge = memory["signs"].copy()
             edge[columns[tied]] = signs[tied]
@@ -94,7 +94,7 @@ class DiagonalPhases:
                 break
             idle = idle.copy()  # combinations of the active columns, up to rounding: they can add nothing
             idle[columns[tied]] = True
-        lead = _LEAD if self._settings.threshold == "natural" else 0.0
+        lead = LEAD if self._settings.threshold == "natural" else 0.0
         half = max(step - lead / float(speeds[first]), 0.0)
         moved = z + np.where(moving, v * step, 0.0)
         rest = np.setdiff1d(known, tied)
