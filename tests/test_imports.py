@@ -26,12 +26,13 @@ RANKS = [
 ]
 #: The reference trainers judge the predictions, so they share nothing with what makes them.
 TRAINERS = ("polar", "gradient_flow", "descent", "curve", "integrators", "system")
-PREDICTORS = {"dormant", "active", "phases", "limit", "resolved", "engine"}
+PREDICTORS = {"dormant", "active", "phases", "limit", "resolved", "engine", "batch"}
 #: Loaded only inside the functions that use them.
 HEAVY = {"torch", "matplotlib", "networkx", "rich", "sklearn", "pandas", "mlxtend", "plotly", "dask", "joblib"}
 #: What a plugin may name: the package itself and the documented modules.
 OPEN_TO_PLUGINS = {"agf"} | {
-    f"agf.{name}" for name in ("arrays", "clock", "datasets", "errors", "init", "integrators", "losses", "sphere")
+    f"agf.{name}"
+    for name in ("arrays", "batch", "clock", "datasets", "errors", "init", "integrators", "losses", "sphere")
 }
 
 
