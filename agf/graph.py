@@ -184,46 +184,58 @@ def _dot(graph: nx.DiGraph) -> str:
     return "\n".join(lines)
 
 
-#: More nodes than this are labelled by what changed on the way to them: their names would not fit.
-_FEW = 8
+#: With more nodes than this, their names would not fit beside the picture and are left to the table.
+_LISTED = 20
 
 
 def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
     """Draw the graph with the level (loss) as height, against the number of drops from the start.
 
-    Width and label of an edge show how often the transition was taken (one run: its accelerated time); the most likely
-    path is blue, ends are orange. Returns the axes.
+    Up to 20 nodes are numbered by depth and level, and named beside the picture; those of one depth stand side by side.
+    Width of an edge is the probability of the transition, written beside it where it is below 1 (one run: its
+    accelerated time); the most likely path is blue, ends are orange. Returns the axes.
     """
     ax = plot.new_axes() if ax is None else ax
     depth = _depths(graph)
-    position = {node: (depth[node], graph.nodes[node]["level"]) for node in graph}
+    order = sorted(graph, key=lambda node: (depth[node], -graph.nodes[node]["level"]))
+    number = {node: k for k, node in enumerate(order, 1)}
+    position = _positions(graph, depth, order)
     on_path = set(itertools.pairwise(most_likely_path(graph)))
-    few = graph.number_of_nodes() <= _FEW
+    many, few = graph.graph["runs"] > 1, len(order) <= _LISTED
     for source, target, data in graph.edges(data=True):
         colour = plot.OBSERVED if (source, target) in on_path else plot.RULE
         _arrow(ax, position[source], position[target], colour, 0.8 + 2.2 * data["probability"])
-        if few:
+        words = f"{data['probability']:.0%}" if many else f"t = {data['accelerated_time']:.3g}"
+        if few and not (many and data["probability"] == 1):
             (x0, y0), (x1, y1) = position[source], position[target]
-            many = graph.graph["runs"] > 1
-            words = f"{data['probability']:.0%}" if many else f"t = {data['accelerated_time']:.3g}"
-            _write_on(ax, words, ((x0 + x1) / 2, (y0 + y1) / 2), (6, 6), color=colour)
+            _write_on(ax, words, (x0 + 0.7 * (x1 - x0), y0 + 0.7 * (y1 - y0)), (4, 8), color=colour)
     for node, (x, y) in position.items():
-        ax.plot([x], [y], "o", color=plot.PREDICTED if graph.nodes[node]["ends"] else "black", ms=6, zorder=2)
+        face = plot.PREDICTED if graph.nodes[node]["ends"] else "black"
+        ax.plot([x], [y], "o", color=face, ms=11 if few else 6, zorder=2)
         if few:
-            _write_on(ax, textwrap.fill(node, 22), (x, y), (0, -8), ha="center", va="top")
-        elif graph.in_degree(node) > 0:
-            _, _, likeliest = max(graph.in_edges(node, data=True), key=lambda edge: edge[2]["count"])
-            _write_on(ax, likeliest["change"], (x, y), (0, 8), rotation=55, ha="left", va="bottom")
-    ax.margins(x=0.12, y=0.25 if few else 0.1)
-    if not few:
-        low, high = ax.get_ylim()
-        ax.set_ylim(low, high + 0.25 * (high - low))  # room for the slanted words
+            ax.annotate(
+                str(number[node]), (x, y), ha="center", va="center", color="white", fontsize="x-small", zorder=4
+            )
+    if few:
+        lines = [f"{number[node]}: {textwrap.shorten(node, 44)}" for node in order]
+        ax.text(1.02, 1.0, "\n".join(lines), transform=ax.transAxes, va="top", fontsize="small")
+    ax.margins(x=0.08, y=0.1)
     ax.set_xlabel("drops from the start")
     ax.set_ylabel("level (loss)")
-    runs = graph.graph["runs"]
-    ax.set_title(f"Saddles of {graph.graph['problem']}" + (f", {runs} runs" if runs > 1 else ""))
+    ax.set_title(f"Saddles of {graph.graph['problem']}" + (f", {graph.graph['runs']} runs" if many else ""))
     ax.xaxis.get_major_locator().set_params(integer=True)
     return ax
+
+
+def _positions(graph: nx.DiGraph, depth: dict[str, int], order: list[str]) -> dict[str, tuple[float, float]]:
+    """(drops, level) of every node; nodes of one depth spread over half a drop, so that none hides another."""
+    out = {}
+    for level in set(depth.values()):
+        row = [node for node in order if depth[node] == level]
+        for k, node in enumerate(row):
+            shift = 0.5 * (k / (len(row) - 1) - 0.5) if len(row) > 1 else 0.0
+            out[node] = (level + shift, graph.nodes[node]["level"])
+    return out
 
 
 def _arrow(ax: Any, start: tuple[float, float], end: tuple[float, float], colour: str, width: float) -> None:

@@ -33,7 +33,7 @@
       hovertemplate: "%{text}<br>predicted half-drop t = %{x:.6g}<extra></extra>" });
   });
   const lossLayout = { ...base, height: 380, title: { text: "Loss", font: { size: 14 } }, xaxis: logTime,
-    yaxis: { title: { text: "loss" }, rangemode: "tozero", gridcolor: "#eee" } };
+    yaxis: { title: { text: "loss" }, gridcolor: "#eee" } };
   if (lossTraces.length) Plotly.newPlot("loss", lossTraces, lossLayout, { responsive: true, displaylogo: false });
   else absent("loss", "no curve and no drop in these runs");
 

@@ -95,7 +95,7 @@ def _subtitle(staircases: list[Staircase], curves: list[Trajectory]) -> str:
     words = []
     runs: list[Staircase | Trajectory] = [*staircases, *curves]
     for run in runs:
-        kind = f"{run.mode} prediction" if isinstance(run, Staircase) else f"{run.method} trajectory"
+        kind = f"{run.mode} prediction" if isinstance(run, Staircase) else run.kind
         scale = "" if run.init is None else f", alpha = {run.init.alpha:g}, seed {run.init.seed}"
         words.append(f"{kind}{scale}: {run.status.word}")
     return "; ".join(words)
@@ -108,7 +108,7 @@ def _thinned(size: int, most: int) -> np.ndarray:
 
 def _curve(run: Trajectory, index: int, count: int) -> dict[str, Any]:
     keep = _thinned(run.times.size, MAX_POINTS)
-    name = f"{run.method}" if count == 1 else f"{run.method} {index + 1}"
+    name = run.kind if count == 1 else f"{run.kind} {index + 1}"
     return {"name": html.escape(name), "times": run.times[keep], "losses": run.losses[keep]}
 
 

@@ -13,9 +13,11 @@ from agf import figures
 from agf.cli import main
 from agf.errors import RequestError
 
-#: Figure -> largest |error| of a half-drop time in its fast version: the measured one and half of it again. A few per
-#: cent are drops that begin before the last one ended (fig3 at 1e-4), and heads that move during a drop (fig5).
-FAST = {"fig3": 0.025, "fig4": 0.02, "fig5": 0.045, "fig8": 0.017}
+#: Figure -> largest |error| of a half-drop time in its fast version: the measured one and half of it again. A few
+#: percent are drops that begin before the last one ended (fig3 at 1e-4), and heads that move during a drop (fig5). Where drops
+#: merge into a slide (fig6, fig7) only mode resolved, which predicts the curve itself, is judged.
+FAST = {"fig3": 0.025, "fig4": 0.02, "fig5": 0.045, "fig6": 0.0075, "fig7": 0.001, "fig8": 0.017}
+SLIDES = {"fig6", "fig7"}
 
 
 @pytest.fixture(scope="module", params=FAST)
@@ -28,6 +30,8 @@ def test_every_predicted_drop_is_observed_in_time(drawn):
     name, rendition, _ = drawn
     for about, report in rendition.reports.items():
         assert report.matches, about
+        if name in SLIDES and report.stairs.mode != "resolved":
+            continue
         assert report.max_time_error < FAST[name], about
         for match in report.matches:
             assert np.isfinite(match.observed_time), (about, match.k)

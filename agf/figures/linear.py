@@ -43,7 +43,10 @@ def turned(size: int = 5, seed: int = 3) -> dict[str, np.ndarray]:
 def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:
     """Figure, panels, comparisons, settings."""
     alpha = 1e-8
-    cases = {"commuting": (commuting(), None), "non-commuting": (turned(), None)}
+    cases: dict[str, tuple[dict[str, np.ndarray], int | None]] = {
+        "commuting": (commuting(), None),
+        "non-commuting": (turned(), None),
+    }
     if not fast:
         cases["10-10-10"] = (authors(), 10)
     figure, axes = subplots(2, len(cases), width=3.6, height=2.7)

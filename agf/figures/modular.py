@@ -24,7 +24,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     """Figure, panels, comparisons, settings."""
     p, width, alpha = (7, 8, 1e-2) if fast else (20, 18, 1e-2)
     spectrum: dict[Any, float] = {1: 10.0, 3: 5.0} if fast else {1: 10.0, 3: 5.0, 5: 2.5}
-    problem = agf.problem("modular-addition", p=p, template=spectrum, width=width)
+    problem: Any = agf.problem("modular-addition", p=p, template=spectrum, width=width)
     init = start(p, width, alpha, 0)
     flow = agf.flow(problem, init, t_max=1e2 if fast else 3e3)
     reports = {
@@ -48,9 +48,12 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     full = np.abs(problem.template.spectrum) ** 2
     for k, colour in colours.items():
         at = int(np.flatnonzero(frequencies == k)[0])
-        power.plot(moments[1:], learned[1:, at] / full[at], color=colour, lw=1.5, label=f"frequency {k}")
+        share = learned[1:, at] / full[at]
+        power.plot(moments[1:], share, color=colour, lw=1.5)
+        rise = float(moments[1 + int(np.argmax(share > 0.5))])
+        power.annotate(f"frequency {k}", (rise, 0.4), (-9, 0), textcoords="offset points", color=colour, rotation=90,
+                       ha="right", va="center", fontsize="small")  # fmt: skip
     power.set(xscale="log", xlabel="flow time", ylabel="output power / target power", xlim=shown)
-    power.legend(frameon=False, fontsize="small")
     right = flow.features("accuracy")
     accuracy.plot(moments[1:], right[1:], color="black", lw=1.5)
     accuracy.set(xscale="log", xlabel="flow time", ylabel="accuracy of the sum", ylim=(0, 1.05), xlim=shown)

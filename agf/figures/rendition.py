@@ -74,7 +74,8 @@ class Rendition:
             yield root / f"{self.name}.{suffix}"
         for panel, arrays in self.panels.items():
             buffer = io.BytesIO()
-            np.savez_compressed(buffer, **{name: np.asarray(value) for name, value in arrays.items()})
+            named: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()}
+            np.savez_compressed(buffer, **named)
             path = root / f"{self.name}-{panel}.npz"
             with files.atomic(path) as handle:
                 handle.write(buffer.getvalue())
@@ -101,7 +102,7 @@ def letter(axes: np.ndarray) -> None:
         ax.text(-0.02, 1.03, f"({chr(97 + index)})", transform=ax.transAxes, ha="right", va="bottom", weight="bold")
 
 
-def number_drops(ax: np.ndarray | Any) -> None:
+def number_drops(ax: Any) -> None:
     """Numbers in place of the names of drops above the axes; the table says what they are."""
     for k, text in enumerate(ax.texts, 1):
         text.set(text=str(k), rotation=0)
