@@ -7,12 +7,13 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from agf import sweeps
-from agf.errors import FileError, RequestError
+from agf.errors import ComputationError, FileError, RequestError
 
-# One drop per neuron at closed-form times; `fail_seed` raises, `pause` sleeps, `die_seed` kills its process once.
+# One drop per neuron at closed-form times; `fail_seed` raises, `pause` sleeps, `die` kills its process, `die_once` once.
 PLUGIN = """
 import os, time
 import numpy as np
@@ -23,8 +24,8 @@ class Toy(agf.Problem):
     name = "toy"
     degree, n_params = 2, 2
 
-    def __init__(self, width=2, fail_seed=-1, pause=0.0, die_once=None):
-        self.width, self.fail_seed, self.pause, self.die_once = width, fail_seed, pause, die_once
+    def __init__(self, width=2, fail_seed=-1, pause=0.0, die_once=None, die=False):
+        self.width, self.fail_seed, self.pause, self.die_once, self.die = width, fail_seed, pause, die_once, die
 
     def initial(self, alpha, rng, kind):
         theta = rng.standard_normal((self.width, 2))
@@ -49,6 +50,8 @@ class Phases:
     def start(self, init):
         if self.problem.die_once and not os.path.exists(self.problem.die_once):
             open(self.problem.die_once, "w").close()
+            os.kill(os.getpid(), 9)
+        if self.problem.die:
             os.kill(os.getpid(), 9)
         time.sleep(self.problem.pause)
         if init.seed == self.problem.fail_seed:
@@ -135,6 +138,55 @@ def test_a_worker_that_is_killed_is_replaced(toy, tmp_path):
     assert (tmp_path / "died").exists()
     assert result.missing() == 0
     assert not result.failures()
+
+
+def test_workers_that_always_die_end_the_sweep_in_a_sentence(toy, tmp_path):
+    with pytest.raises(ComputationError, match="workers died three times"):
+        start(toy, tmp_path / "d", alpha=[1e-3], seed=[0], jobs=2, arguments={"die": True})
+
+
+def test_a_dask_cluster_gives_the_same_bytes(toy, tmp_path):
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True) as cluster:
+        address = cluster.scheduler_address
+        there = start(toy, tmp_path / "there", seed=range(40), dask=address, arguments={"fail_seed": 3})
+    here = start(toy, tmp_path / "here", seed=range(40), arguments={"fail_seed": 3})
+    assert len(there.failures()) == 2
+    a, b = there.write_table(tmp_path / "a.csv"), here.write_table(tmp_path / "b.csv")
+    assert a.read_bytes() == b.read_bytes()
+
+
+def test_a_scheduler_that_does_not_answer_is_named(toy, tmp_path):
+    with pytest.raises(RequestError, match="no Dask scheduler answers at 'nowhere'"):
+        start(toy, tmp_path / "s", dask="nowhere")
+
+
+def test_parquet_holds_what_csv_holds(toy, tmp_path):
+    import pandas as pd
+
+    result = start(toy, tmp_path / "s", arguments={"fail_seed": 3})
+    parquet = pd.read_parquet(result.write_table(tmp_path / "t.parquet"))
+    csv = pd.read_csv(result.write_table(tmp_path / "t.csv"))
+    assert list(parquet.columns) == list(csv.columns) == result.columns()
+    for name in ("time", "half_time", "level", "seed", "k"):
+        assert parquet[name].dtype.kind in "fi"
+        pd.testing.assert_series_equal(parquet[name], csv[name])
+    again = start(toy, tmp_path / "s", arguments={"fail_seed": 3}).write_table(tmp_path / "u.parquet")
+    assert again.read_bytes() == (tmp_path / "t.parquet").read_bytes()
+
+
+def test_seeds_that_share_work_resume_to_the_same_bytes(tmp_path):
+    options = {"alpha": [1e-4], "seed": range(12), "kind": ["gaussian"], "keep_files": False}
+    rng = np.random.default_rng(0)
+    options["arguments"] = {"X": rng.standard_normal((20, 4)), "y": rng.standard_normal(20)}
+    whole = sweeps.sweep("diagonal-linear", folder=tmp_path / "s", **options).write_table(tmp_path / "a.csv")
+    (path,) = (tmp_path / "s" / "rows").iterdir()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:5]) + lines[5][:40])  # killed in the sixth
+    again = sweeps.sweep("diagonal-linear", folder=tmp_path / "s", **options).write_table(tmp_path / "b.csv")
+    assert whole.read_bytes() == again.read_bytes()
+    assert path.read_bytes() == b"".join(lines)
 
 
 def test_a_sweep_killed_at_any_moment_resumes_to_the_same_bytes(toy, tmp_path):
