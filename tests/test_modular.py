@@ -490,6 +490,20 @@ def test_the_same_network_written_as_samples_gives_the_same_staircase():
     assert ours.drops[0].label == "frequency 1"
 
 
+def test_the_case_of_figure_6_activates_in_the_order_found_independently():
+    problem = ModularAddition(p=20, template={1: 10, 3: 5, 5: 2.5}, width=18)
+    init = problem.init(1e-2, seed=0)
+    stairs = agf.predict(problem, init, threshold="unit", max_drops=5)
+    assert [drop.neurons.tolist() for drop in stairs.drops] == [[1], [8], [0], [4], [11]]
+    # another integrator with the same rule where to stop (numerics of the study: 5.9959, 4.1118, 2.867, 2.624, 1.5625)
+    np.testing.assert_allclose(stairs.levels[1:], [5.9959, 4.1118, 2.867, 2.624, 1.5625], rtol=2e-3)
+    first = agf.predict(problem, init, max_drops=2)
+    flow = agf.flow(problem, init, t_max=22.0, rtol=1e-4)
+    for k in (1, 2):
+        middle = 0.5 * (first.levels[k - 1] + first.levels[k])
+        assert first.half_times[k] == pytest.approx(flow.time_at(middle), rel=3e-3)  # measured 0.02 and 0.2 %
+
+
 def test_a_constant_template_is_nothing_to_learn():
     problem = ModularAddition(template=np.full(5, 0.1), width=4)
     assert "nothing to learn" in problem.describe()
