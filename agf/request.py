@@ -114,7 +114,7 @@ def problem(
         given = {**chosen, **given}
     elif target is not None:
         raise RequestError(explain("--target names a column of a csv file.", remedy="Add --data FILE.csv."))
-    elif not _complete(cls, known, given):
+    elif not complete(cls, known, given):
         example = cls.example()
         if example:
             notes.append("Data: the problem's own example, since no --data was given.")
@@ -122,7 +122,8 @@ def problem(
     return Asked(registry.build(cls, given), tuple(notes))
 
 
-def _complete(cls: type[Problem], known: dict[str, Parameter], given: dict[str, Any]) -> bool:
+def complete(cls: type[Problem], known: dict[str, Parameter], given: dict[str, Any]) -> bool:
+    """Whether what is given makes a problem without any of its example: all that is required, and data."""
     required = {p.name for p in known.values() if p.required}
     has_data = not cls.data_arguments or any(name in given for name in cls.data_arguments)
     return required <= set(given) and has_data

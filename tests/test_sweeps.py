@@ -13,7 +13,7 @@ import pytest
 from agf import sweeps
 from agf.errors import ComputationError, FileError, RequestError
 
-# One drop per neuron at closed-form times; `fail_seed` raises, `pause` sleeps, `die` kills its process, `die_once` once.
+# One drop a neuron at closed-form times; `fail_seed` raises, `pause` sleeps, `die` kills its process, `die_once` once.
 PLUGIN = """
 import os, time
 import numpy as np
