@@ -12,10 +12,11 @@ import pytest
 from agf import figures
 from agf.cli import main
 from agf.errors import RequestError
+from agf.files import from_json_float
 
 #: Figure -> largest |error| of a half-drop time in its fast version: the measured one and half of it again. A few
-#: percent are drops that begin before the last one ended (fig3 at 1e-4), and heads that move during a drop (fig5). Where drops
-#: merge into a slide (fig6, fig7) only mode resolved, which predicts the curve itself, is judged.
+#: percent are drops that begin before the last one ended (fig3 at 1e-4), and heads that move during a drop (fig5).
+#: Where drops merge into a slide (fig6, fig7) only mode resolved, which predicts the curve itself, is judged.
 FAST = {"fig3": 0.025, "fig4": 0.02, "fig5": 0.045, "fig6": 0.0075, "fig7": 0.001, "fig8": 0.017}
 SLIDES = {"fig6", "fig7"}
 
@@ -56,8 +57,8 @@ def test_picture_data_and_numbers_are_saved_and_agree(drawn):
     rows = [match for report in document["comparisons"].values() for match in report["matches"]]
     assert len(rows) == len(table.rows)
     for match, row in zip(rows, table.rows, strict=True):
-        assert float(row[2]) == pytest.approx(match["predicted_time"], rel=1e-3)
-        assert float(row[3]) == pytest.approx(match["observed_time"], rel=1e-3)
+        assert float(row[2]) == pytest.approx(from_json_float(match["predicted_time"]), rel=1e-3)
+        assert float(row[3]) == pytest.approx(from_json_float(match["observed_time"]), rel=1e-3)
         assert row[-1] == match["label"]
 
 
