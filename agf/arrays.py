@@ -69,7 +69,7 @@ def vector(value: Any, name: str, *, where: str = "", length: int | None = None)
 def matrix(
     value: Any, name: str, *, where: str = "", rows: int | None = None, columns: int | None = None
 ) -> FloatArray:
-    """A finite float64 matrix, C-ordered copy, from anything array-like. A vector becomes one column. Raises DataError."""
+    """A finite float64 matrix, C-ordered copy, from anything array-like; a vector is one column. Raises DataError."""
     array = _floats(value, name, where)
     if array.ndim == 1:
         array = array[:, None]

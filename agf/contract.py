@@ -74,6 +74,8 @@ class Problem(ABC):
     data_arguments: ClassVar[tuple[str, ...]] = ()
     #: False where a neuron's index means something (diagonal networks: the coordinate).
     interchangeable: ClassVar[bool] = True
+    #: True where hidden units share features by rotation, so that float64 weights of order one bury the small modes.
+    mixes: ClassVar[bool] = False
     #: Whether f_i is smooth in theta; False for ReLU.
     smooth: bool = True
     #: Whether the loss is half-squared, so that self-interactions are exact.
@@ -171,7 +173,8 @@ class Problem(ABC):
             shift = np.zeros_like(theta)
             shift[:, p] = step
             plus, minus = self.outputs(theta + shift, neurons), self.outputs(theta - shift, neurons)
-            assert plus is not None and minus is not None
+            assert plus is not None
+            assert minus is not None
             rows.append((plus - minus) / (2 * step[:, None]))
         return np.concatenate(rows)
 

@@ -23,6 +23,7 @@ from agf.contract import Problem
 from agf.curve import CurveDrop, detect
 from agf.dormant import Crossing, Threshold
 from agf.events import State
+from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.polar import PolarSystem
 from agf.settings import Settings
@@ -31,6 +32,8 @@ from agf.status import Status
 
 #: An active neuron this far (in log norm) below the norm at which it would join has returned to dormancy.
 _LEAVES = np.log(0.1)
+#: Where hidden units mix, modes below this are lost in weights of order one before they could join.
+_LOG_FLOOR = np.log(1e-9)
 #: How far beyond its joining norm a neuron may be found at the end of a step, in log norm.
 _OVERSHOOT = np.log(1.05)
 #: Fraction of R* at which a neuron that joined is counted to the drop under way; many may share a feature.
@@ -108,6 +111,15 @@ def resolve(problem: Problem, init: Init, settings: Settings, observer: Observer
     Raises RequestError for a wrong request, ProblemError for a plugin that breaks its contract.
     """
     began = wall.perf_counter()
+    if problem.mixes and init.log_norms.min() < _LOG_FLOOR:
+        raise RequestError(
+            explain(
+                f"hidden units share modes by rotation, and float64 loses the small ones at alpha = {init.alpha:g}.",
+                where=f"problem {problem.name!r}, mode resolved",
+                expected=f"weights of norm {np.exp(_LOG_FLOOR):.0e} or more",
+                remedy='Use mode="agf", which follows singular modes at any alpha.',
+            )
+        )
     run = _Run(problem, init, settings, observer)
     status = run.go()
     drops = run.drops()

@@ -270,9 +270,11 @@ class Staircase:
                     half_time=files.from_json_float(d["half_time"]),
                     accelerated_time=files.from_json_float(d["accelerated_time"]),
                     level=files.from_json_float(d["level"]),
-                    neurons=np.asarray(d["neurons"], dtype=np.int64),
-                    collapsed=np.asarray(d["collapsed"], dtype=np.int64),
-                    label=d["label"],
+                    neurons=np.asarray(files.typed(d["neurons"], list), dtype=np.int64).reshape(len(d["neurons"])),
+                    collapsed=np.asarray(files.typed(d["collapsed"], list), dtype=np.int64).reshape(
+                        len(d["collapsed"])
+                    ),
+                    label=files.typed(d["label"], str),
                     utility=np.asarray([files.from_json_float(u) for u in d["utility"]]),
                     runner_up=(int(d["runner_up"][0]), files.from_json_float(d["runner_up"][1]))
                     if d["runner_up"]
@@ -305,12 +307,12 @@ class Staircase:
                 bounds=None
                 if result["bounds"] is None
                 else np.asarray([files.from_json_float(b) for b in result["bounds"]]),
-                stats=result["stats"],
-                notes=tuple(result["notes"]),
+                stats=files.typed(result["stats"], dict),
+                notes=tuple(files.typed(note, str) for note in result["notes"]),
                 curve_times=files.array(arrays, "curve_times", path),
                 curve_losses=files.array(arrays, "curve_losses", path),
             )
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             if isinstance(error, FileError):
                 raise
             raise FileError(
@@ -362,11 +364,11 @@ def split_arguments(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str
 def join_arguments(plain: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> dict[str, Any]:
     """Inverse of `split_arguments`; what could not be saved is left out."""
     out: dict[str, Any] = {}
-    for name, value in plain.items():
+    for name, value in files.typed(plain, dict).items():
         if isinstance(value, dict) and "array" in value:
             out[name] = files.array(arrays, value["array"], path)
         elif isinstance(value, dict) and "dict" in value:
-            out[name] = {key: item for key, item in value["dict"]}
+            out[name] = dict(value["dict"])
         elif not (isinstance(value, dict) and "unsaved" in value):
             out[name] = value
     return out

@@ -62,6 +62,7 @@ class Linear(Problem):
 
     name = "linear"
     data_arguments: ClassVar[tuple[str, ...]] = ("X", "Y", "Sxx", "Syx", "B")
+    mixes: ClassVar[bool] = True
     degree = 2
 
     def __init__(

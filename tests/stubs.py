@@ -150,7 +150,7 @@ def norms_init(log_norms: Any, n_params: int = 2, seed: int = 0) -> Init:
 
 
 class QuadraticUtility(Scripted):
-    """U_i = theta^T Q_i theta / 2 with a symmetric matrix for each neuron: dormant neurons are exp(Q_i t) theta_i(0)."""
+    """U_i = theta^T Q_i theta / 2 with a symmetric matrix a neuron: dormant neurons are exp(Q_i t) theta_i(0)."""
 
     name = "quadratic-utility"
 

@@ -1,4 +1,4 @@
-"""Laws of the clock: charge, norm and threshold undo one another at any scale; half-drop ratios are those of the law."""
+"""Laws of the clock: charge, norm and threshold undo one another at any scale; half-drop ratios follow the law."""
 
 import numpy as np
 import pytest

@@ -1,12 +1,18 @@
-"""What hostile and unlucky users do: every mistake is refused in a sentence, and nothing hangs, lies or turns to NaN."""
+"""What hostile and unlucky users do: each mistake is refused in a sentence, and nothing hangs or turns to NaN."""
 
 from __future__ import annotations
+
+import json
+import os
+import shutil
+import zipfile
 
 import numpy as np
 import pytest
 
 import agf
-from agf.errors import DataError, RequestError
+from agf import cli, datasets, files
+from agf.errors import DataError, FileError, RequestError
 
 EYE = {"X": np.eye(2), "y": [1.0, 2.0]}
 
@@ -96,3 +102,98 @@ def test_the_flow_of_a_diagonal_network_does_not_wait_for_a_coordinate_that_is_z
     assert flow.status.word == "settled"
     # |1 - 0|^2 / 2n is out of reach
     assert flow.losses[-1] == pytest.approx(0.25, rel=1e-6)
+
+
+# -- files ------------------------------------------------------------------------------------------------------
+
+
+def rewrite(path, change):
+    """The run file with its header passed through `change`, a valid archive."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(members["header.json"])
+    change(header)
+    members["header.json"] = json.dumps(header).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize("wrong", [None, "x", -1, 1.5, [], {}, [1], True, 1e400])
+def test_a_header_edited_by_hand_is_refused_or_can_still_be_shown(diagonal, tmp_path, wrong):
+    init = diagonal.init(1e-3)
+    stairs, flow = agf.predict(diagonal, init), agf.flow(diagonal, init)
+    drop = ("result", "drops", 0)
+    staircase = [("result", "stats"), ("result", "notes"), ("result", "degree"), ("init", "alpha"), ("arguments",)]
+    staircase += [(*drop, key) for key in ("neurons", "collapsed", "label", "runner_up", "time", "utility", "how")]
+    places = [(stairs, place) for place in staircase]
+    places += [(flow, (key,)) for key in ("settings", "method", "stats", "notes", "arguments", "status")]
+    places += [(flow, ("settings", "rtol"))]
+    for result, place in places:
+        result.save(tmp_path / "run.npz")
+
+        def change(header, place=place):
+            for key in place[:-1]:
+                header = header[key]
+            header[place[-1]] = wrong
+
+        rewrite(tmp_path / "run.npz", change)
+        try:
+            again = agf.load(tmp_path / "run.npz")
+        except FileError:
+            continue
+        assert str(again.table())
+        assert again.table().html()
+        assert again.to_dict()
+
+
+def test_a_curve_with_more_times_than_losses_is_refused(diagonal, tmp_path):
+    agf.flow(diagonal, diagonal.init(1e-3)).save(tmp_path / "run.npz")
+    kind, header, arrays = files.read(tmp_path / "run.npz")
+    files.write(tmp_path / "run.npz", kind, header, {**arrays, "times": arrays["times"][:-1]})
+    with pytest.raises(FileError, match="times have shape"):
+        agf.load(tmp_path / "run.npz")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileError, match="not an ordinary file"):
+        agf.load(tmp_path / "pipe")
+
+
+def test_text_that_calls_itself_npz_is_told_what_it_is_and_not_to_load_pickles(tmp_path):
+    (tmp_path / "fake.npz").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="not an npz archive") as caught:
+        datasets.load(str(tmp_path / "fake.npz"))
+    assert "pickle" not in str(caught.value)
+
+
+def test_no_command_writes_over_what_it_reads(diagonal, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    init = diagonal.init(1e-3)
+    agf.predict(diagonal, init).save("run.npz")
+    shutil.copy("run.npz", "run.svg")
+    np.savez("weights.npz", theta=np.full((2, 2), 1e-3))
+    np.savez("data.npz", **EYE)
+    (tmp_path / "data.csv").write_text("a,y\n1,2\n2,1\n")
+    (tmp_path / "loss.csv").write_text("time,loss\n0,2\n1,1\n")
+    (tmp_path / "mine.py").write_text("import agf\n")
+    (tmp_path / "link.npz").symlink_to("run.npz")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for command in (
+        "predict diagonal-linear --data data.csv --target y -o data.csv",
+        "train diagonal-linear --data data.npz -o data.npz",
+        "train diagonal-linear --data data.npz --checkpoint data.npz",
+        "compare diagonal-linear --data data.npz --init weights.npz -o ./weights.npz",
+        "compare run.npz --curve loss.csv -o loss.csv",
+        "compare run.npz --curve loss.csv -o link.npz",
+        "predict ./mine.py:Mine -o mine.py",
+        "show run.npz --csv run.npz",
+        "plot run.svg -o run.svg",
+        "report run.npz -o run.npz",
+        "graph run.svg -o run.svg",
+        "rerun run.npz -o run.npz",
+    ):
+        assert cli.main(command.split()) == 2, command
+        assert "would be written over" in capsys.readouterr().err, command
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
