@@ -101,7 +101,7 @@ def test_mixing_hidden_units_are_refused_below_the_float64_floor_and_followed_ab
     problem = agf.problem("linear", Sxx=np.eye(2), B=np.diag([3.0, 1.0]))
     init = problem.init(1e-6)
     assert agf.compare(agf.predict(problem, init, mode="resolved"), agf.flow(problem, init)).max_time_error < 0.01
-    with pytest.raises(agf.RequestError, match='loses the small ones at alpha = 1e-30.*Use mode="agf"'):
+    with pytest.raises(agf.RequestError, match=r'loses the small ones at alpha = 1e-30.*Use mode="agf"'):
         agf.predict(problem, problem.init(1e-30), mode="resolved")
 
 
