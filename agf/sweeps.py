@@ -1,7 +1,7 @@
 """Many runs: the product of settings, computed once each, in a folder that survives kills and may be shared.
 
-A sweep is a folder. `sweep.json` says what it is; `rows/CHUNK.jsonl` holds one line a finished run, appended and
-synced; `runs/` holds the run files. A chunk is a block of seeds at one combination of the other settings; a process
+A sweep is a folder. `sweep.json` says what it is; `rows/CHUNK.jsonl` holds one line a finished run, appended
+at once; `runs/` holds the run files. A chunk is a block of seeds at one combination of the other settings; a process
 computes it under a file lock that the operating system releases when the process dies, so nothing is computed twice and
 a killed sweep goes on where it stopped. There is no scheduler here: joblib runs the chunks, locally or on a Dask
 cluster.
