@@ -152,7 +152,7 @@ def cross(
     residual : frozen, as `problem.residual` returned it.
     directions (m, P), log_norms (m,), neurons (m,) : the dormant neurons; rows of norm 0 stay where they are.
     rtol : error per step of directions and log norms, absolute in both (they are of order one and logarithms); where
-        the problem has kinks the direction may err by its square root, for an error e beside a kink enters U as e^2.
+        the problem has kinks (sharp, or rounded: `problem.kink`) its power 2/3, as a kink costs a method its order.
     tie_rtol : crossings closer than this fraction of the elapsed time are one.
     stop : accelerated time, since the start of the phase, at which to give up.
     stats : counters to add to: utility_evaluations, dormant_steps, self_interactions.
@@ -232,6 +232,8 @@ class _Batch:
     ) -> None:
         self.problem, self.residual, self.clock, self.threshold = problem, residual, clock, threshold
         self.neurons, self.rtol = neurons, rtol
+        kinks = not problem.smooth or getattr(problem, "kink", 0.0) > 0
+        self.loose = rtol ** (2 / 3) if kinks else rtol
         self.m, self.p = directions.shape
         self.evaluations = self.steps = 0
         self.asked = threshold.calls
@@ -376,13 +378,12 @@ class _Batch:
         A direction that gathers speed leaves a saddle or a flat spot. How soon is decided while it has hardly moved, so
         there the error is relative to the move.
         """
-        loose = self.rtol if self.problem.smooth else max(self.rtol, np.sqrt(self.rtol))
-        p = self.p
+        loose, p = self.loose, self.p
         gathers = np.linalg.norm(f1[:, :p], axis=1) > 2.0 * np.linalg.norm(f0[:, :p], axis=1)
         move = np.linalg.norm(y1[:, :p] - y0[:, :p], axis=1)
         allowed = np.where(gathers, np.minimum(loose, _ESCAPE * move + np.finfo(float).eps), loose)
         direction = np.linalg.norm(err[:, :p], axis=1) / allowed
-        norm = np.abs(err[:, self.p]) / (self.rtol if self.problem.smooth else 0.1 * loose)
+        norm = np.abs(err[:, p]) / loose
         time = np.abs(err[:, -1]) / (self.rtol * y1[:, -1])
         return np.maximum(np.maximum(direction, norm), time)
 

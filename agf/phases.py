@@ -34,8 +34,9 @@ class GenericPhases:
     """Utility maximization by `dormant.cross`, cost minimization by `active.settle` ([AGF] Algorithm 1).
 
     `State.memory` holds "radii" (H,), the log norm at which each active neuron activated (where it returns to when it
-    collapses), and "sizes" (H,), its log R*, which "collapsed" refers to; "start" (2,), loss and largest utility gradient of the zero function, which tolerances refer to;
-    "unsettled" (1,), 1 when the active neurons had no critical point within the horizon.
+    collapses), and "sizes" (H,), its log R*, which "collapsed" refers to; "start" (2,), loss and largest utility
+    gradient of the zero function, which tolerances refer to; "unsettled" (1,), 1 when the active neurons had no
+    critical point within the horizon.
     """
 
     def __init__(self, problem: Problem, settings: Settings, clock: Clock) -> None:

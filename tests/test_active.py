@@ -141,7 +141,7 @@ def test_a_slide_along_a_kink_ends_on_it_and_reports_the_rate_of_the_slide():
 
 
 class Return(DiagonalToy):
-    """Two coordinates in two dimensions ([PF23] section 5): coordinate 0 enters, leaves, re-enters with the other sign."""
+    """[PF23] section 5, two coordinates: 0 enters, leaves when 1 comes, and re-enters with the other sign."""
 
     def __init__(self):
         angle = np.deg2rad(150.0)
