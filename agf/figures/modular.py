@@ -51,7 +51,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         share = learned[1:, at] / full[at]
         power.plot(moments[1:], share, color=colour, lw=1.5)
         rise = float(moments[1 + int(np.argmax(share > 0.5))])
-        power.annotate(f"frequency {k}", (rise, 0.4), (-9, 0), textcoords="offset points", color=colour, rotation=90,
+        power.annotate(f"frequency {k}", (rise, 0.75), (-9, 0), textcoords="offset points", color=colour, rotation=90,
                        ha="right", va="center", fontsize="small")  # fmt: skip
     power.set(xscale="log", xlabel="flow time", ylabel="output power / target power", xlim=shown)
     right = flow.features("accuracy")
