@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,12 +60,13 @@ class Group:
     """Runs that share everything but the seed.
 
     settings : the shared values.  staircases : predictions (drops without features), one a run.
-    statuses : status word of each prediction.  failed : messages of runs that failed.
+    seeds : their seeds.  failed : messages of runs that failed.
     matches : one list a compared run, dicts with k, time_error, level_error.
     """
 
     settings: dict[str, Any]
     staircases: list[Staircase]
+    seeds: list[int]
     failed: list[str]
     matches: list[list[dict[str, Any]]]
 
@@ -83,10 +84,6 @@ class Group:
     def depth(self) -> int:
         """Largest number of drops in a run."""
         return max((len(run.drops) for run in self.staircases), default=0)
-
-    def order(self, run: Staircase) -> tuple[str, ...]:
-        """Features in the order in which a run acquired them, repeats kept."""
-        return tuple(feature(drop.label) for drop in run.drops)
 
 
 @dataclass(frozen=True)
@@ -119,10 +116,10 @@ class Summary:
         """The most frequent orders of acquisition of each group with their probabilities."""
         rows = []
         for group in self.groups:
-            counts = Counter(group.order(run) for run in group.staircases)
+            counts = Counter(_order(run) for run in group.staircases)
             for order, count in counts.most_common(most):
                 share = count / len(group.staircases)
-                rows.append([group.name, percent(share), str(count), " > ".join(order) or "nothing"])
+                rows.append([group.name, percent(share), str(count), _chain(order)])
         return Table(
             f"Order of acquisition of {self.problem}",
             ["group", "probability", "runs", "order"],
@@ -137,7 +134,7 @@ class Summary:
         out: dict[str, FloatArray] = {}
         for group in self.groups:
             for run in group.staircases:
-                for k, name in enumerate(group.order(run)):
+                for k, name in enumerate(_order(run)):
                     out.setdefault(name, np.zeros(depth))[k] += 1.0 / total
         return out
 
@@ -168,28 +165,36 @@ class Summary:
         """Distance of the accelerated jump times to their value at the smallest alpha, against 1/log(1/alpha).
 
         The error of the alpha -> 0 limit falls like 1/log(1/alpha), slope 1. Here the limit is extrapolated linearly in
-        1/log(1/alpha) from the two smallest alphas. None with fewer than four alphas.
+        1/log(1/alpha) from the two smallest alphas. A drop counts in the seeds that learned the same in the same order
+        up to it at every alpha; in the others it is not one drop. None with fewer than four alphas below 1.
         """
         rows = []
         for shared, family in self._families("alpha"):
-            alphas = sorted((float(group.settings["alpha"]) for group in family), reverse=True)
-            if len(alphas) < 4 or min(alphas) >= 1 or max(alphas) >= 1:
+            family = sorted(family, key=lambda group: -float(group.settings["alpha"]))
+            alphas = [float(group.settings["alpha"]) for group in family]
+            if len(alphas) < 4 or alphas[0] >= 1:
                 continue
-            by_alpha = {float(group.settings["alpha"]): group for group in family}
             x = np.array([-1.0 / math.log(alpha) for alpha in alphas])
+            runs = [dict(zip(group.seeds, group.staircases, strict=True)) for group in family]
             for k in range(1, min(group.depth for group in family) + 1):
-                y = np.array([np.mean(by_alpha[alpha].column("accelerated_time", k)) for alpha in alphas])
+                seeds = [seed for seed in runs[0] if _same_start([found.get(seed) for found in runs], k)]
+                if not seeds:
+                    continue
+                y = np.array([np.mean([found[seed].drops[k - 1].accelerated_time for seed in seeds]) for found in runs])
                 limit = y[-1] - x[-1] * (y[-2] - y[-1]) / (x[-2] - x[-1])
                 fit = power_law(x[:-2], np.abs(y[:-2] - limit))
                 slope = "-" if fit is None else f"{fit.slope:.2f} +- {fit.error:.2f}"
-                rows.append([shared, str(k), number(float(limit), 6), number(float(y[-1]), 6), slope])
+                rows.append([shared, str(k), number(float(limit), 6), number(float(y[-1]), 6), slope, str(len(seeds))])
         if not rows:
             return None
         return Table(
             f"Convergence in alpha, {self.problem}",
-            ["group", "drop", "limit", "at smallest alpha", "slope in 1/log(1/alpha)"],
+            ["group", "drop", "limit", "at smallest alpha", "slope in 1/log(1/alpha)", "runs"],
             rows,
-            ["Mean accelerated jump times; the limit is extrapolated linearly from the two smallest alphas."],
+            [
+                "Mean accelerated jump times; the limit is extrapolated linearly from the two smallest alphas.",
+                "Runs: seeds with the same order up to this drop at every alpha; other seeds are left out.",
+            ],
         )
 
     def sensitivity(self) -> Table | None:
@@ -274,11 +279,12 @@ def summarize(sweep: Sweep) -> Summary:
     groups: dict[str, Group] = {}
     for entry in sweep.entries():
         settings = {name: value for name, value in entry["run"].items() if name != "seed"}
-        group = groups.setdefault(repr(settings), Group(settings, [], [], []))
+        group = groups.setdefault(repr(settings), Group(settings, [], [], [], []))
         if entry["error"]:
             group.failed.append(entry["error"])
         if "predict" in entry:
             group.staircases.append(_staircase(sweep.plan.problem, entry["predict"]))
+            group.seeds.append(int(entry["run"].get("seed", 0)))
         if "compare" in entry:
             group.matches.append(entry["compare"])
     if not groups:
@@ -311,6 +317,27 @@ def _staircase(problem: str, document: dict[str, Any]) -> Staircase:
         drops=drops,
         status=Status.from_word(document["status"]),
     )
+
+
+def _order(run: Staircase) -> tuple[str, ...]:
+    """Features in the order in which a run acquired them, repeats kept."""
+    return tuple(feature(drop.label) for drop in run.drops)
+
+
+def _same_start(runs: Sequence[Staircase | None], k: int) -> bool:
+    """Whether all of these runs exist and learned the same in their first k drops."""
+    starts = {None if run is None or len(run.drops) < k else _order(run)[:k] for run in runs}
+    return len(starts) == 1 and None not in starts
+
+
+def _chain(order: Sequence[str]) -> str:
+    """An order in words; a word that repeats is written once: "mode 1 > 2 > 3"."""
+    words, last = [], ""
+    for name in order:
+        kind, _, item = name.rpartition(" ")
+        words.append(item if kind and kind == last else name)
+        last = kind
+    return " > ".join(words) or "nothing"
 
 
 def _finite(values: Iterable[float]) -> FloatArray:

@@ -67,6 +67,29 @@ def test_convergence_recovers_the_limit_and_a_slope_of_one(tmp_path):
     assert row[4].startswith("1.00 +- 0.00")
 
 
+def test_convergence_follows_the_seeds_whose_order_stays(tmp_path):
+    alphas = [10.0**-e for e in (2, 4, 8, 16, 32)]
+
+    def make(run):
+        # seed 1 learns the other coordinate first, and later, at the largest alpha
+        early = run["seed"] == 1 and run["alpha"] == 1e-2
+        time = 9.0 if early else 0.7 - 0.3 / math.log(run["alpha"])
+        return document([time, 20.0], [5.0, 0.0], ["b", "a"] if early else ["a", "b"])
+
+    sweep = scripted(tmp_path, {"alpha": alphas, "seed": [0, 1, 2]}, make)
+    first, second = summary.summarize(sweep).convergence().rows
+    assert first[4].startswith("1.00 +- 0.00")
+    assert first[5] == second[5] == "2"
+
+
+def test_orders_write_a_repeated_word_once(tmp_path):
+    labels = ["coordinate 3", "coordinate 1", "class 7"]
+    sweep = scripted(
+        tmp_path, {"alpha": [1e-3], "seed": [0]}, lambda r: document([1.0, 2.0, 3.0], [3.0, 2.0, 1.0], labels)
+    )
+    assert summary.summarize(sweep).orders().rows[0][3] == "coordinate 3 > 1 > class 7"
+
+
 def test_sensitivity_compares_the_two_rules_drop_by_drop(tmp_path):
     axes = {"alpha": [1e-3], "threshold": ["natural", "unit"], "seed": [0]}
     sweep = scripted(tmp_path, axes, lambda r: document([2.0 if r["threshold"] == "natural" else 3.0], [0.0], ["x"]))
