@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Quantiles shown for every distribution.
 QUANTILES = (0.05, 0.5, 0.95)
+#: A picture with more groups than this has no legend: it would hide the staircases.
+_MOST_NAMES = 12
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Group:
     @property
     def name(self) -> str:
         """The shared values in words."""
-        return ", ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.settings.items())
+        return _words(self.settings)
 
     def column(self, name: str, k: int) -> FloatArray:
         """One quantity of the k-th drop (k >= 1) over the runs that have it."""
@@ -232,32 +234,36 @@ class Summary:
         Returns the matplotlib axes.
         """
         ax = plot.new_axes() if ax is None else ax
-        colours = itertools.cycle(plot.PALETTE)
         drawn = [group for group in self.groups if group.staircases]
-        for group, colour in zip(drawn, colours, strict=False):
+        styles = itertools.cycle(itertools.product(("-", "--", ":"), plot.PALETTE))
+        for group, (dash, colour) in zip(drawn, styles, strict=False):
+            name, style = self._difference(group), {"color": colour, "ls": dash, "lw": 1.5}
             level = float(np.median([run.start_level for run in group.staircases]))
             before: float | None = None
             for k in range(1, group.depth + 1):
                 low, middle, high = _quantiles(group.column("half_time", k))
                 after = float(np.median(group.column("level", k)))
-                if before is not None:
-                    ax.plot([before, middle], [level, level], color=colour, lw=1.5)
-                else:
-                    ax.plot([middle / 10, middle], [level, level], color=colour, lw=1.5, label=group.name)
-                ax.plot([middle, middle], [level, after], color=colour, lw=1.5)
+                begin, label = (middle / 10, name) if before is None else (before, None)
+                ax.plot([begin, middle, middle], [level, level, after], label=label, **style)
                 ax.fill_betweenx([after, level], low, high, color=colour, alpha=0.2, lw=0)
                 before, level = middle, after
             if before is not None:
-                ax.plot([before, 3 * before], [level, level], color=colour, lw=1.5)
+                ax.plot([before, 3 * before], [level, level], **style)
         ax.set_xscale("log")
         ax.set_xlabel("flow time t")
         ax.set_ylabel("level (loss)")
         ax.set_title(f"{self.problem}: median staircase, 5-95 % of the jump times")
-        if 0 < len(ax.get_legend_handles_labels()[0]) <= 8:
+        if 0 < len(ax.get_legend_handles_labels()[0]) <= _MOST_NAMES:
             ax.legend(frameon=False, fontsize="small")
         if not drawn:
             ax.text(0.5, 0.5, "no finished prediction", ha="center", transform=ax.transAxes)
         return ax
+
+    def _difference(self, group: Group) -> str:
+        """In words, what sets a group apart from the others; all of it for a single group."""
+        common = set.intersection(*[set(map(repr, other.settings.items())) for other in self.groups])
+        own = {name: value for name, value in group.settings.items() if repr((name, value)) not in common}
+        return _words(own or group.settings)
 
     def _families(self, axis: str) -> Iterator[tuple[str, list[Group]]]:
         """Groups that differ only in `axis`, with the values they share in words."""
@@ -267,7 +273,7 @@ class Summary:
                 rest = tuple((k, v) for k, v in group.settings.items() if k != axis)
                 families.setdefault(rest, []).append(group)
         for rest, family in families.items():
-            yield ", ".join(f"{k}={v}" for k, v in rest), family
+            yield _words(dict(rest)), family
 
     def _notes(self) -> list[str]:
         failed = sum(len(group.failed) for group in self.groups)
@@ -317,6 +323,10 @@ def _staircase(problem: str, document: dict[str, Any]) -> Staircase:
         drops=drops,
         status=Status.from_word(document["status"]),
     )
+
+
+def _words(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items())
 
 
 def _order(run: Staircase) -> tuple[str, ...]:
