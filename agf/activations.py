@@ -22,6 +22,8 @@ Function = Callable[[Backend, Any], Any]
 _NUMPY = Backend.of(None)
 #: Where the leading order is read off: sigma(z) / z^p has converged to rounding here for every smooth sigma.
 _TINY = 1e-20
+#: Neurons whose kink would be narrower than this (norm 1e-303) count as zero, and their quotients do not overflow.
+_SMALLEST = 1e-306
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Activation:
         balances them is then reached instead of being chattered across (any of them is a subgradient).
         """
         left, jump = -self.left, self.right + self.left
-        alive = delta > 0
+        alive = delta > _SMALLEST
         scale = b.xp.where(alive, 0.5 / b.xp.where(alive, delta, b.array(1.0)), b.array(0.0))
         t = b.xp.clip(z * scale + b.xp.where(alive, b.array(0.5), b.array(0.0)), 0.0, 1.0)
         bend = t * (1.0 - t)
@@ -120,7 +122,7 @@ class Activation:
     def rounded_curvature(self, b: Backend, z: Any, delta: Any) -> Any:
         """Second derivative across w of the same, (samples, m)."""
         jump = self.right + self.left
-        return (abs(z) < delta) * (0.5 * jump / b.xp.where(delta > 0, delta, b.array(1.0)))
+        return (abs(z) < delta) * (0.5 * jump / b.xp.where(delta > _SMALLEST, delta, b.array(1.0)))
 
 
 def _zero(b: Backend, z: Any) -> Any:

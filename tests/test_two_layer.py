@@ -185,6 +185,17 @@ def test_pull_is_exact_at_any_norm(act, log_norm):
             assert pull[:, q] == pytest.approx(slope * np.exp(-(p.degree - 1) * log_norm), rel=1e-6, abs=1e-7)
 
 
+@pytest.mark.parametrize("act", ["linear", "relu", "tanh", "gelu"])
+@pytest.mark.parametrize("size", [1e-100, 1e-200, 1e-300])
+def test_gradients_of_tiny_raw_weights_are_not_lost(act, size):
+    p = network(act)
+    directions = sphere.normalize(point(p)[0])
+    who = np.arange(p.width)
+    grad = p.loss_grad(size * directions, who)[1] / size
+    pull = p.pull(directions, np.full(p.width, np.log(size)), who, p.residual(size * directions, who))
+    assert np.abs(grad + pull).max() < 1e-7 * np.abs(pull).max()  # subnormal products at 1e-300
+
+
 @pytest.mark.parametrize("act", ["tanh", "gelu", "silu", "erf"])
 def test_the_hand_over_from_leading_order_to_the_activation_is_smooth(act):
     p = network(act)
