@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,18 @@ class Output:
     """The output options of one command, checked before anything is computed.
 
     output : run file or None.  picture : picture file or None.  as_json, quiet : as the options say.
+    inputs : files that are read, which no output may replace.
     Raises FileError for a path that cannot be written, RequestError when both paths are one.
     """
 
-    def __init__(self, output: str | None, picture: str | None, as_json: bool, quiet: bool) -> None:
+    def __init__(
+        self,
+        output: str | None,
+        picture: str | None,
+        as_json: bool,
+        quiet: bool,
+        inputs: Iterable[str | None] = (),
+    ) -> None:
         self.output, self.picture, self.as_json = output, picture, as_json
         self.report = reporter(quiet)
         if output is not None:
@@ -33,6 +41,9 @@ class Output:
             plot.check_path(picture)
             if output is not None and Path(output).absolute() == Path(picture).absolute():
                 raise RequestError(explain(f"run file and picture are both {output!r}.", remedy="Give two names."))
+        inputs = tuple(inputs)
+        for path in (output, picture):
+            files.check_distinct(path, inputs)
 
     def finish(self, compute: Callable[[], Any]) -> int:
         """Save, draw and print the Staircase, Trajectory or Comparison that `compute` gives; returns the exit code.

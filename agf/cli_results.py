@@ -30,6 +30,7 @@ def graph(runs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool)
 
     if output is not None:
         files.check_writable(output)
+        files.check_distinct(output, runs)
     found = saddle_graph.saddles([_staircase(path) for path in runs])
     rows = [
         [source, percent(data["probability"]), str(data["count"]), number(data["time"]), data["change"]]
@@ -70,6 +71,7 @@ def report(runs: tuple[str, ...], output: str, quiet: bool) -> int:
     from agf import page
 
     files.check_writable(output)
+    files.check_distinct(output, runs)
     size = page.report([load(path) for path in runs], output)
     reporter(quiet).say(f"{output}: {size / 1e6:.1f} MB, opens without a network")
     return DONE
@@ -102,6 +104,7 @@ def rerun(run: str, output: str | None, problem: str | None, quiet: bool) -> int
 
     if output is not None:
         files.check_writable(output)
+        files.check_distinct(output, [run])
     before = load(run)
     teller = reporter(quiet)
     with teller.progress("computing again") as update:

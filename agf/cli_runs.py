@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agf import registry, request
+from agf import files, registry, request
 from agf.cli_options import (
     data_options,
     descent_options,
@@ -55,7 +55,7 @@ def predict(
     **words: Any,
 ) -> int:
     """Predict the staircase of losses of the problem NAME, or of a problem in a file (./mine.py:Mine)."""
-    out = Output(output, picture, as_json, quiet)
+    out = Output(output, picture, as_json, quiet, _read(name, words))
     settings = _settings(words)
     problem, init = _problem_and_init(name, words, out.report)
     return out.finish(lambda: _predict(problem, init, settings, out.report))
@@ -85,7 +85,8 @@ def train(
     **words: Any,
 ) -> int:
     """Train the problem NAME: gradient flow by default, gradient descent with --lr and --steps."""
-    out = Output(output, picture, as_json, quiet)
+    out = Output(output, picture, as_json, quiet, _read(name, words))
+    files.check_distinct(checkpoint, _read(name, words))
     descent, flow = _choice(words, _DESCENT), _choice(words, _FLOW)
     if descent and flow:
         raise RequestError(
@@ -143,7 +144,7 @@ def compare(
     """
     from agf.comparison import compare as match
 
-    out = Output(output, picture, as_json, quiet)
+    out = Output(output, picture, as_json, quiet, [*_read(name, words), curve])
     scales = _choice(words, ("lr", "momentum"))
     flow = _choice(words, _FLOW)
     if curve is None and scales:
@@ -176,6 +177,11 @@ def compare(
 def _choice(words: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     """Those of the options `names` that the command has and the user gave."""
     return given(**{name: words[name] for name in names if name in words})
+
+
+def _read(name: str, words: dict[str, Any]) -> list[str | None]:
+    """Files that a command reads: plugin or run, data, weights; `train --resume` may replace the run it continues."""
+    return [name.rpartition(":")[0] if ".py:" in name else name, words["data"], words["init_file"]]
 
 
 def _settings(words: dict[str, Any]) -> Settings:

@@ -25,6 +25,7 @@ def show(run: str, csv: str | None, snapshots: bool, as_json: bool) -> int:
 
     if csv is not None:
         files.check_writable(csv)
+        files.check_distinct(csv, [run])
     elif snapshots:
         raise RequestError(explain("--snapshots says what --csv writes.", remedy="Add --csv FILE."))
     result = load(run)
@@ -62,6 +63,7 @@ def plot(runs: tuple[str, ...], picture: str, view: str, feature: str | None) ->
     from agf import plot as draw
 
     draw.check_path(picture)
+    files.check_distinct(picture, runs)
     results = [load(run) for run in runs]
     if feature is not None and view != "features":
         raise RequestError(explain("--feature names what --view features draws.", remedy="Add --view features."))

@@ -84,9 +84,13 @@ def read(source: str | os.PathLike[str], target: str | None = None) -> Dataset:
 
 def _npz(name: str) -> Dataset:
     try:
+        if not zipfile.is_zipfile(name):
+            raise DataError(
+                explain(f"cannot read {name!r} as an npz archive: it is another format, or damaged.",
+                        remedy="Use numpy.savez.")
+            )  # fmt: skip
         archive = np.load(name, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise DataError(explain("this is one array, not an npz archive.", where=name, remedy="Use numpy.savez."))
+        assert isinstance(archive, np.lib.npyio.NpzFile)
         with archive:
             if "header.json" in archive.files:
                 raise DataError(explain("this is an agf run file, not data.", where=name, remedy="See agf show."))

@@ -13,7 +13,7 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -104,6 +104,24 @@ def jsonable(value: Any) -> Any:
     return value
 
 
+def typed(value: Any, kind: Any) -> Any:
+    """A value of a header when it is of that type; TypeError, saying what was found, when it is not."""
+    if not isinstance(value, kind):
+        raise TypeError(f"found {value!r} in place of {kind}")
+    return value
+
+
+def check_distinct(output: str | os.PathLike[str] | None, inputs: Iterable[str | os.PathLike[str] | None]) -> None:
+    """Refuse to write over a file that is read. Raises FileError."""
+    if output is None or not os.path.exists(output):
+        return
+    for path in inputs:
+        if path is not None and os.path.exists(path) and os.path.samefile(output, path):
+            raise FileError(
+                explain(f"{str(output)!r} would be written over, and it is read.", remedy="Give another output.")
+            )
+
+
 def from_json_float(value: Any) -> float:
     """Inverse of `jsonable` for one float."""
     return math.nan if value is None else float(value)
@@ -136,6 +154,8 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, n
         raise refuse("there is no such file")
     if Path(path).is_dir():
         raise refuse("it is a folder", "Name one run file in it.")
+    if not Path(path).is_file():
+        raise refuse("it is a device or a pipe, not an ordinary file")
     try:
         with zipfile.ZipFile(path) as archive:
             try:

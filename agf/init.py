@@ -33,10 +33,14 @@ class Init:
 
     def __post_init__(self) -> None:
         for name in ("directions", "log_norms"):
+            value = getattr(self, name)
             try:
-                object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
+                if np.iscomplexobj(value):
+                    raise TypeError("they are complex")
+                object.__setattr__(self, name, np.asarray(value, dtype=np.float64))
             except (TypeError, ValueError) as error:
                 raise DataError(explain(f"`{name}` cannot be read as numbers ({error}).", where="Init")) from None
+        check_alpha(self.alpha)
         if self.directions.ndim != 2 or self.log_norms.shape != self.directions.shape[:1]:
             raise DataError(
                 explain(

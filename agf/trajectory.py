@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from agf import files, provenance, sphere
-from agf.arrays import FloatArray
+from agf.arrays import FloatArray, positive
 from agf.clock import Clock
 from agf.curve import FINE_DEPTH, CurveDrop, detect
 from agf.errors import FileError, RequestError, explain
@@ -222,22 +222,28 @@ class Trajectory:
         """From the parts of a run file (`files.read`). Raises FileError when parts are missing."""
         try:
             scale = header["log_scale"]
+            settings = files.typed(header["settings"], dict)
+            if "rtol" in settings:
+                positive(settings["rtol"], "rtol")
+            curve = [files.array(arrays, name, path) for name in ("times", "losses")]
+            if curve[0].ndim != 1 or curve[0].shape != curve[1].shape:
+                raise ValueError(f"times have shape {curve[0].shape} and losses {curve[1].shape}")
             return cls(
                 problem=header["problem"],
                 degree=header["degree"],
-                method=header["method"],
+                method=files.typed(header["method"], str),
                 status=Status.from_word(header["status"]),
                 clock=None if scale is None else Clock(header["degree"], float(scale)),
                 features_over_time={n: files.array(arrays, f"feature_{n}", path) for n in header["feature_names"]},
                 init=join_init(header, arrays, path),
                 arguments=join_arguments(header["arguments"], arrays, path),
-                settings=header["settings"],
-                stats=header["stats"],
-                notes=tuple(header["notes"]),
+                settings=settings,
+                stats=files.typed(header["stats"], dict),
+                notes=tuple(files.typed(note, str) for note in header["notes"]),
                 state={n.removeprefix("state_"): a for n, a in arrays.items() if n.startswith("state_")},
                 **{name: files.array(arrays, name, path) for name in _ARRAYS},
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, FileError):
                 raise
             raise FileError(
