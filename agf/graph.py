@@ -35,7 +35,7 @@ def feature(label: str) -> str:
     inside = re.search(r"\(([^()]*)\)\s*$", label)
     if inside is None:
         return label
-    return inside.group(1) if label.startswith("neuron") else label[: inside.start()].strip()
+    return inside.group(1) if label.startswith("neuron") else re.sub(r"\s*\([^()]*\)", "", label)
 
 
 def _name(learned: dict[int, str]) -> str:

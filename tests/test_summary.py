@@ -90,6 +90,15 @@ def test_orders_write_a_repeated_word_once(tmp_path):
     assert summary.summarize(sweep).orders().rows[0][3] == "coordinate 3 > 1 > class 7"
 
 
+def test_tied_coordinates_are_one_feature_without_their_names(tmp_path):
+    sweep = scripted(
+        tmp_path,
+        {"alpha": [1e-3], "seed": [0]},
+        lambda r: document([1.0], [3.0], ["coordinates 3 (bp), 7 (s3)"]),
+    )
+    assert summary.summarize(sweep).orders().rows[0][3] == "coordinates 3, 7"
+
+
 def test_sensitivity_compares_the_two_rules_drop_by_drop(tmp_path):
     axes = {"alpha": [1e-3], "threshold": ["natural", "unit"], "seed": [0]}
     sweep = scripted(tmp_path, axes, lambda r: document([2.0 if r["threshold"] == "natural" else 3.0], [0.0], ["x"]))
