@@ -99,6 +99,7 @@ class Threshold:
     noise: float = 0.0
     memory: FloatArray | None = None
     calls: int = field(default=0, init=False)
+    alone: FloatArray = field(default_factory=lambda: np.zeros(0), init=False)
 
     def log_self_interaction(self, directions: FloatArray, neurons: IntArray) -> FloatArray:
         """log 2C of unit neurons, (m,); -inf where C vanishes. Zeros for unit thresholds.
@@ -109,10 +110,20 @@ class Threshold:
             return np.zeros(neurons.size)
         c = self._interaction(directions, neurons, self.active, self.active_neurons)
         if self.active_neurons.size:
-            alone = self._interaction(directions, neurons, self.active[:0], self.active_neurons[:0])
-            c = np.maximum(c, _LEAST_OWN * alone)
+            c = np.maximum(c, _LEAST_OWN * self._alone(directions, neurons))
         with np.errstate(divide="ignore"):
             return np.log(2.0 * np.maximum(c, 0.0))
+
+    def _alone(self, directions: FloatArray, neurons: IntArray) -> FloatArray:
+        """Self-interaction without the active neurons, (m,): a floor, so that of an earlier direction will do."""
+        if self.alone.size == 0:
+            self.alone = np.full(self.problem.width, np.nan)
+        new = np.isnan(self.alone[neurons])
+        if new.any():
+            self.alone[neurons[new]] = self._interaction(
+                directions[new], neurons[new], self.active[:0], self.active_neurons[:0]
+            )
+        return self.alone[neurons]
 
     def _interaction(
         self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray

@@ -146,7 +146,7 @@ def norms_init(log_norms: Any, n_params: int = 2, seed: int = 0) -> Init:
     """Neurons of given log norms in random directions."""
     log_norms = np.asarray(log_norms, dtype=np.float64)
     directions = sphere.random(np.random.default_rng(seed), log_norms.size, n_params)
-    return Init(directions, log_norms, float(np.exp(log_norms.mean())), seed)
+    return Init(directions, log_norms, float(np.exp(log_norms[np.isfinite(log_norms)].mean())), seed)
 
 
 class QuadraticUtility(Scripted):
