@@ -178,12 +178,18 @@ def predict_many(problem: Problem, inits: Sequence[Init], **options: Any) -> lis
 
     Where a problem has `many_phases`, the initializations share the work, and each result agrees with that of `predict`
     to rounding; it does not depend, not even in the last bit, on which others were asked for. Elsewhere this is a loop.
-    Parameters and exceptions are those of `predict`, without an observer.
+    Parameters and exceptions are those of `predict`, without an observer; an interrupt raises KeyboardInterrupt.
     """
     settings = Settings.of(options)
     for init in inits:
         check_start(problem, init, "predict")
     many = problem.many_phases(inits, settings) if inits and settings.mode == "agf" else None
-    if many is None:
-        return [predict(problem, init, **options) for init in inits]
-    return [_alternate(Engine(problem, init, settings, phases)) for init, phases in zip(inits, many, strict=True)]
+    out = []
+    for init, phases in zip(inits, many or [None] * len(inits), strict=True):
+        if phases is None:
+            out.append(predict(problem, init, **options))
+        else:
+            out.append(_alternate(Engine(problem, init, settings, phases)))
+        if out[-1].status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+    return out

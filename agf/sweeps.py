@@ -28,6 +28,7 @@ from agf.contract import Problem
 from agf.errors import AgfError, ComputationError, FileError, RequestError, explain
 from agf.init import Init
 from agf.settings import Settings
+from agf.status import Status
 
 FORMAT = "agf-sweep"
 VERSION = 1
@@ -483,9 +484,12 @@ def _alone(problem: Problem, init: Init, settings: dict[str, Any]) -> Any:
     from agf.engine import predict
 
     try:
-        return predict(problem, init, **settings)
+        stairs = predict(problem, init, **settings)
     except Exception as error:
         return error
+    if stairs.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return stairs
 
 
 def _init(problem: Problem, item: dict[str, Any]) -> Init:
@@ -507,6 +511,8 @@ def _finish(root: Path, plan: Plan, problem: Problem, item: dict[str, Any], init
         from agf.gradient_flow import flow
 
         trajectory = flow(problem, init, **plan.flow)
+        if trajectory.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt  # half a run is no row
         parts["train"] = {
             "drops": [{"time": d.time, "after": d.after} for d in trajectory.drops],
             "status": trajectory.status.word,

@@ -24,7 +24,8 @@ class Toy(agf.Problem):
     name = "toy"
     degree, n_params = 2, 2
 
-    def __init__(self, width=2, fail_seed=-1, pause=0.0, die_once=None, die=False):
+    def __init__(self, width=2, fail_seed=-1, pause=0.0, die_once=None, die=False, stop_seed=-1):
+        self.stop_seed = stop_seed
         self.width, self.fail_seed, self.pause, self.die_once, self.die = width, fail_seed, pause, die_once, die
 
     def initial(self, alpha, rng, kind):
@@ -46,8 +47,10 @@ class Toy(agf.Problem):
 class Phases:
     def __init__(self, problem):
         self.problem = problem
+        self.seed = None
 
     def start(self, init):
+        self.seed = init.seed
         if self.problem.die_once and not os.path.exists(self.problem.die_once):
             open(self.problem.die_once, "w").close()
             os.kill(os.getpid(), 9)
@@ -59,6 +62,8 @@ class Phases:
         return agf.State(0.0, np.zeros(init.width, bool), init.directions, init.log_norms, 2.0)
 
     def dormant(self, state):
+        if self.seed == self.problem.stop_seed:
+            raise KeyboardInterrupt
         left = np.flatnonzero(~state.active)
         if left.size == 0:
             return state, agf.Status.ALL_ACTIVE
@@ -118,6 +123,26 @@ def test_a_run_that_fails_is_reported_and_the_others_finish(toy, tmp_path):
     assert [(run["alpha"], run["seed"]) for run, _ in failures] == [(1e-3, 3), (1e-6, 3)]
     assert all("ZeroDivisionError: on purpose" in message for _, message in failures)
     assert sum(1 for entry in result.entries() if not entry["error"]) == 8
+
+
+def test_an_interrupt_ends_the_sweep_and_leaves_no_half_run(toy, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        start(toy, tmp_path / "s", seed=range(40), arguments={"stop_seed": 35})
+    kept = [json.loads(line) for path in (tmp_path / "s" / "rows").iterdir() for line in path.read_text().splitlines()]
+    assert sorted(entry["run"]["seed"] for entry in kept) == list(range(32))  # the first block
+    assert {entry["predict"]["status"] for entry in kept} == {"all_active"}
+
+
+def test_an_interrupted_training_is_no_row(toy, tmp_path, monkeypatch):
+    from types import SimpleNamespace
+
+    import agf
+
+    stopped = SimpleNamespace(status=agf.Status.INTERRUPTED, drops=())
+    monkeypatch.setattr("agf.gradient_flow.flow", lambda *_, **__: stopped)
+    with pytest.raises(KeyboardInterrupt):
+        start(toy, tmp_path / "s", do=("train",))
+    assert not [path for path in (tmp_path / "s" / "rows").iterdir() if path.stat().st_size]
 
 
 def test_a_bad_combination_fails_alone(toy, tmp_path):

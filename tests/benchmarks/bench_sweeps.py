@@ -118,7 +118,8 @@ def scaling(folder: Path) -> None:
 
     problem = "diagonal-linear"
     options = {
-        "alpha": [10.0**-k for k in range(2, 10)], "seed": range(6), "kind": ["gaussian"], "do": ("predict", "train"), "keep_files": False,
+        "alpha": [10.0**-k for k in range(2, 10)], "seed": range(6),
+        "kind": ["gaussian"], "do": ("predict", "train"), "keep_files": False,
         "arguments": datasets.load("diabetes"), "flow": {"t_max": 200.0},
     }  # fmt: skip
 
