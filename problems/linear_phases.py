@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from agf_problems.linear_moments import Moments
-from agf_problems.linear_settle import Flow
+from agf_problems.linear_settle import SETTLED, Flow
 from agf_problems.linear_theory import energies
 
 from agf import Activation, Clock, Init, Settings, Settled, State, Status
@@ -225,10 +225,12 @@ class ModePhases:
         held : before the drop.  dormant : at the switch.  labels : the modes that are new, rate : their growth.
         least : smallest fall of the loss that can be theirs.
         """
-        # Independent blocks stand still while another drops. With hidden units used up before the modes are, what an
-        # active mode has of other blocks may turn it: then all move, and their least entries count.
+        # Independent blocks that have settled stand still while another drops; one that this drop cuts short moves on.
+        # With hidden units used up before the modes are, what an active mode has of other blocks may turn it: then all
+        # move, and their least entries count.
         alone = dormant.logs.size == 0 and order.size < self.moments.rank
-        blocks = [b for b in self.moments.blocks if alone or np.isin(labels, b[0]).any()]
+        moving = self._moving(held, _LONGEST / rate)
+        blocks = [b for b in self.moments.blocks if alone or np.isin(labels, b[0]).any() or np.isin(moving, b[0]).any()]
         rows, columns = (np.concatenate([b[k] for b in blocks]) for k in (0, 1))
         mine = np.flatnonzero(np.isin(order, rows))
         inside = np.ix_(mine, np.concatenate([columns, self.n_inputs + rows]))
@@ -287,6 +289,14 @@ class ModePhases:
         summary = np.array([np.sqrt(rest.speed), left, rest.settled or turn is not None, path.failed], dtype=np.float64)
         later = None if turn is None else (start + turn[0], whole(turn[1]))
         return _Held(held.clock, dormant, whole(rest.y), order, later, summary), start + path.half
+
+    def _moving(self, held: _Held, span: float) -> IntArray:
+        """Mode numbers (k',) of the active modes that within `span` of flow time may still lower the loss visibly."""
+        residual = self._residual(held.theta)
+        d = self.n_inputs
+        push = np.concatenate([held.theta[:, d:] @ residual, held.theta[:, :d] @ residual.T], axis=1)
+        left = np.sum(push**2, axis=1) * span
+        return held.order[left > SETTLED * max(self._loss(held.theta) - self.moments.floor, SETTLED * self.explainable)]
 
     def _turned(
         self, state: State, held: _Held, modes: _Modes, when: float, theta: FloatArray

@@ -627,3 +627,12 @@ def test_the_problem_passes_its_own_conformance_suite():
         warnings.simplefilter("error")
         report = agf.check(agf.problem("linear", **Linear.example()))
     assert report.passed, str(report)
+
+
+def test_an_independent_mode_cut_short_by_the_next_drop_goes_on_to_its_target():
+    # Rates 6 * 1/16, 5 * 1/8, ... bring the first two drops within 1.5 of one another: the first is not done by then.
+    b, s = np.array([6.0, 5.0, 2.4, 1.0, 0.4]), 2.0 ** -np.arange(5)[::-1]
+    problem = agf.problem("linear", Sxx=np.diag(s), B=np.diag(b))
+    stairs = agf.predict(problem, problem.init(1e-8, seed=0))
+    assert stairs.levels[-1] < 1e-9 * stairs.start_level
+    assert agf.compare(stairs, agf.flow(problem, problem.init(1e-8, seed=0))).max_time_error < 0.02
