@@ -161,7 +161,7 @@ def overhead(folder: Path) -> None:
 def storm(folder: Path, kills: int = 20) -> None:
     """Kill a sweep 20 times at random moments; its table must be that of an undisturbed one."""
     name = toy(folder)
-    options = {"alpha": [1e-3, 1e-6], "seed": range(200), "keep_files": False, "arguments": {"pause": 0.02}}
+    options = {"alpha": [1e-3, 1e-6], "seed": range(400), "keep_files": False, "arguments": {"pause": 0.02}}
     code = f"import sys; from agf import sweeps; sweeps.sweep({name!r}, folder=sys.argv[1], jobs=1, **{options!r})"
     rng = random.Random(0)
     rows = folder / "storm" / "rows"
