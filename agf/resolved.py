@@ -22,8 +22,8 @@ from agf.clock import Clock, charge
 from agf.contract import Problem
 from agf.curve import CurveDrop, detect
 from agf.dormant import Crossing, Threshold
-from agf.events import State
 from agf.errors import RequestError, explain
+from agf.events import State
 from agf.init import Init
 from agf.polar import PolarSystem
 from agf.settings import Settings
