@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterable
@@ -51,7 +52,8 @@ class Output:
         When it raises ComputationError, what it had by then is treated so first.
         """
         try:
-            result, failure = compute(), None
+            with contextlib.redirect_stdout(sys.stderr):  # a problem that prints spoils no document
+                result, failure = compute(), None
         except ComputationError as error:
             result, failure = error.partial, error
         if result is not None:

@@ -197,3 +197,32 @@ def test_no_command_writes_over_what_it_reads(diagonal, tmp_path, monkeypatch, c
         assert cli.main(command.split()) == 2, command
         assert "would be written over" in capsys.readouterr().err, command
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+CHATTY = """
+import agf
+
+
+class Chatty(agf.TwoLayer):
+    name = "chatty"
+
+    @classmethod
+    def example(cls):
+        return {}
+
+    def __init__(self) -> None:
+        super().__init__([[1.0], [2.0]], [1.0, 2.0], width=2)
+
+    def residual(self, theta, neurons):
+        print("I am here")
+        return super().residual(theta, neurons)
+"""
+
+
+@pytest.mark.parametrize("command", ["predict", "train", "compare"])
+def test_a_problem_that_prints_spoils_no_json(tmp_path, capsys, command):
+    (tmp_path / "chatty.py").write_text(CHATTY)
+    assert cli.main([command, f"{tmp_path}/chatty.py:Chatty", "--alpha", "1e-3", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)
+    assert "I am here" in err
