@@ -380,8 +380,8 @@ class _Batch:
         self.mid[done] = y0[ok] + h[ok] * np.tensordot(_MID, k[:, ok], axes=1)
         self.y1[done], self.f1[done] = y1[ok], k[6, ok]
         self.turned[done] += np.linalg.norm(y1[ok, : self.p] - y0[ok, : self.p], axis=1)
-        self._rest(done)
         self._look(done)
+        self._rest(done[np.isinf(self.crossed[done])])
 
     def _error(self, err: FloatArray, y0: FloatArray, y1: FloatArray, f0: FloatArray, f1: FloatArray) -> FloatArray:
         """Error of each row over its tolerance. Time is relative to the time elapsed, the rest absolute.

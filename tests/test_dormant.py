@@ -140,6 +140,17 @@ def test_neurons_that_ran_ahead_are_brought_back_to_the_crossing():
     assert found.directions == pytest.approx(exact_directions, abs=2e-4)
 
 
+def test_a_neuron_that_comes_to_rest_in_the_step_of_its_crossing_crosses_where_it_does():
+    """Many draws, so that some end the damping of their last transients in the very step that crosses."""
+    rng = np.random.default_rng(1)
+    for log_alpha in np.linspace(-14.0, -22.0, 41):
+        problem = QuadraticUtility(2.0 * symmetric(rng, 3, 4))
+        directions, log_norms = sphere.random(rng, 3, 4), np.full(3, log_alpha)
+        found, clock = run(problem, directions, log_norms)
+        exact = problem.exact(directions, log_norms, float(clock.flow(found.time)))[1]
+        assert exact.max() == pytest.approx(0.0, abs=1e-4)
+
+
 def test_carry_is_the_flow_for_a_given_time():
     rng = np.random.default_rng(8)
     problem = QuadraticUtility(symmetric(rng, 4, 3))
