@@ -2,8 +2,8 @@
 
     python tests/benchmarks/bench_device.py [DEVICE [WIDTH SAMPLES INPUTS]]
 
-Default: cuda if there is one, else cpu; 10,000 neurons, 5,000 samples, 784 inputs. One evaluation of the utility is a stage
-of the dormant phase, one of the loss gradient a stage of the flow; both return numpy arrays, so transfers are counted.
+Default: cuda if there is one, else cpu; 10,000 neurons, 5,000 samples, 784 inputs. One of the utility is a stage of
+the dormant phase, one of the loss gradient a stage of the flow; both return numpy arrays, so transfers are counted.
 """
 
 from __future__ import annotations
