@@ -85,6 +85,23 @@ def matrix(
     return array
 
 
+def in_range(array: FloatArray, name: str, *, where: str = "", power: int = 2) -> FloatArray:
+    """The array itself; DataError when the `power`-th power of its largest entry leaves the range of float64."""
+    largest = float(np.abs(array).max(initial=0.0))
+    bound = 10.0 ** (280 // power)
+    if largest and not 1.0 / bound <= largest <= bound:
+        raise DataError(
+            explain(
+                f"products of entries of `{name}` leave the range of float64.",
+                where=where,
+                found=largest,
+                expected=f"a largest entry between {1.0 / bound:.0e} and {bound:.0e}",
+                remedy="Rescale it: results rescale with the data.",
+            )
+        )
+    return array
+
+
 def positive(value: Any, name: str, *, where: str = "") -> float:
     """A finite positive float. Raises DataError."""
     try:

@@ -15,9 +15,9 @@ import numpy as np
 from agf import files, sphere
 from agf.arrays import FloatArray, IntArray, count, positive
 from agf.clock import Clock
-from agf.contract import Problem
+from agf.contract import Problem, check_start
 from agf.errors import RequestError, explain
-from agf.gradient_flow import CHECKPOINT_SECONDS, check_shape, same_start, snapshot_arrays
+from agf.gradient_flow import CHECKPOINT_SECONDS, same_start, snapshot_arrays
 from agf.init import Init
 from agf.recorder import Progress, Recorder
 from agf.status import Status
@@ -69,7 +69,7 @@ def descend(
     ------
     RequestError for a wrong request, or when every neuron of `init` underflows in raw parameters.
     """
-    check_shape(problem, init, "descend")
+    check_start(problem, init, "descend")
     lr = positive(lr, "lr", where="descend")
     count(steps, "steps", where="descend")
     count(snapshots, "snapshots", where="descend", least=2)

@@ -19,7 +19,7 @@ import numpy as np
 from agf import files
 from agf.arrays import FloatArray, count, positive
 from agf.clock import Clock
-from agf.contract import Problem
+from agf.contract import Problem, check_start
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.integrators import METHODS, Accepted, MarchError, Memory, NonFinite, length_of, march
@@ -107,7 +107,7 @@ def flow(
     ------
     RequestError for a wrong request; FileError for an unwritable checkpoint.
     """
-    check_shape(problem, init, "flow")
+    check_start(problem, init, "flow")
     if method not in METHODS:
         raise RequestError(
             explain(f"unknown method {method!r}.", where="flow", expected="one of " + ", ".join(METHODS))
@@ -133,7 +133,12 @@ def flow(
         )
     if method == "auto" and not system.smooth:
         method = "rk45"
-    rtol = (RTOL_SMOOTH if system.smooth else RTOL_KINKS) if rtol is None else positive(rtol, "rtol", where="flow")
+    if rtol is None:
+        rtol = RTOL_SMOOTH if system.smooth else RTOL_KINKS
+    elif not 1e-13 <= positive(rtol, "rtol", where="flow") <= 0.1:
+        raise RequestError(
+            explain("`rtol` is out of range.", where="flow", found=rtol, expected="between 1e-13 and 0.1")
+        )
     settings = {
         "t_max": t_max,
         "method": method,
@@ -147,18 +152,6 @@ def flow(
     if resume is not None:
         run.resume(resume)
     return run.go(max_steps, observer, checkpoint)
-
-
-def check_shape(problem: Problem, init: Init, where: str) -> None:
-    """Refuse an initialization that does not belong to the problem. Raises RequestError."""
-    if (init.width, init.n_params) != (problem.width, problem.n_params):
-        raise RequestError(
-            explain(
-                f"the initialization has shape ({init.width}, {init.n_params}).",
-                where=f"{where} of problem {problem.name!r}",
-                expected=f"({problem.width}, {problem.n_params}), one row a neuron",
-            )
-        )
 
 
 def same_start(trajectory: Trajectory, problem: Problem, init: Init) -> bool:

@@ -50,10 +50,11 @@ class Settings:
                         expected="one of " + ", ".join(allowed),
                     )
                 )
-        for name, bound in (("horizon", math.inf), ("rtol", 1.0), ("tie_rtol", 1.0), ("joining", 1.0)):
+        ranges = {"horizon": (0.0, math.inf), "rtol": (1e-13, 0.1), "tie_rtol": (0.0, 1.0), "joining": (1e-4, 1.0)}
+        for name, (least, most) in ranges.items():
             value = getattr(self, name)
-            if not (_number(value) and 0 < value <= bound):
-                words = "positive" if bound == math.inf else f"between 0 and {bound:g}"
+            if not (_number(value) and least <= value <= most and value > 0):
+                words = "positive" if most == math.inf else f"between {least:g} and {most:g}"
                 raise RequestError(explain(f"`{name}` must be {words}.", where="predict", found=repr(value)))
         if self.max_drops is not None:
             count(self.max_drops, "max_drops", where="predict", least=0)

@@ -16,7 +16,7 @@ from agf_problems.diagonal_many import MAX_SIZE, DiagonalMany
 from agf_problems.diagonal_phases import DiagonalPhases
 
 import agf
-from agf.arrays import FloatArray, IntArray, matrix, vector
+from agf.arrays import FloatArray, IntArray, in_range, matrix, vector
 from agf.errors import DataError, explain
 
 
@@ -70,17 +70,7 @@ class DiagonalLinear(agf.Problem):
                 )
             )
         for role, data in (("X", self.X), ("y", self.y)):
-            largest = float(np.abs(data).max())
-            if largest and not 1e-140 < largest < 1e140:
-                raise DataError(
-                    explain(
-                        f"the squares of `{role}` leave the range of float64.",
-                        where=where,
-                        found=largest,
-                        expected="a largest entry between 1e-140 and 1e140",
-                        remedy="Rescale it: results rescale with the data.",
-                    )
-                )
+            in_range(data, role, where=where)
         self.names = None if names is None else [str(name) for name in names]
         if self.names is not None and len(self.names) != d:
             raise DataError(explain(f"{len(self.names)} names for {d} columns.", where=where))

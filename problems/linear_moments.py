@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from agf import Init
-from agf.arrays import FloatArray, IntArray, matrix
+from agf.arrays import FloatArray, IntArray, in_range, matrix
 from agf.errors import DataError, explain
 
 #: Couplings, variances and singular values below this fraction of the largest count as zero.
@@ -154,7 +154,7 @@ def read(
                 expected="(Sxx, B), (Sxx, Syx) or (X, Y)",
             )
         )
-    sxx = _covariance(matrix(Sxx, "Sxx", where="linear"))
+    sxx = _covariance(in_range(matrix(Sxx, "Sxx", where="linear"), "Sxx", where="linear", power=8))
     if B is not None:
         return sxx, _as_rows(B, "B", sxx.shape[0]) @ sxx, 0.0
     syx = _as_rows(Syx, "Syx", sxx.shape[0])
@@ -176,12 +176,12 @@ def _as_rows(value: Any, name: str, columns: int) -> FloatArray:
     array = matrix(value, name, where="linear")
     if np.ndim(value) == 1:
         array = array.T.copy()
-    return matrix(array, name, where="linear", columns=columns)
+    return in_range(matrix(array, name, where="linear", columns=columns), name, where="linear", power=8)
 
 
 def _from_samples(X: Any, Y: Any) -> tuple[FloatArray, FloatArray, float]:
-    x = matrix(X, "X", where="linear")
-    y = matrix(Y, "Y", where="linear", rows=x.shape[0])
+    x = in_range(matrix(X, "X", where="linear"), "X", where="linear", power=8)
+    y = in_range(matrix(Y, "Y", where="linear", rows=x.shape[0]), "Y", where="linear", power=8)
     n = x.shape[0]
     if not x.any():
         raise DataError(explain("`X` is zero: there is nothing to learn from.", where="linear"))

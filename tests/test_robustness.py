@@ -226,3 +226,30 @@ def test_a_problem_that_prints_spoils_no_json(tmp_path, capsys, command):
     out, err = capsys.readouterr()
     assert json.loads(out)
     assert "I am here" in err
+
+
+@pytest.mark.parametrize("rtol", [2.0, 1e-20])
+def test_tolerances_that_control_nothing_or_cannot_be_met_are_refused(rtol):
+    problem = agf.problem("diagonal-linear", X=np.eye(2), y=np.array([1.0, 0.5]))
+    init = problem.init(1e-4)
+    with pytest.raises(RequestError, match="rtol"):
+        agf.flow(problem, init, rtol=rtol)
+    with pytest.raises(RequestError, match="rtol"):
+        agf.predict(problem, init, rtol=rtol)
+
+
+@pytest.mark.parametrize("factor", [1e150, 1e-150])
+@pytest.mark.parametrize("name", ["linear", "two-layer", "diagonal-linear"])
+def test_data_whose_products_leave_float64_are_refused_with_the_remedy(name, factor):
+    x = np.random.default_rng(0).standard_normal((12, 3))
+    target = "y" if name == "diagonal-linear" else "Y"
+    for scaled in ({"X": x * factor, target: x[:, 0]}, {"X": x, target: x[:, 0] * factor}):
+        with pytest.raises(RequestError, match="Rescale"):
+            agf.TwoLayer(**scaled, width=2) if name == "two-layer" else agf.problem(name, **scaled)
+
+
+def test_a_trainer_given_parameters_instead_of_an_init_says_what_it_wants():
+    problem = agf.problem("diagonal-linear", X=np.eye(2), y=np.array([1.0, 0.5]))
+    for trainer in (agf.flow, lambda p, i: agf.descend(p, i, lr=0.1, steps=2)):
+        with pytest.raises(RequestError, match=r"agf\.Init\.from_params"):
+            trainer(problem, problem.init(1e-4).params())
