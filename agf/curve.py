@@ -75,7 +75,8 @@ def detect(
     if t.size < 2:
         return []
     fit = _decreasing(raw)
-    noise = _SIGMAS * float(np.sqrt(np.mean((raw - fit) ** 2)))
+    with np.errstate(over="ignore"):  # a diverged run
+        noise = _SIGMAS * float(np.sqrt(np.mean((raw - fit) ** 2)))
     base = min(0.0, float(fit[-1]))
     first = float(fit[0]) - base
     if first <= max(noise, 0.0):

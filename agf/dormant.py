@@ -138,8 +138,9 @@ class Threshold:
         """Log norm of activation, (m,). drive : |grad U| / degree at unit norm, loss."""
         if not self.natural:
             return np.full(drive.shape, self.log_factor)
-        with np.errstate(divide="ignore"):
-            return (np.log(drive) - log_2c) / self.problem.degree + self.log_factor
+        with np.errstate(divide="ignore", invalid="ignore"):
+            radius = (np.log(drive) - log_2c) / self.problem.degree + self.log_factor
+        return np.where(np.isnan(radius), np.inf, radius)  # no drive and no self-interaction: it never activates
 
 
 def cross(

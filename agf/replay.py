@@ -29,7 +29,13 @@ def rerun(path: str | os.PathLike[str], *, problem: str | None = None, observer:
     """
     result = load(path)
     if not isinstance(result, Staircase | Trajectory):
-        raise FileError(explain(f"{str(path)!r} is a {type(result).__name__.lower()}.", expected="a single run"))
+        raise FileError(
+            explain(
+                f"{str(path)!r} is a {type(result).__name__.lower()}.",
+                expected="a single run",
+                remedy="Save the prediction with agf predict -o and the training with agf train -o.",
+            )
+        )
     _check_complete(path)
     if result.init is None:
         raise FileError(
@@ -96,7 +102,8 @@ def differences(first: str | os.PathLike[str], second: str | os.PathLike[str]) -
     _, head_a, _ = files.read(first)
     _, head_b, _ = files.read(second)
     if type(a) is not type(b):
-        return Differences((f"One is a {type(a).__name__.lower()}, the other a {type(b).__name__.lower()}.",), ())
+        kinds = f"One is a {type(a).__name__.lower()}, the other a {type(b).__name__.lower()}."
+        return Differences((kinds,), ("Nothing that could be compared.",))
     if not isinstance(a, Staircase | Trajectory) or not isinstance(b, Staircase | Trajectory):
         raise FileError(explain("only predictions and trajectories can be compared this way."))
     asked = _asked(a, b) + _changes("version of ", head_a.get("versions", {}), head_b.get("versions", {}))

@@ -67,6 +67,12 @@ class Table:
         lines.extend(self.notes)
         return "\n".join(lines)
 
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
     def html(self) -> str:
         """An HTML table for notebooks; every cell escaped."""
         head = "".join(f"<th>{escape(c)}</th>" for c in self.columns)

@@ -80,3 +80,9 @@ def test_html_shows_what_data_say_and_executes_nothing():
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
     assert "a &amp; b" in html
+
+
+def test_printing_a_table_shows_it():
+    table = Table("t", ["a"], [["1"]])
+    assert str(table) == table.text()
+    assert "<table>" in table._repr_html_()
