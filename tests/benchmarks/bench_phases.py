@@ -29,12 +29,12 @@ from stubs import DiagonalToy, QuadraticUtility
 NOBODY = np.zeros(0, dtype=np.int64)
 
 
-def relu(width: int, samples: int, inputs: int = 20) -> agf.Problem:
-    """A ReLU network on random inputs with a target of five ReLU teachers."""
+def network(width: int, samples: int, activation: str) -> agf.Problem:
+    """A network on random inputs with a target of five ReLU teachers."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((samples, inputs))
-    y = np.maximum(X @ rng.standard_normal((inputs, 5)), 0.0) @ rng.standard_normal(5)
-    return agf.TwoLayer(X, y - y.mean(), "relu", width=width)
+    X = rng.standard_normal((samples, 20))
+    y = np.maximum(X @ rng.standard_normal((20, 5)), 0.0) @ rng.standard_normal(5)
+    return agf.TwoLayer(X, y - y.mean(), activation, width=width)
 
 
 def first_crossing(problem: agf.Problem, init: agf.Init, natural: bool = True) -> tuple[Crossing, dict[str, float]]:
@@ -70,21 +70,24 @@ def width_and_samples() -> Table:
     """Evaluations should not grow with either; seconds like the product of both."""
     rows = []
     base = 0.0
-    for width, samples in ((100, 100), (1000, 100), (10_000, 100), (100, 1000), (100, 10_000)):
-        problem = relu(width, samples)
+    sizes = [("tanh", 100, 500), ("tanh", 1000, 500), ("tanh", 10_000, 500), ("tanh", 1000, 50), ("tanh", 1000, 5000)]
+    for activation, width, samples in [*sizes, ("relu", 100, 500), ("relu", 100, 5000)]:
+        problem = network(width, samples, activation)
         init = problem.init(1e-8, seed=0)
         (_, stats), seconds, peak = timed(lambda problem=problem, init=init: first_crossing(problem, init))
         evaluation = _evaluation(problem, init)
         base = base or seconds
         state = init.directions.nbytes / 2**20
         rows.append(
-            [str(width), str(samples), f"{stats['utility_evaluations']:.0f}", f"{stats['self_interactions']:.0f}",
+            [activation, str(width), str(samples), f"{stats['utility_evaluations']:.0f}",
+             f"{stats['self_interactions']:.0f}",
              f"{seconds:.2f}", number(seconds / base, 3), number(seconds / evaluation, 3), f"{peak:.0f}",
              number(peak / state, 3)]
         )  # fmt: skip
     return Table(
-        "First dormant phase of a ReLU network, 20 inputs, alpha 1e-8",
-        ["width", "samples", "utility calls", "self-interaction calls", "s", "x first row", "in full evaluations",
+        "First dormant phase, 20 inputs, alpha 1e-8",
+        ["activation", "width", "samples", "utility calls", "self-interactions", "s", "x first",
+         "in full evaluations",
          "peak MiB", "x size of the directions"],
         rows,
         ["A full evaluation is one utility of all neurons, measured beside it."],
