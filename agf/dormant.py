@@ -10,7 +10,7 @@ Nothing here is stiff, and nothing overflows at any initialization: norms are lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from scipy.integrate import RK45
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock, log_norm, log_threshold
 from agf.contract import Problem
-from agf.errors import ProblemError, explain
 from agf.status import Status
+from agf.threshold import Threshold, expect_shape, refuse_nonfinite
 
 #: Rows of a block are chosen so that one (rows, P) array has about this many entries: bounded memory at any width.
 _BLOCK = 1 << 21
@@ -30,9 +30,6 @@ _MARGIN = 3.0
 _TURN, _FAR = 0.1, 0.5
 #: ... and this many neurons, the next to cross, always have a fresh one: what a typical neuron's is.
 _CONTENDERS = 8
-#: A neuron that the active ones could stand in for has no norm of its own to saturate at. Its self-interaction counts
-#: as at least this part of what it is alone, or it would wait for ever while the active ones relax.
-_LEAST_OWN = 1e-2
 #: Directions whose tangent gradient is below this part of the gradient look at rest. A step at the stability limit
 #: keeps them hovering there, so it is halved for this many steps, which damps what decays ...
 _LOOKS_AT_REST = 1e-3
@@ -51,10 +48,6 @@ _MAX_ROUNDS = 20_000
 _A, _B, _E = RK45.A, RK45.B, RK45.E
 # Weights of the stages at the middle of the step, from the continuous extension of the pair.
 _MID = RK45.P @ np.array([0.5, 0.25, 0.125, 0.0625])
-
-
-class NonFinite(Exception):
-    """A plugin returned a non-finite value where the step cannot be shortened any more; str() names who and where."""
 
 
 @dataclass(frozen=True)
@@ -76,71 +69,6 @@ class Crossing:
     runner_up: tuple[int, float] | None
     directions: FloatArray
     log_norms: FloatArray
-
-
-@dataclass
-class Threshold:
-    """Log norm at which a dormant neuron activates.
-
-    natural : norm R* = (U / 2C)^(1/degree) at which the neuron saturates, else norm 1.  C is its self-interaction
-        beside the active neurons. U is taken as |grad U| / degree, which is the same once the direction is aligned, and
-        keeps R* away from 0 where U passes through 0 while the direction still turns.
-    active, active_neurons : the network that made the residual.
-    log_factor : added to the log norm (mode "resolved": neurons join at a fraction of R*).
-    noise : utility at unit norm that cannot be told from 0; only a larger one lets a neuron activate.
-    memory : (H,) log 2C of each neuron, NaN where unknown, for estimates: reused until the direction has turned far.
-    """
-
-    problem: Problem
-    natural: bool
-    active: FloatArray
-    active_neurons: IntArray
-    log_factor: float = 0.0
-    noise: float = 0.0
-    memory: FloatArray | None = None
-    calls: int = field(default=0, init=False)
-    alone: FloatArray = field(default_factory=lambda: np.zeros(0), init=False)
-
-    def log_self_interaction(self, directions: FloatArray, neurons: IntArray) -> FloatArray:
-        """log 2C of unit neurons, (m,); -inf where C vanishes. Zeros for unit thresholds.
-
-        Raises NonFinite, naming the method and the neurons.
-        """
-        if not self.natural:
-            return np.zeros(neurons.size)
-        c = self._interaction(directions, neurons, self.active, self.active_neurons)
-        if self.active_neurons.size:
-            c = np.maximum(c, _LEAST_OWN * self._alone(directions, neurons))
-        with np.errstate(divide="ignore"):
-            return np.log(2.0 * np.maximum(c, 0.0))
-
-    def _alone(self, directions: FloatArray, neurons: IntArray) -> FloatArray:
-        """Self-interaction without the active neurons, (m,): a floor, so that of an earlier direction will do."""
-        if self.alone.size == 0:
-            self.alone = np.full(self.problem.width, np.nan)
-        new = np.isnan(self.alone[neurons])
-        if new.any():
-            self.alone[neurons[new]] = self._interaction(
-                directions[new], neurons[new], self.active[:0], self.active_neurons[:0]
-            )
-        return self.alone[neurons]
-
-    def _interaction(
-        self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
-    ) -> FloatArray:
-        self.calls += 1
-        c = np.asarray(self.problem.self_interaction(directions, neurons, active, active_neurons), dtype=np.float64)
-        _expect_shape(self.problem, "self_interaction", c, (neurons.size,))
-        _refuse_nonfinite(self.problem, "self_interaction", ~np.isfinite(c), neurons)
-        return c
-
-    def log_radius(self, drive: FloatArray, log_2c: FloatArray) -> FloatArray:
-        """Log norm of activation, (m,). drive : |grad U| / degree at unit norm, loss."""
-        if not self.natural:
-            return np.full(drive.shape, self.log_factor)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            radius = (np.log(drive) - log_2c) / self.problem.degree + self.log_factor
-        return np.where(np.isnan(radius), np.inf, radius)  # no drive and no self-interaction: it never activates
 
 
 def cross(
@@ -257,7 +185,7 @@ class _Batch:
         self.f1 = np.zeros_like(self.y1)
         for rows in self._blocks(np.flatnonzero(alive)):
             self.f1[rows] = self._velocity(self.y1[rows], neurons[rows])
-        _refuse_nonfinite(problem, "utility", np.logical_not(np.isfinite(self.f1).all(axis=1)), neurons)
+        refuse_nonfinite(problem, "utility", np.logical_not(np.isfinite(self.f1).all(axis=1)), neurons)
         self.f0 = self.f1.copy()
         drive = self._drive(self.f1)
         self.top = float(drive.max(initial=0.0))
@@ -287,8 +215,8 @@ class _Batch:
         theta = y[:, : self.p]
         unit = theta / np.linalg.norm(theta, axis=1, keepdims=True)
         utility, gradient = self.problem.utility(unit, neurons, self.residual)
-        _expect_shape(self.problem, "utility", utility, (neurons.size,))
-        _expect_shape(self.problem, "utility gradient", gradient, unit.shape)
+        expect_shape(self.problem, "utility", utility, (neurons.size,))
+        expect_shape(self.problem, "utility gradient", gradient, unit.shape)
         out = np.empty_like(y)
         radial = np.sum(unit * gradient, axis=1, keepdims=True)
         out[:, : self.p] = gradient - radial * unit
@@ -372,7 +300,7 @@ class _Batch:
         self.next_h[rows] *= factor
         ok = ratio <= 1.0
         stuck = bad & (self.next_h[rows] * self._drive(k[0]) < 1e-12)
-        _refuse_nonfinite(self.problem, "utility", stuck, neurons)
+        refuse_nonfinite(self.problem, "utility", stuck, neurons)
         done = rows[ok]
         if done.size == 0:
             return
@@ -663,19 +591,3 @@ class _Batch:
             }
             for name, value in work.items():
                 stats[name] = stats.get(name, 0) + value
-
-
-def _expect_shape(problem: Problem, method: str, value: Any, shape: tuple[int, ...]) -> None:
-    found = np.shape(value)
-    if found != shape:
-        raise ProblemError(
-            explain(f"`{method}` returned shape {found}.", where=f"problem {problem.name!r}", expected=f"shape {shape}")
-        )
-
-
-def _refuse_nonfinite(problem: Problem, method: str, bad: BoolArray, neurons: IntArray) -> None:
-    if bad.any():
-        named = ", ".join(str(int(i)) for i in neurons[bad][:5]) + (", ..." if bad.sum() > 5 else "")
-        raise NonFinite(
-            explain(f"`{method}` returned a non-finite value for neuron(s) {named}.", where=f"problem {problem.name!r}")
-        )

@@ -17,7 +17,6 @@ from agf import dormant as dormancy
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract import Problem
-from agf.dormant import Threshold
 from agf.engine import record
 from agf.errors import NoTheory, RequestError, explain
 from agf.events import Activation, State
@@ -27,6 +26,7 @@ from agf.settings import Settings
 from agf.sphere import tangent
 from agf.staircase import Drop, Staircase
 from agf.status import Status
+from agf.threshold import NonFinite, Threshold
 
 #: Directions follow their flow for this many times the growth time of the fastest neuron to reach their local maximum.
 _ALIGNMENT = 1e4
@@ -102,7 +102,7 @@ class _Run:
             return Status.MAX_DROPS
         except KeyboardInterrupt:
             return Status.INTERRUPTED
-        except dormancy.NonFinite as error:
+        except NonFinite as error:
             self.notes.append(str(error))
             return Status.NONFINITE
 

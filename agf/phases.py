@@ -12,12 +12,13 @@ from agf.active import Rest, settle
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock, half_drop_ratio
 from agf.contract import Problem
-from agf.dormant import Crossing, Threshold
+from agf.dormant import Crossing
 from agf.events import Activation, Settled, State
 from agf.init import Init
 from agf.settings import Settings
 from agf.sphere import cartesian, polar
 from agf.status import Status
+from agf.threshold import NonFinite, Threshold
 
 #: An active neuron below this part of its natural norm R*, and still shrinking, has returned to dormancy. The flow is
 #: accurate to the root of rtol; what balances the parts of a neuron is then kept to a norm below this.
@@ -73,7 +74,7 @@ class GenericPhases:
             if 0.0 < drive <= self._noise(state):
                 return state, Status.FITTED
             found = self._cross(state, waiting, self._threshold(state), self.settings.rtol, self._stop(state))
-        except dormancy.NonFinite as error:
+        except NonFinite as error:
             self.notes.append(str(error))
             return state, Status.NONFINITE
         if found is Status.NO_GROWTH and 0.0 < drive <= 3.0 * self._noise(state):
@@ -259,7 +260,7 @@ class GenericPhases:
                 stop=float(self.clock.accelerated(stop)) if np.isfinite(stop) else np.inf,
                 stats=self.stats,
             )
-        except dormancy.NonFinite:
+        except NonFinite:
             return np.inf  # the next dormant phase meets it again, and reports it
         return float(self.clock.flow(time))
 

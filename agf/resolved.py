@@ -21,7 +21,7 @@ from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock, charge
 from agf.contract import Problem
 from agf.curve import CurveDrop, detect
-from agf.dormant import Crossing, Threshold
+from agf.dormant import Crossing
 from agf.errors import RequestError, explain
 from agf.events import State
 from agf.init import Init
@@ -29,6 +29,7 @@ from agf.polar import PolarSystem
 from agf.settings import Settings
 from agf.staircase import Drop, Staircase
 from agf.status import Status
+from agf.threshold import NonFinite, Threshold
 
 #: An active neuron this far (in log norm) below the norm at which it would join has returned to dormancy.
 _LEAVES = np.log(0.1)
@@ -179,7 +180,7 @@ class _Run:
             return status
         except KeyboardInterrupt:
             return Status.INTERRUPTED
-        except dormancy.NonFinite as error:
+        except NonFinite as error:
             self.notes.append(str(error))
             return Status.NONFINITE
         except integrators.MarchError as error:

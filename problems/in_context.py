@@ -8,6 +8,7 @@ that a trained network amounts to, and sampling.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -96,15 +97,15 @@ class ContextRegression(Problem):
         """Rank of the covariance: the number of components there are to learn."""
         return int(np.count_nonzero(self.eigenvalues))
 
+    @abstractmethod
     def merged(self, theta: FloatArray) -> FloatArray:
         """M (d, d), all that the prediction depends on once the blocks that start at zero are zero."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _derivatives(
         self, theta: FloatArray, x: FloatArray, y: FloatArray, query: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Predictions (B,) and their derivatives (B, m, P) on sequences x (B, N, d), y (B, N), query (B, d)."""
-        raise NotImplementedError
 
     def level(self, learned: Any) -> float:
         """Loss when exactly the components `learned` (d,) bool are: (1/2) (tr S - sum N lam_i^2 A_i), [AGF] eq. 57.

@@ -12,8 +12,9 @@ from stubs import DiagonalToy, QuadraticUtility, ReluToy, Scripted, norms_init
 import agf
 from agf import dormant, sphere
 from agf.clock import Clock
-from agf.dormant import Crossing, Threshold
+from agf.dormant import Crossing
 from agf.status import Status
+from agf.threshold import Threshold
 
 NOBODY, NONE = np.zeros(0, dtype=np.int64), np.zeros(0)
 

@@ -26,7 +26,7 @@ RANKS = [
 ]
 #: The reference trainers judge the predictions, so they share nothing with what makes them.
 TRAINERS = ("polar", "gradient_flow", "descent", "curve", "integrators", "system")
-PREDICTORS = {"dormant", "active", "phases", "limit", "resolved", "engine", "batch"}
+PREDICTORS = {"dormant", "threshold", "active", "phases", "limit", "resolved", "engine", "batch"}
 #: Loaded only inside the functions that use them.
 HEAVY = {"torch", "matplotlib", "networkx", "rich", "sklearn", "pandas", "mlxtend", "plotly", "dask", "joblib"}
 #: What a plugin may name: the package itself and the documented modules.
