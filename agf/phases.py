@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from agf import discharge, integrators
 from agf import dormant as dormancy
-from agf import integrators
 from agf.active import Rest, settle
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock, half_drop_ratio
 from agf.contract import Problem
+from agf.discharge import Discharge, mark
 from agf.dormant import Crossing
 from agf.events import Activation, Settled, State
 from agf.init import Init
@@ -37,7 +39,7 @@ class GenericPhases:
     `State.memory` holds "radii" (H,), the log norm at which each active neuron activated (where it returns to when it
     collapses), and "sizes" (H,), its log R*, which "collapsed" refers to; "start" (2,), loss and largest utility
     gradient of the zero function, which tolerances refer to; "unsettled" (1,), 1 when the active neurons had no
-    critical point within the horizon.
+    critical point within the horizon; and what `discharge` needs.
     """
 
     def __init__(self, problem: Problem, settings: Settings, clock: Clock) -> None:
@@ -54,6 +56,7 @@ class GenericPhases:
             "sizes": np.zeros(init.width),
             "start": np.array([level, np.nan]),
             "unsettled": np.zeros(1),
+            **discharge.memory(init),
         }
         return State(0.0, nobody, init.directions.copy(), init.log_norms.copy(), level, memory)
 
@@ -73,7 +76,7 @@ class GenericPhases:
                 state = replace(state, memory={**state.memory, "start": start})
             if 0.0 < drive <= self._noise(state):
                 return state, Status.FITTED
-            found = self._cross(state, waiting, self._threshold(state), self.settings.rtol, self._stop(state))
+            state, free, found, elapsed = self._race(state, waiting)
         except NonFinite as error:
             self.notes.append(str(error))
             return state, Status.NONFINITE
@@ -81,7 +84,33 @@ class GenericPhases:
             return state, Status.FITTED
         if isinstance(found, Status):
             return state, self._end(state, found) if found is Status.NO_GROWTH else found
-        return self._arrive(state, waiting, found)
+        return self._arrive(state, free, replace(found, time=elapsed + found.time))
+
+    def _race(self, state: State, waiting: IntArray) -> tuple[State, IntArray, Crossing | Status, float]:
+        """The first crossing of the neurons that are free to turn, and the time that passed before they were.
+
+        Neurons that give back their charge (`discharge`) are taken along; each that is home joins the free ones.
+        """
+        active = np.flatnonzero(state.active)
+        residual = self.problem.residual(state.params[active], active)
+        threshold = self._threshold(state)
+        stop, elapsed = self._stop(state), 0.0
+        while True:
+            held = Discharge.of(self.problem, residual, self.clock, state)
+            free = np.setdiff1d(waiting, held.neurons)
+            home = float(np.min(held.home(state), initial=np.inf))
+            found = self._cross(state, residual, free, threshold, min(stop - elapsed, home))
+            if isinstance(found, Crossing):
+                return held.advance(state, found.time), free, found, elapsed
+            if not home < stop - elapsed or found is Status.MAX_STEPS:
+                return state, free, found, elapsed
+            directions, log_norms = state.directions.copy(), state.log_norms.copy()
+            directions[free], log_norms[free] = dormancy.carry(
+                self.problem, residual, self.clock, directions[free], log_norms[free], free, home,
+                rtol=self.settings.rtol, stats=self.stats,
+            )  # fmt: skip
+            state = held.advance(replace(state, directions=directions, log_norms=log_norms), home)
+            elapsed += home
 
     def _arrive(self, state: State, waiting: IntArray, found: Crossing) -> tuple[State, Activation]:
         time = state.time + found.time
@@ -93,25 +122,24 @@ class GenericPhases:
         radii = state.memory["radii"].copy()
         radii[neurons] = found.log_radius
         sizes = state.memory["sizes"].copy()
-        sizes[neurons] = self._sizes(state, found)
+        sizes[neurons] = self._sizes(state, neurons, found)
         runner_up = None if found.runner_up is None else (int(waiting[found.runner_up[0]]), found.runner_up[1])
         after = replace(
             state,
             time=time,
             directions=directions,
             log_norms=log_norms,
-            memory={**state.memory, "radii": radii, "sizes": sizes},
+            memory=mark({**state.memory, "radii": radii, "sizes": sizes}, neurons, False),
         )
         half = max(time - self._half_lead(found), state.time)
         return after, Activation(time, half, neurons, found.utility, runner_up)
 
-    def _sizes(self, state: State, found: Crossing) -> FloatArray:
+    def _sizes(self, state: State, neurons: IntArray, found: Crossing) -> FloatArray:
         """Log R* of the neurons that activate, (k,), whatever the threshold."""
         if self.settings.threshold == "natural":
             return found.log_radius
-        waiting = np.flatnonzero(~state.active)
         natural = replace(self._threshold(state), natural=True)
-        log_2c = natural.log_self_interaction(found.directions[found.neurons], waiting[found.neurons])
+        log_2c = natural.log_self_interaction(found.directions[found.neurons], neurons)
         return natural.log_radius(found.utility, log_2c)
 
     def _half_lead(self, found: Crossing) -> float:
@@ -126,19 +154,17 @@ class GenericPhases:
         return float(gap / (kappa * utility) * np.exp((2 - kappa) * log_radius - self.clock.log_scale))
 
     def _cross(
-        self, state: State, waiting: IntArray, threshold: Threshold, rtol: float, stop: float
+        self, state: State, residual: Any, free: IntArray, threshold: Threshold, stop: float
     ) -> Crossing | Status:
-        active = np.flatnonzero(state.active)
-        residual = self.problem.residual(state.params[active], active)
         return dormancy.cross(
             self.problem,
             residual,
             self.clock,
             threshold,
-            state.directions[waiting],
-            state.log_norms[waiting],
-            waiting,
-            rtol=rtol,
+            state.directions[free],
+            state.log_norms[free],
+            free,
+            rtol=self.settings.rtol,
             tie_rtol=self.settings.tie_rtol,
             stop=stop,
             stats=self.stats,
@@ -221,7 +247,7 @@ class GenericPhases:
         directions, log_norms = state.directions.copy(), state.log_norms.copy()
         directions[chosen], log_norms[chosen] = polar(rest.theta)
         collapsed = chosen[rest.collapsed]
-        log_norms[collapsed] = state.memory["radii"][collapsed]
+        directions[collapsed], log_norms[collapsed] = state.directions[collapsed], state.memory["radii"][collapsed]
         mask: BoolArray = state.active.copy()
         mask[collapsed] = False
         level = rest.level
@@ -233,7 +259,9 @@ class GenericPhases:
             directions=directions,
             log_norms=log_norms,
             level=level,
-            memory={**state.memory, "unsettled": np.array([float(not critical and rest.growing)])},
+            memory=mark(
+                {**state.memory, "unsettled": np.array([float(not critical and rest.growing)])}, collapsed, True
+            ),
         )
         return after, Settled(level, collapsed, rest.grad_norm, rest.predicted_decrease, rest.how, critical)
 

@@ -1,0 +1,79 @@
+"""Neurons that collapsed and give back their charge before they can turn.
+
+A neuron that returns to dormancy stands along the direction that it grew in, where the utility is now negative: an
+unstable equilibrium of the direction flow. How soon it turns away is decided by a deviation as small as its initial
+norm, which float64 has lost by then. But the flow is reversible: as it grew along this direction from its initial norm,
+it shrinks along it back to there, and turns from its initial direction. (In a diagonal network this is exact: a
+coordinate passes charge 0 before it can activate with the other sign.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from agf.arrays import FloatArray, IntArray
+from agf.clock import Clock, log_norm, log_threshold
+from agf.contract import Problem
+from agf.events import State
+from agf.init import Init
+from agf.sphere import tangent
+
+#: A direction is at an equilibrium when the tangent part of the utility gradient is below this part of it.
+_ALIGNED = 1e-2
+
+
+def memory(init: Init) -> dict[str, FloatArray]:
+    """What a state must remember: where each neuron started, and which have "returned" (H,) and are not yet home."""
+    return {
+        "home_directions": init.directions.copy(),
+        "home_norms": init.log_norms.copy(),
+        "returned": np.zeros(init.width),
+    }
+
+
+def mark(memory: dict[str, FloatArray], neurons: IntArray, returned: bool) -> dict[str, FloatArray]:
+    """The memory after neurons collapsed (True), or activated (False)."""
+    flags = memory["returned"].copy()
+    flags[neurons] = float(returned)
+    return {**memory, "returned": flags}
+
+
+@dataclass(frozen=True)
+class Discharge:
+    """Neurons (k,) that shrink along a fixed direction at utilities (k,), negative, on one frozen residual."""
+
+    clock: Clock
+    neurons: IntArray
+    utilities: FloatArray
+
+    @classmethod
+    def of(cls, problem: Problem, residual: Any, clock: Clock, state: State) -> Discharge:
+        """Those that returned, stand at an equilibrium of the direction flow, and lose charge."""
+        back = np.flatnonzero((state.memory["returned"] > 0) & ~state.active)
+        if back.size == 0:
+            return cls(clock, back, np.zeros(0))
+        utility, gradient = problem.utility(state.directions[back], back, residual)
+        turning = np.linalg.norm(tangent(state.directions[back], gradient), axis=1)
+        held = (utility < 0) & (turning <= _ALIGNED * np.linalg.norm(gradient, axis=1))
+        return cls(clock, back[held], utility[held])
+
+    def home(self, state: State) -> FloatArray:
+        """Accelerated time each needs to its initial norm, (k,)."""
+        degree = self.clock.degree
+        charge = log_threshold(state.memory["home_norms"][self.neurons], degree, state.log_norms[self.neurons])
+        return np.exp(charge - np.log(-degree * self.utilities) - self.clock.log_scale)
+
+    def advance(self, state: State, time: float) -> State:
+        """After `time` (accelerated): those that are home by then start anew from their initial direction."""
+        degree, k = self.clock.degree, self.neurons
+        if k.size == 0:
+            return state
+        log_norms, directions = state.log_norms.copy(), state.directions.copy()
+        lost = degree * self.utilities * np.exp((degree - 2) * log_norms[k] + self.clock.log_scale) * time
+        home = k[self.home(state) <= time * (1.0 + 1e-12)]
+        log_norms[k] += log_norm(lost, np.zeros(k.size), degree)
+        log_norms[home], directions[home] = state.memory["home_norms"][home], state.memory["home_directions"][home]
+        return replace(state, directions=directions, log_norms=log_norms, memory=mark(state.memory, home, False))
