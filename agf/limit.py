@@ -17,6 +17,7 @@ from agf import dormant as dormancy
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract import Problem
+from agf.discharge import Discharge, mark
 from agf.engine import record
 from agf.errors import NoTheory, RequestError, explain
 from agf.events import Activation, State
@@ -39,13 +40,14 @@ Observer = Callable[[State, Drop | None], None]
 def limit(problem: Problem, init: Init, settings: Settings, observer: Observer | None = None) -> Staircase:
     """The alpha -> 0 staircase from the directions of `init`; accelerated times are in units of -log alpha.
 
-    Flow times are the accelerated times times -log alpha of `init`. A neuron that collapses is left out from then on.
+    Flow times are the accelerated times times -log alpha of `init`. A neuron that collapses has charge 1, and gives it
+    back along the direction it had before it turns anew (`discharge`).
     Raises RequestError for a degree above 2 without a closed form that gives times.
     """
     try:
         stairs = problem.theory(alpha=init.alpha)
         if np.isfinite(stairs.accelerated_times).all():
-            return replace(stairs, settings=settings, init=init)
+            return _cut(replace(stairs, settings=settings, init=init))
     except NoTheory:
         pass
     if problem.degree != 2:
@@ -72,6 +74,18 @@ def limit(problem: Problem, init: Init, settings: Settings, observer: Observer |
         stats={**run.phases.stats, "seconds": wall.perf_counter() - began},
         notes=(*run.phases.notes, *run.notes),
     )
+
+
+def _cut(stairs: Staircase) -> Staircase:
+    """A closed form up to the bounds in its settings."""
+    drops, top, end = stairs.drops, stairs.settings.max_drops, stairs.settings.max_time
+    status = stairs.status
+    if end is not None and any(drop.time > end for drop in drops):
+        drops, status = tuple(drop for drop in drops if drop.time <= end), Status.MAX_TIME
+    if top is not None and len(drops) > top:
+        drops, status = drops[:top], Status.MAX_DROPS
+    bounds = None if stairs.bounds is None else stairs.bounds[: len(drops)]
+    return replace(stairs, drops=drops, status=status, bounds=bounds)
 
 
 class _Run:
@@ -112,29 +126,46 @@ class _Run:
         waiting = np.flatnonzero(~self.state.active & np.isfinite(self.charges))
         if waiting.size == 0:
             return Status.ALL_ACTIVE
-        directions, utility = self._aligned(waiting)
-        noise = self.settings.rtol * float(np.max(utility, initial=0.0))
-        growing = utility > max(noise, 0.0)
-        if not growing.any():
-            return Status.NO_GROWTH
-        wait = np.full(waiting.size, np.inf)
-        wait[growing] = (1.0 - self.charges[waiting][growing]) / (2.0 * utility[growing])
-        first = float(max(wait.min(), 0.0))
-        time = self.state.time + first
-        if self.settings.max_time is not None and float(self.clock.flow(time)) > self.settings.max_time:
-            return Status.MAX_TIME
-        chosen = wait <= first + self.settings.tie_rtol * max(first, self.state.time)
-        self.charges[waiting] += 2.0 * utility * first
-        later = np.where(chosen, np.inf, wait)
-        runner_up = None
-        if np.isfinite(later).any():
-            runner_up = (int(waiting[np.argmin(later)]), float(later.min() - first))
-        return self._activate(time, waiting, chosen, directions, utility, runner_up)
-
-    def _aligned(self, waiting: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Directions (m, P) at the local maxima that the dormant neurons' flows reach, and the utilities there (m,)."""
         active = np.flatnonzero(self.state.active)
         residual = self.problem.residual(self.state.params[active], active)
+        while True:
+            held = Discharge.of(self.problem, residual, self.clock, self.state)
+            free = np.setdiff1d(waiting, held.neurons)
+            directions, utility = self._aligned(free, residual)
+            wait = self._wait(free, utility)
+            first = float(wait.min(initial=np.inf))
+            home = self.charges[held.neurons] / (-2.0 * held.utilities)
+            earliest = float(home.min(initial=np.inf))
+            step = min(first, earliest)
+            if not np.isfinite(step):
+                return Status.NO_GROWTH
+            time = self.state.time + step
+            if self.settings.max_time is not None and float(self.clock.flow(time)) > self.settings.max_time:
+                return Status.MAX_TIME
+            self.charges[free] += 2.0 * utility * step
+            self.charges[held.neurons] += 2.0 * held.utilities * step
+            if first <= earliest:
+                return self._activate(time, free, wait, directions, utility)
+            self._send_home(held.neurons[home <= earliest * (1.0 + self.settings.tie_rtol)], time)
+
+    def _wait(self, free: IntArray, utility: FloatArray) -> FloatArray:
+        """Accelerated time until each reaches charge 1, (m,); inf where the utility is not positive, or is rounding."""
+        growing = utility > self.settings.rtol * max(float(np.max(utility, initial=0.0)), 0.0)
+        wait = np.full(free.size, np.inf)
+        wait[growing] = np.maximum(1.0 - self.charges[free][growing], 0.0) / (2.0 * utility[growing])
+        return wait
+
+    def _send_home(self, neurons: IntArray, time: float) -> None:
+        """Neurons that have given back their charge turn anew from their initial direction."""
+        directions = self.state.directions.copy()
+        directions[neurons] = self.state.memory["home_directions"][neurons]
+        self.charges[neurons] = 0.0
+        self.state = replace(
+            self.state, time=time, directions=directions, memory=mark(self.state.memory, neurons, False)
+        )
+
+    def _aligned(self, waiting: IntArray, residual: object) -> tuple[FloatArray, FloatArray]:
+        """Directions (m, P) at the local maxima that the dormant neurons' flows reach, and the utilities there (m,)."""
         _, gradient = self.problem.utility(self.state.directions[waiting], waiting, residual)
         drive = float(np.linalg.norm(gradient, axis=1).max(initial=0.0))
         if drive == 0.0:
@@ -162,11 +193,16 @@ class _Run:
         self,
         time: float,
         waiting: IntArray,
-        chosen: np.ndarray,
+        wait: FloatArray,
         directions: FloatArray,
         utility: FloatArray,
-        runner_up: tuple[int, float] | None,
     ) -> Status | None:
+        first = float(wait.min())
+        chosen = wait <= first + self.settings.tie_rtol * max(first, self.state.time)
+        later = np.where(chosen, np.inf, wait)
+        runner_up = None
+        if np.isfinite(later).any():
+            runner_up = (int(waiting[np.argmin(later)]), float(later.min() - first))
         neurons = waiting[chosen]
         active = np.flatnonzero(self.state.active)
         threshold = Threshold(self.problem, True, self.state.params[active], active)
@@ -176,22 +212,19 @@ class _Run:
         turned[waiting] = directions
         log_norms[neurons] = radius
         radii = self.state.memory["radii"].copy()
-        radii[neurons] = radius
+        radii[neurons] = radius  # of both memories: the threshold is the natural one
         state = replace(
             self.state,
             time=time,
             directions=turned,
             log_norms=log_norms,
-            memory={**self.state.memory, "radii": radii},
+            memory=mark({**self.state.memory, "radii": radii, "sizes": radii}, neurons, False),
         )
         activation = Activation(time, time, neurons, utility[chosen], runner_up)
         state, settled = self.phases.active(state, activation)
         self.state = state
         if isinstance(settled, Status):
             return settled
-        self.charges[settled.collapsed] = -np.inf
-        if settled.collapsed.size:
-            gone = settled.collapsed.tolist()
-            self.notes.append(f"Neurons {gone} collapsed at drop {len(self.drops) + 1} and are left out.")
+        self.charges[settled.collapsed] = 1.0
         self.drops.append(record(self.problem, self.clock, state, activation, settled))
         return None

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from stubs import DiagonalToy
 
 import agf
 from agf.errors import RequestError
@@ -79,3 +80,29 @@ def test_bounds_on_drops_and_time_are_kept():
     init = problem.init(1e-8, seed=1)
     assert agf.predict(problem, init, mode="limit", max_drops=1).status is Status.MAX_DROPS
     assert agf.predict(problem, init, mode="limit", max_time=1.0).status is Status.MAX_TIME
+
+
+def test_a_neuron_that_collapses_gives_back_its_charge_and_returns_with_the_other_sign():
+    """[PF23] section 5: coordinate 0 enters, leaves when 1 comes, and re-enters; times and levels as published."""
+    angle = np.deg2rad(150.0)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    X = np.linalg.cholesky(turn @ np.diag([1.0, 25.0]) @ turn.T)
+    problem = DiagonalToy(X, X @ np.array([-0.2, 2.0]))
+    init = agf.Init.scaled(np.tile([np.sqrt(2.0), 1e-3], (2, 1)), 1e-8)
+    stairs = agf.predict(problem, init, mode="limit")
+    assert [drop.neurons.tolist() for drop in stairs.drops] == [[0], [1], [0]]
+    assert [drop.collapsed.tolist() for drop in stairs.drops] == [[], [0], []]
+    # the levels that drive the rates are settled to 1e-6, and the flow of the active pair to its root
+    assert stairs.accelerated_times[1:] == pytest.approx([0.193042, 0.600220, 3.457363], rel=1e-3)
+    assert stairs.levels == pytest.approx([2.3111, 1.11465, 0.07, 0.0], abs=2e-4)
+
+
+def test_bounds_cut_a_closed_form_too():
+    X = np.random.default_rng(0).standard_normal((20, 4))
+    problem = agf.problem("diagonal-linear", X=X, y=X @ np.array([2.0, -1.0, 0.5, 0.2]))
+    init = problem.init(1e-8)
+    whole = agf.predict(problem, init, mode="limit")
+    assert len(agf.predict(problem, init, mode="limit", max_drops=2).drops) == 2
+    short = agf.predict(problem, init, mode="limit", max_time=float(whole.times[2]))
+    assert len(short.drops) == 2
+    assert short.status is Status.MAX_TIME
