@@ -107,3 +107,34 @@ def test_time_zero_is_zero_in_every_unit_even_where_the_scale_overflows():
 @given(st.floats(1e-6, 1.0), st.floats(0.0, 0.99), st.floats(0.0, 1e6))
 def test_steps_and_flow_time_are_inverse(lr, momentum, time):
     assert Clock.flow_of_steps(Clock.steps(time, lr, momentum), lr, momentum) == pytest.approx(time, rel=1e-12)
+
+
+# -- misprints of the sources (docs/errata.md) ------------------------------------------------------------------------
+
+
+def test_the_printed_bound_of_higher_degrees_is_the_blow_up_time_and_exceeds_the_jump():
+    """[AGF] eq. 17: 1 / (kappa mu U*); an aligned neuron with U* = 1 jumps at (1/mu - 1) / (kappa U*)."""
+    mu, degree = 0.3, 3
+    start = np.log([mu])
+    right, printed = (1 / mu - 1) / degree, 1 / (degree * mu)
+    assert clock.threshold(start, degree) / degree == pytest.approx([right])
+    assert clock.log_norm(np.array([degree * right]), start, degree) == pytest.approx([0.0], abs=1e-12)
+    assert clock.log_norm(np.array([degree * printed * (1 - 1e-9)]), start, degree) > 15.0
+    assert right == pytest.approx((1 - mu) * printed)
+
+
+def test_thresholds_scale_like_alpha_to_two_minus_degree():
+    """[AGF] eq. 21 divides by alpha^(kappa - 2) where it must multiply for a finite limit, 1 / (kappa - 2)."""
+    for degree in (3, 4, 5):
+        scaled = [clock.threshold(np.log([alpha]), degree)[0] * alpha ** (degree - 2) for alpha in (1e-4, 1e-8)]
+        assert scaled == pytest.approx([1 / (degree - 2)] * 2, rel=2e-4)
+
+
+def test_the_norm_in_accelerated_time_has_the_unit_of_time_in_its_exponent():
+    """[AGF] eq. 15 has rho0 exp(S) with S in accelerated time: it is rho0 exp(eta S), eta the flow time of its unit."""
+    start = np.array([np.log(1e-3)])
+    unit = Clock.from_norms(2, start)
+    accelerated = 2 * 0.7 * 0.4  # degree U times an accelerated time
+    norm = clock.log_norm(np.array([2 * 0.7 * float(unit.flow(0.4))]), start, 2)
+    assert norm == pytest.approx(start + unit.scale * accelerated)
+    assert not np.allclose(norm, start + accelerated)
