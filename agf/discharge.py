@@ -1,10 +1,10 @@
-"""Neurons that collapsed and give back their charge before they can turn.
+"""Neurons that lose charge again, and must give it all back before they can turn.
 
-A neuron that returns to dormancy stands along the direction that it grew in, where the utility is now negative: an
-unstable equilibrium of the direction flow. How soon it turns away is decided by a deviation as small as its initial
-norm, which float64 has lost by then. But the flow is reversible: as it grew along this direction from its initial norm,
-it shrinks along it back to there, and turns from its initial direction. (In a diagonal network this is exact: a
-coordinate passes charge 0 before it can activate with the other sign.)
+A neuron that grew along a direction where, after a drop, the utility is negative stands at an unstable equilibrium of
+the direction flow, and so does one that collapsed and returned to dormancy. How soon it turns away is decided by a
+deviation as small as its initial norm, which float64 has lost by then. But the flow is reversible: as it grew along
+this direction from its initial norm, it shrinks along it back to there, and turns from its initial direction. (In a
+diagonal network a coordinate passes charge 0 before it can activate with the other sign.)
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ from agf.events import State
 from agf.init import Init
 from agf.sphere import tangent
 
-#: A direction is at an equilibrium when the tangent part of the utility gradient is below this part of it.
-_ALIGNED = 1e-2
+#: A direction is at an equilibrium when the tangent part of the utility gradient is below this part of it. Deviations
+#: above it are resolved, and the neuron is free to turn.
+ALIGNED = 1e-4
 
 
 def memory(init: Init) -> dict[str, FloatArray]:
-    """What a state must remember: where each neuron started, and which have "returned" (H,) and are not yet home."""
+    """What a state must remember: where each neuron started, and which (H,) have "grown" and would have to go back."""
     return {
         "home_directions": init.directions.copy(),
         "home_norms": init.log_norms.copy(),
-        "returned": np.zeros(init.width),
+        "grown": np.zeros(init.width),
     }
 
 
-def mark(memory: dict[str, FloatArray], neurons: IntArray, returned: bool) -> dict[str, FloatArray]:
-    """The memory after neurons collapsed (True), or activated (False)."""
-    flags = memory["returned"].copy()
-    flags[neurons] = float(returned)
-    return {**memory, "returned": flags}
+def mark(memory: dict[str, FloatArray], neurons: IntArray, grown: bool) -> dict[str, FloatArray]:
+    """The memory after neurons grew along their directions (True), or are back where they started (False)."""
+    flags = memory["grown"].copy()
+    flags[neurons] = float(grown)
+    return {**memory, "grown": flags}
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,18 @@ class Discharge:
     utilities: FloatArray
 
     @classmethod
-    def of(cls, problem: Problem, residual: Any, clock: Clock, state: State) -> Discharge:
-        """Those that returned, stand at an equilibrium of the direction flow, and lose charge."""
-        back = np.flatnonzero((state.memory["returned"] > 0) & ~state.active)
+    def of(cls, problem: Problem, residual: Any, clock: Clock, state: State, aligned: float = ALIGNED) -> Discharge:
+        """Dormant neurons that grew, stand at an equilibrium of the direction flow, and now lose charge.
+
+        aligned : largest tangent part of the gradient, relative to it, that counts as an equilibrium.
+        """
+        above = state.log_norms > state.memory["home_norms"]
+        back = np.flatnonzero((state.memory["grown"] > 0) & above & ~state.active)
         if back.size == 0:
             return cls(clock, back, np.zeros(0))
         utility, gradient = problem.utility(state.directions[back], back, residual)
         turning = np.linalg.norm(tangent(state.directions[back], gradient), axis=1)
-        held = (utility < 0) & (turning <= _ALIGNED * np.linalg.norm(gradient, axis=1))
+        held = (utility < 0) & (turning <= aligned * np.linalg.norm(gradient, axis=1))
         return cls(clock, back[held], utility[held])
 
     def home(self, state: State) -> FloatArray:

@@ -58,7 +58,7 @@ class Crossing:
     neurons : (k,) positions in the batch of those that activate.  utility, log_radius : (k,) theirs, at unit norm.
     gain : loss that the strongest of them can take, U^2 / 4C; NaN where C was not needed (unit thresholds).
     runner_up : (position, accelerated time it still lacks at its present utility), or None.
-    directions, log_norms : (m, P) and (m,) of the whole batch at that time.
+    directions, log_norms : (m, P) and (m,) of the whole batch at that time.  growing : (m,) whose utility is positive.
     """
 
     time: float
@@ -69,6 +69,7 @@ class Crossing:
     runner_up: tuple[int, float] | None
     directions: FloatArray
     log_norms: FloatArray
+    growing: BoolArray
 
 
 def cross(
@@ -570,6 +571,7 @@ class _Batch:
             runner_up=runner_up,
             directions=directions,
             log_norms=log_norms,
+            growing=self._grows(self.f1),
         )
 
     def _twins(self, rows: IntArray) -> BoolArray:

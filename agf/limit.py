@@ -34,6 +34,9 @@ _ALIGNMENT = 1e4
 #: ... or until nobody turns any more (to rtol in the utility); looked at first after this many.
 _CHUNK = 10.0
 
+#: Tangent part of a utility gradient, relative to it, at which a direction counts as aligned with or against it.
+_EQUILIBRIUM = 1e-2
+
 Observer = Callable[[State, Drop | None], None]
 
 
@@ -97,11 +100,16 @@ class _Run:
         self.phases = GenericPhases(
             problem, replace(settings, mode="agf", threshold="natural", settle="converged"), self.clock
         )
-        self.state = self.phases.start(init)
-        self.start_level = self.state.level
         self.charges = np.where(np.isfinite(init.log_norms), 0.0, -np.inf)
+        # Every neuron starts at the same distance from norm 1, whatever its norm: that is the limit.
+        self.state = self.phases.start(replace(init, log_norms=self._norms()))
+        self.start_level = self.state.level
         self.drops: list[Drop] = []
         self.notes: list[str] = []
+
+    def _norms(self) -> FloatArray:
+        """Log norms of dormant neurons by their charges, (H,): 0 at charge 1, log alpha at charge 0."""
+        return (self.charges - 1.0) * self.clock.scale
 
     def go(self, observer: Observer | None) -> Status:
         """Drops until nothing grows; the status says why it ended."""
@@ -129,7 +137,7 @@ class _Run:
         active = np.flatnonzero(self.state.active)
         residual = self.problem.residual(self.state.params[active], active)
         while True:
-            held = Discharge.of(self.problem, residual, self.clock, self.state)
+            held = Discharge.of(self.problem, residual, self.clock, self.state, _EQUILIBRIUM)
             free = np.setdiff1d(waiting, held.neurons)
             directions, utility = self._aligned(free, residual)
             wait = self._wait(free, utility)
@@ -160,9 +168,9 @@ class _Run:
         directions = self.state.directions.copy()
         directions[neurons] = self.state.memory["home_directions"][neurons]
         self.charges[neurons] = 0.0
-        self.state = replace(
-            self.state, time=time, directions=directions, memory=mark(self.state.memory, neurons, False)
-        )
+        norms = np.where(self.state.active, self.state.log_norms, self._norms())
+        memory = mark(self.state.memory, neurons, False)
+        self.state = replace(self.state, time=time, directions=directions, log_norms=norms, memory=memory)
 
     def _aligned(self, waiting: IntArray, residual: object) -> tuple[FloatArray, FloatArray]:
         """Directions (m, P) at the local maxima that the dormant neurons' flows reach, and the utilities there (m,)."""
@@ -174,7 +182,8 @@ class _Run:
         while True:
             utility, gradient = self.problem.utility(directions, waiting, residual)
             turning = np.linalg.norm(tangent(directions, gradient), axis=1)
-            if turning.max() <= np.sqrt(self.settings.rtol) * drive or flown >= _ALIGNMENT / drive:
+            own = np.maximum(np.linalg.norm(gradient, axis=1), self.settings.rtol * drive)
+            if (turning <= np.sqrt(self.settings.rtol) * own).all() or flown >= _ALIGNMENT / drive:
                 return directions, np.asarray(utility)
             directions, _ = dormancy.carry(
                 self.problem,
@@ -209,7 +218,7 @@ class _Run:
         log_2c = threshold.log_self_interaction(directions[chosen], neurons)
         radius = threshold.log_radius(utility[chosen], log_2c)
         turned, log_norms = self.state.directions.copy(), self.state.log_norms.copy()
-        turned[waiting] = directions
+        turned[waiting], log_norms[waiting] = directions, self._norms()[waiting]
         log_norms[neurons] = radius
         radii = self.state.memory["radii"].copy()
         radii[neurons] = radius  # of both memories: the threshold is the natural one
@@ -218,7 +227,7 @@ class _Run:
             time=time,
             directions=turned,
             log_norms=log_norms,
-            memory=mark({**self.state.memory, "radii": radii, "sizes": radii}, neurons, False),
+            memory=mark({**self.state.memory, "radii": radii, "sizes": radii}, waiting[utility > 0], True),
         )
         activation = Activation(time, time, neurons, utility[chosen], runner_up)
         state, settled = self.phases.active(state, activation)
@@ -226,5 +235,6 @@ class _Run:
         if isinstance(settled, Status):
             return settled
         self.charges[settled.collapsed] = 1.0
+        self.state = replace(state, log_norms=np.where(state.active, state.log_norms, self._norms()))
         self.drops.append(record(self.problem, self.clock, state, activation, settled))
         return None

@@ -129,7 +129,7 @@ class GenericPhases:
             time=time,
             directions=directions,
             log_norms=log_norms,
-            memory=mark({**state.memory, "radii": radii, "sizes": sizes}, neurons, False),
+            memory=mark({**state.memory, "radii": radii, "sizes": sizes}, waiting[found.growing], True),
         )
         half = max(time - self._half_lead(found), state.time)
         return after, Activation(time, half, neurons, found.utility, runner_up)

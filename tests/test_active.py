@@ -10,7 +10,9 @@ from stubs import DiagonalToy, ReluToy, Scripted, norms_init
 
 import agf
 from agf.active import settle
+from agf.clock import Clock
 from agf.engine import Engine
+from agf.phases import GenericPhases
 from agf.settings import Settings
 from agf.status import Status
 
@@ -228,3 +230,27 @@ def test_a_failure_of_the_flow_is_a_status_and_says_where():
     assert first.drop.level == 0.5
     assert second.status is Status.NONFINITE
     assert "active phase" in engine.phases.notes[0]
+
+
+@pytest.mark.parametrize(("alpha", "slack"), [(1e-4, 3e-4), (1e-8, 3e-4), (1e-50, 1e-2)])
+def test_the_generic_phases_repeat_the_closed_forms_of_a_diagonal_network(alpha, slack):
+    """Two routes to one staircase, with nothing in common but the contract.
+
+    At 1e-50 a dormant charge turns back, which the generic route knows up to a constant of order one in log 1/alpha.
+    """
+    rng = np.random.RandomState(10)
+    X = rng.multivariate_normal(np.zeros(5), np.diag(1 / np.arange(1, 6)), size=20)
+    problem = agf.problem("diagonal-linear", X=X, y=X @ (10 * rng.randn(5)))
+    init = problem.init(alpha)
+    closed = agf.predict(problem, init)
+    settings = Settings()
+    generic = GenericPhases(problem, settings, Clock.from_norms(2, init.log_norms))
+    engine = Engine(problem, init, settings, generic)
+    step, drops = engine.step(engine.init()), []
+    while step.status is None:
+        drops.append(step.drop)
+        step = engine.step(step.state)
+    assert step.status is closed.status
+    assert [drop.neurons.tolist() for drop in drops] == [drop.neurons.tolist() for drop in closed.drops]
+    assert [drop.half_time for drop in drops] == pytest.approx(closed.half_times[1:].tolist(), rel=slack)
+    assert [drop.level for drop in drops] == pytest.approx(closed.levels[1:].tolist(), abs=2e-6 * closed.start_level)

@@ -106,3 +106,19 @@ def test_bounds_cut_a_closed_form_too():
     short = agf.predict(problem, init, mode="limit", max_time=float(whole.times[2]))
     assert len(short.drops) == 2
     assert short.status is Status.MAX_TIME
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4, 7])
+def test_the_generic_race_repeats_the_closed_form_with_returns_and_reversals(seed):
+    """Correlated columns: charges turn back before charge 1 (2, 4, 7), a coordinate leaves and comes back (1)."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((20, 5)) @ (np.eye(5) + 0.6 * rng.standard_normal((5, 5)))
+    y = X @ rng.standard_normal(5)
+    exact = agf.problem("diagonal-linear", X=X, y=y).theory()
+    init = agf.Init.scaled(np.tile([np.sqrt(2.0), 1e-3], (5, 1)), 1e-8)
+    stairs = agf.predict(DiagonalToy(X, y), init, mode="limit")
+    assert [d.neurons.tolist() for d in stairs.drops] == [d.neurons.tolist() for d in exact.drops]
+    assert [d.collapsed.tolist() for d in stairs.drops] == [d.collapsed.tolist() for d in exact.drops]
+    # a level settled to rtol = 1e-6 leaves a residual, and so a rate, to its root
+    assert stairs.accelerated_times == pytest.approx(exact.accelerated_times, rel=1e-3)
+    assert stairs.levels == pytest.approx(exact.levels, abs=3e-6 * exact.levels[0])
