@@ -8,6 +8,7 @@ import click
 
 from agf import files
 from agf.cli import DONE, FAILED
+from agf.comparison import Comparison
 from agf.errors import RequestError, explain
 from agf.report import reporter
 from agf.runs import load
@@ -49,6 +50,8 @@ def graph(runs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool)
         saddle_graph.write(found, output)
     elif output is not None:
         plot.save(saddle_graph.draw(found), output)
+    if output is not None:
+        report.say(f"Wrote {output}.")
     if as_json:
         click.echo(json.dumps(files.jsonable(nx.node_link_data(found, edges="edges"))))
     return DONE
@@ -73,7 +76,7 @@ def report(runs: tuple[str, ...], output: str, quiet: bool) -> int:
     files.check_writable(output)
     files.check_distinct(output, runs)
     size = page.report([load(path) for path in runs], output)
-    reporter(quiet).say(f"{output}: {size / 1e6:.1f} MB, opens without a network")
+    reporter(quiet).say(f"Wrote {output} ({size / 1e6:.1f} MB, opens without a network).")
     return DONE
 
 
@@ -111,6 +114,9 @@ def rerun(run: str, output: str | None, problem: str | None, quiet: bool) -> int
         again = replay.rerun(run, problem=problem, observer=Watcher("computing again", update))
     if output is not None:
         again.save(output)
-    changed = replay.numbers(before, again)  # type: ignore[arg-type]  # rerun has refused everything else
+        teller.say(f"Wrote {output}.")
+    if isinstance(again, Comparison) and replay.from_elsewhere(again.trajectory):
+        teller.say("The curve was trained elsewhere and is taken as it is; the prediction was computed again.")
+    changed = replay.numbers(before, again)
     teller.say("The same numbers." if not changed else "The numbers differ:\n  " + "\n  ".join(changed))
     return FAILED if changed else DONE

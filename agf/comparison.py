@@ -12,7 +12,7 @@ from agf import files
 from agf.curve import CurveDrop
 from agf.errors import FileError, RequestError, explain
 from agf.staircase import Staircase
-from agf.table import Table, number, percent
+from agf.table import Table, level, number, percent
 from agf.trajectory import Trajectory
 
 #: A predicted drop belongs to a visible one when its mid-level is within it, give or take this fraction of its height.
@@ -107,6 +107,12 @@ class Comparison:
     notes: tuple[str, ...] = field(default=())
 
     @property
+    def sides(self) -> dict[str, Staircase | Trajectory]:
+        """What was compared, by the names of `compare`: stairs, trajectory and, where there is one, repeat."""
+        found: dict[str, Staircase | Trajectory] = {"stairs": self.stairs, "trajectory": self.trajectory}
+        return found if self.repeat is None else {**found, "repeat": self.repeat}
+
+    @property
     def unmatched_predicted(self) -> list[int]:
         """Numbers of predicted drops that no visible drop contains."""
         return [match.k for match in self.matches if match.visible is None]
@@ -149,8 +155,8 @@ class Comparison:
                 number(match.predicted_time, 5),
                 number(match.observed_time, 5),
                 percent(match.time_error),
-                number(match.predicted_level, 5),
-                number(match.observed_level, 5),
+                level(match.predicted_level, match.start_level, 5),
+                level(match.observed_level, match.start_level, 5),
                 percent(match.level_error),
                 "-" if match.visible is None else str(match.visible),
             ]
@@ -253,12 +259,9 @@ class Comparison:
         """Write a run file with both sides in it. Raises FileError when it cannot be written."""
         header: dict[str, Any] = {"result": self.to_dict(), "parts": {}}
         arrays: dict[str, np.ndarray] = {}
-        sides: dict[str, Staircase | Trajectory | None]
-        sides = {"stairs": self.stairs, "trajectory": self.trajectory, "repeat": self.repeat}
-        for name, side in sides.items():
-            if side is not None:
-                header["parts"][name], more = side.to_file()
-                arrays.update({f"{name}/{key}": value for key, value in more.items()})
+        for name, side in self.sides.items():
+            header["parts"][name], more = side.to_file()
+            arrays.update({f"{name}/{key}": value for key, value in more.items()})
         files.write(path, "comparison", header, arrays)
 
     @classmethod

@@ -9,34 +9,48 @@ from typing import Any
 import numpy as np
 
 from agf import files, provenance, registry
-from agf.contract import Problem
+from agf.comparison import Comparison, compare
 from agf.engine import predict
 from agf.errors import FileError, RequestError, explain
-from agf.init import Init
 from agf.runs import load
-from agf.staircase import Staircase, join_arguments
+from agf.staircase import Staircase
 from agf.trajectory import Trajectory
 
+Side = Staircase | Trajectory
+Result = Side | Comparison
 
-def rerun(path: str | os.PathLike[str], *, problem: str | None = None, observer: Any = None) -> Staircase | Trajectory:
+
+def rerun(path: str | os.PathLike[str], *, problem: str | None = None, observer: Any = None) -> Result:
     """Compute the run of a file again, from what the file holds: problem, data, initial weights and settings.
 
     problem : where to find the problem when it is not registered under its name, as in "./mine.py:Mine".
 
+    Both sides of a comparison are computed again and matched again; a curve that was trained elsewhere is kept.
     The same versions on the same machine give the same numbers (`differences` shows it). Raises FileError when the file
-    is no prediction or trajectory, does not hold all that it needs, or its data are not those the run was made from;
-    RequestError when the problem is not the one of the file.
+    does not hold all that it needs, or its data are not those the run was made from; RequestError when the problem is
+    not the one of the file.
     """
     result = load(path)
-    if not isinstance(result, Staircase | Trajectory):
-        raise FileError(
-            explain(
-                f"{str(path)!r} is a {type(result).__name__.lower()}.",
-                expected="a single run",
-                remedy="Save the prediction with agf predict -o and the training with agf train -o.",
-            )
-        )
-    _check_complete(path)
+    _, header, _ = files.read(path)
+    if not isinstance(result, Comparison):
+        return _again(result, header, path, problem, observer)
+    again: dict[str, Any] = dict(result.sides)
+    for name, side in result.sides.items():
+        if not from_elsewhere(side):
+            again[name] = _again(side, header["parts"][name], path, problem, observer)
+    return compare(again.pop("stairs"), again.pop("trajectory"), **again)
+
+
+def from_elsewhere(side: Side) -> bool:
+    """Whether it is a loss curve that was trained elsewhere, which nothing here can repeat."""
+    return isinstance(side, Trajectory) and side.init is None
+
+
+def _again(
+    result: Side, header: dict[str, Any], path: str | os.PathLike[str], problem: str | None, observer: Any
+) -> Side:
+    """One prediction or trajectory again; header : its part of the run file."""
+    _check_complete(result, header, path)
     if result.init is None:
         raise FileError(
             explain(f"{str(path)!r} holds no initial weights.", remedy="A curve from elsewhere cannot be repeated.")
@@ -47,25 +61,20 @@ def rerun(path: str | os.PathLike[str], *, problem: str | None = None, observer:
     built = registry.build(found, result.arguments)
     if isinstance(result, Staircase):
         return predict(built, result.init, observer=observer, **result.settings.to_dict())
-    return _train(built, result.init, result, observer)
-
-
-def _train(problem: Problem, init: Init, result: Trajectory, observer: Any) -> Trajectory:
     if "lr" in result.settings:
         from agf.descent import descend
 
-        return descend(problem, init, observer=observer, **result.settings)
+        return descend(built, result.init, observer=observer, **result.settings)
     from agf.gradient_flow import flow
 
-    return flow(problem, init, observer=observer, **result.settings)
+    return flow(built, result.init, observer=observer, **result.settings)
 
 
-def _check_complete(path: str | os.PathLike[str]) -> None:
-    _, header, arrays = files.read(path)
+def _check_complete(result: Side, header: dict[str, Any], path: str | os.PathLike[str]) -> None:
     missing = [name for name, value in header["arguments"].items() if isinstance(value, dict) and "unsaved" in value]
     if missing:
         raise FileError(explain(f"{str(path)!r} does not hold the argument(s) {', '.join(missing)}."))
-    now = provenance.fingerprint(join_arguments(header["arguments"], arrays, path))
+    now = provenance.fingerprint(result.arguments)
     if header.get("fingerprint") != now:
         raise FileError(
             explain(
@@ -97,20 +106,35 @@ class Differences:
 
 
 def differences(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> Differences:
-    """What differs between two run files. Raises FileError when one cannot be read."""
+    """What differs between two run files of one kind; of comparisons, on either side.
+
+    Raises FileError when one cannot be read, RequestError when they are of two kinds.
+    """
     a, b = load(first), load(second)
     _, head_a, _ = files.read(first)
     _, head_b, _ = files.read(second)
     if type(a) is not type(b):
-        kinds = f"One is a {type(a).__name__.lower()}, the other a {type(b).__name__.lower()}."
-        return Differences((kinds,), ("Nothing that could be compared.",))
-    if not isinstance(a, Staircase | Trajectory) or not isinstance(b, Staircase | Trajectory):
-        raise FileError(explain("only predictions and trajectories can be compared this way."))
-    asked = _asked(a, b) + _changes("version of ", head_a.get("versions", {}), head_b.get("versions", {}))
+        kinds = [f"{str(path)!r} is a {_KINDS[type(run)]}" for path, run in ((first, a), (second, b))]
+        raise RequestError(explain(f"{' and '.join(kinds)}.", expected="two runs of one kind"))
+    asked: list[str] = []
+    for name, (one, two) in _pairs(a, b).items():
+        found = _asked(one, two, head_a["parts"][name] if name else head_a, head_b["parts"][name] if name else head_b)
+        asked += [sentence for sentence in found if sentence not in asked]  # both sides share problem and weights
     return Differences(tuple(asked), tuple(numbers(a, b)))
 
 
-def _asked(a: Staircase | Trajectory, b: Staircase | Trajectory) -> list[str]:
+def _pairs(a: Result, b: Result) -> dict[str, tuple[Side, Side]]:
+    """The sides that two results of one kind both have, by name; a single run is its own side, named ""."""
+    one = a.sides if isinstance(a, Comparison) else {"": a}
+    two = b.sides if isinstance(b, Comparison) else {"": b}
+    return {name: (side, two[name]) for name, side in one.items() if name in two}
+
+
+_KINDS = {Staircase: "prediction", Trajectory: "trajectory", Comparison: "comparison"}
+
+
+def _asked(a: Side, b: Side, head_a: dict[str, Any], head_b: dict[str, Any]) -> list[str]:
+    """What differs in the request of two predictions or two trajectories, and in the versions that answered."""
     out = []
     if a.problem != b.problem:
         out.append(f"problem: {a.problem} | {b.problem}")
@@ -128,7 +152,8 @@ def _asked(a: Staircase | Trajectory, b: Staircase | Trajectory) -> list[str]:
             out.append("initial weights differ")
     one = a.settings.to_dict() if isinstance(a, Staircase) else a.settings
     two = b.settings.to_dict() if isinstance(b, Staircase) else b.settings
-    return out + _changes("", one, two)
+    out += _changes("", one, two)
+    return out + _changes("version of ", head_a.get("versions", {}), head_b.get("versions", {}))
 
 
 def _changes(prefix: str, one: dict[str, Any], two: dict[str, Any]) -> list[str]:
@@ -143,8 +168,20 @@ def _brief(value: Any) -> str:
     return str(value)
 
 
-def numbers(a: Staircase | Trajectory, b: Staircase | Trajectory) -> list[str]:
+_WORDS = {"": "", "stairs": "prediction, ", "trajectory": "training, ", "repeat": "repeat, "}
+
+
+def numbers(a: Result, b: Result) -> list[str]:
     """Sentences on what differs in the numbers of two results of one kind; empty when they are equal to the bit."""
+    pairs = _pairs(a, b)
+    out = [f"{_WORDS[name]}{sentence}" for name, pair in pairs.items() for sentence in _side_numbers(*pair)]
+    repeats = [isinstance(run, Comparison) and run.repeat is not None for run in (a, b)]
+    if repeats[0] is not repeats[1]:
+        out.append(f"only the {'first' if repeats[0] else 'second'} has a repeat of the training")
+    return out
+
+
+def _side_numbers(a: Side, b: Side) -> list[str]:
     out = []
     if a.status is not b.status:
         out.append(f"status: {a.status.word} | {b.status.word}")

@@ -15,7 +15,7 @@ from agf.errors import FileError, explain
 from agf.init import Init
 from agf.settings import Settings
 from agf.status import Status
-from agf.table import Table, number
+from agf.table import Table, level, number
 
 _NOBODY = np.zeros(0, dtype=np.int64)
 
@@ -163,7 +163,7 @@ class Staircase:
         for k, (drop, words) in enumerate(zip(self.drops, self.words, strict=True), 1):
             rows.append(
                 [str(k), number(drop.time, 6), number(drop.half_time, 6), number(drop.accelerated_time, 6),
-                 number(drop.level, 6), words]
+                 level(drop.level, self.start_level, 6), words]
             )  # fmt: skip
         scale = f", alpha = {self.init.alpha:g}" if self.init is not None else ""
         return Table(

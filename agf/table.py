@@ -33,12 +33,22 @@ def number(value: object, digits: int = 4) -> str:
     return f"{real:.{digits - 1}e}"
 
 
+def level(value: float, scale: float, digits: int = 4) -> str:
+    """A loss for people: `number`, but "0" where adding it to `scale`, the loss L(0), changes nothing in float64.
+
+    Such a value (below 1e-16 L(0)) is what rounding leaves of a loss of zero.
+    """
+    return "0" if abs(value) < 0.5 * np.finfo(np.float64).eps * abs(scale) else number(value, digits)
+
+
 def percent(value: float | None) -> str:
-    """A relative error for people, e.g. "0.12 %"; a dash for NaN and None."""
+    """A relative error for people, e.g. "0.12 %", or "<0.001 %" in size; a dash for NaN and None."""
     if value is None or np.isnan(value):
         return "-"
     if np.isinf(value):
         return "inf"
+    if 0 < abs(value) < 1e-5:
+        return "<0.001 %"
     return f"{100 * value:.2g} %" if abs(value) < 0.995 else f"{100 * value:.0f} %"
 
 

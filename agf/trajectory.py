@@ -17,7 +17,7 @@ from agf.errors import FileError, RequestError, explain
 from agf.init import Init
 from agf.staircase import init_header, join_arguments, join_init, split_arguments
 from agf.status import Status
-from agf.table import Table, number
+from agf.table import Table, level, number
 
 _EMPTY = np.zeros(0)
 
@@ -129,7 +129,8 @@ class Trajectory:
     def table(self) -> Table:
         """Drops found in the curve, as a table."""
         rows = [
-            [str(k), number(d.time, 6), number(d.before, 6), number(d.after, 6)] for k, d in enumerate(self.drops, 1)
+            [str(k), number(d.time, 6), number(d.before, 6), level(d.after, self.losses[0], 6)]
+            for k, d in enumerate(self.drops, 1)
         ]
         return Table(
             f"Drops found in the {self.kind} of {self.problem}",

@@ -44,13 +44,22 @@ def run(saved, capsys, monkeypatch, tmp_path):
 
 
 def test_rerun_says_that_the_numbers_are_the_same_and_saves_them(run, tmp_path):
-    for name in ("stairs.npz", "flow.npz"):
+    for name in ("stairs.npz", "flow.npz", "both.npz"):
         code, out, err = run("rerun", name, "-o", tmp_path / "again.npz")
-        assert (code, out, err) == (0, "", "The same numbers.\n")
+        assert (code, out, err) == (0, "", f"Wrote {tmp_path / 'again.npz'}.\nThe same numbers.\n")
         assert run("diff", name, tmp_path / "again.npz")[::2] == (
             0,
             "The runs are the same: same request, same numbers.\n",
         )
+
+
+def test_rerun_says_that_a_curve_from_elsewhere_is_taken_as_it_is(run, saved, tmp_path):
+    run("show", "flow.npz", "--csv", tmp_path / "curve.csv")
+    run("compare", "stairs.npz", "--curve", tmp_path / "curve.csv", "-o", tmp_path / "elsewhere.npz")
+    code, _, err = run("rerun", tmp_path / "elsewhere.npz")
+    assert code == 0
+    assert err.startswith("The curve was trained elsewhere and is taken as it is")
+    assert err.endswith("The same numbers.\n")
 
 
 def test_diff_exits_with_1_and_words_where_runs_differ(run):
@@ -72,6 +81,7 @@ def test_graph_prints_transitions_and_exports_them(run, tmp_path):
     document = json.loads(out)
     assert [edge["count"] for edge in document["edges"]] == [3, 3, 3]
     assert "Most likely: nothing > +coordinate 0 > +coordinate 1 > +coordinate 2" in err
+    assert err.endswith(f"Wrote {tmp_path / 'g.graphml'}.\n")
     assert nx.read_graphml(tmp_path / "g.graphml").number_of_edges() == 3
     for name in ("g.dot", "g.png", "g.pdf"):
         assert run("graph", "stairs.npz", "-o", tmp_path / name, "--quiet") == (0, "", "")
@@ -206,8 +216,7 @@ def test_spoiled_files_are_refused_in_a_sentence_and_nothing_is_written(
     [
         (("graph", "flow.npz"), "holds no prediction"),
         (("graph", "stairs.npz", "-o", "g.xyz"), "names no picture format"),
-        (("rerun", "both.npz"), "Expected a single run"),
-        (("diff", "both.npz", "both.npz"), "only predictions and trajectories"),
+        (("diff", "both.npz", "flow.npz"), "'both.npz' is a comparison and 'flow.npz' is a trajectory"),
         (("show", "stairs.npz", "--snapshots"), "Add --csv FILE"),
         (("show", "stairs.npz", "--csv", "t.csv", "--snapshots"), "holds no snapshots"),
         (("show", "stairs.npz", "--csv", "absent/t.csv"), "folder does not exist"),

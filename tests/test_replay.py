@@ -129,20 +129,66 @@ def test_curves_on_other_times_are_compared_at_equal_times(tmp_path):
     assert sentence.startswith("losses at equal times: up to ")
 
 
-def test_runs_of_two_kinds_are_told_apart(tmp_path):
+@pytest.fixture
+def compared(tmp_path):
+    """The path of a comparison with a repeat of its training, and the comparison."""
     problem, init = start("diagonal-linear")
-    agf.predict(problem, init).save(tmp_path / "a.npz")
-    agf.flow(problem, init, max_steps=5).save(tmp_path / "b.npz")
-    found = replay.differences(tmp_path / "a.npz", tmp_path / "b.npz")
-    assert found.asked == ("One is a staircase, the other a trajectory.",)
+    flow, repeat = agf.flow(problem, init), agf.flow(problem, init, rtol=1e-4)
+    report = agf.compare(agf.predict(problem, init), flow, repeat=repeat)
+    report.save(tmp_path / "both.npz")
+    return tmp_path / "both.npz", report
+
+
+def test_both_sides_of_a_comparison_and_its_repeat_are_computed_again_to_the_bit(compared):
+    path, report = compared
+    again = replay.rerun(path)
+    assert again.stairs is not report.stairs
+    assert again.repeat.settings["rtol"] == 1e-4
+    assert replay.numbers(report, again) == []
+    assert again.matches == report.matches
+
+
+def test_a_curve_from_elsewhere_is_kept_and_its_prediction_repeated(compared, tmp_path):
+    path, report = compared
+    report.trajectory.to_csv(tmp_path / "curve.csv")
+    elsewhere = agf.compare(report.stairs, agf.Trajectory.from_csv(tmp_path / "curve.csv"))
+    elsewhere.save(path)
+    again = replay.rerun(path)
+    assert replay.from_elsewhere(again.trajectory)
+    assert replay.numbers(elsewhere, again) == []
+    edit(path, lambda header: header["parts"]["stairs"].update(fingerprint="0" * 16))
+    with pytest.raises(FileError, match="fingerprint"):
+        replay.rerun(path)
+
+
+def test_comparisons_differ_where_their_sides_do(compared, tmp_path):
+    path, report = compared
+    problem, _ = start("diagonal-linear")
+    init = problem.init(1e-4, seed=3)
+    agf.compare(agf.predict(problem, init), agf.flow(problem, init)).save(tmp_path / "other.npz")
+    assert not replay.differences(path, path)
+    found = replay.differences(path, tmp_path / "other.npz")
+    assert found.asked == ("alpha: 0.001 | 0.0001",)
+    assert found.numbers[0].startswith("prediction, times: up to ")
+    assert any(sentence.startswith("training, losses") for sentence in found.numbers)
+    assert found.numbers[-1] == "only the first has a repeat of the training"
+
+
+def test_runs_of_two_kinds_are_refused_in_a_sentence(compared, tmp_path):
+    path, report = compared
+    report.stairs.save(tmp_path / "a.npz")
+    report.trajectory.save(tmp_path / "b.npz")
+    with pytest.raises(
+        agf.RequestError, match=r"a.npz' is a prediction and .*b.npz' is a trajectory. Expected two runs"
+    ):
+        replay.differences(tmp_path / "a.npz", tmp_path / "b.npz")
+    with pytest.raises(agf.RequestError, match=r"both.npz' is a comparison and"):
+        replay.differences(path, tmp_path / "a.npz")
 
 
 def test_what_cannot_be_repeated_is_refused(tmp_path):
     problem, init = start("diagonal-linear")
     stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
-    agf.compare(stairs, flow).save(tmp_path / "both.npz")
-    with pytest.raises(FileError, match=r"is a comparison\. Expected a single run"):
-        replay.rerun(tmp_path / "both.npz")
     flow.to_csv(tmp_path / "curve.csv")
     agf.Trajectory.from_csv(tmp_path / "curve.csv").save(tmp_path / "curve.npz")
     with pytest.raises(FileError, match="holds no initial weights"):

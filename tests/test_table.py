@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agf.table import Table, number, percent
+from agf.table import Table, level, number, percent
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,21 @@ def test_a_printed_number_is_the_number_to_its_digits(value, digits):
         (-0.5, "-50 %"),
         (0.999, "100 %"),
         (3, "300 %"),
+        (0.0, "0 %"),
+        (-8.5e-9, "<0.001 %"),
+        (1.01e-5, "0.001 %"),
     ],
 )
 def test_errors_are_percentages(value, text):
     assert percent(value) == text
+
+
+@given(st.floats(0, 1), st.floats(1e-200, 1e200))
+def test_a_level_reads_0_where_float64_loses_it_beside_the_first_one(share, scale):
+    value = share * scale
+    if level(value, scale) == "0":
+        assert scale + value == scale
+    assert level(2e-16 * scale, scale) != "0"
 
 
 def test_text_aligns_columns_and_ends_with_the_notes():

@@ -14,7 +14,7 @@ import numpy as np
 
 from agf import files, plot, provenance
 from agf.comparison import Comparison
-from agf.table import Table, number, percent
+from agf.table import Table, level, number, percent
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,15 @@ class Rendition:
                 rows.append(
                     [
                         about, str(match.k), number(match.predicted_time, 5), number(match.observed_time, 5),
-                        percent(match.time_error), number(match.predicted_level), number(match.observed_level),
-                        percent(match.level_error), match.label,
+                        percent(match.time_error), level(match.predicted_level, match.start_level),
+                        level(match.observed_level, match.start_level), percent(match.level_error), match.label,
                     ]
                 )  # fmt: skip
         columns = ["run", "drop", "predicted time", "observed", "error", "level", "observed", "error", "learned"]
-        notes = ["Times: flow time of the half-drop. Errors of levels are relative to L(0); a dash: no plateau shows."]
+        notes = [
+            "Times: flow time of the half-drop. Errors of levels are relative to L(0); a dash: no plateau shows.",
+            "A level reads 0 where it is lost, in float64, when added to L(0).",
+        ]
         return Table(f"{self.name}: {self.title}", columns, rows, notes)
 
     def numbers(self) -> dict[str, Any]:
