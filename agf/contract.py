@@ -76,8 +76,11 @@ class Problem(ABC):
     interchangeable: ClassVar[bool] = True
     #: True where hidden units share features by rotation, so that float64 weights of order one bury the small modes.
     mixes: ClassVar[bool] = False
-    #: Whether f_i is smooth in theta; False for ReLU.
+    #: Whether f_i is smooth in theta; False for a sharp ReLU.
     smooth: bool = True
+    #: Half-width over which the corners of f_i are rounded, relative to a typical pre-activation; 0 where there are
+    #: none, or sharp ones. The phases do not ask for more accuracy than a corner allows.
+    kink: float = 0.0
     #: Whether the loss is half-squared, so that self-interactions are exact.
     quadratic_loss: bool = True
 

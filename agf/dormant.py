@@ -173,7 +173,7 @@ class _Batch:
     ) -> None:
         self.problem, self.residual, self.clock, self.threshold = problem, residual, clock, threshold
         self.neurons, self.rtol = neurons, rtol
-        kinks = not problem.smooth or getattr(problem, "kink", 0.0) > 0
+        kinks = not problem.smooth or problem.kink > 0
         self.loose = rtol ** (2 / 3) if kinks else rtol
         self.m, self.p = directions.shape
         self.evaluations = self.steps = 0

@@ -37,8 +37,8 @@ class TwoLayer(SampledProblem):
     loss : "half-squared" |y - f|^2 / 2, "logistic", "exponential" (two classes) or "cross-entropy"; mean over the rows.
     width : number of neurons H.
     leak, power : slope of leaky-relu left of 0 (default 0.01), exponent of "power" (default 3).
-    kink : half-width to which the kink of relu and leaky-relu is rounded, relative to |w| rms|x|; 0 for a sharp one
-        with relu'(0) = 0.
+    kink : half-width to which the kink of relu and leaky-relu is rounded, relative to |w| rms|x|; 1e-3 unless given.
+        0 is the textbook ReLU with relu'(0) = 0, whose flow is slow wherever it slides along a kink.
     device : None for numpy, or a torch device such as "cpu" or "cuda" (the same formulas, float64).
 
     Raises
