@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from agf.table import Table
 
 Update = Callable[[str], None]
-#: Least width, in characters, of the last column of a table, which holds words.
-_LEAST_WORDS = 20
+#: Least width of the last column of a table, which holds words: with two blanks between columns, and with one.
+_WORDS, _FEW_WORDS = 24, 12
 
 
 class Silent:
@@ -59,29 +60,36 @@ class Terminal(Silent):
         from rich.table import Table as Drawn
         from rich.text import Text
 
-        drawn = Drawn(
-            title=Text(table.title),
-            title_justify="left",
-            title_style="bold",
-            box=box.SIMPLE_HEAD,
-            pad_edge=False,
-            padding=(0, 1, 0, 0),
-        )
+        # A cut number would be another number: only words wrap, those of the headings and of the last column.
         last = len(table.columns) - 1
-        needed = 0
-        for j, column in enumerate(table.columns):
-            # A cut number would be another number: only words wrap, those of the headings and of the last column.
-            widest = max([len(row[j]) for row in table.rows], default=0)
-            least = max(len(word) for word in [*column.split(), ""])
-            least = max(least, min(widest, _LEAST_WORDS) if j == last else widest)
-            drawn.add_column(Text(column), justify="left" if j == last else "right", min_width=least, overflow="fold")
-            needed += least + 2
-        if needed > self.console.width:
+        cells = [max([len(row[j]) for row in table.rows], default=0) for j in range(last + 1)]
+        whole = [max(cell, len(column)) for cell, column in zip(cells, table.columns, strict=True)]
+        least = [max([cell, *map(len, column.split())]) for cell, column in zip(cells, table.columns, strict=True)]
+        for gap, words, widths in ((2, whole[last], whole), (2, _WORDS, least), (1, _FEW_WORDS, least)):
+            room = self.console.width - sum(widths[:last]) - gap * last
+            if room >= min(words, whole[last]):
+                break
+        else:
             self.console.print(Text(table.text()), soft_wrap=True)
             return
+        drawn = Drawn(
+            title=Text(table.title, style="bold"),
+            title_justify="left",
+            title_style="",
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+            padding=(0, gap - 1, 0, 0),  # the box adds one
+        )
+        for j, column in enumerate(table.columns):
+            justify: Literal["left", "right"] = "left" if j == last else "right"
+            width = min(room, whole[last]) if j == last else widths[j]
+            drawn.add_column(Text(column), justify=justify, width=width, overflow="fold")
         for row in table.rows:
             drawn.add_row(*[Text(cell) for cell in row])
         self.console.print(drawn)
+        if table.notes:
+            self.console.print()
         for note in table.notes:
             self.say(note)
 

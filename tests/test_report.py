@@ -62,3 +62,16 @@ def test_progress_on_a_terminal_shows_the_latest_words():
     with terminal.progress("predicting") as update:
         update("predicting: drop 3")
     assert "predicting" in terminal.console.file.getvalue()
+
+
+def test_a_comparison_fits_80_columns_with_every_number_and_word_of_it():
+    words = "coordinate 4 (s1); leaves: coordinate 5 (s2)"
+    row = ["10", "2954.61", "10830.9", "-0.043 %", "0.27026", "0.27026", "<0.001 %", "12", words]
+    columns = ["drop", "predicted", "observed", "error", "level", "observed", "error", "visible drop", "learned"]
+    terminal = report.Terminal()
+    terminal.console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None, highlight=False)
+    terminal.table(Table("Drops", columns, [row]))
+    text = terminal.console.file.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    for cell in [*row[:-1], *words.split()]:
+        assert cell in text
