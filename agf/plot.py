@@ -7,91 +7,59 @@ picture. `save` chooses the format by suffix (pdf, svg, eps for vectors).
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agf import files
 from agf.arrays import FloatArray
+from agf.canvas import (
+    OBSERVED,
+    PALETTE,
+    PREDICTED,
+    RULE,
+    check_path,
+    drop_rules,
+    legend_below,
+    loss_scale,
+    new_axes,
+    save,
+    say,
+)
 from agf.clock import charge
-from agf.errors import FileError, RequestError, explain
+from agf.errors import RequestError, explain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from agf.comparison import Comparison
-    from agf.staircase import Staircase
+    from agf.staircase import Drop, Staircase
     from agf.trajectory import Trajectory
 
-ACCELERATED = "accelerated time"
-#: Okabe and Ito, in the order used for features and neurons.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-PREDICTED = "#D55E00"
-OBSERVED = "#0072B2"
-RULE = "#999999"
-#: Formats that matplotlib writes without further software.
-SUFFIXES = (".pdf", ".svg", ".eps", ".ps", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
+__all__ = [
+    "OBSERVED",
+    "PALETTE",
+    "PREDICTED",
+    "RULE",
+    "bands",
+    "charges",
+    "check_path",
+    "comparison",
+    "features",
+    "neurons",
+    "new_axes",
+    "overlay",
+    "save",
+    "staircase",
+    "trajectory",
+    "utilities",
+]  # fmt: skip
+
 #: Lines drawn in colours of their own; the rest is grey, because more colours cannot be told apart.
 _MOST_COLOURED = len(PALETTE)
-#: Least distance between two drop labels, in widths of the axes.
-_LABEL_GAP = 0.032
-#: More labels than this are left to the table; letters of the longest one.
-_MOST_LABELS = 24
-_LONGEST_LABEL = 24
-
-
-def new_axes() -> Axes:
-    """Axes of a new figure in the user's style.
-
-    The figure belongs to pyplot only if the session already uses pyplot (so that notebooks show it); otherwise no
-    global state is touched, and no display is needed.
-    """
-    if "matplotlib.pyplot" in sys.modules:
-        return sys.modules["matplotlib.pyplot"].subplots(layout="constrained")[1]
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure.subplots()
-
-
-def check_path(path: str | os.PathLike[str]) -> None:
-    """Refuse a picture that could not be written, before anything is computed. Raises FileError."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise FileError(
-            explain(
-                f"cannot draw {str(path)!r}: its suffix names no picture format.",
-                expected="one of " + ", ".join(SUFFIXES),
-            )
-        )
-    files.check_writable(path)
-
-
-def save(ax: Axes, path: str | os.PathLike[str] | None) -> Axes:
-    """Write the figure of `ax` in the format of the suffix; nothing when path is None. Returns `ax`.
-
-    The file appears complete or not at all, and holds no date, so that equal pictures are equal files.
-    Raises FileError for an unknown suffix or a path that cannot be written.
-    """
-    if path is None:
-        return ax
-    check_path(path)
-    import matplotlib as mpl
-
-    suffix = Path(path).suffix.lower()[1:]
-    undated: dict[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
-    figure = ax.get_figure(root=True)
-    assert figure is not None  # axes without a figure cannot be drawn on either
-    with mpl.rc_context({"svg.hashsalt": "agf"}), files.atomic(path) as handle:
-        figure.savefig(handle, format=suffix, dpi=200, metadata=undated.get(suffix))
-    return ax
-
+#: Curves with fewer points than this show them, since they are polygons between them.
+_FEW_POINTS = 150
 
 # -- staircase --------------------------------------------------------------------------------------------------
 
@@ -118,16 +86,19 @@ def staircase(
         ax.step(edges, np.append(stairs.levels, stairs.levels[-1]), where="post", color=color, label=label)
     if in_flow_time:
         ax.set_xscale("log")
-        ax.set_xlabel("flow time")
-    else:
-        ax.set_xlabel(ACCELERATED)
+    ax.set_xlabel(_clock(in_flow_time))
     ax.set_xlim(min(left, seen[0]), max(right, seen[1]))
     ax.set_ylabel("loss")
+    loss_scale(ax, [stairs.levels])
     if rules and times.size:
-        _drop_rules(ax, times, [drop.label for drop in stairs.drops])
+        drop_rules(ax, times, [drop.label for drop in stairs.drops])
     if not stairs.drops:
-        _say(ax, f"no drop is predicted ({stairs.status.word})")
+        say(ax, f"no drop is predicted ({stairs.status.word})")
     return ax
+
+
+def _clock(in_flow_time: bool) -> str:
+    return "flow time" if in_flow_time else "accelerated time"
 
 
 def _drop_times(stairs: Staircase) -> tuple[FloatArray, bool]:
@@ -151,64 +122,9 @@ def _span(times: FloatArray, log: bool) -> tuple[float, float]:
     return first / room, last * room
 
 
-def _drop_rules(ax: Axes, times: FloatArray, labels: Sequence[str]) -> None:
-    """A thin vertical rule at each time, and the labels above the axes, pushed apart where they would overlap."""
-    for time in times:
-        ax.axvline(time, color=RULE, linewidth=0.6, linestyle=":", zorder=0)
-    if len(times) > _MOST_LABELS or not any(labels):
-        return
-    to_fraction = ax.transScale + ax.transLimits
-    at = np.array([to_fraction.transform((time, ax.get_ylim()[0]))[0] for time in times])
-    order = np.argsort(at, kind="stable")
-    placed = _spread(at[order], _LABEL_GAP)
-    for index, x in zip(order, placed, strict=True):
-        if not 0 <= at[index] <= 1:
-            continue
-        ax.annotate(
-            _short(labels[index]),
-            (times[index], 1.0),
-            (x, 1.03),
-            xycoords=ax.get_xaxis_transform(),
-            textcoords="axes fraction",
-            rotation=90,
-            ha="center",
-            va="bottom",
-            fontsize="x-small",
-            arrowprops={"arrowstyle": "-", "color": RULE, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0},
-            annotation_clip=False,
-        )
-
-
-def _short(label: str) -> str:
-    """A label that leaves room for the picture: a long one without its parenthesis, or cut."""
-    if len(label) > _LONGEST_LABEL:
-        label = label.split(" (")[0]
-    return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 3] + "..."
-
-
-def _spread(positions: FloatArray, gap: float) -> FloatArray:
-    """Sorted positions moved as little as possible (least squares) so that neighbours are `gap` apart.
-
-    Isotonic regression of positions - k gap by pooling adjacent violators.
-    """
-    blocks: list[tuple[float, int]] = []
-    for k, position in enumerate(positions):
-        mean, count = float(position) - k * gap, 1
-        while blocks and blocks[-1][0] > mean:
-            before, size = blocks.pop()
-            mean, count = (before * size + mean * count) / (size + count), size + count
-        blocks.append((mean, count))
-    flat = np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
-    return flat + gap * np.arange(len(positions))
-
-
 def _first_positive(times: FloatArray) -> float:
     positive = times[times > 0]
     return float(positive[0]) if positive.size else 1.0
-
-
-def _say(ax: Axes, words: str) -> None:
-    ax.text(0.5, 0.6, words, transform=ax.transAxes, ha="center", va="center", wrap=True)
 
 
 # -- trajectory -------------------------------------------------------------------------------------------------
@@ -223,7 +139,7 @@ def trajectory(
     later = traj.times > 0
     found = traj.drops if later.sum() > 1 else []
     if later.sum() < 2:
-        _say(ax, f"no loss was recorded after the start ({traj.status.word})")
+        say(ax, f"no loss was recorded after the start ({traj.status.word})")
     ax.plot(traj.times[later], traj.losses[later], color=color, label=label or traj.kind)
     if marks and found:
         ax.plot(
@@ -238,10 +154,26 @@ def trajectory(
         )
     ax.set_xscale("log")
     if found:
-        ax.set_xlim(min(seen[0], min(drop.start for drop in found) / 3), max(seen[1], float(traj.times[-1])))
+        left, right = _eventful(traj)
+        ax.set_xlim(min(seen[0], left), max(seen[1], right))
     ax.set_xlabel("flow time")
     ax.set_ylabel("loss")
+    loss_scale(ax, [_levels(traj)])
     return ax
+
+
+def _eventful(traj: Trajectory) -> tuple[float, float]:
+    """From a stretch of the first plateau to the end; for a curve with drops."""
+    return min(drop.start for drop in traj.drops) / 3, float(traj.times[-1])
+
+
+def _levels(run: Staircase | Trajectory) -> FloatArray:
+    """Losses on the plateaus of a prediction, or found in a curve."""
+    from agf.staircase import Staircase
+
+    if isinstance(run, Staircase):
+        return run.levels
+    return np.array([drop.before for drop in run.drops] + [drop.after for drop in run.drops[-1:]])
 
 
 # -- both -------------------------------------------------------------------------------------------------------
@@ -254,7 +186,8 @@ def comparison(report: Comparison, *, ax: Axes | None = None) -> Axes:
     trajectory(report.trajectory, ax=ax)
     ax.lines[before].set_linewidth(2 * ax.lines[before].get_linewidth())  # the steps lie on it and must not hide it
     staircase(report.stairs, ax=ax)
-    ax.legend()
+    loss_scale(ax, [_levels(report.stairs), _levels(report.trajectory)])
+    legend_below(ax)
     return ax
 
 
@@ -274,20 +207,22 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
             explain("a prediction in accelerated time cannot share axes in flow time.", remedy="Draw it alone.")
         )
     ax = new_axes() if ax is None else ax
+    both = len(curves) > 1 and len(stairs) > 1  # a colour for each run then, and dashes for what is predicted
     for k, curve in enumerate(curves):
         several = len(curves) > 1
         label = f"{curve.kind}{_scale(curve)}" if several else None
-        trajectory(
-            curve, ax=ax, color=PALETTE[k % len(PALETTE)] if several else OBSERVED, label=label, marks=not several
-        )
+        color = PALETTE[k % len(PALETTE)] if several else OBSERVED
+        trajectory(curve, ax=ax, color=color, label=label, marks=not several)
     for k, one in enumerate(stairs):
-        several = len(stairs) > 1
+        several, drawn = len(stairs) > 1, len(ax.lines)
         label = f"{one.mode}{_scale(one)}" if several else "predicted"
-        staircase(
-            one, ax=ax, color=PALETTE[(k + 1) % len(PALETTE)] if several else PREDICTED, label=label, rules=not several
-        )
+        color = PALETTE[(k if both else k + 1) % len(PALETTE)] if several else PREDICTED
+        staircase(one, ax=ax, color=color, label=label, rules=not several)
+        if both:
+            ax.lines[drawn].set_linestyle("--")
     if len(parts) > 1:
-        ax.legend()
+        loss_scale(ax, [_levels(part) for part in parts])
+        legend_below(ax)
     return ax
 
 
@@ -319,7 +254,7 @@ def bands(
         raise RequestError(explain("a band needs flow times.", found="a prediction in accelerated time"))
     curves = [part for part in parts if not isinstance(part, Staircase)]
     if not parts:
-        _say(ax, "no run was given")
+        say(ax, "no run was given")
     grid = _common_times(stairs, curves)
     for runs, color, word in ((curves, OBSERVED, "trained"), (stairs, PREDICTED, "predicted")):
         if not runs:
@@ -333,7 +268,8 @@ def bands(
     ax.set_ylabel("loss")
     if parts:
         ax.set_xlim(grid[0], grid[-1])
-        ax.legend()
+        loss_scale(ax, [_levels(part) for part in parts])
+        legend_below(ax)
     return ax
 
 
@@ -369,7 +305,7 @@ def neurons(traj: Trajectory, *, ax: Axes | None = None, names: Sequence[str] | 
     ax.set_xlabel("flow time")
     ax.set_ylabel("log10 of the neuron's norm")
     if traj.log_norms.size == 0:
-        _say(ax, "this trajectory recorded no norms")
+        say(ax, "this trajectory recorded no norms")
         return ax
     values = traj.log_norms / np.log(10.0)
     names = [f"neuron {i}" for i in range(values.shape[1])] if names is None else names
@@ -399,7 +335,7 @@ def features(
         known = sorted(result.features_over_time)
     if not known:
         empty = isinstance(result, Staircase) and not result.drops
-        _say(ax, f"{'no drop is predicted' if empty else 'this result holds no features'} ({result.status.word})")
+        say(ax, f"{'no drop is predicted' if empty else 'this result holds no features'} ({result.status.word})")
         return ax
     name = known[0] if name is None else name
     if name not in known:
@@ -411,15 +347,14 @@ def features(
     names = _component_names(result, name, values.shape[1]) if names is None else names
     if isinstance(result, Staircase):
         times, log = _drop_times(result)
-        left, right = _span(times, log)
+        left, right = _time_axis(ax, times, log)
         edges = np.concatenate([[left], times, [right]])
         padded = np.concatenate([np.zeros_like(values[:1]), values, values[-1:]])
         _lines(ax, edges, padded, names, np.abs(values[-1]), drawstyle="steps-post", log=log)
-        ax.set_xlim(left, right)
-        if not log:
-            ax.set_xlabel(ACCELERATED)
     else:
         _lines(ax, result.snapshot_times, values, names, np.abs(values[-1]))
+        if result.drops:
+            ax.set_xlim(*_eventful(result))
     ax.set_ylabel(name)
     return ax
 
@@ -434,32 +369,25 @@ def charges(result: Staircase | Trajectory, *, ax: Axes | None = None, names: Se
     between drops the charge of a dormant neuron is drawn linear in time, as it is at constant utility.
     names : (H,) for the legend; default the labels of the drops, or indices.
     """
-    from agf.staircase import Staircase
-
     ax = new_axes() if ax is None else ax
-    ax.set_xlabel("flow time")
     ax.set_ylabel("charge over threshold")
-    times, norms, log = _norms(result)
-    if result.init is None or not norms.size:
-        _say(ax, f"this result holds no norms over time ({result.status.word})")
+    norms = _norms(result, ax)
+    if norms is None:
         return ax
-    start = result.init.log_norms
     with np.errstate(invalid="ignore"):  # exactly zero neurons have no charge
-        ratio = charge(norms - start, np.zeros_like(start), result.degree) / charge(-start, 0 * start, result.degree)
+        ratio = norms.charges / charge(-norms.start, 0 * norms.start, result.degree)
     names = _neuron_names(result, ratio.shape[1]) if names is None else names
-    if isinstance(result, Staircase):
-        left, right = _span(times[1:], log)
-        grid = np.geomspace(left, right, 600) if log else np.linspace(left, right, 600)
-        grid = np.union1d(grid, times[1:])
-        lines = np.column_stack([np.interp(grid, times, column) for column in ratio.T])
-        for k, drop in enumerate(result.drops, 1):
-            ax.plot(np.full(drop.neurons.size, times[k]), ratio[k, drop.neurons], "o", color="black", ms=4, zorder=3)
-        _lines(ax, grid, lines, names, ratio[-1], log=log)
-        ax.set_xlim(left, right)
-        if not log:
-            ax.set_xlabel(ACCELERATED)
+    if norms.drops:
+        left, right = _time_axis(ax, norms.times[1:], norms.log)
+        grid = np.geomspace(left, right, 600) if norms.log else np.linspace(left, right, 600)
+        grid = np.union1d(grid, norms.times[1:])
+        lines = np.column_stack([np.interp(grid, norms.times, column) for column in ratio.T])
+        for k, drop in enumerate(norms.drops, 1):
+            at = np.full(drop.neurons.size, norms.times[k])
+            ax.plot(at, ratio[k, drop.neurons], "o", color="black", ms=4, zorder=3)
+        _lines(ax, grid, lines, names, ratio[-1], log=norms.log)
     else:
-        _lines(ax, times, ratio, names, ratio[-1])
+        _lines(ax, norms.times, ratio, names, ratio[-1])
     ax.axhline(1.0, color=RULE, linestyle="--", linewidth=1, zorder=0)
     ax.text(0.01, 1.0, "threshold", transform=ax.get_yaxis_transform(), va="bottom", fontsize="small", color="0.35")
     low, high = ax.get_ylim()
@@ -473,52 +401,73 @@ def utilities(result: Staircase | Trajectory, *, ax: Axes | None = None, names: 
     It is what the charge gained, over kappa and the time it took, so no code of the problem is needed. Of a prediction,
     it is drawn while the neuron is dormant. names : as for `charges`.
     """
-    from agf.staircase import Staircase
-
     ax = new_axes() if ax is None else ax
-    ax.set_xlabel("flow time")
     ax.set_ylabel("utility")
-    times, norms, log = _norms(result)
-    if result.init is None or not norms.size:
-        _say(ax, f"this result holds no norms over time ({result.status.word})")
+    norms = _norms(result, ax)
+    if norms is None:
         return ax
-    start, degree = result.init.log_norms, result.degree
+    degree, times = result.degree, norms.times
     scale = 0.0 if result.clock is None else result.clock.log_scale
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        unit = np.exp(-scale - (degree - 2) * start)  # charges per unit of time are formed in accelerated time
-        gained = np.diff(charge(norms - start, np.zeros_like(start), degree) * unit, axis=0)
-        took = np.diff(times * np.exp(-scale) if log else times)
+        unit = np.exp(-scale - (degree - 2) * norms.start)  # charges per unit of time are formed in accelerated time
+        gained = np.diff(norms.charges * unit, axis=0)
+        took = np.diff(times * np.exp(-scale) if norms.log else times)
         mean = gained / (degree * took[:, None])
-    if isinstance(result, Staircase):
-        known = [np.zeros(norms.shape[1], bool), *[drop.active for drop in result.drops]]
+    if norms.drops:
+        known = [np.zeros(mean.shape[1], bool), *[drop.active for drop in norms.drops]]
         mean = np.where(np.array(known[:-1]), np.nan, mean)
+        left, _ = _time_axis(ax, times[1:], norms.log)
+        times = np.concatenate([[left], times[1:]])
     mean = np.concatenate([mean, mean[-1:]])
-    edges = times
-    if isinstance(result, Staircase):
-        left, right = _span(times[1:], log)
-        edges = np.concatenate([[left], times[1:]])
-        ax.set_xlim(left, right)
-        if not log:
-            ax.set_xlabel(ACCELERATED)
-    with np.errstate(invalid="ignore"):
-        highest = np.max(np.where(np.isfinite(mean), mean, -np.inf), axis=0)
+    highest = np.max(np.where(np.isfinite(mean), mean, -np.inf), axis=0)
     names = _neuron_names(result, mean.shape[1]) if names is None else names
-    _lines(ax, edges, mean, names, highest, drawstyle="steps-post", log=log)
+    _lines(ax, times, mean, names, highest, drawstyle="steps-post", log=norms.log)
     return ax
 
 
-def _norms(result: Staircase | Trajectory) -> tuple[FloatArray, FloatArray, bool]:
-    """Times, log norms (T, H) and whether the times are flow times; T = 0 where none were recorded."""
+@dataclass(frozen=True)
+class _Norms:
+    """Norms of neurons over time, and the charges they stand for.
+
+    times : (T,), flow times when `log`, else accelerated.  start : (H,) initial log norms.
+    charges : (T, H) in units of the initial norm.  drops : of a prediction; none of a trajectory.
+    """
+
+    times: FloatArray
+    log: bool
+    start: FloatArray
+    charges: FloatArray
+    drops: tuple[Drop, ...] = ()
+
+
+def _norms(result: Staircase | Trajectory, ax: Axes) -> _Norms | None:
+    """What a result holds of norms over time; where it holds none, None, and the axes say so."""
     from agf.staircase import Staircase
 
-    if not isinstance(result, Staircase):
-        return result.snapshot_times, result.log_norms, True
-    known = [drop.log_norms for drop in result.drops if drop.log_norms is not None and drop.active is not None]
-    if result.init is None or not known or len(known) != len(result.drops):
-        return np.zeros(0), np.zeros((0, 0)), True
-    log = bool(np.isfinite(result.times).all())
-    times = result.times if log else result.accelerated_times
-    return times, np.array([result.init.log_norms, *known]), log
+    ax.set_xlabel("flow time")
+    if isinstance(result, Staircase):
+        norms = [drop.log_norms for drop in result.drops if drop.log_norms is not None and drop.active is not None]
+        complete = 0 < len(norms) == len(result.drops)
+        log, drops = bool(np.isfinite(result.times).all()), result.drops
+        times = result.times if log else result.accelerated_times
+    else:
+        norms, complete, log, drops = [result.log_norms], result.log_norms.size > 0, True, ()
+        times = result.snapshot_times
+    if result.init is None or not complete:
+        say(ax, f"this result holds no norms over time ({result.status.word})")
+        return None
+    start = result.init.log_norms
+    over_time = np.array([start, *norms]) if drops else norms[0]
+    with np.errstate(invalid="ignore"):
+        return _Norms(times, log, start, charge(over_time - start, np.zeros_like(start), result.degree), drops)
+
+
+def _time_axis(ax: Axes, times: FloatArray, log: bool) -> tuple[float, float]:
+    """Limits and label of the time axis of a prediction with drops at `times`; returns the limits."""
+    ends = _span(times, log)
+    ax.set_xlim(*ends)
+    ax.set_xlabel(_clock(log))
+    return ends
 
 
 def _neuron_names(result: Staircase | Trajectory, count: int) -> list[str]:
@@ -549,6 +498,7 @@ def _lines(
 ) -> None:
     """One line a column; the most prominent columns in colour, the others grey behind them."""
     keep = times > 0 if log else np.ones(times.size, dtype=bool)
+    points = drawstyle == "default" and keep.sum() < _FEW_POINTS
     order = np.argsort(-np.where(np.isfinite(prominence), prominence, -np.inf), kind="stable")
     for rank, column in enumerate(order):
         coloured = rank < _MOST_COLOURED
@@ -560,6 +510,8 @@ def _lines(
             zorder=2 if coloured else 1,
             label=str(names[column]) if coloured else None,
             drawstyle=drawstyle,
+            marker="o" if coloured and points else None,
+            markersize=2.5,
         )
     if log:
         ax.set_xscale("log")

@@ -8,12 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 import agf
-from agf import plot
+from agf import canvas, plot
 from agf.clock import Clock
 from agf.errors import FileError, RequestError
 from agf.init import Init
@@ -89,17 +87,7 @@ def test_every_drop_has_a_rule_and_its_name():
 def test_names_of_close_drops_do_not_overlap():
     ax = plot.staircase(staircase(times=np.array([10.0, 10.01, 10.02, 400.0])))
     places = [text.get_position()[0] for text in ax.texts]
-    assert np.diff(places).min() >= plot._LABEL_GAP * (1 - 1e-9)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(1e-3, 0.1))
-def test_spreading_keeps_the_order_the_gap_and_the_mean(positions, gap):
-    positions = np.sort(positions)
-    placed = plot._spread(positions, gap)
-    assert (np.diff(placed) >= gap - 1e-12).all()
-    assert placed.mean() == pytest.approx(positions.mean(), abs=1e-12)
-    if (np.diff(positions) >= gap).all():
-        np.testing.assert_allclose(placed, positions, atol=1e-12)  # nothing moves that need not
+    assert np.diff(places).min() >= canvas._LABEL_GAP * (1 - 1e-9)
 
 
 def test_an_empty_staircase_is_a_level_with_a_sentence():
@@ -156,6 +144,16 @@ def test_overlaid_predictions_and_curves_are_told_apart():
     assert ax.get_legend() is not None
 
 
+def test_pairs_of_runs_share_a_colour_and_predictions_are_dashed():
+    first, second = (Init.from_params(np.ones((2, 2)), alpha=alpha) for alpha in (1e-3, 1e-4))
+    ax = plot.overlay([trajectory(init=first), staircase(init=first), trajectory(init=second), staircase(init=second)])
+    lines = {line.get_label(): line for line in ax.lines}
+    for alpha in ("0.001", "0.0001"):
+        curve, steps = lines[f"gradient flow, alpha = {alpha}"], lines[f"agf, alpha = {alpha}"]
+        assert curve.get_color() == steps.get_color()
+        assert (curve.get_linestyle(), steps.get_linestyle()) == ("-", "--")
+
+
 def test_norms_are_drawn_for_every_neuron_and_the_largest_are_named():
     ax = plot.neurons(trajectory())
     assert len(ax.lines) == 11
@@ -172,6 +170,14 @@ def test_features_are_curves_of_a_trajectory_and_steps_of_a_prediction():
     np.testing.assert_array_equal(steps.lines[0].get_xdata()[1:-1], TIMES)
     with pytest.raises(RequestError, match=r"no feature 'gamma'.*one of beta"):
         plot.features(staircase(), "gamma")
+
+
+def test_few_snapshots_are_shown_as_points_and_many_as_a_line():
+    few = plot.features(trajectory())
+    assert {line.get_marker() for line in few.lines} == {"o"}
+    shots = np.geomspace(0.1, 4000, 500)
+    dense = trajectory(snapshot_times=shots, features_over_time={"beta": np.log1p(shots)[:, None] * np.arange(3.0)})
+    assert {line.get_marker() for line in plot.features(dense).lines} == {"None"}
 
 
 def test_absent_features_are_said():

@@ -1,0 +1,210 @@
+"""What all pictures share: axes, colours, the scale of the loss, rules with names, legends, and files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agf import files
+from agf.arrays import FloatArray
+from agf.errors import FileError, explain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Okabe and Ito, in the order used for features and neurons.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+PREDICTED = "#D55E00"
+OBSERVED = "#0072B2"
+RULE = "#999999"
+#: Formats that matplotlib writes without further software.
+SUFFIXES = (".pdf", ".svg", ".eps", ".ps", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
+#: Least distance between two drop labels, in widths of the axes.
+_LABEL_GAP = 0.032
+#: More labels than this are left to the table; letters of the longest one.
+_MOST_LABELS = 24
+_LONGEST_LABEL = 24
+
+
+def new_axes() -> Axes:
+    """Axes of a new figure in the user's style.
+
+    The figure belongs to pyplot only if the session already uses pyplot (so that notebooks show it); otherwise no
+    global state is touched, and no display is needed.
+    """
+    if "matplotlib.pyplot" in sys.modules:
+        return sys.modules["matplotlib.pyplot"].subplots(layout="constrained")[1]
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure.subplots()
+
+
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Refuse a picture that could not be written, before anything is computed. Raises FileError."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise FileError(
+            explain(
+                f"cannot draw {str(path)!r}: its suffix names no picture format.",
+                expected="one of " + ", ".join(SUFFIXES),
+            )
+        )
+    files.check_writable(path)
+
+
+def save(ax: Axes, path: str | os.PathLike[str] | None) -> Axes:
+    """Write the figure of `ax` in the format of the suffix; nothing when path is None. Returns `ax`.
+
+    The file appears complete or not at all, and holds no date, so that equal pictures are equal files.
+    Raises FileError for an unknown suffix or a path that cannot be written.
+    """
+    if path is None:
+        return ax
+    check_path(path)
+    import matplotlib as mpl
+
+    suffix = Path(path).suffix.lower()[1:]
+    undated: dict[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    figure = ax.get_figure(root=True)
+    assert figure is not None  # axes without a figure cannot be drawn on either
+    with mpl.rc_context({"svg.hashsalt": "agf"}), files.atomic(path) as handle:
+        figure.savefig(handle, format=suffix, dpi=200, metadata=undated.get(suffix))
+    return ax
+
+
+# -- rules and words ----------------------------------------------------------------------------------------------
+
+
+def drop_rules(ax: Axes, times: FloatArray, labels: Sequence[str]) -> None:
+    """A thin vertical rule at each time, and the labels above the axes, pushed apart where they would overlap."""
+    for time in times:
+        ax.axvline(time, color=RULE, linewidth=0.6, linestyle=":", zorder=0)
+    if len(times) > _MOST_LABELS or not any(labels):
+        return
+    to_fraction = ax.transScale + ax.transLimits
+    at = np.array([to_fraction.transform((time, ax.get_ylim()[0]))[0] for time in times])
+    order = np.argsort(at, kind="stable")
+    placed = spread(at[order], _LABEL_GAP)
+    for index, x in zip(order, placed, strict=True):
+        if not 0 <= at[index] <= 1:
+            continue
+        ax.annotate(
+            _short(labels[index]),
+            (times[index], 1.0),
+            (x, 1.03),
+            xycoords=ax.get_xaxis_transform(),
+            textcoords="axes fraction",
+            rotation=90,
+            ha="center",
+            va="bottom",
+            fontsize="x-small",
+            arrowprops={"arrowstyle": "-", "color": RULE, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0},
+            annotation_clip=False,
+        )
+
+
+def _short(label: str) -> str:
+    """A label that leaves room for the picture: a long one without its parenthesis, or cut."""
+    if len(label) > _LONGEST_LABEL:
+        label = label.split(" (")[0]
+    return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 3] + "..."
+
+
+def spread(positions: FloatArray, gap: float) -> FloatArray:
+    """Sorted positions moved as little as possible (least squares) so that neighbours are `gap` apart.
+
+    Isotonic regression of positions - k gap by pooling adjacent violators.
+    """
+    blocks: list[tuple[float, int]] = []
+    for k, position in enumerate(positions):
+        mean, count = float(position) - k * gap, 1
+        while blocks and blocks[-1][0] > mean:
+            before, size = blocks.pop()
+            mean, count = (before * size + mean * count) / (size + count), size + count
+        blocks.append((mean, count))
+    flat = np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
+    return flat + gap * np.arange(len(positions))
+
+
+def say(ax: Axes, words: str) -> None:
+    """A sentence in the picture, on what is absent."""
+    ax.text(0.5, 0.6, words, transform=ax.transAxes, ha="center", va="center", wrap=True)
+
+
+# -- scale of the loss, legend -------------------------------------------------------------------------------------
+
+#: A drop smaller than this share of the axis is hard to see.
+_VISIBLE = 0.02
+
+
+def loss_scale(ax: Axes, runs: Sequence[FloatArray]) -> None:
+    """A logarithmic axis of the loss where a drop would be too small to see on a linear one.
+
+    runs : levels of each run, from the first plateau to the last. The scale is log(L - base + floor): base is 0 where
+    the levels span decades, else the lowest level; it is linear below the floor, a third of the last but one plateau,
+    so that the last plateau is in the picture too. Ticks are losses, or what is to be added to the base.
+    """
+    from matplotlib.ticker import FixedLocator
+
+    runs = [levels[np.isfinite(levels)] for levels in runs]
+    runs = [levels for levels in runs if levels.size > 1 and _least_fall(levels) < _VISIBLE]
+    if not runs:
+        return
+    first = max(float(levels[0]) for levels in runs)
+    rounding = np.finfo(np.float64).eps * abs(first)
+    lowest = min(float(levels.min()) for levels in runs)
+    base = 0.0
+    if lowest < 0 or any(_least_fall(np.log(_above(levels, rounding))) < _VISIBLE for levels in runs):
+        base = lowest
+    floor = min(float(np.min(_above(levels[:-1] - base, rounding), initial=first - base)) for levels in runs) / 3
+
+    def forward(loss: FloatArray) -> FloatArray:
+        return np.log10(np.maximum(loss - base, -0.5 * floor) + floor)
+
+    def inverse(height: FloatArray) -> FloatArray:
+        return base - floor + 10.0**height
+
+    ax.set_yscale("function", functions=(forward, inverse))
+    powers = np.arange(np.ceil(np.log10(2 * floor)), np.floor(np.log10(first - base)) + 1)
+    powers = powers[:: -(-powers.size // 8) or 1]
+    ax.yaxis.set_major_locator(FixedLocator([base, *(base + 10.0**powers)]))
+    plus = "+" if base else ""
+    ax.yaxis.set_ticklabels([f"{base:.4g}", *[f"{plus}{10.0**power:g}" for power in powers]])
+    low, high = forward(np.array([base, first]))
+    room = 0.05 * (high - low)
+    ax.set_ylim(*inverse(np.array([max(low - room, np.log10(0.6 * floor)), high + room])))
+    if base:
+        ax.set_ylabel(f"loss (log of what is above {base:.4g})")
+
+
+def _least_fall(levels: FloatArray) -> float:
+    """The smallest fall between neighbours, as a share of the whole; infinite when nothing falls."""
+    falls = [before - after for before, after in pairwise(levels.tolist()) if before > after]
+    return min(falls) / (max(levels) - min(levels)) if falls else np.inf
+
+
+def _above(levels: FloatArray, rounding: float) -> FloatArray:
+    """The levels that are more than rounding."""
+    return levels[levels > rounding]
+
+
+def legend_below(ax: Axes) -> None:
+    """The legend in a row below the axes, where it hides neither curves nor rules."""
+    from matplotlib.transforms import ScaledTranslation
+
+    handles, words = ax.get_legend_handles_labels()
+    figure = ax.get_figure(root=True)
+    assert figure is not None  # axes without a figure cannot be drawn on either
+    below = ax.transAxes + ScaledTranslation(0, -34 / 72, figure.dpi_scale_trans)  # under ticks and label of the axis
+    columns = 3 if max(map(len, words), default=0) < 24 else 2
+    ax.legend(handles, words, loc="upper center", bbox_to_anchor=(0.5, 0.0), bbox_transform=below, ncols=columns,
+              frameon=False)  # fmt: skip
