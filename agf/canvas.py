@@ -32,18 +32,21 @@ _MOST_LABELS = 24
 _LONGEST_LABEL = 24
 
 
-def new_axes() -> Axes:
-    """Axes of a new figure in the user's style.
+def new_axes(enlarged: float = 1.0) -> Axes:
+    """Axes of a new figure in the user's style. enlarged : size over that of the style.
 
     The figure belongs to pyplot only if the session already uses pyplot (so that notebooks show it); otherwise no
     global state is touched, and no display is needed.
     """
     if "matplotlib.pyplot" in sys.modules:
-        return sys.modules["matplotlib.pyplot"].subplots(layout="constrained")[1]
+        ax = sys.modules["matplotlib.pyplot"].subplots(layout="constrained")[1]
+        ax.get_figure().set_size_inches(enlarged * ax.get_figure().get_size_inches())
+        return ax
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(layout="constrained")
+    figure.set_size_inches(enlarged * figure.get_size_inches())
     FigureCanvasAgg(figure)
     return figure.subplots()
 
@@ -156,12 +159,12 @@ def loss_scale(ax: Axes, runs: Sequence[FloatArray]) -> None:
     from matplotlib.ticker import FixedLocator
 
     runs = [levels[np.isfinite(levels)] for levels in runs]
+    first = max((float(levels[0]) for levels in runs if levels.size), default=0.0)
+    lowest = min((float(levels.min()) for levels in runs if levels.size), default=0.0)
     runs = [levels for levels in runs if levels.size > 1 and _least_fall(levels) < _VISIBLE]
     if not runs:
         return
-    first = max(float(levels[0]) for levels in runs)
     rounding = np.finfo(np.float64).eps * abs(first)
-    lowest = min(float(levels.min()) for levels in runs)
     base = 0.0
     if lowest < 0 or any(_least_fall(np.log(_above(levels, rounding))) < _VISIBLE for levels in runs):
         base = lowest

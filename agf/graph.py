@@ -16,9 +16,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from agf import files, plot
+from agf.canvas import loss_scale
 from agf.errors import RequestError, explain
 from agf.staircase import Drop, Staircase
+from agf.table import number as rounded
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -30,24 +34,40 @@ def feature(label: str) -> str:
     """The part of a drop's label that means the same in every run.
 
     "mode 2 (sigma 3.1)" -> "mode 2"; "neuron 7 (class 3)" -> "class 3", because an index of an interchangeable neuron
-    says nothing across seeds; labels without a parenthesis are kept.
+    says nothing across seeds; "neurons 1 (class 4), 2 (class 5)" -> "class 4, 5"; other labels are kept.
     """
-    inside = re.search(r"\(([^()]*)\)\s*$", label)
-    if inside is None:
-        return label
-    return inside.group(1) if label.startswith("neuron") else re.sub(r"\s*\([^()]*\)", "", label)
+    return _joined(_parts(label)) or label
 
 
-def _name(learned: dict[int, str]) -> str:
-    """What is learned, as one name: "coordinate 1, 4 + mode 2 x2"; labels of the same kind share their word."""
-    counts = Counter(learned.values())
+#: "modes 1 (sigma 3.1), 2": a word, and numbers that may have a parenthesis each.
+_NUMBERED = re.compile(r"(?P<kind>\D*?) (?P<items>\d+(?: \([^()]*\))?(?:, \d+(?: \([^()]*\))?)*)")
+
+
+def _parts(label: str) -> list[str]:
+    """What was learned, one a tied neuron: ["class 4", "class 5"]; labels of another form as they are."""
+    found = _NUMBERED.fullmatch(label)
+    if found is None:
+        return [re.sub(r"\s*\([^()]*\)", "", label)]
+    items = re.findall(r"(\d+)(?: \(([^()]*)\))?(?:, |$)", found["items"])
+    kind = found["kind"] if len(items) == 1 else found["kind"].removesuffix("s")
+    return [inside if inside and kind == "neuron" else f"{kind} {item}" for item, inside in items]
+
+
+def _joined(labels: Iterable[str]) -> str:
+    """Labels as one name, in order: "coordinate 1, 4 + mode 2 x2"; labels of the same kind share their word."""
+    counts = Counter(labels)
     kinds: dict[str, list[tuple[float, str]]] = {}
     for label, count in counts.items():
         numbered = re.fullmatch(r"(\D+) (\d+)", label)
         kind, item, order = (numbered[1], numbered[2], float(numbered[2])) if numbered else (label, "", 0.0)
         kinds.setdefault(kind, []).append((order, f"{item} x{count}".strip() if count > 1 else item))
     words = [f"{kind} {', '.join(item for _, item in sorted(items))}".strip() for kind, items in sorted(kinds.items())]
-    return " + ".join(words) if words else START
+    return " + ".join(words)
+
+
+def _name(learned: dict[int, str]) -> str:
+    """What is learned, as the name of a saddle."""
+    return _joined(learned.values()) or START
 
 
 def _change(before: dict[int, str], after: dict[int, str]) -> str:
@@ -60,9 +80,10 @@ def _change(before: dict[int, str], after: dict[int, str]) -> str:
 
 def _advance(learned: dict[int, str], drop: Drop) -> dict[int, str]:
     after = dict(learned)
-    joined = feature(drop.label)
-    for neuron in drop.neurons.tolist():
-        after[neuron] = joined if drop.neurons.size == 1 else f"{joined} [{neuron}]"
+    parts = _parts(drop.label)
+    if len(parts) != drop.neurons.size:  # one name for all that joined
+        parts = [_joined(parts)] * drop.neurons.size
+    after |= zip(drop.neurons.tolist(), parts, strict=True)
     for neuron in drop.collapsed.tolist():
         after.pop(neuron, None)
     return after
@@ -71,10 +92,12 @@ def _advance(learned: dict[int, str], drop: Drop) -> dict[int, str]:
 def saddles(stairs: Iterable[Staircase]) -> nx.DiGraph:
     """Transition graph of one or many staircases of the same problem.
 
-    Returns a DiGraph. Graph attributes: `problem`, `runs`. Node attributes: `level` (mean loss), `visits`, `ends` (runs
-    that ended there). Edge attributes: `change` (what joins and leaves), `count`, `probability` (of leaving its source
-    this way), `time` and `accelerated_time` (means of the jump times), `utility` (mean, loss), `runner_up_gap` (mean
-    accelerated time the runner-up lacked; NaN where there was none).
+    Returns a DiGraph. Graph attributes: `problem`, `runs`, and `clock`, the one on which to read the times of edges:
+    "flow time", or "accelerated time" where flow times are unknown or the clocks of the runs differ (as over alphas).
+    Node attributes: `level` (mean loss), `visits`, `ends` (runs that ended there). Edge attributes: `change` (what
+    joins and leaves), `count`, `probability` (of leaving its source this way), `time` and `accelerated_time` (means of
+    the jump times), `utility` (mean, loss), `runner_up_gap` (mean accelerated time the runner-up lacked; NaN where
+    there was none).
 
     Raises RequestError when the staircases belong to different problems, or there are none.
     """
@@ -90,7 +113,7 @@ def saddles(stairs: Iterable[Staircase]) -> nx.DiGraph:
                 remedy="Give run files of one problem.",
             )
         )
-    graph = nx.DiGraph(problem=names[0], runs=len(runs))
+    graph = nx.DiGraph(problem=names[0], runs=len(runs), clock=_clock(runs))
     levels: dict[str, list[float]] = {}
     edges: dict[tuple[str, str], list[Drop]] = {}
     changes: dict[tuple[str, str], str] = {}
@@ -126,6 +149,21 @@ def saddles(stairs: Iterable[Staircase]) -> nx.DiGraph:
             runner_up_gap=_mean([drop.runner_up[1] for drop in drops if drop.runner_up]),
         )
     return graph
+
+
+#: Clocks whose units differ by more than this factor are different clocks.
+_SAME_CLOCK = 1.25
+
+
+def _clock(runs: list[Staircase]) -> str:
+    units = [run.clock.log_scale for run in runs]
+    known = all(math.isfinite(drop.time) for run in runs for drop in run.drops)
+    return "flow time" if known and max(units) - min(units) <= math.log(_SAME_CLOCK) else "accelerated time"
+
+
+def edge_time(graph: nx.DiGraph, edge: tuple[str, str]) -> float:
+    """Mean jump time of a transition on the clock of the graph (its attribute `clock`)."""
+    return float(graph.edges[edge]["time" if graph.graph["clock"] == "flow time" else "accelerated_time"])
 
 
 def _mean(values: list[float]) -> float:
@@ -178,74 +216,132 @@ def _dot(graph: nx.DiGraph) -> str:
         words = f"{node}\nL = {data['level']:.4g}"
         lines.append(f"  {quote(node)} [label={quote(words)}];")
     for source, target, data in graph.edges(data=True):
-        words = f"{data['probability']:.0%}, t = {data['accelerated_time']:.4g}"
+        words = f"{data['probability']:.0%}, {graph.graph['clock']} {edge_time(graph, (source, target)):.4g}"
         lines.append(f"  {quote(source)} -> {quote(target)} [label={quote(words)}, weight={data['count']}];")
     lines.append("}")
     return "\n".join(lines)
 
 
-#: With more nodes than this, their names would not fit beside the picture and are left to the table.
-_LISTED = 20
+#: With more nodes than this, names are given to the most visited ones only.
+_NAMED = 30
 
 
 def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
     """Draw the graph with the level (loss) as height, against the number of drops from the start.
 
-    Up to 20 nodes are numbered by depth and level, and named beside the picture; those of one depth stand side by side.
-    Width of an edge is the probability of the transition, written beside it where it is below 1 (one run: its
-    accelerated time); the most likely path is blue, ends are orange. Returns the axes.
+    The 30 most visited saddles are numbered by depth and level, and named beside the picture, with the runs that
+    visited them; those of one depth stand side by side. Beside an arrow: the probability of the transition with its
+    runs (where there are several), and the mean jump time, wherever they fit; the most frequent transitions come first.
+    Width of an arrow is its probability; the most likely path is blue, ends are orange. Returns the axes.
     """
-    ax = plot.new_axes() if ax is None else ax
-    depth = _depths(graph)
+    ax = plot.new_axes(1.5) if ax is None else ax
+    depth, path = _depths(graph), most_likely_path(graph)
     order = sorted(graph, key=lambda node: (depth[node], -graph.nodes[node]["level"]))
-    number = {node: k for k, node in enumerate(order, 1)}
+    chosen = sorted(order, key=lambda node: -graph.nodes[node]["visits"])[:_NAMED]
+    number = {node: str(k) for k, node in enumerate([node for node in order if node in set(chosen)], 1)}
     position = _positions(graph, depth, order)
-    on_path = set(itertools.pairwise(most_likely_path(graph)))
-    many, few = graph.graph["runs"] > 1, len(order) <= _LISTED
-    for source, target, data in graph.edges(data=True):
-        colour = plot.OBSERVED if (source, target) in on_path else plot.RULE
-        _arrow(ax, position[source], position[target], colour, 0.8 + 2.2 * data["probability"])
-        words = f"{data['probability']:.0%}" if many else f"t = {data['accelerated_time']:.3g}"
-        if few and not (many and data["probability"] == 1):
-            (x0, y0), (x1, y1) = position[source], position[target]
-            _write_on(ax, words, (x0 + 0.7 * (x1 - x0), y0 + 0.7 * (y1 - y0)), (4, 8), color=colour)
     for node, (x, y) in position.items():
-        face = plot.PREDICTED if graph.nodes[node]["ends"] else "black"
-        ax.plot([x], [y], "o", color=face, ms=11 if few else 6, zorder=2)
-        if few:
-            ax.annotate(
-                str(number[node]), (x, y), ha="center", va="center", color="white", fontsize="x-small", zorder=4
-            )
-    if few:
-        lines = [f"{number[node]}: {textwrap.shorten(node, 44)}" for node in order]
-        ax.text(1.02, 1.0, "\n".join(lines), transform=ax.transAxes, va="top", fontsize="small")
-    ax.margins(x=0.08, y=0.1)
+        face = plot.PREDICTED if graph.nodes[node]["ends"] else "black" if node in number else plot.RULE
+        ax.plot([x], [y], "o", color=face, ms=11 if node in number else 4, zorder=2)
+        if node in number:
+            ax.annotate(number[node], (x, y), ha="center", va="center", color="white", fontsize="x-small", zorder=4)
+    on_path = set(itertools.pairwise(path))
+    edges = sorted(graph.edges, key=lambda edge: (-graph.edges[edge]["count"], edge not in on_path))
+    colours = {edge: plot.OBSERVED if edge in on_path else plot.RULE for edge in edges}
+    for edge in edges:
+        start, end = (position[node] for node in edge)
+        style = {"arrowstyle": "-|>", "shrinkA": 6, "shrinkB": 6, "connectionstyle": f"arc3,rad={_BEND}"}
+        style |= {"lw": 0.8 + 2.2 * graph.edges[edge]["probability"], "color": colours[edge]}
+        ax.annotate("", end, start, arrowprops=style, zorder=1)
+    ax.margins(x=0.06, y=0.1)
     ax.set_xlabel("drops from the start")
     ax.set_ylabel("level (loss)")
-    ax.set_title(f"Saddles of {graph.graph['problem']}" + (f", {graph.graph['runs']} runs" if many else ""))
+    levels = [graph.nodes[node]["level"] for node in graph]
+    loss_scale(ax, [np.array([graph.nodes[node]["level"] for node in path]), np.array([max(levels), min(levels)])])
+    runs = graph.graph["runs"]
+    words = f"mean {graph.graph['clock']} of the drop"
+    words = f"probability (runs), {words}" if runs > 1 else words.removeprefix("mean ")
+    ax.set_title(f"Saddles of {graph.graph['problem']}" + (f", {runs} runs" if runs > 1 else ""), pad=18)
+    ax.text(0.5, 1.01, f"beside arrows: {words}", transform=ax.transAxes, ha="center", va="bottom", fontsize="small")
+    ax.text(1.02, 1.0, _names(graph, number), transform=ax.transAxes, va="top", fontsize="small", linespacing=1.3)
     ax.xaxis.get_major_locator().set_params(integer=True)
+    _label_edges(ax, graph, edges, position, colours)
     return ax
 
 
+def _names(graph: nx.DiGraph, number: dict[str, str]) -> str:
+    """The list beside the picture: number, name and visits of the saddles named, and what is left out."""
+    runs = graph.graph["runs"]
+    lines = []
+    for node, k in number.items():
+        visits = f"  ({graph.nodes[node]['visits']})" if runs > 1 else ""
+        lines.append(f"{k}: {textwrap.shorten(node, 44, placeholder=' ...')}{visits}")
+    rest = [graph.nodes[node]["visits"] for node in graph if node not in number]
+    if rest:
+        lines.append(f"and {len(rest)} more, visited at most {max(rest)} times")
+    return "\n".join(([f"saddle (visits in {runs} runs)"] if runs > 1 else []) + lines)
+
+
+#: Sagitta of an arrow over its length.
+_BEND = 0.08
+
+
+def _label_edges(
+    ax: Any,
+    graph: nx.DiGraph,
+    edges: list[tuple[str, str]],
+    position: dict[str, tuple[float, float]],
+    colours: dict[tuple[str, str], str],
+) -> None:
+    """Words beside the arrows, each where it covers no node and no other words, or nowhere."""
+    from matplotlib.transforms import Bbox
+
+    figure = ax.get_figure(root=True)
+    figure.draw_without_rendering()  # the layout decides where things are
+    renderer = figure.canvas.get_renderer()
+    point = figure.dpi / 72
+    to_pixels = ax.transData.transform
+    taken = [Bbox.from_bounds(x - 7 * point, y - 7 * point, 14 * point, 14 * point)
+             for x, y in to_pixels(list(position.values()))]  # fmt: skip
+    inside = ax.get_window_extent()
+    for edge in edges:
+        data = graph.edges[edge]
+        words = rounded(edge_time(graph, edge), 3)
+        if graph.graph["runs"] > 1:
+            words = f"{data['probability']:.0%} ({data['count']}), {words}"
+        start, end = to_pixels([position[node] for node in edge])
+        along = end - start
+        across = np.array([along[1], -along[0]])
+        colour = colours[edge] if colours[edge] != plot.RULE else "0.35"
+        paper = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7}
+        centred = {"ha": "center", "va": "center", "fontsize": "x-small", "color": colour, "bbox": paper, "zorder": 3}
+        text = ax.text(0.5, 0.5, words, transform=ax.transAxes, **centred)
+        box = text.get_window_extent(renderer)
+        size = np.array([box.width + 4 * point, box.height])
+        # The words stand clear of the arrow by the reach of their box across it.
+        unit = across / (np.hypot(*across) or 1.0)
+        reach = 0.5 * float(np.abs(unit) @ size) + 2 * point
+        for share, side in itertools.product((0.5, 0.4, 0.6, 0.3, 0.7), (-1, 1)):
+            bent = start + share * along + 2 * share * (1 - share) * _BEND * across
+            middle = bent + side * reach * unit
+            place = Bbox.from_bounds(*(middle - size / 2), *size)
+            if place.count_overlaps(taken) == 0 and inside.contains(*place.min) and inside.contains(*place.max):
+                taken.append(place)
+                text.set_position(ax.transAxes.inverted().transform(middle))
+                break
+        else:
+            text.remove()
+
+
 def _positions(graph: nx.DiGraph, depth: dict[str, int], order: list[str]) -> dict[str, tuple[float, float]]:
-    """(drops, level) of every node; nodes of one depth spread over half a drop, so that none hides another."""
+    """(drops, level) of every node; nodes of one depth spread over most of a drop, so that none hides another."""
     out = {}
     for level in set(depth.values()):
         row = [node for node in order if depth[node] == level]
         for k, node in enumerate(row):
-            shift = 0.5 * (k / (len(row) - 1) - 0.5) if len(row) > 1 else 0.0
+            shift = 0.7 * (k / (len(row) - 1) - 0.5) if len(row) > 1 else 0.0
             out[node] = (level + shift, graph.nodes[node]["level"])
     return out
-
-
-def _arrow(ax: Any, start: tuple[float, float], end: tuple[float, float], colour: str, width: float) -> None:
-    style = {"arrowstyle": "-|>", "shrinkA": 6, "shrinkB": 6, "connectionstyle": "arc3,rad=0.08"}
-    ax.annotate("", end, start, arrowprops={**style, "lw": width, "color": colour}, zorder=1)
-
-
-def _write_on(ax: Any, words: str, at: tuple[float, float], offset: tuple[float, float], **style: Any) -> None:
-    paper = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.75}
-    ax.annotate(words, at, textcoords="offset points", xytext=offset, fontsize="small", bbox=paper, zorder=3, **style)
 
 
 def _depths(graph: nx.DiGraph) -> dict[str, int]:

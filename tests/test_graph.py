@@ -1,5 +1,7 @@
 """The saddle graph: names, merging, probabilities, exports."""
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -72,6 +74,11 @@ def test_a_run_that_ends_early_lowers_the_probability_of_going_on():
         ("neuron 7 (class 3)", "class 3"),
         ("coordinate 3", "coordinate 3"),
         ("neuron 7", "neuron 7"),
+        ("class 7", "class 7"),
+        ("neurons 0 (class 4), 1 (class 5), 2 (class 5)", "class 4, 5 x2"),
+        ("neurons 0 (not class 4), 3", "neuron 3 + not class 4"),
+        ("coordinates 1 (bmi), 4 (s1)", "coordinate 1, 4"),
+        ("frequency 5 and frequency 7", "frequency 5 and frequency 7"),
     ],
 )
 def test_labels_are_reduced_to_what_means_the_same_in_every_run(label, meaning):
@@ -98,6 +105,47 @@ def test_names_share_their_word_and_count_repeats():
     assert list(g)[-1] == "bias + frequency 5 x2"
     assert "frequency 5 x2, 12" in g
     assert graph.story(g) == "nothing > +frequency 5 > +frequency 5 > +frequency 12 > +bias, -frequency 12"
+
+
+def test_tied_neurons_are_named_one_by_one_so_that_one_of_them_can_leave():
+    tied = ([0, 1, 2], [], "neurons 0 (class 4), 1 (class 5), 2 (class 5)")
+    g = graph.saddles([stairs(tied, ([3], [1], "neuron 3 (class 9)"))])
+    assert list(g) == ["nothing", "class 4, 5 x2", "class 4, 5, 9"]
+    assert g.edges["nothing", "class 4, 5 x2"]["change"] == "+class 4, +class 5, +class 5"
+    bundle = stairs(([0, 1, 2], [], "frequency 5 and frequency 7"))
+    assert list(graph.saddles([bundle]))[1] == "frequency 5 and frequency 7 x3"
+
+
+def test_times_are_read_on_the_clock_that_the_runs_share():
+    slow = replace(stairs(ONE), clock=Clock(2, 2.0))
+    g = graph.saddles([stairs(ONE), stairs(ONE)])
+    assert (g.graph["clock"], graph.edge_time(g, ("nothing", "coordinate 1"))) == ("flow time", 1.0)
+    for runs in ([stairs(ONE), slow], [replace(slow, drops=tuple(replace(d, time=np.nan) for d in slow.drops))]):
+        g = graph.saddles(runs)
+        assert (g.graph["clock"], graph.edge_time(g, ("nothing", "coordinate 1"))) == ("accelerated time", 0.1)
+
+
+@pytest.mark.parametrize("size", [5, 8])
+def test_in_a_crowded_picture_words_beside_arrows_overlap_neither_one_another_nor_saddles(size):
+    rng = np.random.default_rng(0)
+    orders = [rng.permutation(size) for _ in range(20)]
+    g = graph.saddles([stairs(*[([k], [], f"coordinate {k}") for k in order]) for order in orders])
+    ax = graph.draw(g)
+    ax.get_figure().canvas.draw()
+    beside = [text for text in ax.texts if "%" in text.get_text()]
+    assert len(beside) > 10
+    assert all("(" in text.get_text() and ", " in text.get_text() for text in beside)
+    boxes = [text.get_window_extent() for text in beside]
+    for k, box in enumerate(boxes):
+        # The paper behind the words has a margin of a point or so, which may touch.
+        assert box.padded(-2).count_overlaps([other.padded(-2) for other in boxes[:k]]) == 0
+    dots = ax.transData.transform([(line.get_xdata()[0], line.get_ydata()[0]) for line in ax.lines])
+    assert not any(box.padded(-2).contains(x, y) for box in boxes for x, y in dots)
+    listed = ax.texts[-1 - len(beside)].get_text().splitlines()
+    named = min(len(g), graph._NAMED)
+    assert len(listed) == 1 + named + (len(g) > named)
+    assert listed[1] == "1: nothing  (20)"
+    assert ("more, visited at most" in listed[-1]) == (len(g) > named)
 
 
 def test_exports_read_back_and_quote_awkward_names(tmp_path):

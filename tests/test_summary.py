@@ -96,7 +96,7 @@ def test_tied_coordinates_are_one_feature_without_their_names(tmp_path):
         {"alpha": [1e-3], "seed": [0]},
         lambda r: document([1.0], [3.0], ["coordinates 3 (bp), 7 (s3)"]),
     )
-    assert summary.summarize(sweep).orders().rows[0][3] == "coordinates 3, 7"
+    assert summary.summarize(sweep).orders().rows[0][3] == "coordinate 3, 7"
 
 
 def test_sensitivity_compares_the_two_rules_drop_by_drop(tmp_path):
