@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
 import click
 
-from agf import files
 from agf.cli import DONE
+from agf.cli_output import print_json
 from agf.errors import FileError, explain
 from agf.figures import FIGURES, make
 from agf.report import reporter
@@ -35,8 +34,8 @@ def figure(name: str, folder: str, fast: bool, as_json: bool, quiet: bool) -> in
             drawn = make(each, fast)
         written = drawn.save(folder)
         report.table(drawn.table())
-        report.say(f"{each}: {time.perf_counter() - began:.1f} s; wrote {', '.join(path.name for path in written)}")
+        report.say(f"{each}: {time.perf_counter() - began:.1f} s. Wrote {', '.join(map(str, written))}.")
         documents.append(drawn.numbers())
     if as_json:
-        click.echo(json.dumps(files.jsonable(documents if name == "all" else documents[0])))
+        print_json(documents if name == "all" else documents[0])
     return DONE

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from agf import files
 from agf.cli import DONE, FAILED
+from agf.cli_output import print_json
 from agf.comparison import Comparison
 from agf.errors import RequestError, explain
 from agf.report import reporter
@@ -33,15 +32,15 @@ def graph(runs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool)
         files.check_writable(output)
         files.check_distinct(output, runs)
     found = saddle_graph.saddles([_staircase(path) for path in runs])
-    rows = [
-        [source, percent(data["probability"]), str(data["count"]), number(data["time"]), data["change"]]
-        for source, _, data in found.edges(data=True)
-    ]
+    rows = []
+    for source, target, data in found.edges(data=True):
+        moment = number(saddle_graph.edge_time(found, (source, target)))
+        rows.append([source, percent(data["probability"]), str(data["count"]), moment, data["change"]])
     report = reporter(quiet)
     report.table(
         Table(
             f"Transitions between saddles of {found.graph['problem']}, {found.graph['runs']} run(s)",
-            ["from", "probability", "runs", "mean time", "change"],
+            ["from", "probability", "runs", f"mean {found.graph['clock']}", "change"],
             rows,
             [f"Most likely: {saddle_graph.story(found)}"],
         )
@@ -53,7 +52,7 @@ def graph(runs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool)
     if output is not None:
         report.say(f"Wrote {output}.")
     if as_json:
-        click.echo(json.dumps(files.jsonable(nx.node_link_data(found, edges="edges"))))
+        print_json(nx.node_link_data(found, edges="edges"))
     return DONE
 
 
@@ -92,7 +91,7 @@ def diff(first: str, second: str, as_json: bool, quiet: bool) -> int:
     found = differences(first, second)
     reporter(quiet).say(str(found))
     if as_json:
-        click.echo(json.dumps({"asked": list(found.asked), "numbers": list(found.numbers)}))
+        print_json({"asked": list(found.asked), "numbers": list(found.numbers)})
     return FAILED if found else DONE
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import click
 
 from agf import datasets, files, registry, request, sweeps
 from agf.cli import DONE, FAILED
+from agf.cli_output import print_json
 from agf.errors import RequestError, explain
 from agf.report import reporter
 from agf.summary import Summary, summarize
@@ -101,7 +101,7 @@ def sweep(
         result = sweeps.run(plan, folder, jobs=jobs, dask=dask, observer=observer)
     result.write_table(path)
     failures = result.failures()
-    report.say(f"{len(plan.runs())} runs, {len(failures)} failed; table: {path}")
+    report.say(f"{len(plan.runs())} runs, {len(failures)} failed. Wrote {path}.")
     for settings, message in failures[:5]:
         report.say(f"  failed: {', '.join(f'{k}={v}' for k, v in settings.items())}: {message}")
     if len(failures) > 5:
@@ -201,15 +201,17 @@ def summary(folder: str, picture: str | None, graph: str | None, as_json: bool, 
         from agf import plot
 
         plot.save(found.draw(), picture)
+        report.say(f"Wrote {picture}.")
     if graph is not None:
         _write_graph(found, graph)
+        report.say(f"Wrote {graph}.")
     if as_json:
         document = [
             {"title": table.title, "columns": list(table.columns), "rows": [list(row) for row in table.rows],
              "notes": list(table.notes)}
             for table in found.tables()
         ]  # fmt: skip
-        click.echo(json.dumps(document))
+        print_json(document)
     return DONE
 
 

@@ -83,7 +83,7 @@ def test_the_command_draws_prints_the_table_and_gives_numbers(tmp_path, capsys):
     captured = capsys.readouterr()
     assert json.loads(captured.out)["figure"] == "fig8"
     assert "coordinate 1; leaves: coordinate 0" in captured.err
-    assert re.search(r"fig8: [0-9.]+ s; wrote fig8.pdf", captured.err)
+    assert re.search(r"fig8: [0-9.]+ s\. Wrote \S+out/fig8.pdf, ", captured.err)
     assert (tmp_path / "out" / "fig8-landscape.npz").exists()
 
 
