@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agf import integrators
+from agf import implicit, integrators
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract import Problem
 from agf.integrators import Accepted, march
@@ -26,6 +26,11 @@ _LOOK = 1.25
 #: Beyond this part of the horizon nothing can be lost any more, settled or not.
 _LATE = 0.95
 _MAX_STEPS = 100_000
+#: An explicit step of more evaluations than this, and than this part of the number of parameters, costs more than one
+#: with the Hessian.
+_EXPENSIVE, _PER_PARAMETER = 50, 0.25
+#: Tolerance of implicit steps, which cost the same over some decades of it, in that of explicit ones.
+_IMPLICIT = 1e-3
 #: Gradients below this part of the largest seen are rounding.
 _ROUNDING = 1e-13
 #: Steps at each tolerance, in decades, by which a state that slides along kinks is brought onto them.
@@ -42,7 +47,7 @@ class Rest:
     predicted_decrease : loss the flow could still lose within one more horizon (first order).
     how : "flow" (stopped early: settled) or "horizon".
     growing : whether the largest norm still grows, so that there may be no critical point at all.
-    evaluations : of loss and gradient.
+    evaluations, hessians : how many, of loss and gradient, and of its Hessian.
     """
 
     theta: FloatArray
@@ -54,6 +59,7 @@ class Rest:
     how: str
     growing: bool
     evaluations: int
+    hessians: int
 
 
 Horizon = Callable[[FloatArray, IntArray], float]
@@ -89,12 +95,12 @@ def settle(
     theta = theta.copy()
     gone = np.zeros(neurons.size) if gone is None else gone
     collapsed = np.zeros(neurons.size, dtype=bool)
-    evaluations, began = 0, 0.0
+    evaluations, hessians, began = 0, 0, 0.0
     while True:
         kept = np.flatnonzero(~collapsed)
         flow = _Flow(problem, neurons[kept], theta[kept], gone[kept])
         stop = flow.follow(horizon, began, rtol, negligible, before)
-        evaluations, began = evaluations + flow.evaluations, stop.t
+        evaluations, hessians, began = evaluations + flow.evaluations, hessians + flow.hessians, stop.t
         theta[kept] = stop.y.reshape(kept.size, -1)
         if not stop.lost.any():
             break
@@ -110,6 +116,7 @@ def settle(
         how=stop.how,
         growing=stop.growing,
         evaluations=evaluations,
+        hessians=hessians,
     )
 
 
@@ -142,7 +149,7 @@ class _Flow:
     def __init__(self, problem: Problem, neurons: IntArray, theta: FloatArray, gone: FloatArray) -> None:
         self.problem, self.neurons, self.theta, self.gone = problem, neurons, theta, gone
         self.shape = theta.shape
-        self.evaluations = 0
+        self.evaluations = self.hessians = 0
         self.work = 0.0
         rho = norms(theta)
         self._floor = _NEGLIGIBLE * np.maximum(rho, _NEGLIGIBLE * rho.max(initial=0.0))
@@ -159,7 +166,7 @@ class _Flow:
         nobody = np.zeros(self.neurons.size, dtype=bool)
         if largest == 0.0 or loss <= negligible:
             return _Stop(t0, y, nobody, largest**2, end, "flow", False)
-        for step in self.march(y, np.sqrt(rtol), _MAX_STEPS):
+        for step in self.march(y, np.sqrt(rtol)):
             t, y = t0 + step.s1, step.y1
             loss = self.loss(y)
             lost = self.lost(step)
@@ -197,11 +204,50 @@ class _Flow:
             return self._last[1]
         return self.at(y)[0]
 
-    def scale(self, y: FloatArray) -> FloatArray:
-        """Norm of the neuron of each entry, (N,)."""
-        return np.repeat(np.maximum(norms(y.reshape(self.shape)), self._floor), self.shape[1])
+    def sizes(self, y: FloatArray) -> FloatArray:
+        """Norms that errors are relative to, (m,)."""
+        return np.maximum(norms(y.reshape(self.shape)), self._floor)
 
-    def march(self, y: FloatArray, rtol: float, max_steps: int, first_step: float | None = None) -> Iterator[Accepted]:
+    def scale(self, y: FloatArray) -> FloatArray:
+        """The same for each entry, (N,)."""
+        return np.repeat(self.sizes(y), self.shape[1])
+
+    def march(self, y: FloatArray, rtol: float) -> Iterator[Accepted]:
+        """Explicit steps; implicit ones once a step costs more evaluations than solving with the Hessian does."""
+        curved = self.problem.smooth and self.problem.kink == 0.0
+        many, before = max(_EXPENSIVE, _PER_PARAMETER * y.size), 0
+        for step in self.explicit(y, rtol, _MAX_STEPS):
+            yield step
+            if curved and step.evaluations - before > many:
+                if self.hessian(step.y1) is not None:
+                    break
+                curved = False
+            before = step.evaluations
+        units = self.shape[1] * (_IMPLICIT * rtol) ** 2
+
+        def norm(error: FloatArray, y: FloatArray) -> float:
+            parts = np.sum(error.reshape(self.shape) ** 2, axis=1) / (units * self.sizes(y) ** 2)
+            return float(np.sqrt(parts.max()))
+
+        yield from implicit.march(
+            self.velocity,
+            self.hessian,
+            step.y1,
+            norm=norm,
+            s0=step.s1,
+            first_step=step.s1 - step.s0,
+            max_steps=_MAX_STEPS,
+        )
+
+    def hessian(self, y: FloatArray) -> FloatArray | None:
+        """Of the loss, (N, N), or None where the problem has none."""
+        self.hessians += 1
+        return self.problem.hessian(y.reshape(self.shape), self.neurons)
+
+    def explicit(
+        self, y: FloatArray, rtol: float, max_steps: int, first_step: float | None = None
+    ) -> Iterator[Accepted]:
+        """Steps that know the gradient only."""
         return march(
             self.velocity,
             y,
@@ -238,7 +284,7 @@ class _Flow:
         for k in range(1, round(-0.5 * np.log10(rtol)) + 1):
             length *= 0.1
             try:
-                for step in self.march(y, np.sqrt(rtol) * 0.1**k, _POLISH_STEPS, length):
+                for step in self.explicit(y, np.sqrt(rtol) * 0.1**k, _POLISH_STEPS, length):
                     y, length = step.y1, step.s1 - step.s0
             except integrators.OutOfSteps:
                 continue

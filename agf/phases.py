@@ -241,6 +241,7 @@ class GenericPhases:
             self.notes.append(f"active phase of neurons {chosen.tolist()[:5]}: {error}")
             return state, _march_status(error)
         self._count("loss_evaluations", rest.evaluations)
+        self._count("hessians", rest.hessians)
         return self._leave(state, chosen, rest)
 
     def _leave(self, state: State, chosen: IntArray, rest: Rest) -> tuple[State, Settled]:

@@ -9,6 +9,7 @@ from scipy.integrate import solve_ivp
 from stubs import DiagonalToy, ReluToy, Scripted, norms_init
 
 import agf
+from agf import active
 from agf.active import settle
 from agf.clock import Clock
 from agf.engine import Engine
@@ -137,6 +138,22 @@ def test_a_slide_along_a_kink_ends_on_it_and_reports_the_rate_of_the_slide():
     assert abs(got.theta[0, 0]) < 1e-5
     assert got.theta[0, 1] == pytest.approx(1.0, abs=1e-2)
     assert got.grad_norm < 0.1  # though |gradient| >= 1 all along
+
+
+@pytest.mark.parametrize("settle_rule", ["horizon", "converged"])
+def test_explicit_and_implicit_steps_reach_the_same_levels_at_the_same_times(monkeypatch, settle_rule):
+    """Neurons of one frequency that cancel one another: the stiffest phases there are."""
+    problem = agf.problem("modular-addition", p=5, template={1: 4.0, 2: 2.0}, width=8)
+    init = problem.init(1e-3, seed=1)
+    drops = 4 if settle_rule == "horizon" else 2
+    stairs = agf.predict(problem, init, settle=settle_rule, max_drops=drops)
+    monkeypatch.setattr(active, "_EXPENSIVE", np.inf)
+    explicit = agf.predict(problem, init, settle=settle_rule, max_drops=drops)
+    assert stairs.stats["hessians"] > 0 == explicit.stats["hessians"]
+    assert stairs.stats["loss_evaluations"] < 0.7 * explicit.stats["loss_evaluations"]
+    # explicit steps may be wrong by sqrt(rtol) = 1e-3 each, in state; a late level is as wrong as its phase's start
+    assert stairs.levels == pytest.approx(explicit.levels, abs=1e-4 * stairs.start_level)
+    assert stairs.times == pytest.approx(explicit.times, rel=1e-3)
 
 
 # -- through the generic phases -------------------------------------------------------------------------------------

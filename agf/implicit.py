@@ -1,0 +1,228 @@
+"""Implicit steps for cost minimization, where a stabilised explicit step would need hundreds of evaluations.
+
+Only the active phase uses them, and only with an exact Hessian of moderate size; the reference trainer never does. An
+implicit step longer than the growth time of a mode damps what the flow amplifies and parks at a saddle, so no step here
+is longer than `_GROWTH` over the rate of the fastest growing mode, which the Hessian knows. That also makes every
+matrix to be solved with positive definite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotrs
+
+from agf.arrays import FloatArray
+from agf.integrators import Accepted, Memory, NonFinite, OutOfSteps, Stalled
+
+#: A step times the rate of the fastest growing mode is at most this.
+_GROWTH = 0.5
+#: What growing modes allow may itself grow by this factor from one Hessian to the next.
+_LONGER = 16.0
+#: A factorization serves steps shorter or longer than its own by up to this part; the correction is scaled.
+_OTHER_STEP = 0.3
+#: Newton's method may take this many iterations, and leave this part of the tolerance.
+_ITERATIONS, _LEFT = 4, 0.03
+#: Steps are made longer only by this factor or more, which spares factorizations, and at most by the second.
+_WORTH, _MOST = 1.2, 10.0
+
+# Numerical differentiation formulas of order 1 to 5 [Shampine & Reichelt 1997, The MATLAB ODE suite, eq. 3, table 1].
+_KAPPA = np.array([0.0, -0.1850, -1 / 9, -0.0823, -0.0415, 0.0])
+_ORDERS = _KAPPA.size - 1
+_GAMMA = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, _ORDERS + 1))])
+_ALPHA = (1.0 - _KAPPA) * _GAMMA
+_ERROR = _KAPPA * _GAMMA + 1.0 / np.arange(1, _ORDERS + 2)
+
+Field = Callable[[FloatArray], FloatArray]
+Hessian = Callable[[FloatArray], FloatArray | None]
+Norm = Callable[[FloatArray, FloatArray], float]
+
+
+def march(
+    velocity: Field,
+    hessian: Hessian,
+    y0: FloatArray,
+    *,
+    norm: Norm,
+    s0: float = 0.0,
+    first_step: float,
+    max_steps: int,
+) -> Iterator[Accepted]:
+    """Follow dy/ds = velocity(y) = -grad L from y0 (N,) at s0 by backward differentiation of variable order.
+
+    Parameters
+    ----------
+    hessian : of L, (N, N): minus the Jacobian of the velocity.
+    norm : (error, y) -> size of an error of a step at y; 1 is acceptable.
+    first_step : length of the first step, also the first guess of what growing modes allow.
+
+    Yields accepted steps like `integrators.march`. The consumer stops by leaving the loop.
+
+    Raises
+    ------
+    integrators.NonFinite : the Hessian is not finite.  Stalled : the step size underflows.  OutOfSteps.
+    """
+    s, y, f = s0, y0, velocity(y0)
+    solver = _Solver(velocity, hessian, first_step)
+    order, h, equal = 1, first_step, 0
+    past = np.zeros((_ORDERS + 3, y.size))  # y and its backward differences
+    past[0], past[1] = y, h * f
+    for _ in range(max_steps):
+        while True:
+            if h > solver.longest:
+                h, equal = _rescale(past, order, h, solver.longest), 0
+            if h <= 10 * np.spacing(abs(s)):
+                raise Stalled(f"an implicit step fell to {h:.3g}.", s, y)
+            ahead = past[: order + 1].sum(axis=0)
+            known = _GAMMA[1 : order + 1] @ past[1 : order + 1] / _ALPHA[order]
+            change = solver.solve(ahead, known, h / _ALPHA[order], norm, s, y)
+            if change is None:  # the Hessian is that of this place, and still Newton fails
+                h, equal = _rescale(past, order, h, 0.5 * h), 0
+                continue
+            ahead = ahead + change
+            error = norm(_ERROR[order] * change, ahead)
+            if error <= 1.0:
+                break
+            h, equal = _rescale(past, order, h, h * max(0.2, 0.8 * error ** (-1 / (order + 1)))), 0
+        slope = velocity(ahead)
+        past[order + 2] = change - past[order + 1]
+        past[order + 1] = change
+        for i in reversed(range(order + 1)):
+            past[i] += past[i + 1]
+        evaluations = solver.evaluations
+        yield Implicit(s, s + h, y, ahead, f, slope, None, evaluations, Memory(h), past[: order + 1].copy())
+        s, y, f, equal = s + h, ahead, slope, equal + 1
+        if equal > order:
+            order, wanted = _next(past, order, h, error, norm, y)
+            if wanted > solver.longest:  # growing modes, not accuracy, hold the step: look whether they still do
+                solver.limit(y, s, _LONGER)
+            if not 1.0 <= wanted / h < _WORTH:
+                h, equal = _rescale(past, order, h, min(wanted, solver.longest)), 0
+    raise OutOfSteps(f"{max_steps} implicit steps were not enough.", s, y)
+
+
+def _next(past: FloatArray, order: int, h: float, error: float, norm: Norm, y: FloatArray) -> tuple[int, float]:
+    """Order and length of the next step, from the errors that this order and its neighbours would make at length h."""
+    best, longest = order, 0.8 * h * min(_MOST, max(error, 1e-10) ** (-1 / (order + 1)))
+    for other in (order - 1, order + 1):
+        if 1 <= other <= _ORDERS:
+            its = max(norm(_ERROR[other] * past[other + 1], y), 1e-10)
+            length = 0.8 * h * min(_MOST, its ** (-1 / (other + 1)))
+            if length > longest:
+                best, longest = other, length
+    return best, longest
+
+
+def _rescale(past: FloatArray, order: int, h: float, new: float) -> float:
+    """Turn the differences of steps h into those of steps `new`, in place; returns `new`."""
+    past[: order + 1] = (_basis(order, new / h) @ _basis(order, 1.0)).T @ past[: order + 1]
+    return new
+
+
+def _basis(order: int, factor: float) -> FloatArray:
+    """Matrix that takes differences to values `factor` steps apart (its own inverse at factor 1)."""
+    i, j = np.arange(1, order + 1)[:, None], np.arange(1, order + 1)
+    table = np.ones((order + 1, order + 1))
+    table[1:, 0] = 0.0
+    table[1:, 1:] = (i - 1 - factor * j) / i
+    return np.asarray(np.cumprod(table, axis=0))
+
+
+@dataclass(frozen=True)
+class Implicit(Accepted):
+    """An accepted step; slopes at its ends carry stiff errors, so `dense` is the polynomial the step was made with.
+
+    differences : (order + 1, N), the state at the end and its backward differences.
+    """
+
+    differences: FloatArray
+
+    def dense(self, s: float) -> FloatArray:
+        j = np.arange(1, self.differences.shape[0])
+        back = (s - self.s1) / (self.s1 - self.s0)
+        weights = np.cumprod((back + j - 1) / j)
+        return np.asarray(self.differences[0] + weights @ self.differences[1:])
+
+
+class _Solver:
+    """Newton's method with a Hessian and a factorization kept for as long as they serve. longest : step allowed."""
+
+    def __init__(self, velocity: Field, hessian: Hessian, first_step: float) -> None:
+        self.velocity, self.hessian, self.longest = velocity, hessian, first_step
+        self.evaluations = 0
+        self.matrix: FloatArray | None = None
+        self.factor: FloatArray | None = None
+        self.own = 0.0  # the c of the factor of 1 / c + H
+
+    def solve(
+        self,
+        ahead: FloatArray,
+        known: FloatArray,
+        c: float,
+        norm: Norm,
+        s: float,
+        y: FloatArray,
+    ) -> FloatArray | None:
+        """Change d with d + known = c velocity(ahead + d), or None when Newton fails."""
+        fresh = False
+        while True:
+            if self.matrix is None:
+                self.matrix, self.factor, fresh = self._hessian(ahead, s), None, True
+                if _cholesky(self.matrix, _GROWTH / self.longest) is None:
+                    self.limit(y, s, 1.0)
+            change = self._newton(ahead, known, c, norm)
+            if change is not None or fresh:
+                return change
+            self.matrix = None
+
+    def _newton(self, ahead: FloatArray, known: FloatArray, c: float, norm: Norm) -> FloatArray | None:
+        if self.factor is None or abs(c / self.own - 1.0) > _OTHER_STEP:
+            assert self.matrix is not None
+            self.factor, self.own = _cholesky(self.matrix, 1.0 / c), c
+        if self.factor is None:
+            return None
+        gain = 2.0 / (self.own + c)  # between what null and what stiff directions ask for
+        change, last = np.zeros_like(ahead), 0.0
+        for k in range(_ITERATIONS):
+            self.evaluations += 1
+            velocity = self.velocity(ahead + change)
+            if not np.isfinite(velocity).all():
+                return None
+            move = dpotrs(self.factor, gain * (c * velocity - known - change), lower=True)[0]
+            size = norm(move, ahead)
+            rate = size / last if k else 0.0
+            if rate >= 1.0 or (k and rate ** (_ITERATIONS - k) / (1.0 - rate) * size > _LEFT):
+                return None
+            change = change + move
+            if size == 0.0 or (k and rate / (1.0 - rate) * size < _LEFT):
+                return change
+            last = size
+        return None
+
+    def limit(self, y: FloatArray, s: float, longer: float) -> None:
+        """Find the longest step that growing modes at y allow, at most `longer` what it was.
+
+        Only a state that the steps have ended at will do: beside the valley that stiff modes make, curvature that
+        belongs to them looks like growth.
+        """
+        matrix = self._hessian(y, s)
+        self.longest *= longer
+        while _cholesky(matrix, _GROWTH / self.longest) is None:
+            self.longest *= 0.5
+
+    def _hessian(self, y: FloatArray, s: float) -> FloatArray:
+        matrix = self.hessian(y)
+        assert matrix is not None
+        if not np.isfinite(matrix).all():
+            raise NonFinite("the Hessian is not finite.", s, y)
+        return matrix
+
+
+def _cholesky(matrix: FloatArray, shift: float) -> FloatArray | None:
+    """Lower factor of matrix + shift, None where that is not positive definite."""
+    shifted = np.array(matrix, order="F")
+    shifted.flat[:: matrix.shape[0] + 1] += shift
+    factor, info = dpotrf(shifted, lower=True, clean=False, overwrite_a=True)
+    return factor if info == 0 else None
