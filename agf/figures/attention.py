@@ -9,7 +9,7 @@ import numpy as np
 import agf
 from agf import plot
 from agf.comparison import Comparison
-from agf.figures.rendition import letter, number_drops, subplots
+from agf.figures.rendition import letter, number_drops, shared_legend, subplots
 
 
 def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:
@@ -32,7 +32,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     bounds = np.zeros(0) if theory.bounds is None else theory.bounds
     for k, bound in enumerate(bounds[np.isfinite(bounds)]):
         losses.axvline(bound, color=plot.PALETTE[2], lw=0.8, ls="-.", label=None if k else "lower bounds")
-    losses.legend(frameon=False, fontsize="small")
+    shared_legend(figure, losses)
     values = flow.features("singular_values")
     for i in range(values.shape[1]):
         singular.plot(flow.snapshot_times[1:], values[1:, i], color=plot.PALETTE[i], lw=1.5, label=f"{i + 1}")

@@ -9,7 +9,7 @@ import numpy as np
 import agf
 from agf import plot
 from agf.comparison import Comparison
-from agf.figures.rendition import letter, number_drops, steps, subplots
+from agf.figures.rendition import letter, number_drops, shared_legend, steps, subplots
 
 
 def commuting(size: int = 5, seed: int = 0) -> dict[str, np.ndarray]:
@@ -62,7 +62,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         plot.comparison(reports[name], ax=top)
         number_drops(top)
         top.set_title(name, pad=16)
-        top.legend(frameon=False, fontsize="small")
+        top.get_legend().remove()
         values, expected = flow.features("singular_values"), stairs.features("singular_values")
         # Ordered by size, values change places when a larger one overtakes: one colour for all of them.
         bottom.plot(flow.snapshot_times[1:], values[1:], color=plot.OBSERVED, lw=2.5, alpha=0.6)
@@ -74,5 +74,6 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
             "time": flow.times, "loss": flow.losses, "snapshot_time": flow.snapshot_times, "singular_values": values,
             "predicted_half_time": stairs.half_times, "predicted_level": stairs.levels,
         }  # fmt: skip
+    shared_legend(figure, axes[0, 0])
     letter(axes)
     return figure, panels, reports, {"alpha": alpha, "seed": 0, "cases": list(cases)}

@@ -9,7 +9,7 @@ import numpy as np
 import agf
 from agf import datasets, plot
 from agf.comparison import Comparison
-from agf.figures.rendition import letter, subplots
+from agf.figures.rendition import letter, shared_legend, subplots
 
 
 def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:
@@ -38,7 +38,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
             "time": flow.times, "loss": flow.losses, "predicted_time": stairs.times, "predicted_level": stairs.levels,
             "resolved_time": resolved.curve_times, "resolved_loss": resolved.curve_losses,
         }  # fmt: skip
-    axes[0, 0].legend(frameon=False, fontsize="small")
+    shared_legend(figure, axes[0, 0])
     letter(axes)
     return (
         figure,

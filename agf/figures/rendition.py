@@ -105,6 +105,13 @@ def letter(axes: np.ndarray) -> None:
         ax.text(-0.02, 1.03, f"({chr(97 + index)})", transform=ax.transAxes, ha="right", va="bottom", weight="bold")
 
 
+def shared_legend(figure: Any, ax: Any) -> None:
+    """The legend of `ax` in a row below the figure, for all panels that mean the same by the same style."""
+    if ax.get_legend() is not None:
+        ax.get_legend().remove()
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize="small")
+
+
 def number_drops(ax: Any) -> None:
     """Numbers in place of the names of drops above the axes; the table says what they are."""
     for k, text in enumerate(ax.texts, 1):
