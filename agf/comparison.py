@@ -166,7 +166,7 @@ class Comparison:
         columns = ["drop", "predicted", "observed", "error", "level", "observed", "error", "visible drop"]
         if judged:
             columns += ["reproduced to"]
-        scale = f", alpha = {self.stairs.init.alpha:g}" if self.stairs.init is not None else ""
+        scale = f", {self.stairs.init.words}" if self.stairs.init is not None else ""
         return Table(
             f"{self.stairs.problem}{scale}: predicted (mode {self.stairs.mode}) against observed "
             f"({self.trajectory.kind}) half-drop times and levels",
@@ -346,6 +346,7 @@ def _notes(stairs: Staircase, trajectory: Trajectory) -> tuple[str, ...]:
         same = np.array_equal(ours.directions, theirs.directions) and np.array_equal(ours.log_norms, theirs.log_norms)
         if not same:
             notes.append("Prediction and trajectory start from different initial weights.")
+    notes += _beyond(stairs, trajectory)
     if trajectory.losses.size and stairs.start_level > 0:
         gap = abs(trajectory.losses[0] / stairs.start_level - 1)
         if gap > 0.01:
@@ -354,6 +355,21 @@ def _notes(stairs: Staircase, trajectory: Trajectory) -> tuple[str, ...]:
                 f"{number(stairs.start_level)}: the losses may be normalised differently."
             )
     return tuple(notes)
+
+
+def _beyond(stairs: Staircase, trajectory: Trajectory) -> list[str]:
+    """A sentence on the predicted drops that come after the end of the curve, and on how to see them."""
+    end = float(trajectory.times[-1]) if trajectory.times.size else 0.0
+    times = [drop.half_time if np.isfinite(drop.half_time) else drop.time for drop in stairs.drops]
+    late = [k for k, time in enumerate(times, 1) if time > end]
+    if not late:
+        return []
+    which = "every predicted drop" if len(late) == len(times) else f"predicted drops {', '.join(map(str, late))}"
+    last = max(times)
+    lr, momentum = trajectory.settings.get("lr"), trajectory.settings.get("momentum", 0.0)
+    reach = f"flow time {number(1.1 * last)}" + ("" if lr is None else f", {1.1 * last * (1 - momentum) / lr:.0f} steps")
+    how = reach if trajectory.method == "csv" or lr is not None else f"t_max (--t-max) {number(1.1 * last)}"
+    return [f"The curve ends at flow time {number(end)}, before {which}: train to {how} to see them."]
 
 
 def _align(times: np.ndarray, levels: np.ndarray, visible: list[CurveDrop]) -> list[int | None]:

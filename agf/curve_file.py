@@ -47,7 +47,8 @@ def read(
                     "there is no column of times, and steps need a learning rate.",
                     where=where,
                     found="columns " + ", ".join(header),
-                    expected="a column `time` in flow time, or steps and lr=",
+                    expected="a column `time` in flow time, or steps and their learning rate",
+                    remedy="Give lr= (on the command line --lr, and --momentum).",
                 )
             )
         steps = table[:, _column(header, table, step, STEPS, "step", where)]
@@ -122,7 +123,7 @@ def _column(header: list[str], table: FloatArray, wanted: Any, names: tuple[str,
                 f"there is no column {wanted if wanted is not None else what!r}.",
                 where=where,
                 found="columns " + ", ".join(header),
-                remedy=f"Name it with {what}=.",
+                remedy=f"Call it {names[0]!r} in the file, or name it with {what}= in Python.",
             )
         )
     bad = np.flatnonzero(~np.isfinite(table[:, found]))

@@ -22,7 +22,7 @@ class Init:
     log_norms : (H,) natural log of the norm of each neuron; -inf for a neuron that is exactly zero and never moves.
     alpha : the scale quoted in reports; `log_alpha` is what computations use, so alpha = 1e-200 is an ordinary value.
     seed : what produced it, or None.
-    kind : how it was made ("gaussian", "balanced", "params", ...), for the record.
+    kind : how it was made ("gaussian", "balanced", "params", "from FILE", ...), for the record.
     """
 
     directions: FloatArray
@@ -105,6 +105,11 @@ class Init:
     def n_params(self) -> int:
         """Parameters a neuron, P."""
         return self.directions.shape[1]
+
+    @property
+    def words(self) -> str:
+        """Where training starts, in words: "alpha = 1e-08", or "weights from FILE"."""
+        return f"weights {self.kind}" if self.kind.startswith("from ") else f"alpha = {self.alpha:g}"
 
     @property
     def log_alpha(self) -> float:

@@ -96,7 +96,7 @@ def _subtitle(staircases: list[Staircase], curves: list[Trajectory]) -> str:
     runs: list[Staircase | Trajectory] = [*staircases, *curves]
     for run in runs:
         kind = f"{run.mode} prediction" if isinstance(run, Staircase) else run.kind
-        scale = "" if run.init is None else f", alpha = {run.init.alpha:g}, seed {run.init.seed}"
+        scale = "" if run.init is None else f", {run.init.words}" + ("" if run.init.seed is None else f", seed {run.init.seed}")
         words.append(f"{kind}{scale}: {run.status.word}")
     return "; ".join(words)
 

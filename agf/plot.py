@@ -233,7 +233,7 @@ def _parts(result: Staircase | Trajectory | Comparison) -> list[Staircase | Traj
 
 
 def _scale(result: Staircase | Trajectory) -> str:
-    return "" if result.init is None else f", alpha = {result.init.alpha:g}"
+    return "" if result.init is None else f", {result.init.words}"
 
 
 def bands(

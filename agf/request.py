@@ -259,7 +259,7 @@ def initialization(
         raise DataError(
             explain("there is no array `theta`.", where=file, found=", ".join(arrays), expected="theta (H, P)")
         )
-    init = Init.from_params(arrays["theta"])
+    init = Init.from_params(arrays["theta"], kind=f"from {file}")
     if (init.width, init.n_params) != (problem.width, problem.n_params):
         raise DataError(
             explain(

@@ -165,7 +165,7 @@ class Staircase:
                 [str(k), number(drop.time, 6), number(drop.half_time, 6), number(drop.accelerated_time, 6),
                  level(drop.level, self.start_level, 6), words]
             )  # fmt: skip
-        scale = f", alpha = {self.init.alpha:g}" if self.init is not None else ""
+        scale = f", {self.init.words}" if self.init is not None else ""
         return Table(
             f"Predicted staircase of {self.problem}{scale}, mode {self.mode}",
             ["drop", "time", "half-drop time", "accelerated", "level", "learned"],
