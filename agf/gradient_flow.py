@@ -39,6 +39,12 @@ SETTLE = 1e-4
 _LOSS_FLOOR = 0.01
 #: ... and no small neuron grows by a factor e within this multiple of the elapsed time.
 PATIENCE = 100.0
+#: A loss that falls algebraically settles after some 1 / SETTLE times the time of its last drop, ever more stiffly. It
+#: counts as drifting, with nowhere to settle, when it may still lose this multiple of what SETTLE allows, and over a
+#: doubling of the time its fall (an e-fold of time) shrank so far while no growth rate held up: the decay's own falls
+#: as 1/t.
+_DRIFT_FALL = 200.0
+_DRIFT_SPAN, _DRIFT_SHRUNK, _DRIFT_HELD = 2.0, 0.95, 1.25
 #: Whether neurons still grow is asked every so many steps, for saddles whenever the elapsed time has grown so much.
 _CHECK_STEPS = 10
 _CHECK_RATIO = 1.1
@@ -85,7 +91,9 @@ def flow(
     t_max : flow time to stop at. None: until settled, which means that (1) the loss would fall by less than
         settle * max(L, 0.01 L(0)) in another time as long as the elapsed one, and (2) no small neuron would grow by a
         factor e within `patience` times the elapsed time, nor, in a smooth problem, is the point a saddle; or that less
-        than settle * 0.01 L(0) is left. Where the loss falls algebraically this can take very long: give a t_max.
+        than settle * 0.01 L(0) is left. Where the loss falls algebraically and nothing grows, the run ends earlier,
+        as "no_critical_point": once it would fall by less than 200 times `settle` in another time as long as the
+        elapsed one, and did so over a doubling of the time. Give a t_max to follow it further.
     method : "rk45" (Dormand-Prince), "rkc2" (stabilised, for smooth problems), or "auto": Dormand-Prince, and where the
         problem is smooth the stabilised method for as long as stability limits the steps. Implicit methods are not
         offered: they damp growing modes (see the module).
@@ -193,6 +201,9 @@ class _Run:
         self.first_time = np.inf  # s in which the fastest neuron first changes by order one
         self.next_check = 0.0
         self.parked_since = np.inf
+        self.drift_since = np.inf  # when the loss was first seen to drift, and how fast it fell and what grew then
+        self.drift_fall = 0.0
+        self.drift_growth = 0.0
         self.initial_conserved = system.conserved(self.y)
         self.drift = 0.0
 
@@ -352,9 +363,10 @@ class _Run:
         patience = settings["patience"] * horizon
         tolerated = settle * max(abs(loss), _LOSS_FLOOR * first)
         if self.system.smooth:
-            if -slope * self.unit * horizon > tolerated:
+            fall = -slope * self.unit * horizon
+            if fall > tolerated:
                 self.parked_since = np.inf
-                return None
+                return self._drifting(elapsed, fall, tolerated, patience)
             if self.steps % _CHECK_STEPS or elapsed < self.next_check:
                 return None
             self.evaluations += 1
@@ -369,6 +381,26 @@ class _Run:
         if not np.isfinite(self.parked_since):
             self.parked_since = elapsed
         return Status.SADDLE if rate * (elapsed - self.parked_since) > _PARKED else None
+
+    def _drifting(self, elapsed: float, fall: float, tolerated: float, patience: float) -> Status | None:
+        """Whether the loss falls algebraically for ever; `tolerated` is what a settled flow may still lose."""
+        if fall > _DRIFT_FALL * tolerated:
+            self.drift_since = np.inf
+            return None
+        waiting = (
+            elapsed < _DRIFT_SPAN * self.drift_since if np.isfinite(self.drift_since) else self.steps % _CHECK_STEPS
+        )
+        if waiting:
+            return None
+        self.evaluations += 1
+        if self.system.growth(self.y) * patience > 1:
+            self.drift_since = np.inf
+            return None
+        grown = self._unstable(0.0) * elapsed
+        drifting = fall < _DRIFT_SHRUNK * self.drift_fall and grown <= _DRIFT_HELD * self.drift_growth
+        drifting = drifting and np.isfinite(self.drift_since)
+        self.drift_since, self.drift_fall, self.drift_growth = elapsed, fall, grown
+        return Status.NO_CRITICAL_POINT if drifting else None
 
     def _still(self, loss: float, fall: float, growth: float) -> bool:
         """Whether loss and norms have changed by less than these rates (per s) over the last tenth of the time.
@@ -513,4 +545,5 @@ def fastest_growth(system: FlowSystem, y: FloatArray) -> tuple[float, float, int
 
 _SCALARS = (
     "origin", "local", "steps", "evaluations", "seconds", "first_time", "next_check", "parked_since", "drift",
+    "drift_since", "drift_fall", "drift_growth",
 )  # fmt: skip
