@@ -7,10 +7,14 @@ output carries one JSON document with `--json`, and help and version.
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import functools
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
@@ -39,6 +43,19 @@ COMMANDS = {
 }
 
 
+def to_stderr(callback: Callable[..., Any] | None) -> Callable[..., Any]:
+    """A command whose problems may print what they like: only `print_json`, by `obj`, reaches standard output."""
+    assert callback is not None
+
+    @functools.wraps(callback)
+    def run(*args: Any, **options: Any) -> Any:
+        click.get_current_context().obj = sys.stdout
+        with contextlib.redirect_stdout(sys.stderr):
+            return callback(*args, **options)
+
+    return run
+
+
 class Lazy(click.Group):
     """A group whose commands are imported when they are used."""
 
@@ -51,6 +68,8 @@ class Lazy(click.Group):
         module, name = COMMANDS[cmd_name][0].split(":")
         command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
+        command = copy.copy(command)
+        command.callback = to_stderr(command.callback)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

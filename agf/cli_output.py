@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+import click
 
 from agf import files
 from agf.cli import DONE, FAILED, INTERRUPTED
@@ -52,8 +52,7 @@ class Output:
         When it raises ComputationError, what it had by then is treated so first.
         """
         try:
-            with contextlib.redirect_stdout(sys.stderr):  # a problem that prints spoils no document
-                result, failure = compute(), None
+            result, failure = compute(), None
         except ComputationError as error:
             result, failure = error.partial, error
         if result is not None:
@@ -76,8 +75,8 @@ class Output:
 
 
 def print_json(document: Any) -> None:
-    """The one document on standard output: strict JSON, NaN as null."""
-    sys.stdout.write(json.dumps(files.jsonable(document), allow_nan=False, indent=2) + "\n")
+    """The one document on standard output (see `cli.to_stderr`): strict JSON, NaN as null."""
+    click.get_current_context().obj.write(json.dumps(files.jsonable(document), allow_nan=False, indent=2) + "\n")
 
 
 def exit_code(result: Any) -> int:

@@ -22,7 +22,8 @@ from agf.cli_output import Output
 from agf.clock import Clock
 from agf.contract import Problem
 from agf.engine import predict as predicted
-from agf.errors import RequestError, explain
+from agf.errors import ComputationError, ProblemError, RequestError, explain
+from agf.fault import guard
 from agf.init import Init
 from agf.report import Silent
 from agf.settings import Settings
@@ -126,11 +127,13 @@ def train(
 @prediction_options
 @flow_options
 @click.option("--curve", metavar="FILE", help="Compare with this loss curve (csv), or trajectory (run file).")
+@click.option("--repeat", is_flag=True, help="Train again at ten times the tolerance, to see which drops it repeats.")
 @descent_options
 @output_options
 def compare(
     name: str,
     curve: str | None,
+    repeat: bool,
     output: str | None,
     picture: str | None,
     as_json: bool,
@@ -151,6 +154,8 @@ def compare(
         raise RequestError(explain("--lr and --momentum describe a curve.", remedy="Add --curve FILE."))
     if curve is not None and flow:
         raise RequestError(explain("--t-max and --method are for training, and --curve replaces it."))
+    if curve is not None and repeat:
+        raise RequestError(explain("--repeat repeats the training, and --curve replaces it."))
     settings = _settings(words)
     if _is_run(name):
         _refuse_rebuilding(name, words)
@@ -166,7 +171,12 @@ def compare(
         stairs = _predict(problem, init, settings, out.report)
         if stairs.status.failed or stairs.status is Status.INTERRUPTED:
             return stairs
-        return match(stairs, _flow(problem, init, flow, out.report) if read is None else read)
+        try:
+            observed = _flow(problem, init, flow, out.report) if read is None else read
+        except (ComputationError, ProblemError) as error:  # the prediction is kept, with the curve up to there if any
+            curve = getattr(error, "partial", None)
+            raise ComputationError(str(error), stairs if curve is None else match(stairs, curve)) from error
+        return match(stairs, observed, repeat=_again(problem, init, observed, out.report) if repeat else None)
 
     return out.finish(both)
 
@@ -185,16 +195,17 @@ def _read(name: str, words: dict[str, Any]) -> list[str | None]:
 
 
 def _settings(words: dict[str, Any]) -> Settings:
-    return Settings.of(_choice(words, ("mode", "threshold", "settle", "max_drops", "max_time")))
+    return Settings.of(_choice(words, ("mode", "threshold", "settle", "conditioning", "max_drops", "max_time")))
 
 
 def _problem_and_init(name: str, words: dict[str, Any], report: Silent, predict: bool = True) -> tuple[Problem, Init]:
     asked = request.problem(name, **{key: words[key] for key in _DATA})
     alpha, seed, kind, file = (words[key] for key in _INIT)
     init = request.initialization(asked.problem, alpha=alpha, seed=seed, kind=kind, file=file)
-    if predict:
-        Clock.from_norms(asked.problem.degree, init.log_norms)  # refuses an alpha too large for the theory
-    report.say(asked.problem.describe())
+    with guard(asked.problem):
+        if predict:
+            Clock.from_norms(asked.problem.degree, init.log_norms)  # refuses an alpha too large for the theory
+        report.say(asked.problem.describe())
     for note in asked.notes:
         report.say(note)
     return asked.problem, init
@@ -210,6 +221,15 @@ def _flow(problem: Problem, init: Init, options: dict[str, Any], report: Silent)
 
     with report.progress("gradient flow") as update:
         return flow(problem, init, observer=Watcher("gradient flow", update), **options)
+
+
+def _again(problem: Problem, init: Init, before: Trajectory, report: Silent) -> Trajectory:
+    """The same flow to the same time at ten times the tolerance."""
+    from agf.comparison import loosened
+    from agf.gradient_flow import flow
+
+    with report.progress("gradient flow again") as update:
+        return flow(problem, init, observer=Watcher("gradient flow", update), **loosened(before))
 
 
 def _descent(problem: Problem, init: Init, options: dict[str, Any], report: Silent) -> Trajectory:

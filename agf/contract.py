@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray, count
-from agf.errors import NoTheory, RequestError, explain
+from agf.errors import DataError, NoTheory, RequestError, explain
 from agf.events import Activation, Settled, State
 from agf.init import Init, check_alpha
 from agf.status import Status
@@ -57,8 +57,8 @@ class Problem(ABC):
 
     May define
     ----------
-    initial, outputs, self_interaction, theory, features, label, conserved, phases, many_phases, flow_system, hessian,
-    example.
+    initial, outputs, self_interaction, theory, features, label, acquired, conserved, phases, many_phases, flow_system,
+    hessian, example.
 
     Derived
     -------
@@ -72,6 +72,8 @@ class Problem(ABC):
     name: ClassVar[str]
     #: Names of the constructor arguments that come from a data file, in order.
     data_arguments: ClassVar[tuple[str, ...]] = ()
+    #: Kinds of random initialization that `initial` knows.
+    kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
     #: False where a neuron's index means something (diagonal networks: the coordinate).
     interchangeable: ClassVar[bool] = True
     #: True where hidden units share features by rotation, so that float64 weights of order one bury the small modes.
@@ -133,11 +135,9 @@ class Problem(ABC):
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
         """Order-one parameters (H, P); `init` scales them by alpha.
 
-        Default: "gaussian", entries N(0, 1/P), so that norms are about alpha. Raises ValueError for an unknown kind.
+        Default: "gaussian", entries N(0, 1/P), so that norms are about alpha. kind : one of `kinds`.
         """
-        del alpha
-        if kind != "gaussian":
-            raise ValueError(kind)
+        del alpha, kind
         return rng.standard_normal((self.width, self.n_params)) / np.sqrt(self.n_params)
 
     def outputs(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
@@ -211,6 +211,14 @@ class Problem(ABC):
         word = "neuron" if chosen.size == 1 else "neurons"
         return f"{word} {', '.join(str(int(i)) for i in chosen)}"
 
+    def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
+        """A few words for what changed most between two sets of `features`, e.g. "frequency 3"; "" leaves it to `label`.
+
+        For drops read off a curve (mode "resolved"), over which several neurons may grow, shrink and trade places.
+        """
+        del before, after
+        return ""
+
     def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """Quantities that gradient flow conserves, by name, (m,) each where they belong to neurons."""
         del theta, neurons
@@ -259,18 +267,19 @@ class Problem(ABC):
         """Random initialization at scale alpha.
 
         alpha : initialization scale, 0 < alpha; seed : integer >= 0 for numpy.random.default_rng, or None for a fresh
-        one; kind : "gaussian", or what `initial` also offers. Raises DataError for a bad alpha, seed or kind.
+        one; kind : one of `kinds`. Raises DataError for a bad alpha, seed or kind.
         """
-        from agf.errors import DataError
-
         alpha = check_alpha(alpha)
         seed = None if seed is None else count(seed, "seed", where=f"{self.name}.init", least=0)
-        try:
-            theta = self.initial(alpha, np.random.default_rng(seed), kind)
-        except ValueError as error:
-            if isinstance(error, DataError):
-                raise
-            raise DataError(explain(f"unknown kind of initialization {kind!r}.", where=f"{self.name}.init")) from None
+        if kind not in self.kinds:
+            raise DataError(
+                explain(
+                    f"unknown kind of initialization {kind!r}.",
+                    where=f"{self.name}.init",
+                    expected="one of " + ", ".join(self.kinds),
+                )
+            )
+        theta = self.initial(alpha, np.random.default_rng(seed), kind)
         return Init.scaled(theta, alpha, seed, kind)
 
 

@@ -12,12 +12,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from agf import files, sphere
+from agf import sphere
 from agf.arrays import FloatArray, IntArray, count, positive
+from agf.checkpoint import Checkpoint
 from agf.clock import Clock
 from agf.contract import Problem, check_start
 from agf.errors import RequestError, explain
-from agf.gradient_flow import CHECKPOINT_SECONDS, same_start, snapshot_arrays
+from agf.fault import guard
+from agf.gradient_flow import clock_of, same_start, snapshot_arrays
 from agf.init import Init
 from agf.recorder import Progress, Recorder
 from agf.status import Status
@@ -58,7 +60,7 @@ def descend(
     snapshots : most snapshots kept, spaced in log time and in loss.
     observer : called with a `Progress` every hundred steps.
     resume : a trajectory of `descend` to continue; a run in two parts is identical to one in one.
-    checkpoint : run file written every minute.
+    checkpoint : run file written every so often, as by `flow`.
 
     Returns
     -------
@@ -67,7 +69,8 @@ def descend(
 
     Raises
     ------
-    RequestError for a wrong request, or when every neuron of `init` underflows in raw parameters.
+    RequestError for a wrong request, or when every neuron of `init` underflows in raw parameters; ProblemError and
+    ComputationError as `flow`.
     """
     check_start(problem, init, "descend")
     lr = positive(lr, "lr", where="descend")
@@ -76,8 +79,7 @@ def descend(
     if not 0 <= momentum < 1:
         raise RequestError(explain("`momentum` must be in [0, 1).", where="descend", found=momentum))
     batches = None if batch_size is None else _Batches(problem, count(batch_size, "batch_size", where="descend"), seed)
-    if checkpoint is not None:
-        files.check_writable(checkpoint)
+    kept = Checkpoint(checkpoint)
     settings = {
         "lr": lr,
         "steps": steps,
@@ -89,7 +91,7 @@ def descend(
     run = _Descent(problem, init, settings, batches)
     if resume is not None:
         run.resume(resume)
-    return run.go(steps, observer, checkpoint)
+    return run.go(steps, observer, kept)
 
 
 class _Batches:
@@ -153,38 +155,39 @@ class _Descent:
         self.next_loss = 0
         self.recorder = Recorder(settings["snapshots"], 1e-6, sloped=False)
 
-    def go(
-        self,
-        steps: int,
-        observer: Callable[[Progress], None] | None,
-        checkpoint: str | os.PathLike[str] | None,
-    ) -> Trajectory:
+    def go(self, steps: int, observer: Callable[[Progress], None] | None, checkpoint: Checkpoint) -> Trajectory:
         """Until the steps are done or something ends them; always hands back what there is."""
         began = wall.perf_counter() - self.seconds
-        saved = wall.perf_counter()
+
+        def so_far() -> Trajectory:
+            self.seconds = wall.perf_counter() - began
+            return self.trajectory(Status.INTERRUPTED)
+
         status = Status.STEPS
         try:
-            self._begin()
-            while self.step < steps:
-                if not self._advance():
-                    status = Status.NONFINITE
-                    break
-                if self.step % _TELL:
-                    continue
-                if observer is not None:
-                    observer(Progress(self.time, self.recorder.points[-1][1], self.step))
-                if checkpoint is not None and wall.perf_counter() - saved > CHECKPOINT_SECONDS:
-                    self.seconds = wall.perf_counter() - began
-                    self.trajectory(Status.INTERRUPTED).save(checkpoint)
-                    saved = wall.perf_counter()
+            with checkpoint.last(), guard(self.problem, self._partial):
+                self._begin()
+                while self.step < steps:
+                    if not self._advance():
+                        status = Status.NONFINITE
+                        break
+                    if self.step % _TELL:
+                        continue
+                    if observer is not None:
+                        observer(Progress(self.time, self.recorder.points[-1][1], self.step))
+                    checkpoint.offer(so_far)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
             self.recorder.cut(self.time)
         self.seconds = wall.perf_counter() - began
         result = self.trajectory(status)
-        if checkpoint is not None:
-            result.save(checkpoint)
+        checkpoint.save(result)
         return result
+
+    def _partial(self) -> Trajectory | None:
+        """What there is when something has raised; no method of the problem is called again."""
+        self.recorder.cut(self.time)
+        return self.trajectory(Status.ERROR) if self.step else None
 
     def _time(self, step: int) -> float:
         return float(Clock.flow_of_steps(step, self.settings["lr"], self.settings["momentum"]))
@@ -240,14 +243,11 @@ class _Descent:
         times, losses, slopes = self.recorder.curve()
         points = times.size
         last = None
-        if not points or self.time > times[-1]:  # between two evaluations of the full loss
-            times, losses = np.append(times, self.time), np.append(losses, self._loss_grad(self.theta)[0])
-        if self.recorder.kept and self.time > self.recorder.kept[-1][0]:
-            last = (self.time, float(losses[-1]), self._snapshot(self.theta))
-        try:
-            clock = Clock.from_norms(self.problem.degree, self.init.log_norms)
-        except RequestError:
-            clock = None
+        if status is not Status.ERROR:
+            if not points or self.time > times[-1]:  # between two evaluations of the full loss
+                times, losses = np.append(times, self.time), np.append(losses, self._loss_grad(self.theta)[0])
+            if self.recorder.kept and self.time > self.recorder.kept[-1][0]:
+                last = (self.time, float(losses[-1]), self._snapshot(self.theta))
         lr, momentum = self.settings["lr"], self.settings["momentum"]
         return Trajectory(
             problem=self.problem.name,
@@ -257,7 +257,7 @@ class _Descent:
             losses=losses,
             slopes=slopes,
             status=status,
-            clock=clock,
+            clock=clock_of(self.problem, self.init),
             **self.recorder.arrays(last),
             init=self.init,
             arguments=self.problem.arguments,

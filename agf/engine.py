@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from agf.clock import Clock
+from agf.conditioning import measured, shaken
 from agf.contract import Phases, Problem, check_start
 from agf.errors import ProblemError, explain
 from agf.events import Activation, Settled, State
+from agf.fault import guard
 from agf.init import Init
 from agf.settings import Settings
 from agf.staircase import Drop, Staircase
@@ -114,7 +116,7 @@ def predict(problem: Problem, init: Init, *, observer: Observer | None = None, *
     problem, init : what is trained, and from where.
     observer : called as observer(state, drop) after every step, for progress; it cannot change the run.
     options : fields of `Settings`: mode, threshold, settle, horizon, rtol, tie_rtol, joining, max_drops, max_time
-        (flow time).
+        (flow time), conditioning.
 
     Returns
     -------
@@ -127,6 +129,16 @@ def predict(problem: Problem, init: Init, *, observer: Observer | None = None, *
     """
     settings = Settings.of(options)
     check_start(problem, init, "predict")
+    with guard(problem):
+        stairs = _predicted(problem, init, settings, observer)
+        if settings.mode == "resolved" or not (settings.conditioning and stairs.drops):
+            return stairs  # mode "resolved" measures its own
+        if stairs.status is Status.INTERRUPTED:
+            return stairs
+        return measured(stairs, _predicted(problem, *shaken(init, settings), None))
+
+
+def _predicted(problem: Problem, init: Init, settings: Settings, observer: Observer | None) -> Staircase:
     if settings.mode == "resolved":
         from agf.resolved import resolve
 
@@ -144,33 +156,36 @@ def _alternate(engine: Engine, observer: Observer | None = None) -> Staircase:
     state = engine.init()
     start_level = state.level
     drops: list[Drop] = []
-    status = Status.MAX_DROPS
+
+    def result(status: Status) -> Staircase:
+        return Staircase(
+            problem=problem.name,
+            degree=problem.degree,
+            clock=engine.clock,
+            start_level=start_level,
+            drops=tuple(drops),
+            status=status,
+            settings=settings,
+            init=engine.start,
+            arguments=problem.arguments,
+            stats={**getattr(engine.phases, "stats", {}), "seconds": wall.perf_counter() - began},
+            notes=tuple(getattr(engine.phases, "notes", ())),
+        )
+
     try:
-        while settings.max_drops is None or len(drops) < settings.max_drops:
-            step = engine.step(state)
-            state = step.state
-            if step.drop is not None:
-                drops.append(step.drop)
-            if observer is not None:
-                observer(state, step.drop)
-            if step.status is not None:
-                status = step.status
-                break
+        with guard(problem, lambda: result(Status.ERROR) if drops else None):
+            while settings.max_drops is None or len(drops) < settings.max_drops:
+                step = engine.step(state)
+                state = step.state
+                if step.drop is not None:
+                    drops.append(step.drop)
+                if observer is not None:
+                    observer(state, step.drop)
+                if step.status is not None:
+                    return result(step.status)
     except KeyboardInterrupt:
-        status = Status.INTERRUPTED
-    return Staircase(
-        problem=problem.name,
-        degree=problem.degree,
-        clock=engine.clock,
-        start_level=start_level,
-        drops=tuple(drops),
-        status=status,
-        settings=settings,
-        init=engine.start,
-        arguments=problem.arguments,
-        stats={**getattr(engine.phases, "stats", {}), "seconds": wall.perf_counter() - began},
-        notes=tuple(getattr(engine.phases, "notes", ())),
-    )
+        return result(Status.INTERRUPTED)
+    return result(Status.MAX_DROPS)
 
 
 def predict_many(problem: Problem, inits: Sequence[Init], **options: Any) -> list[Staircase]:
@@ -183,7 +198,8 @@ def predict_many(problem: Problem, inits: Sequence[Init], **options: Any) -> lis
     settings = Settings.of(options)
     for init in inits:
         check_start(problem, init, "predict")
-    many = problem.many_phases(inits, settings) if inits and settings.mode == "agf" else None
+    alone = settings.mode != "agf" or settings.conditioning  # the repeat of a prediction is its own
+    many = None if alone or not inits else problem.many_phases(inits, settings)
     out = []
     for init, phases in zip(inits, many or [None] * len(inits), strict=True):
         if phases is None:

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from agf import files
 from agf.arrays import FloatArray, count, positive
+from agf.checkpoint import Checkpoint
 from agf.clock import Clock
 from agf.contract import Problem, check_start
 from agf.errors import RequestError, explain
+from agf.fault import guard
 from agf.init import Init
 from agf.integrators import METHODS, Accepted, MarchError, Memory, NonFinite, length_of, march
 from agf.polar import PolarSystem, small_neurons
@@ -64,7 +65,6 @@ _DRIFT = 1e3
 _MAX_LOG_TIME = 700.0
 #: Snapshots take at most this much memory (but at least eight are kept).
 _SNAPSHOT_BYTES = 512 * 2**20
-CHECKPOINT_SECONDS = 60.0
 
 
 def flow(
@@ -104,7 +104,8 @@ def flow(
     resume : a trajectory of `flow` on the same problem and init to continue, e.g. one that was interrupted. An
         uninterrupted run and one resumed after an interrupt or `max_steps` are identical; `t_max` shortens the last
         step, so a run resumed after it agrees to the tolerance.
-    checkpoint : run file written every minute, so that a killed run leaves its last state readable.
+    checkpoint : run file written every so often (after a second, later every minute), so that a killed run leaves its
+        last state readable.
 
     Returns
     -------
@@ -113,7 +114,8 @@ def flow(
 
     Raises
     ------
-    RequestError for a wrong request; FileError for an unwritable checkpoint.
+    RequestError for a wrong request; FileError for an unwritable checkpoint; ProblemError when a method of the problem
+    raises at once, ComputationError, which carries the trajectory so far as `partial`, when it does so later.
     """
     check_start(problem, init, "flow")
     if method not in METHODS:
@@ -122,11 +124,11 @@ def flow(
         )
     count(snapshots, "snapshots", where="flow", least=2)
     count(max_steps, "max_steps", where="flow")
-    if checkpoint is not None:
-        files.check_writable(checkpoint)
+    kept = Checkpoint(checkpoint)
     if t_max is not None:
         t_max = positive(t_max, "t_max", where="flow")
-    system = problem.flow_system(init) or PolarSystem(problem, init)
+    with guard(problem):
+        system = problem.flow_system(init) or PolarSystem(problem, init)
     if system.log_time_unit > _MAX_LOG_TIME:
         raise RequestError(
             explain(
@@ -156,10 +158,11 @@ def flow(
         "settle": positive(settle, "settle", where="flow"),
         "patience": positive(patience, "patience", where="flow"),
     }
-    run = _Run(problem, init, system, settings)
+    with guard(problem):
+        run = _Run(problem, init, system, settings)
     if resume is not None:
         run.resume(resume)
-    return run.go(max_steps, observer, checkpoint)
+    return run.go(max_steps, observer, kept)
 
 
 def same_start(trajectory: Trajectory, problem: Problem, init: Init) -> bool:
@@ -171,6 +174,14 @@ def same_start(trajectory: Trajectory, problem: Problem, init: Init) -> bool:
         and np.array_equal(theirs.directions, init.directions)
         and np.array_equal(theirs.log_norms, init.log_norms)
     )
+
+
+def clock_of(problem: Problem, init: Init) -> Clock | None:
+    """The clock of these initial weights; None where they are too large for one."""
+    try:
+        return Clock.from_norms(problem.degree, init.log_norms)
+    except RequestError:
+        return None
 
 
 def snapshot_arrays(trajectory: Trajectory) -> dict[str, Any]:
@@ -209,30 +220,34 @@ class _Run:
 
     # -- going ------------------------------------------------------------------------------------------------
 
-    def go(self, max_steps: int, observer: Observer | None, checkpoint: str | os.PathLike[str] | None) -> Trajectory:
+    def go(self, max_steps: int, observer: Observer | None, checkpoint: Checkpoint) -> Trajectory:
         """Until something ends it; always hands back what there is."""
         began = wall.perf_counter() - self.seconds
-        saved = wall.perf_counter()
+
+        def so_far() -> Trajectory:
+            self.seconds = wall.perf_counter() - began
+            return self.trajectory(Status.INTERRUPTED)
 
         def after_step() -> None:
-            nonlocal saved
             if observer is not None:
                 observer(Progress(self.time, self.recorder.points[-1][1], self.steps))
-            if checkpoint is not None and wall.perf_counter() - saved > CHECKPOINT_SECONDS:
-                self.seconds = wall.perf_counter() - began
-                self.trajectory(Status.INTERRUPTED).save(checkpoint)
-                saved = wall.perf_counter()
+            checkpoint.offer(so_far)
 
         try:
-            status = self._begin() or self._march(self.steps + max_steps, after_step)
+            with checkpoint.last(), guard(self.problem, self._partial):
+                status = self._begin() or self._march(self.steps + max_steps, after_step)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
             self.recorder.cut(self.time)
         self.seconds = wall.perf_counter() - began
         result = self.trajectory(status)
-        if checkpoint is not None:
-            result.save(checkpoint)
+        checkpoint.save(result)
         return result
+
+    def _partial(self) -> Trajectory | None:
+        """What there is when something has raised; no method of the problem is called again."""
+        self.recorder.cut(self.time)
+        return self.trajectory(Status.ERROR) if self.steps else None
 
     @property
     def time(self) -> float:
@@ -431,12 +446,8 @@ class _Run:
         """What there is, with the state needed to go on."""
         times, losses, slopes = self.recorder.curve()
         last = None
-        if self.time > self.recorder.kept[-1][0]:
+        if status is not Status.ERROR and self.time > self.recorder.kept[-1][0]:
             last = (self.time, float(losses[-1]), self.system.snapshot(self.y))
-        try:
-            clock = Clock.from_norms(self.problem.degree, self.init.log_norms)
-        except RequestError:
-            clock = None
         return Trajectory(
             problem=self.problem.name,
             degree=self.problem.degree,
@@ -445,7 +456,7 @@ class _Run:
             losses=losses,
             slopes=slopes,
             status=status,
-            clock=clock,
+            clock=clock_of(self.problem, self.init),
             **self.recorder.arrays(last),
             init=self.init,
             arguments=self.problem.arguments,
@@ -456,7 +467,7 @@ class _Run:
                 "seconds": self.seconds,
                 "drift": self.drift,
             },
-            notes=self._notes(),
+            notes=() if status is Status.ERROR else self._notes(),
             state={**self.recorder.state(), **self._state()},
         )
 

@@ -21,6 +21,7 @@ from agf.discharge import Discharge, mark
 from agf.engine import record
 from agf.errors import NoTheory, RequestError, explain
 from agf.events import Activation, State
+from agf.fault import guard
 from agf.init import Init
 from agf.phases import GenericPhases
 from agf.settings import Settings
@@ -63,20 +64,24 @@ def limit(problem: Problem, init: Init, settings: Settings, observer: Observer |
         )
     began = wall.perf_counter()
     run = _Run(problem, init, settings)
-    status = run.go(observer)
-    return Staircase(
-        problem=problem.name,
-        degree=2,
-        clock=run.clock,
-        start_level=run.start_level,
-        drops=tuple(run.drops),
-        status=status,
-        settings=settings,
-        init=init,
-        arguments=problem.arguments,
-        stats={**run.phases.stats, "seconds": wall.perf_counter() - began},
-        notes=(*run.phases.notes, *run.notes),
-    )
+
+    def result(status: Status) -> Staircase:
+        return Staircase(
+            problem=problem.name,
+            degree=2,
+            clock=run.clock,
+            start_level=run.start_level,
+            drops=tuple(run.drops),
+            status=status,
+            settings=settings,
+            init=init,
+            arguments=problem.arguments,
+            stats={**run.phases.stats, "seconds": wall.perf_counter() - began},
+            notes=(*run.phases.notes, *run.notes),
+        )
+
+    with guard(problem, lambda: result(Status.ERROR) if run.drops else None):
+        return result(run.go(observer))
 
 
 def _cut(stairs: Staircase) -> Staircase:

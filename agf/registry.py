@@ -13,6 +13,7 @@ from typing import Any
 
 from agf.contract import Problem
 from agf.errors import ProblemError, RequestError, explain
+from agf.fault import guard
 
 GROUP = "agf.problems"
 
@@ -106,7 +107,8 @@ def build(cls: type[Problem], arguments: dict[str, Any]) -> Problem:
     ]
     if missing:
         raise RequestError(explain(f"missing parameter(s) {', '.join(missing)}.", where=f"problem {cls.name!r}"))
-    return cls(**arguments)
+    with guard(cls):
+        return cls(**arguments)
 
 
 def _checked(value: Any, name: str) -> type[Problem]:

@@ -15,6 +15,7 @@ import numpy as np
 from agf import datasets, registry
 from agf.contract import Problem
 from agf.errors import DataError, RequestError, explain
+from agf.fault import guard
 from agf.init import Init
 
 DEFAULT_ALPHA = 1e-8
@@ -115,7 +116,8 @@ def problem(
     elif target is not None:
         raise RequestError(explain("--target names a column of a csv file.", remedy="Add --data FILE.csv."))
     elif not complete(cls, known, given):
-        example = cls.example()
+        with guard(cls):
+            example = cls.example()
         if example:
             notes.append("Data: the problem's own example, since no --data was given.")
         given = {**example, **given}
@@ -246,7 +248,8 @@ def initialization(
     """
     if file is None:
         options = {} if kind is None else {"kind": kind}
-        return problem.init(DEFAULT_ALPHA if alpha is None else alpha, 0 if seed is None else seed, **options)
+        with guard(problem):
+            return problem.init(DEFAULT_ALPHA if alpha is None else alpha, 0 if seed is None else seed, **options)
     for option, value in (("--alpha", alpha), ("--seed", seed), ("--kind", kind)):
         if value is not None:
             raise RequestError(

@@ -44,6 +44,10 @@ class Status(Enum):
     STALLED = ("stalled", "The step size fell below what float64 can resolve. Loosen rtol, or try another method.")
     INTERRUPTED = ("interrupted", "Interrupted; what was computed is kept and can be resumed.")
     NONFINITE = ("nonfinite", "A non-finite value appeared. The result is kept up to the last good state.")
+    ERROR = (
+        "error",
+        "An error was raised while computing. The result is kept up to the last good state.",
+    )
     # theory and curves
     THEORY = ("theory", "Closed form.")
     CURVE = ("curve", "Read from a file; nothing was computed.")
@@ -68,6 +72,6 @@ class Status(Enum):
         return _BY_WORD[word]
 
 
-_FAILED = {Status.NONFINITE, Status.STALLED, Status.SADDLE, Status.MAX_STEPS}
+_FAILED = {Status.ERROR, Status.NONFINITE, Status.STALLED, Status.SADDLE, Status.MAX_STEPS}
 _CUT_SHORT = {Status.MAX_DROPS, Status.MAX_TIME, Status.MAX_STEPS, Status.INTERRUPTED}
 _BY_WORD = {status.word: status for status in Status}

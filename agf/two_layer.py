@@ -60,6 +60,7 @@ class TwoLayer(SampledProblem):
     """
 
     name = "two-layer"
+    kinds = ("gaussian", "balanced")
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class TwoLayer(SampledProblem):
 
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
         """Kind "gaussian", or "balanced": gaussian w, a in a uniform direction with p |a|^2 = |w|^2, p the power."""
-        theta = super().initial(alpha, rng, "gaussian" if kind == "balanced" else kind)
+        theta = super().initial(alpha, rng, "gaussian")
         if kind == "balanced":
             w, a = theta[:, : self.n_inputs], theta[:, self.n_inputs :]
             size = np.linalg.norm(w, axis=1) / np.sqrt(self.activation.power)

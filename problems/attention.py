@@ -39,6 +39,7 @@ class LinearAttention(ContextRegression):
     """
 
     name = "linear-attention"
+    kinds = ("gaussian", "positive-values")
 
     def __init__(self, covariance: Any = None, context: int = 32, heads: int | None = None) -> None:
         self._set_task(covariance, context)
@@ -63,8 +64,6 @@ class LinearAttention(ContextRegression):
         authors' code has it.
         """
         del alpha
-        if kind not in ("gaussian", "positive-values"):
-            raise ValueError(kind)
         theta = rng.standard_normal((self.width, self.n_params))
         if kind == "positive-values":
             theta[:, 0] = np.abs(theta[:, 0])

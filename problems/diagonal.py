@@ -49,6 +49,7 @@ class DiagonalLinear(agf.Problem):
     """
 
     name = "diagonal-linear"
+    kinds = ("equal", "gaussian")
     data_arguments = ("X", "y")
     interchangeable = False
     degree = 2

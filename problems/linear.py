@@ -61,6 +61,7 @@ class Linear(Problem):
     """
 
     name = "linear"
+    kinds = ("gaussian", "balanced", "aligned")
     data_arguments: ClassVar[tuple[str, ...]] = ("X", "Y", "Sxx", "Syx", "B")
     mixes: ClassVar[bool] = True
     degree = 2
@@ -182,8 +183,6 @@ class Linear(Problem):
             w = rng.standard_normal((width, d)) / np.sqrt(d)
             a = rng.standard_normal((c, width)) / np.sqrt(c)
             return np.concatenate([w, a.T], axis=1)
-        if kind not in ("balanced", "aligned"):
-            raise ValueError(kind)
         modes = min(width, c, d)
         hidden = _orthonormal(rng, width, modes) * np.sqrt(width / modes)
         if kind == "aligned":

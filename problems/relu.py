@@ -32,8 +32,8 @@ class Relu(TwoLayer):
     leak : slope left of 0.
     task : "classification", "regression", or "auto": a column of text, or of whole numbers with at most 50 values each
         seen twice or more, is read as class labels.
-    kink : half-width to which the kink is rounded, relative to |w| rms|x| (see `agf.TwoLayer`), 1e-3 unless given; 0 for
-        the textbook ReLU with relu'(0) = 0.
+    kink : half-width to which the kink is rounded, relative to |w| rms|x| (see `agf.TwoLayer`), 1e-3 unless given; 0
+        for the textbook ReLU with relu'(0) = 0.
     device : None for numpy, or a torch device.
 
     Raises
