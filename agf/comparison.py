@@ -365,10 +365,12 @@ def _beyond(stairs: Staircase, trajectory: Trajectory) -> list[str]:
     if not late:
         return []
     which = "every predicted drop" if len(late) == len(times) else f"predicted drops {', '.join(map(str, late))}"
-    last = max(times)
+    reach = 1.1 * max(times)
     lr, momentum = trajectory.settings.get("lr"), trajectory.settings.get("momentum", 0.0)
-    reach = f"flow time {number(1.1 * last)}" + ("" if lr is None else f", {1.1 * last * (1 - momentum) / lr:.0f} steps")
-    how = reach if trajectory.method == "csv" or lr is not None else f"t_max (--t-max) {number(1.1 * last)}"
+    if lr is not None:
+        how = f"{reach * (1 - momentum) / lr:.0f} steps"
+    else:
+        how = f"flow time {number(reach)}" + (" (t_max, --t-max)" if trajectory.method != "csv" else "")
     return [f"The curve ends at flow time {number(end)}, before {which}: train to {how} to see them."]
 
 

@@ -271,8 +271,9 @@ def test_csv_and_npz_of_the_same_data_give_the_same_prediction(run, tmp_path, rn
 def test_init_from_a_file_is_the_init_of_the_prediction(run, tmp_path):
     theta = np.tile([1e-9, 3e-10], (10, 1))
     np.savez(tmp_path / "init.npz", theta=theta)
-    code, *_ = run("predict", "diagonal-linear", "--init", tmp_path / "init.npz", "-o", tmp_path / "run.npz")
+    code, _, err = run("predict", "diagonal-linear", "--init", tmp_path / "init.npz", "-o", tmp_path / "run.npz")
     assert code == 0
+    assert f"Predicted staircase of diagonal-linear, weights from {tmp_path / 'init.npz'}, mode agf" in err
     np.testing.assert_allclose(agf.load(tmp_path / "run.npz").init.params(), theta, rtol=1e-14)
 
 

@@ -150,3 +150,23 @@ def test_a_damaged_comparison_is_refused(tmp_path):
     files.write(tmp_path / "half.npz", "comparison", {"parts": {}}, {})
     with pytest.raises(FileError, match="lacks the prediction or the trajectory"):
         agf.load(tmp_path / "half.npz")
+
+
+def test_drops_beyond_the_end_of_the_curve_are_named_with_how_far_to_train(tmp_path):
+    problem = agf.problem("diagonal-linear", X=np.eye(3), y=np.array([3.0, 2.0, 1.0]))
+    init = problem.init(1e-6)
+    stairs = agf.predict(problem, init)
+    ends = stairs.half_times
+    assert not agf.compare(stairs, agf.flow(problem, init)).notes
+    early = agf.compare(stairs, agf.flow(problem, init, t_max=0.5 * ends[1]))
+    (note,) = early.notes
+    assert "before every predicted drop: train to flow time" in note
+    assert f"{1.1 * ends[-1]:.4g} (t_max, --t-max)" in note
+    assert note in str(early)
+    middle = agf.flow(problem, init, t_max=0.5 * (ends[1] + ends[2]))
+    assert "before predicted drops 2, 3:" in agf.compare(stairs, middle).notes[0]
+    middle.to_csv(tmp_path / "curve.csv")
+    rows = (tmp_path / "curve.csv").read_text().replace("time", "step", 1)
+    (tmp_path / "curve.csv").write_text(rows)
+    curve = agf.Trajectory.from_csv(tmp_path / "curve.csv", lr=0.5, momentum=0.5)  # a step is one unit of flow time
+    assert f"train to {1.1 * ends[-1]:.0f} steps" in agf.compare(stairs, curve).notes[0]

@@ -178,8 +178,8 @@ def test_columns_are_named_or_numbered(tmp_path):
     [
         ("", {"lr": 0.1}, "empty"),
         ("step,loss\n", {"lr": 0.1}, "no rows"),
-        ("step,loss\n0,1\n", {}, "steps need a learning rate"),
-        ("step,acc\n0,1\n", {"lr": 0.1}, "no column 'loss'.*columns step, acc"),
+        ("step,loss\n0,1\n", {}, "steps need a learning rate.*on the command line --lr"),
+        ("step,acc\n0,1\n", {"lr": 0.1}, "no column 'loss'.*columns step, acc.*Call it 'loss' in the file"),
         ("step,loss\n0,1\n1,oops\n", {"lr": 0.1}, "not finite numbers, the first in row 2"),
         ("step,loss\n0,1\n1,nan\n", {"lr": 0.1}, "not finite numbers"),
         ("step,loss\n0,1\n1\n", {"lr": 0.1}, "row 2 has 1 cells"),
