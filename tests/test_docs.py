@@ -23,18 +23,6 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name)
-def test_every_python_block_runs(path, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    text = path.read_text(encoding="utf-8")
-    namespace: dict[str, object] = {"__name__": "documentation"}
-    for match in FENCE.finditer(text):
-        if match.group(1) == "python":
-            # Blank lines in front keep the line numbers of tracebacks those of the page.
-            code = "\n" * text.count("\n", 0, match.start(2)) + match.group(2)
-            exec(compile(code, str(path), "exec"), namespace)
-
-
 def close(shown: str, printed: str) -> bool:
     """Whether two words are equal, as numbers up to what differs between machines (the rtol of the training)."""
     try:
@@ -44,20 +32,26 @@ def close(shown: str, printed: str) -> bool:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)
-def test_commands_print_what_the_page_shows(path, tmp_path, monkeypatch, capsys):
+def test_every_block_runs_in_order_and_commands_print_what_the_page_shows(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for match in FENCE.finditer(path.read_text(encoding="utf-8")):
-        command, _, shown = match.group(2).partition("\n")
-        if match.group(1) != "console" or not command.startswith("$ agf"):
-            continue
-        assert main(shlex.split(command)[2:]) == 0
-        captured = capsys.readouterr()
-        printed = captured.out + captured.err
-        if shown:
-            # Relative errors of a few 1e-15 are rounding and differ in every digit: compared as numbers, near 0.
-            words, found = shown.split(), printed.split()
-            assert len(words) == len(found), printed
-            assert not [pair for pair in zip(words, found, strict=True) if not close(*pair)]
+    text = path.read_text(encoding="utf-8")
+    namespace: dict[str, object] = {"__name__": "documentation"}
+    for match in FENCE.finditer(text):
+        language, body = match.groups()
+        command, _, shown = body.partition("\n")
+        if language == "python":
+            # Blank lines in front keep the line numbers of tracebacks those of the page.
+            code = "\n" * text.count("\n", 0, match.start(2)) + body
+            exec(compile(code, str(path), "exec"), namespace)
+        elif language == "console" and command.startswith("$ agf"):
+            capsys.readouterr()
+            assert main(shlex.split(command)[2:]) == 0, capsys.readouterr().err
+            captured = capsys.readouterr()
+            if shown:
+                # Relative errors of a few 1e-15 are rounding and differ in every digit: compared as numbers, near 0.
+                words, found = shown.split(), (captured.out + captured.err).split()
+                assert len(words) == len(found), captured.err
+                assert not [pair for pair in zip(words, found, strict=True) if not close(*pair)]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)
