@@ -47,6 +47,11 @@ prediction_options = _group(
     ),
     click.option("--settle", type=click.Choice(SETTLES), help="Where active neurons stop; default horizon."),
     click.option("--max-drops", type=click.IntRange(0), help="Stop after so many drops."),
+    click.option(
+        "--conditioning/--no-conditioning",
+        default=None,
+        help="Measure how much each time moves under a small change, by a second prediction; mode resolved does.",
+    ),
 )
 
 flow_options = _group(

@@ -21,6 +21,8 @@ _MARGIN = 0.1
 _ALONE = 1.0
 #: Relative change of an observed time under the repeat, up to which the drop counts as reproducible.
 REPRODUCIBLE = 3e-3
+#: A repeat of the training has the tolerance times this.
+_LOOSER = 10.0
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,7 @@ class Comparison:
     def table(self) -> Table:
         """One row a predicted drop."""
         judged = self.repeat is not None
+        probed = any(not np.isnan(match.conditioning) for match in self.matches)
         rows = []
         for match in self.matches:
             row = [
@@ -162,10 +165,14 @@ class Comparison:
             ]
             if judged:
                 row += [percent(match.spread)]
+            if probed:
+                row += [percent(match.conditioning)]
             rows.append([*row, match.label])
         columns = ["drop", "predicted", "observed", "error", "level", "observed", "error", "visible drop"]
         if judged:
             columns += ["reproduced to"]
+        if probed:
+            columns += ["conditioning"]
         scale = f", {self.stairs.init.words}" if self.stairs.init is not None else ""
         return Table(
             f"{self.stairs.problem}{scale}: predicted (mode {self.stairs.mode}) against observed "
@@ -192,6 +199,17 @@ class Comparison:
             lines.append(
                 f"Visible, not predicted: drop {j} at time {number(drop.time)}, from {number(drop.before)} "
                 f"to {number(drop.after)}."
+            )
+        shaky = [match.k for match in self.matches if match.conditioning > REPRODUCIBLE]
+        if shaky:
+            lines.append(
+                f"Conditioning: a small change moves the predicted time of {', '.join(map(str, shaky))} "
+                f"by more than {percent(REPRODUCIBLE)}."
+            )
+        if self.repeat is not None:
+            kept = [str(match.k) for match in self.matches if match.reproducible]
+            lines.append(
+                f"Reproduced to {percent(REPRODUCIBLE)} by a repeat of the training: {', '.join(kept) or 'none'}."
             )
         lost = [match.k for match in self.matches if match.reproducible is False]
         if lost:
@@ -334,6 +352,17 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
             )
         )
     return Comparison(stairs, trajectory, repeat, tuple(matches), tuple(visible), _notes(stairs, trajectory))
+
+
+def loosened(trajectory: Trajectory) -> dict[str, Any]:
+    """Options of `flow` for a repeat of a gradient flow: to the same time, at ten times its tolerance."""
+    settings = trajectory.settings
+    return {
+        "t_max": float(trajectory.times[-1]),
+        "method": settings["method"],
+        "rtol": min(_LOOSER * settings["rtol"], 0.1),
+        "max_steps": settings["max_steps"],
+    }
 
 
 def _notes(stairs: Staircase, trajectory: Trajectory) -> tuple[str, ...]:

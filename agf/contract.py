@@ -212,7 +212,7 @@ class Problem(ABC):
         return f"{word} {', '.join(str(int(i)) for i in chosen)}"
 
     def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
-        """A few words for what changed most between two sets of `features`, e.g. "frequency 3"; "" leaves it to `label`.
+        """A few words for what grew most between two sets of `features`, e.g. "frequency 3"; "" leaves it to `label`.
 
         For drops read off a curve (mode "resolved"), over which several neurons may grow, shrink and trade places.
         """

@@ -12,6 +12,7 @@ import time as wall
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -19,11 +20,13 @@ from agf import dormant as dormancy
 from agf import integrators
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock, charge
+from agf.conditioning import LONGER, conditioned
 from agf.contract import Problem
-from agf.curve import CurveDrop, detect
+from agf.curve import DEPTH, CurveDrop, detect
 from agf.dormant import Crossing
 from agf.errors import RequestError, explain
 from agf.events import State
+from agf.fault import guard
 from agf.init import Init
 from agf.polar import PolarSystem
 from agf.settings import Settings
@@ -48,8 +51,20 @@ _MAX_STEPS = 200_000
 _BEND = (4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.4, 0.2, 0.0)
 #: Points of the curve are at most this fraction of the first loss apart, or this many in one step.
 _FINE, _MOST_INSIDE = 0.005, 30
-#: The joining fraction is multiplied by this to measure how much each predicted time depends on it.
-_PROBE = 0.5
+#: When nobody else will join, the loss must stand still for this many times the time since the last change ...
+_PATIENCE = 10.0
+#: ... and active neurons that are still small may grow by this (in log norm, at their present rate) on any plateau.
+_STILL = 0.5
+#: Tolerance of a step over that of the settings: what joining at a finite norm leaves out is far more than this.
+_STEP = 20.0
+#: ... at kinks at least this; and never more than the second.
+_KINKS, _COARSEST = 3e-4, 3e-3
+#: Neurons that grew by this part of what the first one did, in what they contribute, share a drop without arrivals.
+_SHARED = 0.25
+#: Memory for the states kept along the curve.
+_STATE_BYTES = 64 * 2**20
+#: Conditioning is measured by a second pass, with the joining fraction and the tolerance multiplied by these.
+_PROBE_JOINING, _PROBE_STEP = 2.0, 10.0
 
 Observer = Callable[[State, Drop | None], None]
 
@@ -67,15 +82,33 @@ class _Event:
 
 @dataclass
 class _Path:
-    """The predicted curve in accelerated time, and who joined and left along it."""
+    """The predicted curve in accelerated time, who joined and left along it, and states by which drops are told apart.
+
+    spacing : in log loss, of the states that are kept.
+    """
 
     times: list[float] = field(default_factory=lambda: [0.0])
     losses: list[float] = field(default_factory=list)
     events: list[_Event] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    spacing: float = 0.5 * DEPTH
 
     def add(self, time: float, loss: float) -> None:
         self.times.append(time)
         self.losses.append(loss)
+
+    def keep(self, state: State) -> None:
+        """Keep a state, in place of the last one unless the loss has fallen between them."""
+        if len(self.states) > 1 and state.level > self.states[-2].level * (1.0 - self.spacing):
+            self.states.pop()
+        self.states.append(state)
+        if len(self.states) > 2 and sum(a.directions.nbytes for a in self.states) > _STATE_BYTES:
+            self.states[1:-1] = self.states[1:-1:2]
+            self.spacing *= 2.0
+
+    def state(self, time: float) -> State:
+        """The last state kept by a time."""
+        return [self.states[0], *(state for state in self.states if state.time <= time)][-1]
 
 
 class _Riding(PolarSystem):
@@ -122,36 +155,57 @@ def resolve(problem: Problem, init: Init, settings: Settings, observer: Observer
             )
         )
     run = _Run(problem, init, settings, observer)
-    status = run.go()
-    drops = run.drops()
-    if drops and status is not Status.INTERRUPTED:
-        probe = _Run(problem, init, replace(settings, joining=_PROBE * settings.joining), None)
-        probe.go()
-        drops = _conditioned(drops, run.clock, probe.path)
-        for name, value in probe.stats.items():
-            run.stats[name] = run.stats.get(name, 0) + value
-    return Staircase(
-        problem=problem.name,
-        degree=problem.degree,
-        clock=run.clock,
-        start_level=run.start_level,
-        drops=tuple(drops),
-        status=status,
-        settings=settings,
-        init=init,
-        arguments=problem.arguments,
-        stats={**run.stats, "seconds": wall.perf_counter() - began},
-        notes=tuple(run.notes),
-        curve_times=run.clock.flow(np.array(run.path.times)),
-        curve_losses=np.array(run.path.losses),
-    )
+
+    def result(status: Status, drops: list[Drop]) -> Staircase:
+        return Staircase(
+            problem=problem.name,
+            degree=problem.degree,
+            clock=run.clock,
+            start_level=run.start_level,
+            drops=tuple(drops),
+            status=status,
+            settings=settings,
+            init=init,
+            arguments=problem.arguments,
+            stats={**run.stats, "seconds": wall.perf_counter() - began},
+            notes=tuple(run.notes),
+            curve_times=run.clock.flow(np.array(run.path.times)),
+            curve_losses=np.array(run.path.losses),
+        )
+
+    with guard(problem, lambda: result(Status.ERROR, run.drops()) if len(run.path.times) > 1 else None):
+        status = run.go()
+        drops = run.drops()
+        if drops and settings.conditioning is not False and status is not Status.INTERRUPTED:
+            middle = 0.5 * (drops[-1].level + (drops[-2].level if len(drops) > 1 else run.start_level))
+            probe = _Run(problem, init, settings, None, probe=True, floor=middle)
+            ended = probe.go()
+            times = run.clock.flow(np.array(probe.path.times))
+            told, notes = conditioned(drops, run.start_level, times, np.array(probe.path.losses), ended.word)
+            drops = list(told)
+            run.notes.extend(notes)
+            for name, value in probe.stats.items():
+                run.stats[name] = run.stats.get(name, 0) + value
+        return result(status, drops)
 
 
 class _Run:
     """One pass from the initialization to an end."""
 
-    def __init__(self, problem: Problem, init: Init, settings: Settings, observer: Observer | None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        init: Init,
+        settings: Settings,
+        observer: Observer | None,
+        *,
+        probe: bool = False,
+        floor: float = -np.inf,
+    ) -> None:
+        joining = min(_PROBE_JOINING * settings.joining, 1.0) if probe else settings.joining
         self.problem, self.init, self.settings, self.observer = problem, init, settings, observer
+        self.floor = floor  # a loss below which nothing is asked
+        self.joining, self.rtol = joining, _tolerance(problem, settings, probe)
         self.clock = Clock.from_norms(problem.degree, init.log_norms)
         self.stats: dict[str, float] = {}
         self.notes: list[str] = []
@@ -159,16 +213,17 @@ class _Run:
         none, no_index = np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64)
         self.start_level = float(problem.loss_grad(none, no_index)[0])
         self.state = State(0.0, nobody, init.directions.copy(), init.log_norms.copy(), self.start_level)
-        self.path = _Path(losses=[self.start_level])
+        self.path = _Path(losses=[self.start_level], states=[self.state])
         # Alone, without the active neurons: the norm at which a neuron starts to matter need not be exact.
         self.threshold = Threshold(
-            problem, settings.threshold == "natural", none, no_index, log_factor=float(np.log(settings.joining))
+            problem, settings.threshold == "natural", none, no_index, log_factor=float(np.log(joining))
         )
         limit = settings.max_time
-        self.stop = np.inf if limit is None else float(self.clock.accelerated(limit))
+        self.stop = np.inf if limit is None else float(self.clock.accelerated(LONGER * limit if probe else limit))
         self.lowest = np.inf  # smallest log norm at which a neuron joined
         self.settled = True  # nobody is active yet
-        self.arrival = np.full(init.width, np.inf)  # log norm at which a neuron that joined counts in a drop
+        self.grown = np.full(init.width, -np.inf)  # log norm at which a neuron that joined counts in a drop
+        self.arriving = np.zeros(init.width, dtype=bool)  # joined, and not yet counted
         self.utility = np.zeros(init.width)  # at which it joined
 
     def go(self) -> Status:
@@ -205,12 +260,38 @@ class _Run:
             return found
         directions, log_norms = self.state.directions.copy(), self.state.log_norms.copy()
         directions[waiting], log_norms[waiting] = found.directions, found.log_norms
+        small = np.flatnonzero(self._small())
+        if small.size:
+            directions[small], log_norms[small] = self._carried(small, found.time)
         time = self.state.time + found.time
         joined = waiting[found.neurons]
         self.state = replace(self.state, time=time, directions=directions, log_norms=log_norms)
         self._bend(float(found.utility.max()), float(log_norms[joined].max()))
         self._join(joined, found.utility)
         return None
+
+    def _small(self) -> BoolArray:
+        """Active neurons that have not grown up: they still ride, as dormant ones do."""
+        return self.state.active & (self.state.log_norms < self.grown)
+
+    def _carried(self, neurons: IntArray, duration: float) -> tuple[FloatArray, FloatArray]:
+        """Directions and log norms of neurons after a time on the frozen residual."""
+        directions, log_norms = self.state.directions[neurons], self.state.log_norms[neurons]
+        return dormancy.carry(
+            self.problem,
+            self._residual(self.state),
+            self.clock,
+            directions,
+            log_norms,
+            neurons,
+            duration,
+            rtol=self.settings.rtol,
+            stats=self.stats,
+        )
+
+    def _residual(self, state: State) -> Any:
+        active = np.flatnonzero(state.active)
+        return self.problem.residual(state.params[active], active)
 
     def _bend(self, utility: float, log_norm: float) -> None:
         """The last part of a plateau, which the loss leaves as (rho / rho now)^kappa by the law of a lone neuron."""
@@ -227,11 +308,9 @@ class _Run:
         self.state = replace(self.state, level=loss)
 
     def _cross(self, state: State, waiting: IntArray, rtol: float, stop: float) -> Crossing | Status:
-        active = np.flatnonzero(state.active)
-        residual = self.problem.residual(state.params[active], active)
         return dormancy.cross(
             self.problem,
-            residual,
+            self._residual(state),
             self.clock,
             self.threshold,
             state.directions[waiting],
@@ -249,7 +328,8 @@ class _Run:
         self.lowest = min(self.lowest, float(self.state.log_norms[neurons].min()))
         self.settled = False
         self.state = replace(self.state, active=active)
-        self.arrival[neurons] = self.state.log_norms[neurons] + np.log(_ARRIVED / self.settings.joining)
+        self.grown[neurons] = self.state.log_norms[neurons] + np.log(_ARRIVED / self.joining)
+        self.arriving[neurons] = True
         self.utility[neurons] = utility
 
     # -- the active set moves ---------------------------------------------------------------------------------
@@ -263,7 +343,7 @@ class _Run:
             system.velocity,
             system.start(),
             method="auto" if system.smooth else "rk45",
-            rtol=self._rtol(),
+            rtol=self.rtol,
             scale=system.scale,
             groups=system.groups,
             retract=system.retract,
@@ -282,6 +362,7 @@ class _Run:
                 self._count("loss_evaluations", 1)
                 self._draw(system, step, before.time, s, loss, unit)
                 self.state = replace(system.state(y, before, time), level=loss)
+                self.path.keep(self.state)
                 if self.observer is not None:
                     self.observer(self.state, None)
                 self._arrive()
@@ -294,13 +375,20 @@ class _Run:
                     return None
                 if time >= self.stop:
                     return Status.MAX_TIME
-                small = self.settings.rtol * max(loss, _SMALL_LOSS * self.start_level)
-                if -rate * s <= small and s > 1.25 * looked:
+                size = max(loss, _SMALL_LOSS * self.start_level)
+                if -rate * s <= self.settings.rtol * size and s > 1.25 * looked:
                     looked = s
-                    self.settled = -rate * self._wait(unit, s) <= small
+                    wait = self._wait(unit)
+                    if not np.isfinite(wait):
+                        # Nobody will join: this may be the end, or a saddle where the active ones linger. Where steps
+                        # are stabilised, it costs little to wait for as long as it took to come here.
+                        patient = not system.smooth or s * unit >= before.time
+                        wait = _PATIENCE * s if patient else np.inf
+                    still = -rate * wait <= self.settings.rtol * size
+                    self.settled = still and self._growth(system, step) * wait <= _STILL
                     if self.settled:
                         return None
-                if loss <= self.settings.rtol * self.start_level:
+                if loss <= max(self.settings.rtol * self.start_level, self.floor):
                     return Status.FITTED
         finally:
             self._count("velocity_evaluations", evaluations)
@@ -317,21 +405,22 @@ class _Run:
             self.path.add(began + place * unit, inside)
         self.path.add(began + s * unit, loss)
 
-    def _rtol(self) -> float:
-        """Tolerance of a step, well below what joining at a finite norm leaves out.
-
-        At kinks every method is of low order, and a tighter one only shortens the steps.
-        """
-        return 10.0 * self.settings.rtol if self.problem.smooth else max(10.0 * self.settings.rtol, 1e-4)
-
-    def _wait(self, unit: float, elapsed: float) -> float:
-        """How long (in units of s) the residual must stand still: until the next neuron joins, or ten times elapsed."""
+    def _wait(self, unit: float) -> float:
+        """How long (in units of s) the residual must stand still: until the next neuron joins, inf when none will."""
         waiting = np.flatnonzero(~self.state.active)
         if waiting.size:
             found = self._cross(self.state, waiting, 1e-3, np.inf)
             if isinstance(found, Crossing):
                 return found.time / unit
-        return 10.0 * elapsed
+        return float(np.inf)
+
+    def _growth(self, system: _Riding, step: integrators.Accepted) -> float:
+        """Largest d log rho/ds at the end of a step over the active neurons that have not grown up, or 0."""
+        width = system.neurons.size
+        rates = step.f1[-width:]
+        if system.power:
+            rates = -rates / (system.power * step.y1[-width:])
+        return float(np.max(rates[self._small()], initial=0.0))
 
     def _gaps(
         self, directions: FloatArray, log_norms: FloatArray, rows: IntArray, residual: object
@@ -374,9 +463,9 @@ class _Run:
 
     def _arrive(self) -> None:
         """Note the neurons that joined and are by now so large that the drop is theirs."""
-        here = np.flatnonzero(self.state.active & (self.state.log_norms >= self.arrival))
+        here = np.flatnonzero(self.arriving & (self.state.log_norms >= self.grown))
         if here.size:
-            self.arrival[here] = np.inf
+            self.arriving[here] = False
             self.path.events.append(_Event(self.state.time, here, True, self.utility[here], self.state))
 
     def _gone(self, system: _Riding) -> IntArray:
@@ -399,7 +488,7 @@ class _Run:
         active[neurons] = False
         self.state = replace(self.state, active=active)
         self.settled = not active.any()
-        self.arrival[neurons] = np.inf
+        self.arriving[neurons] = False
         self.path.events.append(_Event(self.state.time, neurons, False, np.zeros(0), self.state))
 
     def _count(self, name: str, number: float) -> None:
@@ -409,21 +498,32 @@ class _Run:
 
     def drops(self) -> list[Drop]:
         """Visible drops of the predicted curve, each with the neurons that arrived and left since the one before."""
-        seen = detect(np.array(self.path.times), np.array(self.path.losses))
+        times, losses = np.array(self.path.times), np.array(self.path.losses)
+        seen = detect(times, losses)
         arrived = [min(a.end, b.start) for a, b in pairwise(seen)]  # who arrives after most of a drop makes the next
         left = [max(a.end, b.start) for a, b in pairwise(seen)]  # leaving may take most of the plateau after a drop
-        windows = zip(pairwise([-np.inf, *arrived, np.inf]), pairwise([-np.inf, *left, np.inf]), strict=True)
+        # A plateau is where a drop has its level; the curve is at it as soon as the loss has fallen so far.
+        reached = [float(times[int(np.argmax(losses <= drop.after))]) for drop in seen[:-1]]
+        windows = zip(
+            pairwise([-np.inf, *arrived, np.inf]),
+            pairwise([-np.inf, *left, np.inf]),
+            pairwise([-np.inf, *reached, np.inf]),
+            strict=True,
+        )
         return [self._drop(drop, *window) for drop, window in zip(seen, windows, strict=False)]
 
-    def _drop(self, seen: CurveDrop, arrival: tuple[float, float], leave: tuple[float, float]) -> Drop:
+    def _drop(
+        self, seen: CurveDrop, arrival: tuple[float, float], leave: tuple[float, float], span: tuple[float, float]
+    ) -> Drop:
         joined = [e for e in self.path.events if e.joined and arrival[0] <= e.time < arrival[1]]
         left = [e for e in self.path.events if not e.joined and leave[0] <= e.time < leave[1]]
         none = [np.zeros(0, dtype=np.int64)]
         neurons = np.unique(np.concatenate([e.neurons for e in joined] or none))
         gone = np.unique(np.concatenate([e.neurons for e in left] or none))
         neurons, gone = np.setdiff1d(neurons, gone), np.setdiff1d(gone, neurons)
-        state = self._state_before(arrival[1])
+        before, state = (self.path.state(time) for time in span)
         active = np.flatnonzero(state.active)
+        features = self.problem.features(state.params[active], active)
         half = float(self.clock.flow(seen.time))
         return Drop(
             time=half,
@@ -432,38 +532,33 @@ class _Run:
             level=seen.after,
             neurons=neurons,
             collapsed=gone,
-            label=self.problem.label(state.params[active], active, neurons) if neurons.size else "re-arrangement",
+            label=self._label(before, state, neurons, features),
             utility=np.concatenate([event.utility for event in joined]) if joined else np.zeros(0),
             how="curve",
-            features=self.problem.features(state.params[active], active),
+            features=features,
             log_norms=state.log_norms.copy(),
             active=state.active.copy(),
         )
 
-    def _state_before(self, high: float) -> State:
-        """The last recorded state before a time: at an event, or the last one of all."""
-        if not np.isfinite(high):
-            return self.state
-        states = [event.state for event in self.path.events if event.time < high]
-        return states[-1] if states else self.state
+    def _label(self, before: State, after: State, neurons: IntArray, features: dict[str, FloatArray]) -> str:
+        """What the network acquired over a drop, in the problem's words, else who arrived in it, else who grew most."""
+        was = np.flatnonzero(before.active)
+        words = self.problem.acquired(self.problem.features(before.params[was], was), features)
+        if words:
+            return words
+        active, rose = np.flatnonzero(after.active), ""
+        if neurons.size == 0:
+            sizes = [
+                np.where(each.active, np.exp(each.log_norms), 0.0) ** self.problem.degree for each in (before, after)
+            ]
+            gain = sizes[1] - sizes[0]
+            if not (gain > 0).any():
+                return "re-arrangement"
+            neurons, rose = np.flatnonzero(gain >= _SHARED * gain.max()), " grew on"
+        return self.problem.label(after.params[active], active, neurons) + rose
 
 
-def _conditioned(drops: list[Drop], clock: Clock, probe: _Path) -> list[Drop]:
-    """Each drop with the relative change of its half-drop time on the probe's curve; inf where it is not reached."""
-    times, losses = np.array(probe.times), np.minimum.accumulate(np.array(probe.losses))
-    out = []
-    before = float(probe.losses[0])
-    for drop in drops:
-        middle = 0.5 * (before + drop.level)
-        below = np.flatnonzero(losses <= middle)
-        if below.size:
-            k = int(below[0])
-            a, b = losses[k - 1], losses[k]
-            share = (a - middle) / (a - b) if a > b else 1.0
-            moved = float(times[k - 1] + share * (times[k] - times[k - 1]))
-            change = abs(moved / drop.accelerated_time - 1.0)
-        else:
-            change = np.inf
-        out.append(replace(drop, conditioning=change))
-        before = drop.level
-    return out
+def _tolerance(problem: Problem, settings: Settings, probe: bool) -> float:
+    """Of a step. At kinks every method is of low order, and a tighter one only shortens the steps."""
+    rtol = _STEP * settings.rtol if problem.smooth else max(_STEP * settings.rtol, _KINKS)
+    return min(_PROBE_STEP * rtol, _COARSEST) if probe else rtol

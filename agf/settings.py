@@ -27,6 +27,8 @@ class Settings:
     rtol : relative error of directions, log norms and losses.
     tie_rtol : neurons whose activation times agree to this fraction of the elapsed phase activate together.
     joining : fraction of R* at which a neuron joins the active flow (mode="resolved").
+    conditioning : whether to measure how much each drop's time moves when the tolerance and the initial weights (mode
+        "resolved": the joining fraction) change a little, by a second prediction. None: in mode "resolved" only.
     max_drops, max_time : bounds; max_time is in flow time, None for none.
     """
 
@@ -36,7 +38,8 @@ class Settings:
     horizon: float = 1.0
     rtol: float = 1e-6
     tie_rtol: float = 1e-9
-    joining: float = 0.1
+    joining: float = 0.03
+    conditioning: bool | None = None
     max_drops: int | None = None
     max_time: float | None = None
 
@@ -56,6 +59,10 @@ class Settings:
             if not (_number(value) and least <= value <= most and value > 0):
                 words = "positive" if most == math.inf else f"between {least:g} and {most:g}"
                 raise RequestError(explain(f"`{name}` must be {words}.", where="predict", found=repr(value)))
+        if self.conditioning is not None and not isinstance(self.conditioning, bool):
+            raise RequestError(
+                explain("`conditioning` must be True, False or None.", where="predict", found=repr(self.conditioning))
+            )
         if self.max_drops is not None:
             count(self.max_drops, "max_drops", where="predict", least=0)
         if self.max_time is not None and not (_number(self.max_time) and self.max_time >= 0):

@@ -32,7 +32,8 @@ class Drop:
     utility : (k,) utility of the activated neurons at unit norm.
     runner_up : (index of the next neuron, accelerated time it lacked), or None.
     grad_norm, predicted_decrease, how, critical : the certificate of the level (`events.Settled`).
-    conditioning : relative change of half_time per relative change of the settings probed, NaN if not measured.
+    conditioning : relative change of half_time in a repeat under slightly changed settings (`conditioning`); inf if it
+        does not come there, NaN if not measured.
     features : problem features after the drop.  log_norms : (H,) after the drop.  active : (H,) bool after the drop.
     """
 

@@ -22,6 +22,8 @@ from agf.errors import explain
 _DENSE_HESSIAN = 2400
 #: Pairs on which `features` measures the accuracy; `accuracy` takes all of them.
 _PAIRS = 1024
+#: Frequencies that take this part of what the first one takes in a drop share it.
+_SHARED = 0.25
 
 
 class ModularAddition(Problem):
@@ -356,6 +358,19 @@ class ModularAddition(Problem):
         position, _ = self.neuron_frequencies(theta[rows])
         names = [self.characters.name(k) for k in self.characters.frequencies[np.unique(position)]]
         return " and ".join(names) if names else super().label(theta, neurons, chosen)
+
+    def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
+        """The frequencies that took most of the fall of the loss, by Parseval's identity: of frequency k it is
+        gain_k (2 learned_k - power_k / |xh_k|^2) since all was unlearned."""
+        at = self.template.learnable
+        size = np.abs(self.template.spectrum[at]) ** 2
+        gains = self.template.gains()[at]
+        fallen = [gains * (2.0 * each["learned"][at] - each["power"][at] / size) for each in (before, after)]
+        share = fallen[1] - fallen[0]
+        if not (share > 0).any():
+            return ""
+        chosen = at[share >= _SHARED * share.max()]
+        return " and ".join(self.characters.name(k) for k in self.characters.frequencies[chosen])
 
     def frequency_drops(self, stairs: Staircase) -> Staircase:
         """The staircase with consecutive drops of one label bundled into one: what a loss curve shows.

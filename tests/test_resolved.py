@@ -50,11 +50,13 @@ def test_the_curve_never_rises_and_never_jumps_where_a_neuron_joins(pair):
     assert -steps.min() < 0.1 * stairs.start_level
 
 
-def test_conditioning_is_the_change_under_joining_at_half_the_norm(pair):
+def test_conditioning_is_the_change_under_twice_the_joining_norm_and_ten_times_the_tolerance(pair):
     problem, init, stairs, _ = pair
-    half = agf.predict(problem, init, mode="resolved", joining=0.05)
-    for drop, moved in zip(stairs.drops, half.drops, strict=True):
-        assert drop.conditioning == pytest.approx(abs(moved.half_time / drop.half_time - 1), abs=1e-4)
+    other = agf.predict(problem, init, mode="resolved", joining=0.06, rtol=1e-5, conditioning=False)
+    assert np.isnan([drop.conditioning for drop in other.drops]).all()
+    for drop, moved in zip(stairs.drops, other.drops, strict=True):
+        # plateaus of the second pass keep the tolerance of the first, so the two agree to what that is worth
+        assert drop.conditioning == pytest.approx(abs(moved.half_time / drop.half_time - 1), rel=0.2, abs=2e-4)
 
 
 def test_independent_coordinates_drop_at_the_times_of_the_logistic_law():
