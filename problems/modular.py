@@ -95,7 +95,7 @@ class ModularAddition(Problem):
         P_A is the projection on the active neurons' Jacobian; with `terms` > 2, on its columns for the w's.
         """
         own = self.kernel.sources(directions)
-        alone = np.diagonal(self.kernel.gram(own, own)) * np.sum(own.w**2, axis=1)
+        alone = self.kernel.norms(own) * np.sum(own.w**2, axis=1)
         if active_neurons.size == 0:
             return 0.5 * alone
         # the same active network is asked about many times in a phase

@@ -33,9 +33,14 @@ _SPAN = 2000
 class Correlations:
     """Correlations of weights with the template, and the product of Fourier coefficients that the target needs.
 
-    A row u of weights becomes (A, z): A[a] = <u, a.x> / sqrt(p), (p,), and z, (S,) complex, the Fourier coefficients of
-    <u, a.x> at the learnable frequencies, scaled so that the utility of a neuron with nothing active is
-    Re sum z_u z_v ... conj(z_w).
+    A row u of weights becomes z, (S,) complex, the Fourier coefficients of A[a] = <u, a.x> at the learnable
+    frequencies, scaled so that the utility of a neuron with nothing active is Re sum z_u z_v ... conj(z_w); `low`,
+    (d,), the same numbers as coordinates of A / sqrt(p) in orthonormal waves; and A / sqrt(p) itself, (p,).
+
+    Attributes
+    ----------
+    waves : (d, p) the real and imaginary wave of each learnable frequency in turn, d = 2S; orthonormal, but for the
+        sine of a real character, which is zero.
     """
 
     def __init__(self, template: Template, terms: int):
@@ -51,39 +56,41 @@ class Correlations:
         self._at = characters.frequencies[chosen]
         self._spectrum = characters.transform(template.values)
         self._mode_scale = scale * template.spectrum[chosen].conj()
+        bases = np.ascontiguousarray(characters.transform(np.eye(p))[:, self._at])
+        # A / sqrt(p) = sum_k weight_k Re(z_k conj(base_k)) / (scale_k p sqrt(p)), and |Re base_k|^2 = p / weight_k
+        self._stretch = np.repeat(np.sqrt(weight) / (scale * p), 2)
+        self.waves = np.ascontiguousarray((bases * np.sqrt(weight / p)).view(np.float64).T)
+        self.waves[1::2][~characters.paired[chosen]] = 0.0
+        self._waves_adjoint = np.ascontiguousarray(self.waves.T)
         self.dense = p <= _DENSE_ORDER
         if self.dense:
-            self._translates = template.translates() / np.sqrt(p)
-            waves = characters.transform(np.eye(p))[:, self._at] * self._mode_scale
-            self._modes = np.ascontiguousarray(waves).view(np.float64)
-            self._translates_adjoint = np.ascontiguousarray(self._translates.T)
+            self._modes = np.ascontiguousarray(bases * self._mode_scale).view(np.float64)
             self._modes_adjoint = np.ascontiguousarray(self._modes.T)
 
-    def waves(self) -> FloatArray:
-        """Orthonormal real waves that correlations with the template are made of, (p, d)."""
-        rows = self._characters.transform(np.eye(self.order))[:, self._at]
-        both = np.concatenate([rows.real, rows.imag], axis=1)
-        size = np.sqrt(np.sum(both**2, axis=0))
-        kept = size > 1e-6 * np.sqrt(self.order)  # the sine of a real character vanishes
-        return both[:, kept] / size[kept]
-
-    def forward(self, theta: FloatArray) -> tuple[FloatArray, ComplexArray]:
-        """(m, (k+1) p) weights to A (k, m, p), without the row of w, and z (k+1, m, S)."""
-        m, p = theta.shape[0], self.order
-        parts = theta.reshape(m, self.rows, p).transpose(1, 0, 2)
+    def forward(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, ComplexArray]:
+        """Weights (m, (k+1) p) to A (k, m, p) and `low` (k, m, d), without the row of w, and z (k+1, m, S)."""
+        parts = theta.reshape(theta.shape[0], self.rows, self.order).transpose(1, 0, 2)
         if self.dense:
-            return parts[:-1] @ self._translates, (parts @ self._modes).view(np.complex128)
+            modes = parts @ self._modes
+            low = modes[:-1] * self._stretch
+            return low @ self.waves, low, modes.view(np.complex128)
         hats = self._characters.transform(parts)
-        pre = self._characters.inverse(hats[:-1] * self._spectrum.conj()) / np.sqrt(p)
-        return pre, hats[:, :, self._at] * self._mode_scale
+        pre = self._characters.inverse(hats[:-1] * self._spectrum.conj()) / np.sqrt(self.order)
+        z = np.ascontiguousarray(hats[:, :, self._at]) * self._mode_scale
+        return pre, z[:-1].view(np.float64) * self._stretch, z
 
-    def adjoint(self, pre: FloatArray, z: ComplexArray, w: FloatArray) -> FloatArray:
-        """Gradient (m, (k+1) p) in the weights from those in A (k, m, p) and z (k+1, m, S), and what w adds, (m, p)."""
+    def adjoint(self, pre: FloatArray, low: FloatArray | float, z: ComplexArray, w: FloatArray) -> FloatArray:
+        """Gradient (m, (k+1) p) in the weights from those in what `forward` returns, and what w adds, (m, p)."""
         m, p = w.shape
         if self.dense:
-            out = z.view(np.float64) @ self._modes_adjoint
-            out[:-1] += pre @ self._translates_adjoint
+            modes = z.view(np.float64)
+            inner = pre @ self._waves_adjoint
+            inner += low
+            inner *= self._stretch
+            modes[:-1] += inner
+            out = modes @ self._modes_adjoint
         else:
+            z[:-1] += (low * self._stretch).view(np.complex128)
             hats = np.zeros((self.rows, m, p), dtype=np.complex128)
             # the real part of sum conj(g) dz, z = scale * hat: a real function with coefficients p conj(scale) g
             hats[:, :, self._at] = p * self._mode_scale.conj() * z
@@ -98,16 +105,27 @@ class Sources:
     """What the couplings need of m neurons. Small arrays: at p = 20 the time goes into the number of operations.
 
     pre : (k, m, p) A and B over sqrt(p).  z : (k+1, m, S).  w : (m, p).
-    squares : (2, m, p) squares of pre.  partner : (2, m, p), such that squares_i . partner_j + 4 (A_i.A_j)(B_i.B_j) is
-    E s_i^2 s_j^2.  twice : 2 pre.  Empty for `Moments`.
+    low : (k, m, d), see `Correlations`.  squares : (2, m, p) squares of pre.  partner : (2, m, p), such that
+    squares_i . partner_j + 4 (A_i.A_j)(B_i.B_j) is E s_i^2 s_j^2.  The last two are empty for `Moments`.
     """
 
     pre: FloatArray
     z: ComplexArray
     w: FloatArray
+    low: FloatArray
     squares: FloatArray
     partner: FloatArray
-    twice: FloatArray
+
+    @cached_property
+    def mean(self) -> FloatArray:
+        """(2, p, p): what all the neurons take from each output, by the square of A at each residue; and of B."""
+        return self.partner.transpose(0, 2, 1) @ self.w
+
+    @cached_property
+    def twist(self) -> FloatArray:
+        """(d^2, p): the same for each product of a coordinate of A and one of B, sum_j 4 a_j b_j w_j."""
+        pairs = self.low[0][:, :, None] * self.low[1][:, None, :]
+        return pairs.reshape(self.w.shape[0], -1).T @ (4.0 * self.w)
 
 
 class Quadratic:
@@ -123,49 +141,66 @@ class Quadratic:
 
     def sources(self, theta: FloatArray) -> Sources:
         p = self.order
-        pre, z = self.correlations.forward(theta)
+        pre, low, z = self.correlations.forward(theta)
         squares = pre * pre
         partner = p * squares
         partner += np.vecdot(pre, pre)[::-1, :, None]
-        return Sources(pre, z, theta[:, 2 * p :], squares, partner, 2.0 * pre)
+        return Sources(pre, z, theta[:, 2 * p :], low, squares, partner)
 
     def gram(self, one: Sources, two: Sources) -> FloatArray:
         """E s_i^2 s_j^2, (m, n)."""
-        return self._gram(one, two, one.pre @ two.twice.transpose(0, 2, 1))
+        return self._gram(one, two, one.low @ two.low.transpose(0, 2, 1))
 
     @staticmethod
     def _gram(one: Sources, two: Sources, overlap: FloatArray) -> FloatArray:
         within = one.squares @ two.partner.transpose(0, 2, 1)
         out = overlap[0] * overlap[1]
+        out *= 4.0
         out += within[0]
         out += within[1]
         return out
+
+    @staticmethod
+    def norms(one: Sources) -> FloatArray:
+        """E s_i^4, (m,): the diagonal of the Gram matrix."""
+        sizes = np.vecdot(one.low, one.low)
+        return np.vecdot(one.squares, one.partner).sum(axis=0) + 4.0 * sizes[0] * sizes[1]
 
     def pull(self, one: Sources, two: Sources) -> tuple[FloatArray, FloatArray]:
         """Gradient of the utility of each neuron of `one` against the target less `two`, and the part taken away.
 
         Returns (m, 3p), and (m,) E <f_i, f_two>; the utility is <w_i, gradient in w_i>, because f is linear in w.
         """
-        overlap = one.pre @ two.twice.transpose(0, 2, 1)
-        weights = one.w @ (-2.0 * two.w).T
-        # a sum over n partners of p-vectors, or a p by p matrix in between: whichever is smaller
-        if two.w.shape[0] <= self.order:
-            taken = self._gram(one, two, overlap) @ two.w
-            inner = weights @ two.partner
+        p, n, d = self.order, two.w.shape[0], one.low.shape[2]
+        # partners one by one, or what they take in all, in arrays no larger than theirs: whichever is less work
+        twisted = 3 * d * d * p < n * (4 * d + 2 * p)
+        if twisted:
+            pairs = one.low[0][:, :, None] * one.low[1][:, None, :]
+            taken = pairs.reshape(-1, d * d) @ two.twist
+            turned = (one.w @ two.twist.T).reshape(-1, d, d)
+            low = np.stack([np.matvec(turned, one.low[1]), np.vecmat(one.low[0], turned)])
+            np.negative(low, out=low)
         else:
-            middle = two.partner.transpose(0, 2, 1) @ two.w
-            taken = (overlap[0] * overlap[1]) @ two.w
-            taken += one.squares[0] @ middle[0]
-            taken += one.squares[1] @ middle[1]
-            inner = one.w @ (-2.0 * middle).transpose(0, 2, 1)
+            overlap = one.low @ two.low.transpose(0, 2, 1)
+            weights = one.w @ (-4.0 * two.w).T
+            low = (weights * overlap[::-1]) @ two.low
+            if n <= p:
+                taken = self._gram(one, two, overlap) @ two.w
+                weights *= 0.5
+                inner = weights @ two.partner
+            else:
+                taken = (overlap[0] * overlap[1]) @ (4.0 * two.w)
+        if n > p or twisted:
+            taken += one.squares[0] @ two.mean[0]
+            taken += one.squares[1] @ two.mean[1]
+            inner = one.w @ (-2.0 * two.mean).transpose(0, 2, 1)
         inner *= one.pre
-        inner += (weights * overlap[::-1]) @ two.pre
         z, conjugate = one.z, one.z.conj()
         pulled = np.empty_like(conjugate)
         np.multiply(conjugate[1], z[2], out=pulled[0])
         np.multiply(conjugate[0], z[2], out=pulled[1])
         np.multiply(z[0], z[1], out=pulled[2])
-        return self.correlations.adjoint(inner, pulled, -taken), np.vecdot(taken, one.w)
+        return self.correlations.adjoint(inner, low, pulled, -taken), np.vecdot(taken, one.w)
 
     @cached_property
     def _translates(self) -> FloatArray:
@@ -231,9 +266,9 @@ class Moments:
         self.correlations = Correlations(template, terms)
 
     def sources(self, theta: FloatArray) -> Sources:
-        pre, z = self.correlations.forward(theta)
+        pre, low, z = self.correlations.forward(theta)
         none = np.zeros((0, theta.shape[0], 0))
-        return Sources(pre, z, theta[:, self.terms * self.order :], none, none, none)
+        return Sources(pre, z, theta[:, self.terms * self.order :], low, none, none)
 
     def _powers(self, pre: FloatArray) -> FloatArray:
         """A^r / r!, r = 0 .. k: (k+1, m, p)."""
@@ -259,6 +294,10 @@ class Moments:
             product = self._times(product, self._moments(one, two, term))
         return math.factorial(self.terms) ** 2 * product[-1, -1]
 
+    def norms(self, one: Sources) -> FloatArray:
+        """E s_i^2k, (m,)."""
+        return np.diagonal(self.gram(one, one))
+
     def pull(self, one: Sources, two: Sources) -> tuple[FloatArray, FloatArray]:
         """As `Quadratic.pull`: (m, (k+1) p) and (m,)."""
         k, p = self.terms, self.order
@@ -283,7 +322,7 @@ class Moments:
         for row in range(k):
             pulled[row] = z[[other for other in range(k) if other != row]].prod(axis=0).conj() * z[k]
         pulled[k] = z[:k].prod(axis=0)
-        return self.correlations.adjoint(inner, pulled, -taken), np.vecdot(taken, one.w)
+        return self.correlations.adjoint(inner, np.zeros_like(one.low), pulled, -taken), np.vecdot(taken, one.w)
 
 
 class Span:
@@ -301,7 +340,8 @@ class Span:
         self._waves = None
         if not isinstance(kernel, Quadratic):
             return
-        waves = kernel.correlations.waves()
+        waves = kernel.correlations.waves
+        waves = waves[waves.any(axis=1)].T
         n, d = gram.shape[0], waves.shape[1]
         size = np.diagonal(gram) * np.sum(active.w**2, axis=1)
         kept = np.sort(np.argsort(-size)[: max(1, _SPAN // max(2 * d, 1))])
