@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from agf.contract import Problem
 from agf.errors import AgfError
-from agf.laws import LAWS
+from agf.fault import blame, told
+from agf.laws import LAWS, NEEDS
 from agf.probe import NotApplicable, Probe, Violation
 from agf.table import Table
 
@@ -20,7 +21,10 @@ NAMES = tuple(LAWS)
 
 @dataclass(frozen=True)
 class Verdict:
-    """One check. outcome : "passed", "failed" or "not applicable"; the rest is empty where there is nothing to say."""
+    """One check. outcome : "passed", "failed" or "not applicable"; the rest is empty where there is nothing to say.
+
+    follows : the earlier check whose failure explains this one; repeats : it said the same.
+    """
 
     check: str
     outcome: str
@@ -28,15 +32,19 @@ class Verdict:
     method: str = ""
     expected: str = ""
     cause: str = ""
+    follows: str = ""
+    repeats: bool = False
 
     @property
     def sentence(self) -> str:
         """What a failure means, in one sentence; else what was measured."""
         if self.outcome != "failed":
             return self.found
-        text = f"{self.method}: {self.found}."
+        text = f"{self.method}: {self.found}." if self.method else f"{self.found}."
         if self.expected:
             text += f" Expected {self.expected}."
+        if self.follows:
+            return f"follows from {self.follows!r}" + ("" if self.repeats else f". {text}")
         return text + (f" Likely cause: {self.cause}." if self.cause else "")
 
 
@@ -58,11 +66,14 @@ class Conformance:
         return tuple(verdict for verdict in self.verdicts if verdict.outcome == "failed")
 
     def table(self) -> Table:
-        """One row a check."""
-        rows = [[v.check, v.outcome, v.sentence] for v in self.verdicts]
-        done = sum(v.outcome == "passed" for v in self.verdicts)
-        note = f"{done} passed, {len(self.failures)} failed, {len(rows) - done - len(self.failures)} not applicable."
-        return Table(f"Conformance of problem {self.problem!r}", ["check", "outcome", "what was found"], rows, [note])
+        """One row a check, but for failures that only repeat an earlier one."""
+        rows = [[v.check, v.outcome, v.sentence] for v in self.verdicts if not v.repeats]
+        done, failed = sum(v.outcome == "passed" for v in self.verdicts), len(self.failures)
+        notes = [f"{done} passed, {failed} failed, {len(self.verdicts) - done - failed} not applicable."]
+        repeated = [v.check for v in self.verdicts if v.repeats]
+        if repeated:
+            notes.append(f"Failed for a reason given above: {', '.join(repeated)}.")
+        return Table(f"Conformance of problem {self.problem!r}", ["check", "outcome", "what was found"], rows, notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -98,9 +109,32 @@ def check(problem: Problem, seed: int = 0) -> Conformance:
         except Violation as v:
             verdicts.append(Verdict(name, "failed", f"found {v.found}", v.method, v.expected, v.cause))
         except AgfError as error:
-            verdicts.append(Verdict(name, "failed", str(error).rstrip("."), type(error).__name__))
-        except Exception as error:  # a stranger's code
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            found = f"raised {type(error).__name__}: {error} (line {frame.lineno} of {frame.filename}, {frame.name})"
-            verdicts.append(Verdict(name, "failed", found, probe.last, cause="see the line named"))
+            verdicts.append(Verdict(name, "failed", str(error).rstrip(".")))
+        except (Exception, SystemExit) as error:  # a stranger's code
+            found = blame(type(problem), error)
+            if found is not None:
+                cause = f"see the line named; it was given {found.given}" if found.given else "see the line named"
+                words = Verdict(name, "failed", f"raised {told(error)} ({found.place})", found.method, cause=cause)
+            else:
+                frame = traceback.extract_tb(error.__traceback__)[-1]
+                words = Verdict(
+                    name, "failed", f"what it returned cannot be used ({told(error)}, in {frame.name})", probe.last,
+                    cause="a value of another type or shape",
+                )  # fmt: skip
+            verdicts.append(words)
+        verdicts[-1] = _following(verdicts[-1], verdicts[:-1])
     return Conformance(problem.name, tuple(verdicts))
+
+
+def _following(verdict: Verdict, earlier: list[Verdict]) -> Verdict:
+    """The verdict itself, or saying which earlier failure explains it: one that said the same, or one it builds on."""
+    if verdict.outcome != "failed":
+        return verdict
+    roots = [one for one in earlier if one.outcome == "failed" and not one.follows]
+    for one in roots:
+        if (one.method, one.found) == (verdict.method, verdict.found):
+            return replace(verdict, follows=one.check, repeats=True)
+    for one in roots:
+        if one.check in NEEDS.get(verdict.check, ()):
+            return replace(verdict, follows=one.check)
+    return verdict

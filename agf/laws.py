@@ -210,8 +210,7 @@ def _pull(probe: Probe) -> str:
         ratio = float(np.sum(pull * wanted) / np.sum(wanted**2))
         raise Violation(
             "pull", f"{ratio:.4g} times -grad L / rho^{p.degree - 1}", "1",
-            "a wrong `loss_grad` if that check fails too, else an activation that is not homogeneous: override `pull`"
-            if abs(ratio - 1) < 0.5 else _factor(ratio),
+            "an activation that is not homogeneous: override `pull`" if abs(ratio - 1) < 0.5 else _factor(ratio),
         )  # fmt: skip
     tiny = probe.pull(directions, np.full(log_norms.shape, -700.0), probe.neurons, residual)
     leading = probe.utility(directions, probe.neurons, residual)[1]
@@ -512,3 +511,16 @@ LAWS: dict[str, Callable[[Probe], str]] = {
     "own flow coordinates": _flow_system,
     "closed form": _theory,
 }
+
+#: Law -> the laws it builds on, beside the first two: when one of those is broken, this one may well be.
+_BUILDS_ON = {
+    "utility against loss": ("homogeneity",),
+    "pull against loss": ("gradient of the loss", "gradient of the utility", "homogeneity", "utility against loss"),
+    "self-interaction": ("utility against loss",),
+    "conserved quantities": ("gradient of the loss",),
+    "hessian": ("gradient of the loss",),
+    "minibatches": ("gradient of the loss",),
+    "own flow coordinates": ("gradient of the loss",),
+    "closed form": ("gradient of the loss", "gradient of the utility", "utility against loss"),
+}
+NEEDS = {law: ("attributes", "shapes and finiteness", *_BUILDS_ON.get(law, ())) for law in LAWS}

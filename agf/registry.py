@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
+import traceback
 import zlib
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -13,7 +14,7 @@ from typing import Any
 
 from agf.contract import Problem
 from agf.errors import ProblemError, RequestError, explain
-from agf.fault import guard
+from agf.fault import guard, told
 
 GROUP = "agf.problems"
 
@@ -71,7 +72,7 @@ def find(name: str) -> type[Problem]:
             explain(
                 f"problem {name!r} cannot be loaded ({type(error).__name__}: {error}).",
                 where=points[name].value,
-                remedy="Install what it needs, or mend it; the other problems work.",
+                remedy=_remedy(error) if isinstance(error, ImportError) else "Mend it; the other problems work.",
             )
         ) from error
 
@@ -111,6 +112,16 @@ def build(cls: type[Problem], arguments: dict[str, Any]) -> Problem:
         return cls(**arguments)
 
 
+def _remedy(error: BaseException) -> str:
+    """What helps against an error at import: another package, or another file."""
+    if isinstance(error, ModuleNotFoundError) and error.name is not None:
+        package = error.name.split(".")[0]
+        return (
+            "Install it: pip install 'agf[torch]'." if package == "torch" else f"Install {package}, or mend the path."
+        )
+    return "Mend the file."
+
+
 def _checked(value: Any, name: str) -> type[Problem]:
     if not (inspect.isclass(value) and issubclass(value, Problem)):
         raise ProblemError(
@@ -134,8 +145,11 @@ def _from_file(name: str) -> type[Problem]:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[module_name]
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == spec.origin]
+        line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
+        where = f"{path}:{line}" if line else str(path)
         raise ProblemError(
-            explain(f"{str(path)!r} cannot be imported ({type(error).__name__}: {error}).", remedy="Mend the file.")
+            explain(f"it cannot be imported ({told(error)}).", where=where, remedy=_remedy(error))
         ) from error
     own = {
         key: value

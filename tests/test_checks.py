@@ -318,3 +318,58 @@ def test_a_gradient_wrong_by_a_little_is_found(epsilon):
             return loss, grad * (1 + epsilon)
 
     assert "gradient of the loss" in {v.check for v in check(network("relu", Slightly)).failures}
+
+
+# -- one cause, one row ---------------------------------------------------------------------------------------------
+
+
+class Softplus(agf.AutogradProblem):
+    """Not small to second order at the origin: every method fails for this one reason."""
+
+    name = "softplus"
+
+    def neuron(self, theta, x):
+        import torch
+
+        return theta[3:] * torch.nn.functional.softplus(theta[:3] @ x)
+
+
+def test_one_cause_is_told_once_and_the_checks_it_fails_are_only_listed():
+    report = check(Softplus(np.eye(3), np.arange(3.0)))
+    first = report.failures[0]
+    assert "follows no whole power of s" in first.sentence
+    assert all(verdict.follows == first.check for verdict in report.failures[1:])
+    told = str(report)
+    assert told.count("follows no whole power") == 1
+    assert "Failed for a reason given above: shapes and finiteness, empty network" in told
+    assert sum(row[1] == "failed" for row in report.table().rows) == 1
+
+
+def test_a_check_that_builds_on_a_broken_law_says_which():
+    failures = {verdict.check: verdict for verdict in check(network(cls=GradientFactor)).failures}
+    assert failures["gradient of the loss"].follows == ""
+    pull = failures["pull against loss"]
+    assert pull.follows == "gradient of the loss"
+    assert pull.sentence.startswith("follows from 'gradient of the loss'. pull: found")
+
+
+def test_two_causes_are_both_told():
+    class Both(UtilitySign):
+        def conserved(self, theta, neurons):
+            return {"norm": np.sum(theta**2, axis=1)}
+
+    roots = [verdict.check for verdict in check(network(cls=Both)).failures if not verdict.follows]
+    assert roots == ["utility against loss", "conserved quantities"]
+
+
+def test_a_method_that_raises_is_named_with_its_line_and_what_it_was_given():
+    class Raises(agf.TwoLayer):
+        def utility(self, theta, neurons, residual):
+            if not neurons.size:
+                raise KeyError("nobody")
+            return super().utility(theta, neurons, residual)
+
+    (empty,) = check(network(cls=Raises)).failures
+    assert empty.check == "empty network"
+    assert "utility: raised KeyError: 'nobody' (Raises.utility (" in empty.sentence
+    assert "it was given theta (0, 5), neurons (0,)" in empty.sentence

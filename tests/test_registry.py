@@ -165,3 +165,21 @@ def test_the_template_is_not_written_where_it_should_not_be(tmp_path, name, word
 )
 def test_the_class_is_named_after_the_file(file, name):
     assert f"class {name}(agf.AutogradProblem):" in plugin_template.text(file)
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("import torch_that_is_not.there", "Install torch_that_is_not"),
+        ("import sys; sys.modules['torch'] = None; import torch", r"pip install 'agf\[torch\]'"),
+        ("x = 1 +", r"mine\.py:3: it cannot be imported .SyntaxError.*Mend the file"),
+        ("1 / 0", r"mine\.py:3: it cannot be imported .ZeroDivisionError: division by zero.*Mend the file"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_says_on_which_line_and_what_helps(tmp_path, monkeypatch, line, remedy):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch", sys.modules.get("torch"))
+    (tmp_path / "mine.py").write_text(f"# a problem\n\n{line}\n", encoding="utf-8")
+    with pytest.raises(agf.ProblemError, match=remedy):
+        registry.find(str(tmp_path / "mine.py"))
