@@ -97,6 +97,8 @@ def sweep(
     path = Path(table or Path(folder) / "table.csv")
     if path.suffix not in (".csv", ".parquet"):
         raise RequestError(explain(f"unknown table format {path.name!r}.", expected="a .csv or .parquet name"))
+    if idle := plan.idle_seeds():
+        report.say(f"note: {idle}")
     with _progress(quiet) as observer:
         result = sweeps.run(plan, folder, jobs=jobs, dask=dask, observer=observer)
     result.write_table(path)

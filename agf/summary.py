@@ -83,6 +83,12 @@ class Group:
         return np.array(values, dtype=np.float64)
 
     @property
+    def is_one_run(self) -> bool:
+        """Whether there are several seeds, and all of them gave the same times and levels."""
+        runs = {tuple((drop.time, drop.level) for drop in run.drops) for run in self.staircases}
+        return len(self.staircases) > 1 and len(runs) == 1 and runs != {()}
+
+    @property
     def depth(self) -> int:
         """Largest number of drops in a run."""
         return max((len(run.drops) for run in self.staircases), default=0)
@@ -277,7 +283,12 @@ class Summary:
 
     def _notes(self) -> list[str]:
         failed = sum(len(group.failed) for group in self.groups)
-        return [f"{failed} run(s) failed and are left out."] if failed else []
+        notes = [f"{failed} run(s) failed and are left out."] if failed else []
+        same = [group.name for group in self.groups if group.is_one_run]
+        if same:
+            more = f" (and {len(same) - 1} more groups)" if len(same) > 1 else ""
+            notes.append(f"All seeds of {same[0]}{more} are the same run: nothing is random there.")
+        return notes
 
 
 def summarize(sweep: Sweep) -> Summary:

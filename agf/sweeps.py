@@ -3,98 +3,31 @@
 A sweep is a folder. `sweep.json` says what it is; `rows/CHUNK.jsonl` holds one line a finished run, appended
 at once; `runs/` holds the run files. A chunk is a block of seeds at one combination of the other settings; a process
 computes it under a file lock that the operating system releases when the process dies, so nothing is computed twice and
-a killed sweep goes on where it stopped. There is no scheduler here: joblib runs the chunks, locally or on a Dask
-cluster.
+a killed sweep goes on where it stopped. There is no scheduler here: joblib runs the chunks, or a Dask cluster.
 """
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
-import itertools
 import json
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from agf import files, ledger, provenance
+from agf.chunk import compute, rows, unfinished
+from agf.errors import ComputationError, FileError, RequestError, explain
+from agf.plan import Plan, digest, key
 
-from agf import files, ledger, provenance, registry
-from agf.contract import Problem
-from agf.errors import AgfError, ComputationError, FileError, RequestError, explain
-from agf.init import Init
-from agf.settings import Settings
-from agf.status import Status
+__all__ = ["Observer", "Plan", "Sweep", "key", "reopen", "run", "sweep"]
 
 FORMAT = "agf-sweep"
 VERSION = 1
-ACTIONS = ("predict", "train", "compare")
-#: Seeds a chunk: large enough to batch, small enough to share and to show progress.
-CHUNK = 32
-_INIT_AXES = ("alpha", "seed", "kind")
-_SETTINGS_AXES = tuple(item.name for item in fields(Settings))
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to run.
-
-    problem : registered name, or path.py:Class.  arguments : fixed constructor arguments (data among them).
-    axes : name -> values, in order: alpha, seed, kind, any field of `Settings`, any constructor argument.
-    do : which of "predict", "train", "compare".  flow : options of `agf.flow`.
-    keep_files : whether run files are written besides the table.
-    """
-
-    problem: str
-    axes: dict[str, list[Any]]
-    arguments: dict[str, Any] = field(default_factory=dict)
-    do: tuple[str, ...] = ("predict",)
-    flow: dict[str, Any] = field(default_factory=dict)
-    keep_files: bool = True
-
-    def __post_init__(self) -> None:
-        where = "sweep"
-        for action in self.do:
-            if action not in ACTIONS:
-                raise RequestError(explain(f"unknown action {action!r}.", where=where, expected=", ".join(ACTIONS)))
-        if not self.do:
-            raise RequestError(explain("nothing to do.", where=where, expected="one of " + ", ".join(ACTIONS)))
-        if "alpha" not in self.axes:
-            raise RequestError(explain("no alpha given.", where=where, remedy="For example --alpha 1e-2,1e-4."))
-        for name, values in self.axes.items():
-            if not values:
-                raise RequestError(explain(f"the range of `{name}` is empty.", where=where))
-            if len({_canonical(value) for value in values}) != len(values):
-                raise RequestError(explain(f"the range of `{name}` has repeated values.", where=where))
-            if name in self.arguments:
-                raise RequestError(explain(f"`{name}` is given both as fixed and as an axis.", where=where))
-
-    def identity(self) -> dict[str, Any]:
-        """What must not change between start and resume. Values of the axes may be added to, their names not."""
-        return {
-            "problem": self.problem,
-            "fingerprint": provenance.fingerprint(self.arguments),
-            "axes": sorted(self.axes),
-            "do": list(self.do),
-            "flow": files.jsonable(self.flow),
-        }
-
-    def runs(self) -> list[dict[str, Any]]:
-        """Every combination, the last axis fastest."""
-        return [dict(zip(self.axes, values, strict=True)) for values in itertools.product(*self.axes.values())]
-
-    def chunks(self) -> dict[str, list[dict[str, Any]]]:
-        """Runs grouped by chunk name: same settings but for a block of seeds. Independent of the ranges asked for."""
-        out: dict[str, list[dict[str, Any]]] = {}
-        for run in self.runs():
-            seed = run.get("seed", 0)
-            rest = {name: value for name, value in run.items() if name != "seed"}
-            out.setdefault(_digest({**rest, "block": int(seed) // CHUNK}), []).append(run)
-        return out
 
 
 def reopen(folder: str | os.PathLike[str]) -> Sweep:
@@ -112,19 +45,6 @@ def reopen(folder: str | os.PathLike[str]) -> Sweep:
     return Sweep(Path(folder), Plan(found["problem"], axes, {}, tuple(found["do"]), found["flow"]))
 
 
-def key(run: Mapping[str, Any]) -> str:
-    """Name of a run: a digest of its settings, the same in every process and every sweep that asks for it."""
-    return _digest(dict(run))
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(files.jsonable(value), sort_keys=True)
-
-
-def _digest(values: dict[str, Any]) -> str:
-    return hashlib.sha256(_canonical(values).encode()).hexdigest()[:16]
-
-
 @dataclass(frozen=True)
 class Sweep:
     """A sweep's folder and the runs asked for; reads what is finished."""
@@ -135,7 +55,7 @@ class Sweep:
     def entries(self) -> Iterator[dict[str, Any]]:
         """Finished runs in the order of the plan, one dict each; memory is bounded by one chunk."""
         for name, runs in self.plan.chunks().items():
-            finished = ledger.finished(_rows(self.folder, name))
+            finished = ledger.finished(rows(self.folder, name))
             for run in runs:
                 if key(run) in finished:
                     yield finished[key(run)]
@@ -261,7 +181,7 @@ def sweep(
 
     Returns
     -------
-    Sweep. Failures of single runs are recorded in it, not raised.
+    Sweep. Failures of single runs are recorded in it, not raised. Seeds that change nothing are a warning.
 
     Raises
     ------
@@ -276,6 +196,8 @@ def sweep(
         dict(flow or {}),
         keep_files,
     )
+    if idle := plan.idle_seeds():
+        warnings.warn(idle, stacklevel=2)
     return run(plan, folder, jobs=jobs, dask=dask, observer=observer)
 
 
@@ -289,9 +211,9 @@ def run(
 ) -> Sweep:
     """Compute what is missing of `plan` in `folder`; see `sweep`."""
     root = Path(folder)
-    _check_axes(plan)
+    plan.check_axes()
     _claim(root, plan)
-    with files.atomic(root / "asked" / f"{_digest(plan.axes)}.json", "w") as handle:
+    with files.atomic(root / "asked" / f"{digest(plan.axes)}.json", "w") as handle:
         json.dump(files.jsonable(plan.axes), handle)
     result = Sweep(root, plan)
     tell = observer or (lambda finished, total, failed: None)
@@ -299,8 +221,8 @@ def run(
     total = len(plan.runs())
     losses = 0
     while True:
-        open_chunks = {name: runs for name, runs in todo.items() if _unfinished(root, name, runs)}
-        finished = total - sum(len(_unfinished(root, name, runs)) for name, runs in open_chunks.items())
+        open_chunks = {name: runs for name, runs in todo.items() if unfinished(root, name, runs)}
+        finished = total - sum(len(unfinished(root, name, runs)) for name, runs in open_chunks.items())
         failed = len(result.failures())
         tell(finished, total, failed)
         if not open_chunks:
@@ -310,8 +232,8 @@ def run(
             for done, bad in _execute(root, plan, open_chunks, jobs, dask):
                 finished, failed = finished + done, failed + bad
                 tell(finished, total, failed)
-        except (BrokenPipeError, EOFError, RuntimeError) as error:
-            if isinstance(error, AgfError) or not _is_lost_worker(error):
+        except Exception as error:
+            if not _is_lost_worker(error):
                 raise
             losses = 0 if finished > before else losses + 1
             if losses == 3:
@@ -325,26 +247,6 @@ def run(
                 ) from error
         if finished == before:
             time.sleep(0.5)  # the rest is being computed by other processes; take over what they leave
-
-
-def _check_axes(plan: Plan) -> None:
-    """Refuse bad axes before anything is computed, by building the first run of every value."""
-    import inspect
-
-    cls = registry.find(plan.problem)
-    parameters = inspect.signature(cls.__init__).parameters
-    settings_names = set(_SETTINGS_AXES) | set(_INIT_AXES)
-    open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    for name in plan.axes:
-        if name not in settings_names and name not in parameters and not open_ended:
-            expected = ", ".join(sorted([*settings_names, *list(parameters)[1:]]))
-            raise RequestError(explain(f"unknown axis `{name}`.", where="sweep", expected=f"one of {expected}"))
-    for name in set(plan.axes) & set(_SETTINGS_AXES):
-        for value in plan.axes[name]:
-            Settings.of({name: value})
-    seeds = plan.axes.get("seed", [0])
-    if not all(isinstance(s, int | np.integer) and s >= 0 for s in seeds):
-        raise RequestError(explain("seeds must be integers >= 0.", where="sweep", found=seeds))
 
 
 def _claim(root: Path, plan: Plan) -> None:
@@ -381,167 +283,48 @@ def _claim(root: Path, plan: Plan) -> None:
         )
 
 
+#: Exceptions of joblib and Dask that say that a worker died, by name: their modules are imported only where used.
+_LOST = {
+    "TerminatedWorkerError", "BrokenProcessPool", "BrokenPipeError", "EOFError",
+    "KilledWorker", "CancelledError", "FutureCancelledError", "FuturesCancelledError", "CommClosedError",
+}  # fmt: skip
+
+
 def _is_lost_worker(error: BaseException) -> bool:
-    names = {type(error).__name__, type(error.__cause__).__name__}
-    return bool(names & {"TerminatedWorkerError", "BrokenProcessPool", "KilledWorker", "BrokenPipeError", "EOFError"})
+    return bool(_LOST & {type(error).__name__, type(error.__cause__).__name__})
 
 
 def _execute(
     root: Path, plan: Plan, chunks: dict[str, list[dict[str, Any]]], jobs: int, dask: str | None
 ) -> Iterator[tuple[int, int]]:
-    from joblib import Parallel, delayed, parallel_config
-
-    if jobs == 1 and dask is None:
+    """How many runs finished, and how many of them failed, chunk by chunk as they end."""
+    if dask is not None:
+        yield from _on_dask(root, plan, chunks, dask)
+    elif jobs == 1:
         for name, runs in chunks.items():
-            yield _chunk(root, plan, name, runs)
-        return
-    tasks = [delayed(_chunk)(root, plan, name, runs) for name, runs in chunks.items()]
-    if dask is None:
+            yield compute(root, plan, name, runs)
+    else:
+        from joblib import Parallel, delayed, parallel_config
+
         with parallel_config("loky", inner_max_num_threads=1):
+            tasks = [delayed(compute)(root, plan, name, runs) for name, runs in chunks.items()]
             yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks)
-        return
+
+
+def _on_dask(
+    root: Path, plan: Plan, chunks: dict[str, list[dict[str, Any]]], address: str
+) -> Iterator[tuple[int, int]]:
+    """One task a chunk. The plan, with the data, goes to every worker once."""
     try:
-        from distributed import Client
+        from distributed import Client, as_completed
     except ImportError:
         raise RequestError(explain("this needs dask.", remedy="pip install 'agf[cluster]'")) from None
     try:
-        client = Client(dask, timeout="10s")
+        client = Client(address, timeout="10s")
     except (OSError, ValueError) as error:
-        raise RequestError(explain(f"no Dask scheduler answers at {dask!r} ({error}).", where="sweep")) from None
-    with client, parallel_config("dask"):
-        yield from Parallel()(tasks)
-
-
-def _rows(root: Path, name: str) -> Path:
-    return root / "rows" / f"{name}.jsonl"
-
-
-def _unfinished(root: Path, name: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    finished = ledger.finished(_rows(root, name))
-    return [item for item in runs if key(item) not in finished]
-
-
-# -- one chunk, in a worker ---------------------------------------------------------------------------------------
-
-
-def _chunk(root: Path, plan: Plan, name: str, runs: list[dict[str, Any]]) -> tuple[int, int]:
-    """Compute the unfinished runs of one chunk; returns how many finished and how many of them failed.
-
-    (0, 0) when another process holds the chunk.
-    """
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(root / "locks" / f"{name}.lock", timeout=0)
-    try:
-        with lock:
-            todo = _unfinished(root, name, runs)
-            if not todo:
-                return 0, 0
-            done = failed = 0
-            with ledger.Appending(_rows(root, name)) as append:
-                for entry in _compute(root, plan, todo):
-                    append(entry)
-                    done += 1
-                    failed += bool(entry["error"])
-            return done, failed
-    except Timeout:
-        return 0, 0
-
-
-def _compute(root: Path, plan: Plan, runs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Entries of runs that share everything but the seed."""
-    from agf.engine import predict_many
-
-    first = runs[0]
-    arguments = {k: v for k, v in first.items() if k not in _INIT_AXES and k not in _SETTINGS_AXES}
-    settings = {k: v for k, v in first.items() if k in _SETTINGS_AXES}
-    try:
-        problem = registry.build(registry.find(plan.problem), {**plan.arguments, **arguments})
-        inits = [_init(problem, item) for item in runs]
-    except Exception as error:  # recorded per run: one bad combination must not end the sweep
-        for item in runs:
-            yield _entry(item, error=error)
-        return
-    stairs: Sequence[Any] = [None] * len(runs)
-    if {"predict", "compare"} & set(plan.do):
-        try:
-            stairs = predict_many(problem, inits, **settings)
-        except Exception:  # one of them failed: find out which
-            stairs = [_alone(problem, init, settings) for init in inits]
-    for item, init, prediction in zip(runs, inits, stairs, strict=True):
-        try:
-            if isinstance(prediction, Exception):
-                raise prediction
-            yield _finish(root, plan, problem, item, init, prediction)
-        except FileError:
-            raise
-        except Exception as error:
-            yield _entry(item, error=error)
-
-
-def _alone(problem: Problem, init: Init, settings: dict[str, Any]) -> Any:
-    """The prediction, or the exception that it raised."""
-    from agf.engine import predict
-
-    try:
-        stairs = predict(problem, init, **settings)
-    except Exception as error:
-        return error
-    if stairs.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
-    return stairs
-
-
-def _init(problem: Problem, item: dict[str, Any]) -> Init:
-    options = {"kind": item["kind"]} if "kind" in item else {}
-    return problem.init(item["alpha"], int(item.get("seed", 0)), **options)
-
-
-def _finish(root: Path, plan: Plan, problem: Problem, item: dict[str, Any], init: Any, stairs: Any) -> dict[str, Any]:
-    parts: dict[str, Any] = {}
-    results: dict[str, Any] = {}
-    if stairs is not None:
-        document = stairs.to_dict()
-        parts["predict"] = {
-            "drops": document["drops"], "status": document["status"], "start_level": stairs.start_level,
-            "degree": stairs.degree, "clock_scale": document["clock_scale"],
-        }  # fmt: skip
-        results["predict"] = stairs
-    if {"train", "compare"} & set(plan.do):
-        from agf.gradient_flow import flow
-
-        trajectory = flow(problem, init, **plan.flow)
-        if trajectory.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt  # half a run is no row
-        parts["train"] = {
-            "drops": [{"time": d.time, "after": d.after} for d in trajectory.drops],
-            "status": trajectory.status.word,
-        }
-        results["train"] = trajectory
-        if "compare" in plan.do:
-            from agf.comparison import compare
-
-            report = compare(stairs, trajectory)
-            parts["compare"] = [
-                {
-                    "k": match.k,
-                    "observed_time": match.observed_time,
-                    "time_error": match.time_error,
-                    "level_error": match.level_error,
-                }
-                for match in report.matches
-            ]
-    name = key(item)
-    if plan.keep_files:
-        for what, result in results.items():
-            result.save(root / "runs" / f"{name}-{what}.npz")
-    return _entry(item, parts)
-
-
-def _entry(
-    item: dict[str, Any], parts: dict[str, Any] | None = None, error: BaseException | None = None
-) -> dict[str, Any]:
-    message = (
-        "" if error is None else (str(error) if isinstance(error, AgfError) else f"{type(error).__name__}: {error}")
-    )
-    return {"key": key(item), "run": item, "error": message, **(parts or {})}
+        raise RequestError(explain(f"no Dask scheduler answers at {address!r} ({error}).", where="sweep")) from None
+    with client:
+        shared = client.scatter(plan, broadcast=True, hash=False)
+        tasks = [client.submit(compute, root, shared, name, runs, pure=False) for name, runs in chunks.items()]
+        for _, found in as_completed(tasks, with_results=True):
+            yield found

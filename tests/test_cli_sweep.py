@@ -52,6 +52,13 @@ def test_sweep_writes_its_table_and_summarize_reads_it(toy, tmp_path, capsys):
     assert (tmp_path / "g.graphml").stat().st_size > 100
 
 
+def test_seeds_that_change_nothing_are_noted(tmp_path, capsys):
+    words = ["sweep", "diagonal-linear", "--alpha", "1e-3", "--no-files", "-o", str(tmp_path / "s"), "--seed", "0:3"]
+    assert main(words) == 0
+    assert "note: " in (err := capsys.readouterr().err)
+    assert "all 3 seeds are the same run" in err
+
+
 def test_a_failed_run_gives_exit_code_1_and_is_named(toy, tmp_path, capsys):
     arguments = ["sweep", toy, "--alpha", "1e-3", "--seed", "0:3", "-p", "fail_seed=1", "-o", str(tmp_path / "s")]
     assert main(arguments) == 1

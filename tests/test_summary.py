@@ -58,6 +58,14 @@ def test_failed_runs_are_counted_not_averaged(tmp_path):
     assert "1 run(s) failed" in found.times().notes[0]
 
 
+def test_seeds_that_all_gave_the_same_run_are_noted(tmp_path):
+    axes = {"alpha": [1e-3], "seed": [0, 1, 2]}
+    same = summary.summarize(scripted(tmp_path, axes, lambda run: document([2.0], [0.0], ["x"])))
+    assert same.times().notes == ["All seeds of alpha=0.001 are the same run: nothing is random there."]
+    other = scripted(tmp_path, axes, lambda run: document([2.0 + 1e-12 * run["seed"]], [0.0], ["x"]))
+    assert summary.summarize(other).times().notes == []
+
+
 def test_convergence_recovers_the_limit_and_a_slope_of_one(tmp_path):
     alphas = [10.0**-e for e in (2, 4, 8, 16, 32, 64)]
     axes = {"alpha": alphas, "seed": [0]}

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -180,6 +181,52 @@ def test_a_dask_cluster_gives_the_same_bytes(toy, tmp_path):
     assert len(there.failures()) == 2
     a, b = there.write_table(tmp_path / "a.csv"), here.write_table(tmp_path / "b.csv")
     assert a.read_bytes() == b.read_bytes()
+
+
+def test_a_dask_worker_that_is_killed_is_replaced(toy, tmp_path):
+    from distributed import LocalCluster
+
+    arguments = {"die_once": str(tmp_path / "died")}
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        result = start(toy, tmp_path / "s", dask=cluster.scheduler_address, arguments=arguments)
+    assert (tmp_path / "died").exists()
+    assert result.missing() == 0
+    assert not result.failures()
+
+
+def test_dask_workers_that_always_die_end_the_sweep_in_a_sentence(toy, tmp_path):
+    import dask
+    from distributed import LocalCluster
+
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), LocalCluster(**options) as cluster:
+        address = cluster.scheduler_address
+        with pytest.raises(ComputationError, match="workers died three times"):
+            start(toy, tmp_path / "d", alpha=[1e-3], seed=[0], dask=address, arguments={"die": True})
+
+
+def test_dask_reports_chunks_as_they_end(toy, tmp_path):
+    from distributed import LocalCluster
+
+    seen = []
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, processes=False) as cluster:
+        start(toy, tmp_path / "s", dask=cluster.scheduler_address, observer=lambda *now: seen.append(now))
+    assert seen[0] == (0, 10, 0)
+    assert (5, 10, 0) in seen
+    assert seen[-1] == (10, 10, 0)
+
+
+def test_seeds_that_change_nothing_are_a_warning(toy, tmp_path):
+    data = {"X": np.eye(3), "y": np.arange(1.0, 4.0)}
+    options = {"folder": tmp_path / "s", "alpha": [1e-3], "arguments": data}
+    with pytest.warns(UserWarning, match="all 4 seeds are the same run"):
+        sweeps.sweep("diagonal-linear", seed=range(4), **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sweeps.sweep("diagonal-linear", seed=[1], **options)
+        start(toy, tmp_path / "t")
+        kinds = {**options, "folder": tmp_path / "k", "kind": ["gaussian"]}
+        sweeps.sweep("diagonal-linear", seed=range(2), **kinds)
 
 
 def test_a_scheduler_that_does_not_answer_is_named(toy, tmp_path):
