@@ -116,8 +116,12 @@ def train(
         if descent and words["seed"] is not None:
             descent["seed"] = words["seed"]
     if descent:
-        return out.finish(lambda: _descent(problem, init, {**descent, "checkpoint": checkpoint}, out.report))
-    return out.finish(lambda: _flow(problem, init, {**flow, "checkpoint": checkpoint}, out.report))
+        code = out.finish(lambda: _descent(problem, init, {**descent, "checkpoint": checkpoint}, out.report))
+    else:
+        code = out.finish(lambda: _flow(problem, init, {**flow, "checkpoint": checkpoint}, out.report))
+    if checkpoint is not None:
+        out.report.say(f"Wrote {checkpoint}.")
+    return code
 
 
 @click.command()

@@ -17,6 +17,7 @@ import numpy as np
 
 from agf import files, plot
 from agf.arrays import FloatArray
+from agf.canvas import loss_scale
 from agf.clock import Clock
 from agf.errors import RequestError, explain
 from agf.graph import feature, saddles
@@ -241,11 +242,13 @@ class Summary:
         """
         ax = plot.new_axes() if ax is None else ax
         drawn = [group for group in self.groups if group.staircases]
+        heights: list[FloatArray] = []
         styles = itertools.cycle(itertools.product(("-", "--", ":"), plot.PALETTE))
         for group, (dash, colour) in zip(drawn, styles, strict=False):
             name, style = self._difference(group), {"color": colour, "ls": dash, "lw": 1.5}
             level = float(np.median([run.start_level for run in group.staircases]))
             before: float | None = None
+            heights.append(np.array([level, *[np.median(group.column("level", k + 1)) for k in range(group.depth)]]))
             for k in range(1, group.depth + 1):
                 low, middle, high = _quantiles(group.column("half_time", k))
                 after = float(np.median(group.column("level", k)))
@@ -258,6 +261,7 @@ class Summary:
         ax.set_xscale("log")
         ax.set_xlabel("flow time t")
         ax.set_ylabel("level (loss)")
+        loss_scale(ax, heights)
         ax.set_title(f"{self.problem}: median staircase, 5-95 % of the jump times")
         if 0 < len(ax.get_legend_handles_labels()[0]) <= _MOST_NAMES:
             ax.legend(frameon=False, fontsize="small")
