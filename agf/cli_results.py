@@ -8,10 +8,8 @@ from agf import files
 from agf.cli import DONE, FAILED
 from agf.cli_output import print_json
 from agf.comparison import Comparison
-from agf.errors import RequestError, explain
 from agf.report import reporter
-from agf.runs import load
-from agf.staircase import Staircase
+from agf.runs import load, prediction
 from agf.watcher import Watcher
 
 
@@ -31,7 +29,7 @@ def graph(runs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool)
     if output is not None:
         files.check_writable(output)
         files.check_distinct(output, runs)
-    found = saddle_graph.saddles([_staircase(path) for path in runs])
+    found = saddle_graph.saddles([prediction(path) for path in runs])
     rows = []
     for source, target, data in found.edges(data=True):
         moment = number(saddle_graph.edge_time(found, (source, target)))
@@ -54,14 +52,6 @@ def graph(runs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool)
     if as_json:
         print_json(nx.node_link_data(found, edges="edges"))
     return DONE
-
-
-def _staircase(path: str) -> Staircase:
-    run = load(path)
-    stairs = getattr(run, "stairs", run)  # a comparison holds its prediction
-    if not isinstance(stairs, Staircase):
-        raise RequestError(explain(f"{path!r} holds no prediction.", expected="run files of agf predict or compare"))
-    return stairs
 
 
 @click.command()

@@ -149,6 +149,7 @@ def compare(
     NAME is a problem, which is predicted and trained from the same initialization; or the run file of a prediction,
     with --curve. A csv curve has a column `loss` and a column `time` (flow time) or `step`, with --lr and --momentum.
     """
+    from agf import runs
     from agf.comparison import compare as match
 
     out = Output(output, picture, as_json, quiet, [*_read(name, words), curve])
@@ -163,7 +164,7 @@ def compare(
     settings = _settings(words)
     if _is_run(name):
         _refuse_rebuilding(name, words)
-        stairs = _staircase(name)
+        stairs = runs.prediction(name)
         if curve is None:
             raise RequestError(explain(f"{name!r} holds a prediction.", remedy="Add --curve FILE to compare it with."))
         elsewhere = _curve(curve, stairs.problem, stairs.degree, scales)
@@ -283,27 +284,13 @@ def _resumed(name: str, path: str, words: dict[str, Any]) -> tuple[Problem, Init
     return registry.build(cls, before.arguments), before.init, before
 
 
-def _staircase(path: str) -> Staircase:
-    from agf.runs import load
-
-    stairs = load(path)
-    stairs = getattr(stairs, "stairs", stairs)  # a comparison holds its prediction
-    if not isinstance(stairs, Staircase):
-        raise RequestError(explain(f"{path!r} holds no prediction.", expected="a run file of agf predict or compare"))
-    return stairs
-
-
 def _curve(path: str, problem: str, degree: int, scales: dict[str, Any]) -> Trajectory:
     """The trajectory of a run file, or the loss curve of a text file with its learning rate."""
-    from agf.runs import load
+    from agf import runs
     from agf.trajectory import Trajectory
 
     if not zipfile.is_zipfile(path):
         return Trajectory.from_csv(path, problem=problem, degree=degree, **scales)
     if scales:
         raise RequestError(explain(f"{path!r} is in flow time already.", remedy="Leave --lr and --momentum out."))
-    result = load(path)
-    curve = getattr(result, "trajectory", result)  # a comparison holds its curve
-    if not isinstance(curve, Trajectory):
-        raise RequestError(explain(f"{path!r} holds no loss curve.", expected="a csv file or a run of agf train"))
-    return curve
+    return runs.trajectory(path)

@@ -11,7 +11,7 @@ from agf.cli import DONE
 from agf.cli_output import print_json
 from agf.errors import RequestError, explain
 from agf.report import reporter
-from agf.runs import load
+from agf.runs import load, trajectory
 
 
 @click.command()
@@ -21,8 +21,6 @@ from agf.runs import load
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 def show(run: str, csv: str | None, snapshots: bool, as_json: bool) -> int:
     """Show the run file RUN as a table."""
-    from agf.trajectory import Trajectory
-
     if csv is not None:
         files.check_writable(csv)
         files.check_distinct(csv, [run])
@@ -36,10 +34,7 @@ def show(run: str, csv: str | None, snapshots: bool, as_json: bool) -> int:
     if csv is None:
         return DONE
     if snapshots:
-        curve = getattr(result, "trajectory", result)  # a comparison holds its curve
-        if not isinstance(curve, Trajectory):
-            raise RequestError(explain(f"{run!r} holds no snapshots.", expected="a run of agf train or compare"))
-        curve.to_csv(csv, snapshots=True)
+        trajectory(run).to_csv(csv, snapshots=True)
     else:
         result.to_csv(csv)
     report.say(f"Wrote {csv}.")

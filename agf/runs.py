@@ -6,7 +6,7 @@ import os
 
 from agf import files
 from agf.comparison import Comparison
-from agf.errors import FileError, explain
+from agf.errors import FileError, RequestError, explain
 from agf.staircase import Staircase
 from agf.trajectory import Trajectory
 
@@ -29,3 +29,23 @@ def load(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison:
             explain(f"cannot read {str(path)!r}: it holds {kind!r}.", expected="one of " + ", ".join(_KINDS))
         )
     return _KINDS[kind].from_file(header, arrays, path)
+
+
+def prediction(path: str | os.PathLike[str]) -> Staircase:
+    """The prediction saved under `path`, alone or in a comparison. RequestError when there is none; else as `load`."""
+    run = load(path)
+    stairs = run.stairs if isinstance(run, Comparison) else run
+    if not isinstance(stairs, Staircase):
+        expected = "a run file of agf predict or compare"
+        raise RequestError(explain(f"{str(path)!r} holds no prediction.", expected=expected))
+    return stairs
+
+
+def trajectory(path: str | os.PathLike[str]) -> Trajectory:
+    """The trajectory saved under `path`, alone or in a comparison. RequestError when there is none; else as `load`."""
+    run = load(path)
+    curve = run.trajectory if isinstance(run, Comparison) else run
+    if not isinstance(curve, Trajectory):
+        expected = "a run file of agf train or compare"
+        raise RequestError(explain(f"{str(path)!r} holds no trajectory.", expected=expected))
+    return curve

@@ -218,7 +218,7 @@ def test_spoiled_files_are_refused_in_a_sentence_and_nothing_is_written(
         (("graph", "stairs.npz", "-o", "g.xyz"), "names no picture format"),
         (("diff", "both.npz", "flow.npz"), "'both.npz' is a comparison and 'flow.npz' is a trajectory"),
         (("show", "stairs.npz", "--snapshots"), "Add --csv FILE"),
-        (("show", "stairs.npz", "--csv", "t.csv", "--snapshots"), "holds no snapshots"),
+        (("show", "stairs.npz", "--csv", "t.csv", "--snapshots"), "holds no trajectory"),
         (("show", "stairs.npz", "--csv", "absent/t.csv"), "folder does not exist"),
         (("plot", "stairs.npz", "flow.npz", "--view", "charges", "-o", "p.png"), "draws one run"),
         (("rerun", "stairs.npz", "--problem", "linear"), "is a run of 'diagonal-linear'"),
