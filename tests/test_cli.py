@@ -505,7 +505,7 @@ def test_options_that_contradict_one_another_are_refused(run, plugin, tmp_path):
     refused(run("compare", plugin, "--curve", "flow.npz", "--t-max", 3), "--curve replaces it")
     refused(run("compare", "stairs.npz"), "Add --curve")
     refused(run("compare", "flow.npz", "--curve", "flow.npz"), "holds no prediction")
-    refused(run("compare", "stairs.npz", "--curve", "stairs.npz"), "holds no loss curve")
+    refused(run("compare", "stairs.npz", "--curve", "stairs.npz"), "holds no trajectory")
     refused(run("compare", "stairs.npz", "--curve", "flow.npz", "--lr", "1"), "in flow time already")
     refused(run("compare", "stairs.npz", "--curve", "flow.npz", "--alpha", "1"), "prediction already", "--alpha")
     refused(run("plot", "stairs.npz", "-o", "a.png", "--view", "norms"), "recorded by training")
