@@ -298,7 +298,6 @@ def _label_edges(
 
     figure = ax.get_figure(root=True)
     figure.draw_without_rendering()  # the layout decides where things are
-    renderer = figure.canvas.get_renderer()
     point = figure.dpi / 72
     to_pixels = ax.transData.transform
     taken = [Bbox.from_bounds(x - 7 * point, y - 7 * point, 14 * point, 14 * point)
@@ -316,7 +315,7 @@ def _label_edges(
         paper = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7}
         centred = {"ha": "center", "va": "center", "fontsize": "x-small", "color": colour, "bbox": paper, "zorder": 3}
         text = ax.text(0.5, 0.5, words, transform=ax.transAxes, **centred)
-        box = text.get_window_extent(renderer)
+        box = text.get_window_extent()
         size = np.array([box.width + 4 * point, box.height])
         # The words stand clear of the arrow by the reach of their box across it.
         unit = across / (np.hypot(*across) or 1.0)
