@@ -126,7 +126,8 @@ class _Margin(Loss):
                     remedy='Use loss="cross-entropy" for more classes.' if names.size > 2 else "",
                 )
             )
-        return np.where(given == names[1], 1.0, -1.0), _plain(names)
+        several = given.shape[1] > 1  # one column a class, each of them against the rest
+        return np.where(given == names[1], 1.0, -1.0), tuple(range(given.shape[1])) if several else _plain(names)
 
 
 class Logistic(_Margin):
@@ -168,12 +169,14 @@ class CrossEntropy(Loss):
         given = np.asarray(Y)
         if given.ndim == 2 and given.shape[1] > 1:
             y = matrix(given, "Y", where=where)
-            if (y < 0).any() or not np.allclose(y.sum(axis=1), 1.0):
+            if (y < 0).any():  # one-hot rows that were centred
+                y = y - y.min(axis=1, keepdims=True)
+            if not np.allclose(y.sum(axis=1), 1.0):
                 raise DataError(
                     explain(
                         "rows of `Y` are not probabilities.",
                         where=where,
-                        expected="one-hot rows, or a column of class labels",
+                        expected="one-hot rows, centred or not, or a column of class labels",
                     )
                 )
             return y, tuple(range(y.shape[1]))

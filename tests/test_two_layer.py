@@ -352,6 +352,20 @@ def test_work_arrays_stay_bounded_at_ten_thousand_neurons():
     assert peak < 30e6  # unblocked arrays of 500 x 10,000 take 40 MB each
 
 
+@pytest.mark.parametrize("loss", ["logistic", "exponential", "cross-entropy", "half-squared"])
+@pytest.mark.parametrize("shift", [0.0, 0.25])
+def test_a_column_a_class_will_do_for_every_loss_also_when_it_was_centred(loss, shift):
+    Y = np.eye(4)[np.arange(12) % 4] - shift
+    X = np.repeat(np.eye(4), 3, axis=0)[np.argsort(np.arange(12) % 4)]
+    p = agf.TwoLayer(X, Y, activation="tanh", loss=loss, width=3)
+    stairs = agf.predict(p, p.init(1e-6), max_drops=2)
+    assert len(stairs.drops) == 2
+    if p.classes:
+        assert p.classes == (0, 1, 2, 3)
+        assert "class" in stairs.drops[0].label
+        assert "accuracy" in stairs.drops[0].features
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
