@@ -59,7 +59,7 @@ def test_picture_data_and_numbers_are_saved_and_agree(drawn):
     for match, row in zip(rows, table.rows, strict=True):
         assert float(row[2]) == pytest.approx(from_json_float(match["predicted_time"]), rel=1e-3)
         assert float(row[3]) == pytest.approx(from_json_float(match["observed_time"]), rel=1e-3)
-        assert row[-1] == match["label"]
+        assert match["label"].startswith(row[-1].removesuffix(" ..."))
 
 
 def test_no_panel_is_empty_and_no_two_words_in_a_legend_are_equal(drawn):

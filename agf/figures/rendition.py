@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ import numpy as np
 from agf import files, plot, provenance
 from agf.comparison import Comparison
 from agf.table import Table, level, number, percent
+
+#: Letters of a label in the table; the json has all of it.
+_LONGEST = 60
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,8 @@ class Rendition:
                     [
                         about, str(match.k), number(match.predicted_time, 5), number(match.observed_time, 5),
                         percent(match.time_error), level(match.predicted_level, match.start_level),
-                        level(match.observed_level, match.start_level), percent(match.level_error), match.label,
+                        level(match.observed_level, match.start_level), percent(match.level_error),
+                        shorten(match.label, _LONGEST, placeholder=" ..."),
                     ]
                 )  # fmt: skip
         columns = ["run", "drop", "predicted time", "observed", "error", "level", "observed", "error", "learned"]
