@@ -23,7 +23,7 @@ from agf.errors import RequestError, explain
 from agf.graph import feature, saddles
 from agf.staircase import Drop, Staircase
 from agf.status import Status
-from agf.table import Table, number, percent
+from agf.table import Table, level, number, percent
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -115,7 +115,7 @@ class Summary:
                         str(times.size),
                         *[number(q) for q in _quantiles(times)],
                         percent(_spread(times)),
-                        *[number(q) for q in _quantiles(levels)],
+                        *[level(q, group.staircases[0].start_level) for q in _quantiles(levels)],
                     ]
                 )
         columns = ["group", "drop", "runs", "time 5 %", "median", "95 %", "std/mean", "level 5 %", "median", "95 %"]
