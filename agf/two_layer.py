@@ -170,17 +170,17 @@ class TwoLayer(SampledProblem):
             if radial is not None:
                 tilt = tilt + radial[:, :, None] * (w / lengths[:, None])
             flat = tilt.reshape(tilt.shape[0], m * d)
+            if curvature.weights is None:  # l'' is the identity
+                out[:, :d, :, :d] += (flat.T @ flat).reshape(m, d, m, d) * (a @ a.T)[:, None, :, None]
+                out[:, :d, :, d:] += (flat.T @ value).reshape(m, d, m, 1) * a[:, None, None, :]
+                out[:, d:, :, d:] += (value.T @ value)[:, None, :, None] * b.eye(c)[:, None, :]
+                continue
             for i in range(m):
                 ours = curvature.apply(a[i])
-                both = ours @ a.T  # a_i . l'' a_j, (samples or 1, m)
-                if both.shape[0] == 1:
-                    out[i, :d, :, :d] += (tilt[:, i].T @ flat).reshape(d, m, d) * both[0][:, None]
-                    out[i, :d, :, d:] += (tilt[:, i].T @ value)[:, :, None] * ours[0]
-                else:
-                    weighted = (tilt * both[:, :, None]).reshape(flat.shape)
-                    out[i, :d, :, :d] += (tilt[:, i].T @ weighted).reshape(d, m, d)
-                    mixed = (value[:, :, None] * ours[:, None, :]).reshape(flat.shape[0], m * c)
-                    out[i, :d, :, d:] += (tilt[:, i].T @ mixed).reshape(d, m, c)
+                weighted = (tilt * (ours @ a.T)[:, :, None]).reshape(flat.shape)
+                out[i, :d, :, :d] += (tilt[:, i].T @ weighted).reshape(d, m, d)
+                mixed = (value[:, :, None] * ours[:, None, :]).reshape(flat.shape[0], m * c)
+                out[i, :d, :, d:] += (tilt[:, i].T @ mixed).reshape(d, m, c)
                 for k in range(c):
                     unit = curvature.moment(value * value[:, i : i + 1], b.eye(c)[k : k + 1] + b.zeros((m, c)))
                     out[i, d + k, :, d:] += unit
