@@ -40,13 +40,13 @@ def new_axes(enlarged: float = 1.0) -> Axes:
     """
     if "matplotlib.pyplot" in sys.modules:
         ax = sys.modules["matplotlib.pyplot"].subplots(layout="constrained")[1]
-        ax.get_figure().set_size_inches(enlarged * ax.get_figure().get_size_inches())
+        ax.get_figure().set_size_inches(*(enlarged * ax.get_figure().get_size_inches()))
         return ax
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(layout="constrained")
-    figure.set_size_inches(enlarged * figure.get_size_inches())
+    figure.set_size_inches(*(enlarged * figure.get_size_inches()))
     FigureCanvasAgg(figure)
     return figure.subplots()
 
