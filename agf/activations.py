@@ -111,13 +111,18 @@ class Activation:
         left, jump = -self.left, self.right + self.left
         alive = delta > _SMALLEST
         scale = b.xp.where(alive, 0.5 / b.xp.where(alive, delta, b.array(1.0)), b.array(0.0))
-        t = b.xp.clip(z * scale + b.xp.where(alive, b.array(0.5), b.array(0.0)), 0.0, 1.0)
-        bend = t * (1.0 - t)
-        value = jump * (t * z + delta * bend)
-        slope = jump * t
+        t = z * scale
+        t += b.xp.where(alive, b.array(0.5), b.array(0.0))
+        t = b.xp.clip(t, 0.0, 1.0)
+        bend = 1.0 - t
+        bend *= t
+        slope = t if jump == 1.0 else jump * t
+        value = slope * z
+        value += (jump * delta) * bend
+        bend *= jump * reach
         if left:
             value, slope = value + left * z, slope + left
-        return value, slope, (jump * reach) * bend
+        return value, slope, bend
 
     def rounded_curvature(self, b: Backend, z: Any, delta: Any) -> Any:
         """Second derivative across w of the same, (samples, m)."""

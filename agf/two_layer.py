@@ -81,6 +81,8 @@ class TwoLayer(SampledProblem):
             raise DataError(explain(f"`X` has shape {self.X.shape}.", where=where, expected="(n, d)"))
         if not self.X.any():
             raise DataError(explain("all of `X` is zero, so no neuron can ever grow.", where=where))
+        # Samples last in memory: sums and products run along them, and thin products take half the time or less.
+        self._x, self._y = (self._backend.array(rows.T.copy()).T for rows in (self.X, self.Y))
         self.n_params = self.n_inputs + self.n_outputs
         self.degree = self.activation.degree
         if not 0.0 <= float(kink) <= 1.0:
@@ -278,10 +280,10 @@ class TwoLayer(SampledProblem):
     def _predict(self, theta: FloatArray, neurons: IntArray) -> Any:
         w, a = self._split(theta)
         sizes = self._sizes(w)
-        out = self._backend.zeros(tuple(self._y.shape))
+        out = self._backend.zeros((self.n_outputs, self.n_samples))
         for rows in self._blocks(theta.shape[0]):
-            out[rows] = self._unit(self._x[rows] @ w.T, sizes)[0] @ a
-        return out
+            out[:, rows] = a.T @ self._unit((w @ self._x[rows].T).T, sizes)[0].T
+        return out.T
 
     @_absurd_is_infinite
     def _loss_grad(self, theta: FloatArray, x: Any, y: Any) -> tuple[float, FloatArray]:
@@ -291,8 +293,8 @@ class TwoLayer(SampledProblem):
         total = 0.0
         work = b.zeros(theta.shape)
         for rows in self._blocks(theta.shape[0], x.shape[0]):
-            unit = self._unit(x[rows] @ w.T, sizes)
-            f = unit[0] @ a
+            unit = self._unit((w @ x[rows].T).T, sizes)
+            f = (a.T @ unit[0].T).T
             total += float(self.loss.value(b, f, y[rows]).sum())
             self._add_force(work, w, a, sizes, x[rows], self.loss.residual(b, f, y[rows]), unit)
         return total / x.shape[0], -b.numpy(work) / x.shape[0]
@@ -306,13 +308,13 @@ class TwoLayer(SampledProblem):
         out = b.zeros(theta.shape)
         for rows in self._blocks(theta.shape[0]):
             x = self._x[rows]
-            self._add_force(out, w, a, sizes, x, residual[rows], unit(x @ w.T, sizes))
+            self._add_force(out, w, a, sizes, x, residual[rows], unit((w @ x.T).T, sizes))
         return b.numpy(out) / self.n_samples
 
     def _add_force(self, out: Any, w: Any, a: Any, sizes: Any, x: Any, r: Any, unit: tuple[Any, Any, Any]) -> None:
         """Add sum_k (r_k . a) d sigma/dw and sum_k r_k sigma to `out` (m, P)."""
         value, slope, radial = unit
-        drive = r @ a.T
+        drive = (a @ r.T).T
         out[:, : self.n_inputs] += (drive * slope).T @ x
         if radial is not None:
             out[:, : self.n_inputs] += ((drive * radial).sum(0) / _nonzero(self._backend, sizes))[:, None] * w
