@@ -146,9 +146,9 @@ class TwoLayer(SampledProblem):
         for rows in self._blocks(m + count):
             x = self._x[rows]
             curvature = self.loss.curvature(b, f[rows], self._y[rows])
-            value = self._unit(x @ w.T, sizes, leading=True)[0]
+            value = self._unit((w @ x.T).T, sizes, leading=True)[0]
             total += (value**2 * curvature.squares(a)).sum(0)
-            others, slopes, radials = self._unit(x @ v.T, active_sizes)
+            others, slopes, radials = self._unit((v @ x.T).T, active_sizes)
             for j in range(count):
                 weighted = value * (curvature.apply(o[j]) @ a.T)
                 cross[:, j, :d] += (weighted * slopes[:, j : j + 1]).T @ x
