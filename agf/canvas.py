@@ -190,8 +190,9 @@ def loss_scale(ax: Axes, runs: Sequence[FloatArray]) -> None:
 
 
 def _least_fall(levels: FloatArray) -> float:
-    """The smallest fall between neighbours, as a share of the whole; infinite when nothing falls."""
-    falls = [before - after for before, after in pairwise(levels.tolist()) if before > after]
+    """The smallest fall between neighbours that is not rounding, as a share of the whole; infinite when none falls."""
+    rounding = 1e3 * np.finfo(np.float64).eps * float(np.max(np.abs(levels), initial=0.0))
+    falls = [before - after for before, after in pairwise(levels.tolist()) if before - after > rounding]
     return min(falls) / (max(levels) - min(levels)) if falls else np.inf
 
 

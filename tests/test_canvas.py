@@ -67,7 +67,9 @@ def test_ticks_are_losses_where_levels_span_decades_and_distances_where_they_do_
     assert "above 0.2411" in ax.get_ylabel()
 
 
-@given(st.lists(st.floats(1e-12, 1.0), min_size=2, max_size=12, unique=True), st.sampled_from([1e-250, 1.0, 1e250]))
+@given(
+    st.lists(st.floats(1e-12, 1.0), min_size=2, max_size=12, unique=True), st.sampled_from([2.0**-830, 1.0, 2.0**830])
+)
 def test_the_scale_is_monotone_and_covariant(levels, unit):
     levels = np.sort(levels)[::-1]
     _, heights = drawn(levels)
@@ -87,3 +89,9 @@ def test_the_legend_is_below_the_axes_whatever_their_size():
         legend, label = ax.get_legend().get_window_extent(), ax.xaxis.label.get_window_extent()
         assert legend.y1 < label.y0 + 1
         assert legend.y0 >= 0
+
+
+def test_runs_of_very_different_losses_share_one_axis():
+    ax, _ = drawn(LATE, tuple(1e-20 * level for level in LATE))
+    assert ax.get_yscale() == "function"
+    assert np.isfinite(ax.get_ylim()).all()
