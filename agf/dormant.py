@@ -461,8 +461,11 @@ class _Batch:
 
     def _locate(self, rows: IntArray) -> None:
         """First crossing of each of rows inside its last step, by a bracketed secant (Illinois)."""
-        # On a kink the gap jumps with the gradient, by more than its root can be said to be known.
-        sharp = 1e-12 if self.problem.smooth and self.threshold.memory is None else 1e-9
+        # On a kink the gap jumps with the gradient, by more than its root can be said to be known; and an estimate needs
+        # no more than its steps are good for.
+        sharp = 1e-12 if self.problem.smooth else 1e-9
+        if self.threshold.memory is not None:
+            sharp = max(sharp, 1e-2 * self.rtol)
         low, high = np.zeros(rows.size), np.ones(rows.size)
         at_low, at_high = self._event(rows, low), self._gap(rows)
         high = np.where(at_low >= 0, 0.0, high)  # already there when the step began (or time zero)
