@@ -55,6 +55,8 @@ _RECENT = 0.9
 _SADDLE_RATE = 1e-6
 #: e-folds after which a growing mode would have risen from rounding to order one: what has not moved then is parked.
 _PARKED = 60.0
+#: Stages of a stabilised step that is as long as it may be, about, and how many of those are too many: 1e6 gradients.
+_FULL_STAGES, _TOO_MANY = 1000.0, 1000.0
 #: When the next step is this small a fraction of the local time, local time restarts at 0, provided that steps still
 #: change the state by as much as _MOVED (a blow-up, degree > 2): time itself can no longer resolve them.
 _REBASE = 1e-9
@@ -109,8 +111,8 @@ def flow(
 
     Returns
     -------
-    Trajectory, always: its status says why it ended (settled, saddle, max_time, max_steps, stalled, nonfinite,
-    interrupted), and Ctrl-C keeps what was computed.
+    Trajectory, always: its status says why it ended (settled, saddle, max_time, max_steps, stalled, stiff,
+    nonfinite, interrupted), and Ctrl-C keeps what was computed.
 
     Raises
     ------
@@ -303,6 +305,8 @@ class _Run:
                     after_step()
                     if settled is not None:
                         return settled
+                    if self._hopeless(accepted):
+                        return Status.STIFF
                     if self.steps >= budget:
                         return Status.MAX_STEPS
                     if accepted.memory.step < _REBASE * accepted.s1 and self._moved(accepted):
@@ -431,6 +435,17 @@ class _Run:
         small = np.isfinite(now) & small_neurons(now, loss, self.recorder.points[0][1])
         grown = now[small] - snapshot.log_norms[small]
         return bool(then - loss <= fall * span and np.max(grown, initial=0.0) <= growth * span)
+
+    def _hopeless(self, accepted: Accepted) -> bool:
+        """Whether steps limited by the stages of the stabilised method are too short to see the next neuron grow."""
+        step = accepted.s1 - accepted.s0
+        if self.steps % _CHECK_STEPS or 1.54 * step * accepted.memory.radius < _FULL_STAGES**2:
+            return False
+        self.evaluations += 1
+        growth = self.system.growth(self.y)
+        t_max = self.settings["t_max"]
+        end = np.inf if t_max is None else t_max / self.unit - self.origin - self.local
+        return growth > 0 and min(1 / growth, end) > _TOO_MANY * step
 
     def _unstable(self, slowest: float) -> float:
         """Rate of the fastest growing perturbation of y if above `slowest`, else 0; not asked where there are kinks."""

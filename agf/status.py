@@ -44,6 +44,11 @@ class Status(Enum):
     STALLED = ("stalled", "The step size fell below what float64 can resolve. Loosen rtol, or try another method.")
     INTERRUPTED = ("interrupted", "Interrupted; what was computed is kept and can be resumed.")
     NONFINITE = ("nonfinite", "A non-finite value appeared. The result is kept up to the last good state.")
+    STIFF = (
+        "stiff",
+        "What has settled relaxes so much faster than the next neuron grows that explicit steps would take for ever. "
+        "Choose a larger alpha; a prediction does not step through plateaus.",
+    )
     ERROR = (
         "error",
         "An error was raised while computing. The result is kept up to the last good state.",
@@ -72,6 +77,6 @@ class Status(Enum):
         return _BY_WORD[word]
 
 
-_FAILED = {Status.ERROR, Status.NONFINITE, Status.STALLED, Status.SADDLE, Status.MAX_STEPS}
+_FAILED = {Status.ERROR, Status.STIFF, Status.NONFINITE, Status.STALLED, Status.SADDLE, Status.MAX_STEPS}
 _CUT_SHORT = {Status.MAX_DROPS, Status.MAX_TIME, Status.MAX_STEPS, Status.INTERRUPTED}
 _BY_WORD = {status.word: status for status in Status}

@@ -370,3 +370,18 @@ def test_wrong_requests_are_refused_in_a_sentence(tmp_path):
 
 def test_kinks_are_met_with_the_plain_method():
     assert agf.flow(Kinked(), balanced(1e-3)).method == "rk45"
+
+
+@pytest.mark.parametrize(("alpha", "word"), [(1e-4, "settled"), (1e-14, "stiff"), (1e-100, "stiff")])
+def test_a_plateau_that_explicit_steps_cannot_cross_ends_the_run_soon_and_says_so(alpha, word):
+    # degree 3: the second neuron takes 1/alpha to grow while the first relaxes in a time of order one
+    X = np.linalg.qr(np.random.default_rng(0).standard_normal((60, 4)))[0] * np.sqrt(60)
+    problem = agf.TwoLayer(X, X[:, 0] ** 2 - 0.5 * X[:, 1] ** 2, activation="square", width=6)
+    flow = agf.flow(problem, problem.init(alpha))
+    assert flow.status.word == word
+    assert flow.stats["evaluations"] < 3e4  # of some 1e10 that it would have taken at 1e-14
+    level = agf.predict(problem, problem.init(alpha), max_drops=1).levels[1]
+    assert flow.status.failed == (word == "stiff")
+    if word == "stiff":
+        assert flow.losses[-1] == pytest.approx(level, rel=1e-6)
+        assert "larger alpha" in flow.status.sentence
