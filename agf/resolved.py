@@ -56,7 +56,7 @@ _PATIENCE = 10.0
 #: ... and active neurons that are still small may grow by this (in log norm, at their present rate) on any plateau.
 _STILL = 0.5
 #: Tolerance of a step over that of the settings: what joining at a finite norm leaves out is far more than this.
-_STEP = 20.0
+_STEP = 25.0
 #: ... at kinks at least this; and never more than the second.
 _KINKS, _COARSEST = 3e-4, 3e-3
 #: Neurons that grew by this part of what the first one did, in what they contribute, share a drop without arrivals.
@@ -64,7 +64,7 @@ _SHARED = 0.25
 #: Memory for the states kept along the curve.
 _STATE_BYTES = 64 * 2**20
 #: Conditioning is measured by a second pass, with the joining fraction and the tolerance multiplied by these.
-_PROBE_JOINING, _PROBE_STEP = 2.0, 10.0
+_PROBE_JOINING, _PROBE_STEP = 2.0, 20.0
 
 Observer = Callable[[State, Drop | None], None]
 
@@ -102,7 +102,7 @@ class _Path:
         if len(self.states) > 1 and state.level > self.states[-2].level * (1.0 - self.spacing):
             self.states.pop()
         self.states.append(state)
-        if len(self.states) > 2 and sum(a.directions.nbytes for a in self.states) > _STATE_BYTES:
+        if len(self.states) > 2 and len(self.states) * state.directions.nbytes > _STATE_BYTES:
             self.states[1:-1] = self.states[1:-1:2]
             self.spacing *= 2.0
 
@@ -222,6 +222,7 @@ class _Run:
         self.stop = np.inf if limit is None else float(self.clock.accelerated(LONGER * limit if probe else limit))
         self.lowest = np.inf  # smallest log norm at which a neuron joined
         self.settled = True  # nobody is active yet
+        self.moving = 0.0  # time before which the active set is known not to be settled
         self.grown = np.full(init.width, -np.inf)  # log norm at which a neuron that joined counts in a drop
         self.arriving = np.zeros(init.width, dtype=bool)  # joined, and not yet counted
         self.utility = np.zeros(init.width)  # at which it joined
@@ -263,6 +264,10 @@ class _Run:
         small = np.flatnonzero(self._small())
         if small.size:
             directions[small], log_norms[small] = self._carried(small, found.time)
+            if not (log_norms[small] <= self.grown[small] + _STILL).all():
+                # They turned to faster growth on the way: the flow goes on, and is not asked again too soon.
+                self.settled, self.moving = False, self.state.time + 0.5 * found.time
+                return None
         time = self.state.time + found.time
         joined = waiting[found.neurons]
         self.state = replace(self.state, time=time, directions=directions, log_norms=log_norms)
@@ -376,7 +381,7 @@ class _Run:
                 if time >= self.stop:
                     return Status.MAX_TIME
                 size = max(loss, _SMALL_LOSS * self.start_level)
-                if -rate * s <= self.settings.rtol * size and s > 1.25 * looked:
+                if -rate * s <= self.settings.rtol * size and s > 1.25 * looked and time >= self.moving:
                     looked = s
                     wait = self._wait(unit)
                     if not np.isfinite(wait):
