@@ -461,7 +461,7 @@ class _Batch:
 
     def _locate(self, rows: IntArray) -> None:
         """First crossing of each of rows inside its last step, by a bracketed secant (Illinois)."""
-        # On a kink the gap jumps with the gradient, by more than its root can be said to be known; and an estimate needs
+        # On a kink the gap jumps with the gradient, by more than its root can be said to be known; an estimate needs
         # no more than its steps are good for.
         sharp = 1e-12 if self.problem.smooth else 1e-9
         if self.threshold.memory is not None:
