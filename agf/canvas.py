@@ -147,27 +147,30 @@ def say(ax: Axes, words: str) -> None:
 
 #: A drop smaller than this share of the axis is hard to see.
 _VISIBLE = 0.02
+#: Levels whose last is a smaller share of the first than this span decades.
+_DECADES = 0.05
 
 
 def loss_scale(ax: Axes, runs: Sequence[FloatArray]) -> None:
     """A logarithmic axis of the loss where a drop would be too small to see on a linear one.
 
-    runs : levels of each run, from the first plateau to the last. The scale is log(L - base + floor): base is 0 where
-    the levels span decades, else the lowest level; it is linear below the floor, a third of the last but one plateau,
-    so that the last plateau is in the picture too. Ticks are losses, or what is to be added to the base.
+    runs : levels of each run, from the first plateau to the last; what is drawn already stays in the picture. The scale
+    is log(L - base + floor): base is 0 where the levels span decades, else the lowest level; it is linear below the
+    floor, a third of the last but one plateau, so that the last plateau is in the picture too. Ticks are losses, or
+    what is to be added to the base.
     """
     from matplotlib.ticker import FixedLocator
 
     runs = [levels[np.isfinite(levels)] for levels in runs]
-    first = max((float(levels[0]) for levels in runs if levels.size), default=0.0)
-    lowest = min((float(levels.min()) for levels in runs if levels.size), default=0.0)
     runs = [levels for levels in runs if levels.size > 1 and _least_fall(levels) < _VISIBLE]
     if not runs:
         return
+    first = max(float(levels[0]) for levels in runs)
+    lowest = min(float(levels.min()) for levels in runs)
+    if ax.has_data():
+        lowest = min(lowest, float(ax.dataLim.y0))
     rounding = np.finfo(np.float64).eps * abs(first)
-    base = 0.0
-    if lowest < 0 or any(_least_fall(np.log(_above(levels, rounding))) < _VISIBLE for levels in runs):
-        base = lowest
+    base = lowest if lowest < -rounding or lowest > _DECADES * first else 0.0
     floor = min(float(np.min(_above(levels[:-1] - base, rounding), initial=first - base)) for levels in runs) / 3
 
     def forward(loss: FloatArray) -> FloatArray:

@@ -256,8 +256,7 @@ def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
     ax.margins(x=0.06, y=0.1)
     ax.set_xlabel("drops from the start")
     ax.set_ylabel("level (loss)")
-    levels = [graph.nodes[node]["level"] for node in graph]
-    loss_scale(ax, [np.array([graph.nodes[node]["level"] for node in path]), np.array([max(levels), min(levels)])])
+    loss_scale(ax, [np.array([graph.nodes[node]["level"] for node in path])])
     runs = graph.graph["runs"]
     words = f"mean {graph.graph['clock']} of the drop"
     words = f"probability (runs), {words}" if runs > 1 else words.removeprefix("mean ")

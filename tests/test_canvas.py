@@ -78,6 +78,14 @@ def test_the_scale_is_monotone_and_covariant(levels, unit):
     np.testing.assert_allclose(scaled, heights, atol=1e-6)
 
 
+def test_what_is_drawn_already_stays_in_the_picture():
+    ax = Figure().subplots()
+    ax.plot([0, 1], [0.5, 0.2405])  # below the last level
+    canvas.loss_scale(ax, [np.array(LATE)])
+    assert ax.get_ylim()[0] < 0.2405
+    assert ax.get_yscale() == "function"
+
+
 def test_the_legend_is_below_the_axes_whatever_their_size():
     for size in ((3.0, 2.0), (9.0, 7.0)):
         figure = Figure(figsize=size, layout="constrained")

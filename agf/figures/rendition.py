@@ -51,10 +51,9 @@ class Rendition:
                     ]
                 )  # fmt: skip
         columns = ["run", "drop", "predicted time", "observed", "error", "level", "observed", "error", "learned"]
-        notes = [
-            "Times: flow time of the half-drop. Errors of levels are relative to L(0); a dash: no plateau shows.",
-            "A level reads 0 where it is lost, in float64, when added to L(0).",
-        ]
+        notes = ["Times: flow time of the half-drop. Errors of levels are relative to L(0); a dash: no plateau shows."]
+        if any("0" in row[5:7] for row in rows):
+            notes.append("A level reads 0 where it is lost, in float64, when added to L(0).")
         return Table(f"{self.name}: {self.title}", columns, rows, notes)
 
     def numbers(self) -> dict[str, Any]:
