@@ -62,7 +62,7 @@ def _parameters(cls: type[Problem], as_json: bool) -> int:
             }
         )
     rows = [
-        [p.name, p.kind, "required" if p.required else p.default, "--data" if p.from_data else "-p", p.words]
+        [p.name, p.kind, "required" if p.required else p.default, "-p or --data" if p.from_data else "-p", p.words]
         for p in found
     ]
     columns = ["parameter", "type", "default", "given by", "meaning"]

@@ -47,7 +47,7 @@ class ModularAddition(Problem):
     """
 
     name = "modular-addition"
-    data_arguments = ("template",)
+    data_arguments = ("template", "p", "group")
 
     def __init__(
         self,

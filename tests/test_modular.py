@@ -13,6 +13,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 
 import agf
+from agf import request
 from agf.staircase import Drop
 
 NOBODY = np.zeros(0, dtype=np.int64)
@@ -571,6 +572,13 @@ def test_both_kinds_of_initialization_draw_u_v_w_in_turn():
     )
     with pytest.raises(agf.DataError, match="unknown kind"):
         problem.init(1e-2, kind="balanced")
+
+
+@pytest.mark.parametrize("given", [["p=5"], ["group=[2, 3]"]], ids=str)
+def test_a_group_from_the_shell_comes_without_the_template_of_the_example(given):
+    problem = request.problem("modular-addition", pairs=[*given, "width=4"]).problem
+    assert np.abs(problem.template.spectrum) == pytest.approx(1.0)  # one-hot
+    assert problem.p == (6 if "group" in given[0] else 5)
 
 
 BAD = [
