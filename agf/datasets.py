@@ -11,13 +11,13 @@ import gzip
 import importlib.util
 import os
 import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from agf import files
 from agf.arrays import FloatArray
 from agf.errors import DataError, RequestError, explain
 
@@ -89,15 +89,14 @@ def _npz(name: str) -> Dataset:
                 explain(f"cannot read {name!r} as an npz archive: it is another format, or damaged.",
                         remedy="Use numpy.savez.")
             )  # fmt: skip
-        archive = np.load(name, allow_pickle=False)
-        assert isinstance(archive, np.lib.npyio.NpzFile)
-        with archive:
-            if "header.json" in archive.files:
+        with zipfile.ZipFile(name) as archive:
+            if "header.json" in archive.namelist():
                 raise DataError(explain("this is an agf run file, not data.", where=name, remedy="See agf show."))
+            files.refuse_bomb(archive)
             arrays = {}
-            for key in archive.files:
+            for key, info in files.members(archive):
                 try:
-                    arrays[key] = archive[key]
+                    arrays[key] = files.member(archive, info)
                 except ValueError as error:
                     if "pickle" not in str(error):
                         raise
@@ -108,9 +107,9 @@ def _npz(name: str) -> Dataset:
                             remedy="Save plain numbers: numpy.savez(file, X=X.astype(float), ...).",
                         )
                     ) from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
+    except DataError:
+        raise
+    except (*files.DAMAGE, ValueError) as error:
         raise DataError(explain(f"cannot read {name!r} as an npz archive ({error}).")) from None
     if not arrays:
         raise DataError(explain("the archive holds no arrays.", where=name))

@@ -25,8 +25,10 @@ FORMAT = "agf-run"
 VERSION = 1
 #: A header is text; anything larger is not one of ours.
 _MAX_HEADER = 64 * 2**20
+#: An archive that unpacks to more than this, and to so many times its size, holds nothing but zeros or means harm.
+_LARGE, _PACKED = 2**30, 200
 #: What zipfile and numpy raise on damaged, encrypted or hostile archives, besides ValueError.
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, MemoryError)
+DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, MemoryError)
 
 
 @contextlib.contextmanager
@@ -175,17 +177,53 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, n
                 raise refuse(
                     f"it is version {version}, and this agf reads up to version {VERSION}", "Upgrade agf to read it."
                 )
-            arrays = {}
-            for name in archive.namelist():
-                if not name.endswith(".npy"):
-                    continue
-                with archive.open(name) as member:
-                    arrays[name[: -len(".npy")]] = np.lib.format.read_array(member, allow_pickle=False)
-    except _DAMAGE as error:
+            refuse_bomb(archive)
+            arrays = {name: member(archive, info) for name, info in members(archive)}
+    except DAMAGE as error:
         raise refuse(f"it is damaged or not a run file ({error})") from None
     except ValueError as error:
         raise refuse(f"an array in it is damaged or not plain numbers ({error})") from None
     return str(header.get("kind", "")), header, arrays
+
+
+def members(archive: zipfile.ZipFile) -> list[tuple[str, zipfile.ZipInfo]]:
+    """The arrays of an archive: name and entry."""
+    return [(info.filename[: -len(".npy")], info) for info in archive.infolist() if info.filename.endswith(".npy")]
+
+
+def refuse_bomb(archive: zipfile.ZipFile) -> None:
+    """Raise ValueError when the entries of an archive unpack to more than the memory, or than numbers pack to.
+
+    Nothing is unpacked for this, and no entry can unpack to more than its directory says.
+    """
+    packed = sum(info.compress_size for info in archive.infolist())
+    total = sum(info.file_size for info in archive.infolist())
+    memory = _memory()
+    if total > memory:
+        raise ValueError(f"it unpacks to {total / 2**30:.1f} GiB, and there are {memory / 2**30:.1f} GiB of memory")
+    if total > _LARGE and total > _PACKED * packed:
+        raise ValueError(f"its {packed / 2**20:.1f} MiB unpack to {total / 2**30:.1f} GiB, as no measured numbers do")
+
+
+def _memory() -> int:
+    """Bytes of memory of the machine; 16 GiB where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 2**34
+
+
+def member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+    """One array, when its header declares as many bytes as there are. Raises ValueError; pickles are not loaded."""
+    with archive.open(info) as handle:
+        version = np.lib.format.read_magic(handle)
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = header(handle)
+        declared, there = math.prod(shape) * dtype.itemsize, info.file_size - handle.tell()
+        if declared != there and not dtype.hasobject:
+            raise ValueError(f"array {info.filename!r} declares {declared} bytes, and there are {there}")
+    with archive.open(info) as handle:
+        return np.lib.format.read_array(handle, allow_pickle=False)
 
 
 def array(arrays: dict[str, np.ndarray], name: str, path: object) -> np.ndarray:

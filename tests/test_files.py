@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 import stat
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -13,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agf import files
-from agf.errors import FileError
+from agf import datasets, files
+from agf.errors import DataError, FileError
 
 
 def test_what_was_written_is_read(tmp_path):
@@ -178,3 +180,56 @@ def test_absent_files_and_folders_are_refused(tmp_path):
         files.read(tmp_path)
     with pytest.raises(FileError, match="array 'times' is missing"):
         files.array({}, "times", "run.npz")
+
+
+def npy(shape, content=b""):
+    """A member that declares `shape` of float64 and holds `content`."""
+    handle = io.BytesIO()
+    np.lib.format.write_array_header_1_0(handle, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    return handle.getvalue() + content
+
+
+@pytest.fixture(params=["run", "data"])
+def opened(request):
+    """Reads an archive as a run file or as data; both refuse with their own error."""
+    return (files.read, FileError) if request.param == "run" else (datasets.read, DataError)
+
+
+def archive(path, kind, **contents):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
+        if kind is files.read:
+            target.writestr("header.json", json.dumps({"format": files.FORMAT, "version": 1, "kind": "staircase"}))
+        for name, content in contents.items():
+            with target.open(f"{name}.npy", "w", force_zip64=True) as member:
+                for part in content:
+                    member.write(part)
+
+
+def test_a_header_that_declares_more_than_there_is_allocates_nothing(tmp_path, opened):
+    read, error = opened
+    archive(tmp_path / "a.npz", read, X=[npy((10**12,), b"\0" * 80)])
+    tracemalloc.start()
+    with pytest.raises(error, match="declares 8000000000000 bytes, and there are 80"):
+        read(tmp_path / "a.npz")
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
+
+
+def test_an_archive_that_unpacks_to_gigabytes_is_refused_before_it_does(tmp_path, opened):
+    read, error = opened
+    size = 2**30 + 2**20
+    archive(tmp_path / "a.npz", read, X=[npy((size // 8,)), *[bytes(2**20)] * (size // 2**20)])
+    assert (tmp_path / "a.npz").stat().st_size < 2**21
+    tracemalloc.start()
+    with pytest.raises(error, match=r"MiB unpack to 1\.0 GiB, as no measured numbers do"):
+        read(tmp_path / "a.npz")
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
+
+
+def test_an_archive_larger_than_the_memory_is_refused_with_both_sizes(tmp_path, opened, monkeypatch):
+    read, error = opened
+    archive(tmp_path / "a.npz", read, X=[npy((2**17,), np.random.default_rng(0).bytes(2**20))])
+    monkeypatch.setattr(files, "_memory", lambda: 2**19)
+    with pytest.raises(error, match=r"unpacks to 0\.0 GiB, and there are 0\.0 GiB of memory"):
+        read(tmp_path / "a.npz")
