@@ -73,7 +73,11 @@ def predict(
 @click.option(
     "--resume", metavar="RUN", help="Go on with this run of the same problem: its data, weights and settings."
 )
-@click.option("--checkpoint", metavar="RUN", help="Run file written every minute, for --resume after a crash.")
+@click.option(
+    "--checkpoint",
+    metavar="RUN",
+    help="Run file written while training, for --resume after a crash; that of -o by default.",
+)
 @output_options
 def train(
     name: str,
@@ -115,10 +119,11 @@ def train(
         problem, init = _problem_and_init(name, words, out.report, predict=False)
         if descent and words["seed"] is not None:
             descent["seed"] = words["seed"]
+    kept = {"checkpoint": output if checkpoint is None else checkpoint}
     if descent:
-        code = out.finish(lambda: _descent(problem, init, {**descent, "checkpoint": checkpoint}, out.report))
+        code = out.finish(lambda: _descent(problem, init, {**descent, **kept}, out.report))
     else:
-        code = out.finish(lambda: _flow(problem, init, {**flow, "checkpoint": checkpoint}, out.report))
+        code = out.finish(lambda: _flow(problem, init, {**flow, **kept}, out.report))
     if checkpoint is not None:
         out.report.say(f"Wrote {checkpoint}.")
     return code

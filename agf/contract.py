@@ -91,9 +91,11 @@ class Problem(ABC):
     n_params: int
     #: Constructor arguments as given, for run files.
     arguments: dict[str, Any]
+    _spanned: tuple[bytes, FloatArray] | None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Problem:
         self = super().__new__(cls)
+        self._spanned = None
         try:
             bound = inspect.signature(cls.__init__).bind(self, *args, **kwargs)
         except TypeError:
@@ -166,8 +168,18 @@ class Problem(ABC):
             losses = [self.loss_grad(directions[i : i + 1], neurons[i : i + 1])[0] for i in range(neurons.size)]
             return np.maximum(np.asarray(losses) - zero + utilities, 0.0)
         if active_neurons.size:
-            out = out - _project(out, self._jacobian(active, active_neurons))
+            span = self._jacobian_span(active, active_neurons)
+            out = out - (out @ span.T) @ span
         return 0.5 * np.sum(out**2, axis=1)
+
+    def _jacobian_span(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
+        """Orthonormal rows that span the outputs' Jacobian, rank decided at 1e-10 of the largest; kept for the last
+        network, since a dormant phase asks about the same one again and again."""
+        key = theta.tobytes() + neurons.tobytes()
+        if self._spanned is None or self._spanned[0] != key:
+            _, values, rows = np.linalg.svd(self._jacobian(theta, neurons), full_matrices=False)
+            self._spanned = key, rows[values > 1e-10 * values.max(initial=0.0)]
+        return self._spanned[1]
 
     def _jacobian(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
         rows = []
@@ -314,10 +326,3 @@ def _brief(value: Any) -> str:
         return "array of " + " x ".join(str(size) for size in shape)
     text = str(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _project(out: FloatArray, basis: FloatArray) -> FloatArray:
-    """Projection of the rows of `out` on the span of the rows of `basis`, rank decided at 1e-10 of the largest."""
-    _, values, rows = np.linalg.svd(basis, full_matrices=False)
-    span = rows[values > 1e-10 * values.max(initial=0.0)] if values.size else rows[:0]
-    return (out @ span.T) @ span
