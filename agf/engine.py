@@ -79,15 +79,16 @@ def record(problem: Problem, clock: Clock, state: State, activation: Activation,
     """The drop that two phases made, read off the state they ended in."""
     active = np.flatnonzero(state.active)
     params = state.params[active]
+    neurons = np.concatenate([activation.neurons, settled.joined])
     return Drop(
         time=float(clock.flow(activation.time)),
         half_time=float(clock.flow(activation.half_time)),
         accelerated_time=activation.time,
         level=settled.level,
-        neurons=activation.neurons,
+        neurons=neurons,
         collapsed=settled.collapsed,
-        label=problem.label(params, active, activation.neurons),
-        utility=activation.utility,
+        label=problem.label(params, active, neurons),
+        utility=np.concatenate([activation.utility, settled.utility]),
         runner_up=activation.runner_up,
         grad_norm=settled.grad_norm,
         predicted_decrease=settled.predicted_decrease,

@@ -62,6 +62,8 @@ class Settled:
     predicted_decrease : loss the flow could still lose before the next activation (first order), the certificate.
     how : "closed form" | "flow" | "horizon" | "newton" ..., a word for the record.
     critical : whether this is a critical point (up to the certificate), not just the loss at a horizon.
+    joined, utility : (k,) indices that became active during the phase, and their utility at unit norm then: the loss
+        fell so far that they stood above their thresholds before any time had passed.
     """
 
     level: float
@@ -70,3 +72,5 @@ class Settled:
     predicted_decrease: float
     how: str
     critical: bool = True
+    joined: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    utility: FloatArray = field(default_factory=lambda: np.zeros(0))

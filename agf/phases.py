@@ -209,42 +209,83 @@ class GenericPhases:
     # -- cost minimization ------------------------------------------------------------------------------------
 
     def active(self, state: State, activation: Activation) -> tuple[State, Settled | Status]:
-        """Let the active neurons settle; those that collapse return to dormancy."""
-        mask = state.active.copy()
-        mask[activation.neurons] = True
-        state = replace(state, active=mask)
-        chosen = np.flatnonzero(mask)
+        """Let the active neurons settle; those that collapse return to dormancy.
+
+        As the residual shrinks so do thresholds: dormant neurons may stand above theirs once the flow is over, without
+        any time having passed for them. They join there and then, in the same drop, and the flow goes on.
+        """
+        before, width = state.level, self._width(activation, state)
+        gone = joined = np.zeros(0, dtype=np.int64)
+        utility = np.zeros(0)
+        neurons = activation.neurons
+        while True:
+            mask = state.active.copy()
+            mask[neurons] = True
+            state = replace(state, active=mask)
+            try:
+                state, settled = self._flow(state, activation.time, before, width)
+            except integrators.MarchError as error:
+                self.notes.append(f"active phase of neurons {np.flatnonzero(mask).tolist()[:5]}: {error}")
+                return state, _march_status(error)
+            gone = np.union1d(gone, settled.collapsed)
+            state, found = self._above(state, gone)
+            if found is None:
+                stayed = state.active[joined]
+                return state, replace(settled, collapsed=gone, joined=joined[stayed], utility=utility[stayed])
+            neurons = found.neurons
+            joined, utility = np.append(joined, neurons), np.append(utility, found.utility)
+
+    def _flow(self, state: State, time: float, before: float, width: float) -> tuple[State, Settled]:
+        """Flow of the active neurons.
+
+        time : accelerated, of the activation.  before : loss then.  width : how long its drop lasts, flow time.
+        """
+        chosen = np.flatnonzero(state.active)
         theta = cartesian(state.directions[chosen], state.log_norms[chosen])
         # Self-interactions beside the network at the start: for an estimate, and a problem can keep what they need.
         threshold = self._threshold(state)
         threshold.memory = np.full(self.problem.width, np.nan)
-
-        width = self._width(activation, state)
-        cap = max(_LAST_TIMES * float(self.clock.flow(activation.time)), _LAST_DROPS * width)
+        cap = self._cap(time, width)
         multiple = self.settings.horizon * (1.0 if self.settings.settle == "horizon" else CONVERGED)
 
         def horizon(now: FloatArray, neurons: IntArray) -> float:
             return min(max(width, multiple * self._wait(state, neurons, now, threshold, cap / multiple)), cap)
 
-        try:
-            rest = settle(
-                self.problem,
-                theta,
-                chosen,
-                horizon,
-                rtol=self.settings.rtol,
-                negligible=self._negligible(state),
-                before=state.level,
-                gone=COLLAPSED * np.exp(state.memory["sizes"][chosen]),
-            )
-        except integrators.MarchError as error:
-            self.notes.append(f"active phase of neurons {chosen.tolist()[:5]}: {error}")
-            return state, _march_status(error)
+        rest = settle(
+            self.problem,
+            theta,
+            chosen,
+            horizon,
+            rtol=self.settings.rtol,
+            negligible=self._negligible(state),
+            before=before,
+            gone=COLLAPSED * np.exp(state.memory["sizes"][chosen]),
+        )
         self._count("loss_evaluations", rest.evaluations)
         self._count("hessians", rest.hessians)
-        return self._leave(state, chosen, rest)
+        return self._leave(state, chosen, rest, before)
 
-    def _leave(self, state: State, chosen: IntArray, rest: Rest) -> tuple[State, Settled]:
+    def _cap(self, time: float, width: float) -> float:
+        """Flow time after which a level counts, whether or not another activation is to come."""
+        cap = max(_LAST_TIMES * float(self.clock.flow(time)), _LAST_DROPS * width)
+        if self.settings.max_time is None:
+            return cap
+        return min(cap, max(self.settings.max_time - float(self.clock.flow(time)), width))
+
+    def _above(self, state: State, gone: IntArray) -> tuple[State, Activation | None]:
+        """Dormant neurons that stand above their thresholds now, but for those that collapsed in this phase."""
+        waiting = np.setdiff1d(np.flatnonzero(~state.active), gone)
+        if waiting.size == 0 or state.level <= self._negligible(state):
+            return state, None
+        active = np.flatnonzero(state.active)
+        residual = self.problem.residual(state.params[active], active)
+        try:
+            found = self._cross(state, residual, waiting, self._threshold(state), 0.0)
+        except NonFinite:
+            return state, None  # the next dormant phase meets it again, and reports it
+        return self._arrive(state, waiting, found) if isinstance(found, Crossing) else (state, None)
+
+    def _leave(self, state: State, chosen: IntArray, rest: Rest, before: float) -> tuple[State, Settled]:
         directions, log_norms = state.directions.copy(), state.log_norms.copy()
         directions[chosen], log_norms[chosen] = polar(rest.theta)
         collapsed = chosen[rest.collapsed]
@@ -252,7 +293,7 @@ class GenericPhases:
         mask: BoolArray = state.active.copy()
         mask[collapsed] = False
         level = rest.level
-        scale = min(abs(state.level - level), max(level, self._negligible(state)))
+        scale = min(abs(before - level), max(level, self._negligible(state)))
         critical = rest.how == "flow" or rest.predicted_decrease <= _CRITICAL * scale
         after = replace(
             state,
@@ -267,10 +308,14 @@ class GenericPhases:
         return after, Settled(level, collapsed, rest.grad_norm, rest.predicted_decrease, rest.how, critical)
 
     def _width(self, activation: Activation, state: State) -> float:
-        """Flow time in which a newcomer grows by a factor e at its threshold: how long its drop lasts."""
+        """How long the drop lasts: flow time in which a newcomer grows by a factor e at its threshold.
+
+        At most the time since the start: a slower one is not over by the next activation, whatever its neighbours do.
+        """
         kappa = self.problem.degree
         log_radius = state.memory["radii"][activation.neurons]
-        return float(np.max(np.exp((2 - kappa) * log_radius) / (kappa * activation.utility)))
+        width = float(np.max(np.exp((2 - kappa) * log_radius) / (kappa * activation.utility)))
+        return min(width, float(self.clock.flow(activation.time))) if activation.time > 0 else width
 
     def _wait(self, state: State, chosen: IntArray, theta: FloatArray, threshold: Threshold, stop: float) -> float:
         """Flow time to the next activation if the residual were frozen at theta (m, P), roughly; inf beyond `stop`."""

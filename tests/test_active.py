@@ -184,6 +184,19 @@ def test_a_neuron_that_collapses_returns_to_dormancy_and_comes_back(alpha):
     assert stairs.status is Status.FITTED
 
 
+def test_a_neuron_above_its_threshold_once_the_flow_is_over_joins_in_the_same_drop():
+    """R*^2 = U / 2C: 1 for both at first; the second stands at e^-4 = 0.018 when the first has left it 0.01."""
+    problem = Scripted([[1.0, 1.0], [1.0, 0.01], [0.0, 0.0]], levels=[1.0, 0.5, 0.2])
+    stairs = agf.predict(problem, norms_init([-1.0, -3.0]))
+    assert [drop.neurons.tolist() for drop in stairs.drops] == [[0, 1]]
+    assert stairs.drops[0].utility.tolist() == [1.0, 0.01]
+    assert stairs.levels.tolist() == [1.0, 0.2]
+    # with a little more left to it, it is below its threshold, and follows later
+    later = Scripted([[1.0, 1.0], [1.0, 0.02], [0.0, 0.0]], levels=[1.0, 0.5, 0.2])
+    stairs = agf.predict(later, norms_init([-1.0, -3.0]))
+    assert [drop.neurons.tolist() for drop in stairs.drops] == [[0], [1]]
+
+
 def test_several_neurons_collapse_in_one_phase():
     """Two features of the first stage are better explained by the third alone: both leave when it comes."""
     rng = np.random.default_rng(0)
