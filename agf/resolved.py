@@ -475,18 +475,16 @@ class _Run:
 
     def _gone(self, system: _Riding) -> IntArray:
         """Active neurons that shrank far below the norm at which they would join."""
-        active = system.active
         state = self.state
-        residual = self.problem.residual(state.params[active], active)
-        utility, gradient = self.problem.utility(state.directions[active], active, residual)
-        self._count("utility_evaluations", 1)
-        drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
-        low = active[(state.log_norms[active] < self.lowest + _LEAVES) & (utility < 0)]
+        low = system.active[state.log_norms[system.active] < self.lowest + _LEAVES]
         if low.size == 0:
             return low
+        utility, gradient = self.problem.utility(state.directions[low], low, self._residual(state))
+        self._count("utility_evaluations", 1)
+        drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
         log_2c = self.threshold.log_self_interaction(state.directions[low], low)
-        radius = self.threshold.log_radius(drive[np.isin(active, low)], log_2c)
-        return low[state.log_norms[low] < radius + _LEAVES]
+        radius = self.threshold.log_radius(drive, log_2c)
+        return low[(utility < 0) & (state.log_norms[low] < radius + _LEAVES)]
 
     def _leave(self, neurons: IntArray) -> None:
         active: BoolArray = self.state.active.copy()

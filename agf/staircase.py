@@ -15,7 +15,7 @@ from agf.errors import FileError, explain
 from agf.init import Init
 from agf.settings import Settings
 from agf.status import Status
-from agf.table import Table, level, number
+from agf.table import Table, level, number, percent
 
 _NOBODY = np.zeros(0, dtype=np.int64)
 
@@ -159,17 +159,18 @@ class Staircase:
         return out
 
     def table(self) -> Table:
-        """The drops as a table."""
-        rows = [["0", "0", "0", "0", number(self.start_level, 6), "start"]]
+        """The drops as a table; with their conditioning where it was measured."""
+        probed = any(not np.isnan(drop.conditioning) for drop in self.drops)
+        rows = [["0", "0", "0", "0", number(self.start_level, 6), *["-"] * probed, "start"]]
         for k, (drop, words) in enumerate(zip(self.drops, self.words, strict=True), 1):
             rows.append(
                 [str(k), number(drop.time, 6), number(drop.half_time, 6), number(drop.accelerated_time, 6),
-                 level(drop.level, self.start_level, 6), words]
+                 level(drop.level, self.start_level, 6), *[percent(drop.conditioning)] * probed, words]
             )  # fmt: skip
         scale = f", {self.init.words}" if self.init is not None else ""
         return Table(
             f"Predicted staircase of {self.problem}{scale}, mode {self.mode}",
-            ["drop", "time", "half-drop time", "accelerated", "level", "learned"],
+            ["drop", "time", "half-drop time", "accelerated", "level", *["conditioning"] * probed, "learned"],
             rows,
             [f"{self.status.word}: {self.status.sentence}", *self.notes],
         )

@@ -100,3 +100,11 @@ def test_the_command_line_measures_both_sides(tmp_path, capsys):
     assert "Reproduced to" in str(report)
     assert main(["compare", str(tmp_path / "run.npz"), "--curve", str(tmp_path / "run.npz"), "--repeat"]) == 2
     assert "--repeat" in capsys.readouterr().err
+
+
+def test_a_closed_form_hangs_on_neither_weights_nor_tolerance():
+    problem = agf.problem("diagonal-linear", X=np.eye(2) * np.sqrt(2), y=np.sqrt(2) * np.array([2.0, 0.5]))
+    stairs = agf.predict(problem, problem.init(1e-8), mode="limit", conditioning=True)
+    assert [drop.conditioning for drop in stairs.drops] == [0.0, 0.0]
+    assert "conditioning" in stairs.table().columns
+    assert "conditioning" not in agf.predict(problem, problem.init(1e-8)).table().columns

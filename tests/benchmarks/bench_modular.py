@@ -1,12 +1,13 @@
 """Modular addition measured: maxima of the utility, groups of neurons, a whole prediction against the flow, cost.
 
-    python tests/benchmarks/bench_modular.py [maxima groups staircase speed scaling ties s3]
+    python tests/benchmarks/bench_modular.py [maxima groups staircase resolved speed scaling ties s3]
 
 Prints one table a topic; every ratio is against a baseline of the same run. Run single-threaded (OMP_NUM_THREADS=1).
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import resource
 import sys
 import time
@@ -16,9 +17,11 @@ from itertools import permutations
 import numpy as np
 from agf_problems.modular import ModularAddition
 from scipy.optimize import minimize
+from work import Work
 
 import agf
-from agf.table import Table
+from agf.comparison import REPRODUCIBLE, loosened
+from agf.table import Table, percent
 
 NOBODY = np.zeros(0, dtype=np.int64)
 SPECTRUM = {1: 10, 3: 5, 5: 2.5}
@@ -165,194 +168,137 @@ def staircase() -> Iterator[Table]:
         yield Table(f"p = 20, alpha 1e-2, seed 0: {words}", table.columns, table.rows, notes)
 
 
-# -- speed ------------------------------------------------------------------------------------------------------------
-
-
-class FixedStep:
-    """The method the figure was made with: torch over all pairs, Euler steps on each neuron, momentum SGD when active.
-
-    Utility: steps of 0.1 of the mean-squared error (mean over outputs too, so 2/p of our flow time), direction
-    renormalised after each, charge 3U against 1/norm - 1. Cost: 10^4 steps of 0.01, momentum 0.9, new neuron at norm 1.
-    """
-
-    utility_step, cost_steps, rate, momentum = 0.1, 10_000, 0.01, 0.9
-
-    def __init__(self, problem: ModularAddition, theta: np.ndarray):
-        import torch
-
-        torch.set_num_threads(1)
-        p = problem.p
-        translates = torch.tensor(problem.template.translates())
-        pairs = torch.cartesian_prod(torch.arange(p), torch.arange(p))
-        self.torch, self.p = torch, p
-        self.a, self.b = translates.T[pairs[:, 0]], translates.T[pairs[:, 1]]
-        self.target = translates.T[torch.tensor(problem.characters.sums())[pairs[:, 0], pairs[:, 1]]]
-        weights = torch.tensor(theta)
-        norms = weights.norm(dim=1)
-        self.theta = weights / norms[:, None]
-        self.threshold = 1 / norms - 1
-        self.charge = torch.zeros(len(theta), dtype=torch.float64)
-        self.active: list[int] = []
-
-    def output(self, theta):  # torch tensors in and out
-        u, v, w = theta.split(self.p, dim=1)
-        return (self.a @ u.T + self.b @ v.T) ** 2 @ w
-
-    def utility_steps(self, most: int) -> int:
-        """Until a neuron activates, or `most` steps; how many were taken."""
-        torch = self.torch
-        with torch.no_grad():
-            residual = self.target - self.output(self.theta[self.active])
-        for step in range(1, most + 1):
-            for i in range(len(self.theta)):
-                if i in self.active:
-                    continue
-                one = self.theta[i : i + 1].clone().requires_grad_(True)
-                utility = 2 * (residual * self.output(one)).mean()  # the loss is the mean squared error
-                utility.backward()
-                with torch.no_grad():
-                    norm = 1 / (1 + self.threshold[i] - self.charge[i])
-                    moved = one + self.utility_step * norm * one.grad
-                    self.theta[i] = (moved / moved.norm())[0]
-                    self.charge[i] += self.utility_step * 3 * utility.detach()
-            over = torch.nonzero(self.charge >= self.threshold).ravel().tolist()
-            fresh = [i for i in over if i not in self.active]
-            if fresh:
-                self.active += fresh
-                return step
-        return most
-
-    def cost(self, steps: int) -> float:
-        torch = self.torch
-        weights = self.theta[self.active].clone().requires_grad_(True)
-        optimizer = torch.optim.SGD([weights], lr=self.rate, momentum=self.momentum)
-        loss = torch.zeros(())
-        for _ in range(steps):
-            optimizer.zero_grad()
-            loss = ((self.target - self.output(weights)) ** 2).mean()
-            loss.backward()
-            optimizer.step()
-        self.theta[self.active] = weights.detach()
-        return float(loss) * self.p / 2
-
-
-def speed() -> Iterator[Table]:
+def resolved(seeds: int = 10) -> Iterator[Table]:
+    """Mode resolved on the same case from ten seeds: against the flow, and what both cost to the same time."""
     problem = figure_problem()
-    init = problem.init(alpha=1e-2, seed=0)
-    began = time.process_time()
-    stairs = agf.predict(problem, init)
-    ours = time.process_time() - began
-    baseline = FixedStep(problem, init.params())
-    rows = []
-    spent = 0.0
-    per_step: list[float] = []
-    for k in range(2):  # whole phases; the later ones differ in the number of steps only
+    work = Work(problem)
+    rows, late = [], []
+    for seed in range(seeds):
+        init = problem.init(alpha=1e-2, seed=seed)
+        work.take()
         began = time.process_time()
-        steps = baseline.utility_steps(10**6)
-        per_step.append((time.process_time() - began) / steps)
-        middle = time.process_time()
-        level = baseline.cost(baseline.cost_steps)
-        end = time.process_time()
-        spent += end - began
+        stairs = agf.predict(problem, init, mode="resolved")
+        ours, ours_seconds = work.take(), time.process_time() - began
+        began = time.process_time()
+        flow = agf.flow(problem, init, t_max=float(stairs.curve_times[-1]))
+        flow_seconds, theirs = time.process_time() - began, work.take()
+        repeat = agf.flow(problem, init, **loosened(flow))
+        report = agf.compare(stairs, flow, repeat=repeat)
+        kept = [match for match in report.matches if match.reproducible]
         rows.append(
             [
-                str(k + 1),
-                str(steps),
-                f"{middle - began:.1f}",
-                f"{end - middle:.1f}",
-                f"{level:.5f}",
-                f"{end - began:.1f}",
+                str(seed),
+                f"{len(kept)} of {len(report.matches)}",
+                percent(report.max_time_error),
+                percent(report.curve_error),
+                percent(max(match.conditioning for match in report.matches)),
+                f"{theirs:.0f}",
+                f"{ours:.0f}",
+                f"{ours / theirs:.2f}",
+                f"{ours_seconds / flow_seconds:.2f}",
             ]
         )
-    # a phase takes (its flow time) / (2/p 0.1) utility steps; later cost phases have as many steps and more neurons
-    unit = 2 / problem.p * baseline.utility_step
-    durations = np.diff(stairs.times)[len(rows) :]
-    cost_second = float(rows[-1][3])
-    rest = sum(d / unit * per_step[-1] + cost_second for d in durations)
-    rows.append(["rest", f"{durations.sum() / unit:.0f}", "", "", "", f"{rest:.0f} (steps x measured cost of one)"])
-    total = spent + rest
+        for match in report.matches:
+            if not match.reproducible or match.conditioning > REPRODUCIBLE:
+                words = [str(seed), str(match.k), f"{match.predicted_time:.6g}", f"{match.observed_time:.6g}"]
+                words += [percent(x) for x in (match.time_error, match.spread, match.conditioning)]
+                late.append([*words, match.label])
     yield Table(
-        "Whole prediction against fixed steps, CPU seconds, same process",
-        ["phase", "utility steps", "utility s", "cost s", "level", "total s"],
+        "p = 20, alpha 1e-2, ten seeds: mode resolved against the flow, to the same time; work in gradients",
+        ["seed", "reproducible drops", "largest error of these", "of the curve", "largest conditioning", "flow",
+         "resolved", "work", "CPU"],
         rows,
-        [f"ours: {len(stairs.drops)} drops in {ours:.2f} s; fixed steps {total:.0f} s; ratio {total / ours:.0f}"],
-    )
-    began = time.process_time()
-    trajectory = agf.flow(problem, init, t_max=1e4, rtol=1e-4)
-    flow_seconds = time.process_time() - began
-    gradient = seconds(lambda: problem.loss_grad(init.params(), np.arange(18)))
-    torch_step = seconds(lambda: baseline.cost(20)) / 20
+        ["Work and CPU: both passes of mode resolved, that is with conditioning, over those of the flow."],
+    )  # fmt: skip
     yield Table(
-        "Flow to t = 10^4 against 10^6 gradient-descent steps (0.01, momentum 0.9, mean-squared error)",
-        ["", "gradients", "CPU seconds"],
-        [
-            ["agf.flow, rtol 1e-4", f"{trajectory.stats['evaluations']:.0f}", f"{flow_seconds:.1f}"],
-            ["descent with our gradient", "1000000", f"{1e6 * gradient:.0f} (10^6 x {1e6 * gradient:.0f} us)"],
-            [
-                "descent with torch over all pairs",
-                "1000000",
-                f"{1e6 * torch_step:.0f} (10^6 x {1e6 * torch_step:.0f} us)",
-            ],
-        ],
-        [f"final loss {trajectory.losses[-1]:.3g}; gradients saved {1e6 / trajectory.stats['evaluations']:.0f}x"],
+        "Drops that the flow does not repeat to 0.3 % at ten times its tolerance, or whose conditioning is above that",
+        ["seed", "drop", "predicted", "observed", "error", "reproduced to", "conditioning", "learned"],
+        late,
     )
 
 
 # -- scaling ----------------------------------------------------------------------------------------------------------
 
+SIZES = [(p, width) for p in (23, 59, 113) for width in (64, 256, 1024)]
 
-def scaling(budget: float = 20.0) -> Iterator[Table]:
-    """Gradient cost over (H, p); predictions and flows cut at a number of drops or a time, within a memory report."""
+
+def multiplications(p: int, width: int, waves: int) -> tuple[float, str]:
+    """Of one gradient, by the cheaper of its two routes, and which: partner by partner or through all they take."""
+    around = 2 * width * (5 * waves * p + 2 * p * p)
+    pairs, tensor = width**2 * (4 * waves + 2 * p), 3 * width * waves**2 * p
+    return (around + pairs, "pairs") if pairs <= tensor else (around + tensor, "tensor")
+
+
+def gradients() -> Table:
     rows = []
     reference = None
-    for p in (23, 59, 113):
-        for width in (64, 256, 1024):
-            problem = ModularAddition(p=p, width=width)
+    for words, template in (("one-hot", "one-hot"), ("two frequencies", {1: 2.0, 2: 1.0})):
+        for p, width in SIZES:
+            problem = ModularAddition(p=p, template=template, width=width)
             theta = 0.1 * np.random.default_rng(0).standard_normal((width, 3 * p))
+            everyone = np.arange(width)
             cost = seconds(
-                lambda problem=problem, theta=theta, width=width: problem.loss_grad(theta, np.arange(width)), 0.2
+                lambda problem=problem, theta=theta, everyone=everyone: problem.loss_grad(theta, everyone), 0.2
             )
-            work = 12 * width**2 * p + 8 * width * p * p
+            work, route = multiplications(p, width, 2 * problem.template.learnable.size)
             reference = reference or cost / work
             rows.append(
                 [
+                    words,
                     str(p),
                     str(width),
                     f"{1e3 * cost:.3f}",
-                    f"{work / 1e6:.1f}",
+                    route,
+                    f"{work / 1e6:.2f}",
                     f"{cost / work / reference:.2f}",
                     f"{3 * width * p**3 / work:.1f}",
                 ]
             )
-    yield Table(
-        "One gradient: time against 12 H^2 p + 8 H p^2 multiplications",
-        [
-            "p",
-            "H",
-            "ms",
-            "10^6 multiplications",
-            "time a multiplication (first row 1)",
-            "3 H p^3 (all pairs) over ours",
-        ],
+    return Table(
+        "One gradient: time against the formula of `multiplications`",
+        ["template", "p", "H", "ms", "route", "10^6 multiplications", "time of one (first row 1)", "all pairs over ours"],
         rows,
     )
+
+
+def _one(case: tuple[int, int, float]) -> list[str]:
+    """A prediction and a flow of two frequencies in a process of their own, each until done or out of its budget."""
+    p, width, budget = case
+    problem = ModularAddition(p=p, template={1: float(p), 2: 0.5 * p}, width=width)
+    init = problem.init(alpha=1e-3, seed=0)
+    idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    row = [str(p), str(width)]
+    for run in (
+        lambda: agf.predict(problem, init, observer=_until(budget)),
+        lambda: agf.flow(problem, init, rtol=1e-4, observer=_until(budget)),
+    ):
+        began = time.process_time()
+        result = run()
+        peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle) / 2**10
+        level = result.levels[-1] if isinstance(result, agf.Staircase) else result.losses[-1]
+        row += [
+            f"{time.process_time() - began:.1f}",
+            str(len(result.drops)),
+            f"{level / problem.template.energy * 2:.1e}",
+            result.status.word,
+            f"{peak:.0f}",
+        ]
+    return row
+
+
+def scaling(budget: float = 60.0) -> Iterator[Table]:
+    """Gradient cost over (H, p); whole predictions and flows, or what `budget` CPU seconds reach of them."""
+    yield gradients()
     rows = []
-    for p in (23, 59, 113):
-        for width in (64, 256, 1024):
-            problem = ModularAddition(p=p, template={1: float(p), 2: 0.5 * p}, width=width)
-            init = problem.init(alpha=1e-3, seed=0)
-            row = [str(p), str(width)]
-            for run, bound in ((agf.predict, {"max_drops": 4}), (agf.flow, {"rtol": 1e-4, "max_steps": 300})):
-                began = time.process_time()
-                result = run(problem, init, observer=_until(budget), **bound)
-                spent = time.process_time() - began
-                count = len(result.drops)
-                row += [f"{spent:.1f}", f"{count}", result.status.word]
-            row.append(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10:.0f}")
-            rows.append(row)
+    context = multiprocessing.get_context("spawn")
+    for p, width in SIZES:
+        with context.Pool(1) as pool:  # a process each, for the peak of its memory
+            rows += pool.map(_one, [(p, width, budget)])
+    half = ["CPU s", "drops", "level / first", "status", "peak MB"]
     yield Table(
-        f"Prediction (4 drops) and flow (300 steps), at most {budget:.0f} s each, alpha 1e-3, two frequencies",
-        ["p", "H", "predict s", "drops", "status", "flow s", "drops", "status", "peak MB so far"],
+        f"Whole prediction (left) and flow (right), at most {budget:.0f} s each; two frequencies, alpha 1e-3. Peaks are "
+        "of the process, over what it had after the imports",
+        ["p", "H", *half, *half],
         rows,
     )
 
@@ -371,29 +317,60 @@ def _until(budget: float) -> Callable[..., None]:
 # -- ties -------------------------------------------------------------------------------------------------------------
 
 
-def ties(budget: float = 120.0) -> Table:
+def ties() -> Iterator[Table]:
     """One-hot template: every |xh| equal; who is learned when is left to the initialization."""
     problem = ModularAddition(p=23, width=72)
     init = problem.init(alpha=1e-3, seed=0)
-    stairs = agf.predict(problem, init, observer=_until(budget))
-    rows = []
+    stairs = agf.predict(problem, init, max_time=6e5)
+    flow = agf.flow(problem, init, rtol=1e-4, t_max=6e5)
+    frequencies = problem.characters.frequencies
+    first = np.full(frequencies.size, np.nan)
+    half = np.full(frequencies.size, np.nan)
+    full = np.full(frequencies.size, np.nan)
     for drop in stairs.drops:
         learned = drop.features["learned"]
-        rows.append(
-            [
-                f"{drop.half_time:.1f}",
-                f"{drop.level:.4f}",
-                drop.label,
-                str(drop.neurons.size),
-                " ".join(f"{c:.2f}" for c in learned),
-                f"{float(drop.features['accuracy']):.3f}",
-            ]
-        )
-    return Table(
-        f"p = 23, one-hot, H = 72, alpha 1e-3 ({stairs.status.word}, {stairs.stats['seconds']:.0f} s)",
-        ["half-drop time", "level", "label", "neurons", "learned share of frequencies 1..11", "accuracy"],
+        owner = drop.features["neuron_frequency"][drop.neurons]
+        for at in np.flatnonzero(np.isin(frequencies, owner)):
+            first[at] = np.fmin(first[at], drop.half_time)
+        half = np.where(np.isnan(half) & (learned > 0.5), drop.half_time, half)
+        full = np.where(np.isnan(full) & (learned > 0.99), drop.half_time, full)
+    observed = flow.features("learned")
+    moments = flow.snapshot_times
+    active = stairs.drops[-1].active
+    owner = stairs.drops[-1].features["neuron_frequency"]
+    rows = [
+        [
+            str(frequencies[at]),
+            f"{frozen_race(problem, init)[at]:.0f}",
+            f"{first[at]:.0f}",
+            f"{half[at]:.0f}",
+            f"{moments[np.argmax(observed[:, at] > 0.5)]:.0f}",
+            f"{full[at]:.0f}",
+            f"{moments[np.argmax(observed[:, at] > 0.99)]:.0f}",
+            str(int(np.sum(active & (owner == frequencies[at])))),
+        ]
+        for at in np.argsort(first)
+    ]
+    yield Table(
+        "p = 23, one-hot, H = 72, alpha 1e-3: each frequency, first to last",
+        ["frequency", "norm 1, nothing active", "first neuron", "half learned", "in the flow", "0.99", "in the flow", "neurons"],
         rows,
+        [
+            f"prediction: {len(stairs.drops)} drops, last level {stairs.levels[-1]:.2g}, {stairs.stats['seconds']:.0f} s",
+            f"flow: {len(flow.drops)} drops, last loss {flow.losses[-1]:.2g}, accuracy {flow.features('accuracy')[-1]:.3f}",
+        ],
     )
+    table = agf.compare(stairs, flow).table()
+    yield Table("Every drop against the flow", table.columns, table.rows, table.notes)
+
+
+def frozen_race(problem: ModularAddition, init: agf.Init) -> np.ndarray:
+    """(K,) when the first neuron that grows on each frequency reaches norm 1 if nothing ever becomes active: this is
+    where the initialization alone would have the frequencies come in."""
+    waves = problem.three_waves(init.params())
+    times = waves.time_to(1.0)
+    owner = waves.strongest()
+    return np.array([np.min(times[owner == at], initial=np.inf) for at in range(problem.characters.frequencies.size)])
 
 
 # -- a group that does not commute ------------------------------------------------------------------------------------
@@ -431,7 +408,7 @@ TOPICS = {
     "maxima": maxima,
     "groups": groups,
     "staircase": staircase,
-    "speed": speed,
+    "resolved": resolved,
     "scaling": scaling,
     "ties": ties,
     "s3": s3,
