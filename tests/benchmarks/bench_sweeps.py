@@ -7,6 +7,7 @@ Ratios are against the baseline named in each table, in the same run; other load
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import resource
@@ -19,8 +20,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # one process is the baseline, not one with two threads
-    os.environ[threads] = "1"
+# One process is the baseline, not one with two threads.
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from test_sweeps import PLUGIN
@@ -46,33 +47,37 @@ def wall(work: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-class Shares:
-    """Phases that add up the processor time of each kind of phase."""
+#: Methods of which one call could serve many seeds.
+_SHAREABLE = ("loss_grad", "residual", "utility", "self_interaction")
 
-    def __init__(self, phases: agf.Phases) -> None:
-        self.phases, self.first, self.dormancy, self.activity = phases, 0.0, 0.0, 0.0
 
-    def start(self, init: agf.Init) -> agf.State:
-        return self.phases.start(init)
+def watched(problem: agf.Problem) -> tuple[agf.Problem, dict[str, float]]:
+    """A copy of the problem that adds up the processor time of each method; a method called by another counts once."""
+    spent = dict.fromkeys((*_SHAREABLE, "hessian"), 0.0)
+    mine = copy.copy(problem)
+    inside: list[str] = []
 
-    def dormant(self, state: agf.State) -> Any:
-        start = time.process_time()
-        out = self.phases.dormant(state)
-        spent = time.process_time() - start
-        self.dormancy += spent
-        if not state.active.any():
-            self.first += spent
-        return out
+    def wrap(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any) -> Any:
+            if inside:
+                return method(*args)
+            inside.append(name)
+            start = time.process_time()
+            try:
+                return method(*args)
+            finally:
+                spent[name] += time.process_time() - start
+                inside.pop()
 
-    def active(self, state: agf.State, activation: agf.Activation) -> Any:
-        start = time.process_time()
-        out = self.phases.active(state, activation)
-        self.activity += time.process_time() - start
-        return out
+        return timed
+
+    for name in spent:
+        setattr(mine, name, wrap(name, getattr(problem, name)))
+    return mine, spent
 
 
 def together() -> None:
-    """1,000 diagonal seeds together and one by one; where the time of the others goes, which are looped."""
+    """1,000 diagonal seeds together and one by one; what sharing could gain for the others, which are looped."""
     problem = agf.problem("diagonal-linear", **datasets.load("diabetes"))
     rows = []
     for count in (32, SEEDS):
@@ -86,27 +91,19 @@ def together() -> None:
 
     relu = agf.problem("relu", **{**registry.find("relu").example(), "width": 10})
     cases = [
-        ("modular-addition p = 11, alpha 1e-2", agf.problem("modular-addition", p=11), 1e-2, 1),
-        ("relu digits, width 10, alpha 1e-4", relu, 1e-4, 1),
+        ("modular-addition p = 11, alpha 1e-2", agf.problem("modular-addition", p=11), 1e-2),
+        ("relu digits, width 10, alpha 1e-4", relu, 1e-4),
     ]
     rows = []
-    for name, problem, alpha, count in cases:
-        total = first = dormancy = activity = 0.0
-        for seed in range(count):
-            engine = agf.Engine(problem, problem.init(alpha, seed))
-            engine.phases = shares = Shares(engine.phases)
-            total += cpu(lambda engine=engine: drive(engine))
-            first, dormancy, activity = first + shares.first, dormancy + shares.dormancy, activity + shares.activity
-        parts = [f"{part / total:.0%}" for part in (first, dormancy - first, activity)]
-        rows.append([name, f"{count}", f"{total / count:.2f}", *parts, f"{total / (total - first):.2f}"])
-    columns = ["looped", "seeds", "s a seed", "first dormant", "later dormant", "active", "gain if first were free"]
-    print(Table("Where the time of looped predictions goes", columns, rows).text())
-
-
-def drive(engine: agf.Engine) -> None:
-    state = engine.init()
-    while (step := engine.step(state)).status is None:
-        state = step.state
+    for name, problem, alpha in cases:
+        mine, spent = watched(problem)
+        inits = [mine.init(alpha, seed) for seed in (1, 2)]
+        total = cpu(lambda mine=mine, inits=inits: [agf.predict(mine, init) for init in inits])
+        shareable = sum(spent[method] for method in _SHAREABLE) / total
+        parts = [f"{total / len(inits):.2f}", f"{shareable:.0%}", f"{spent['hessian'] / total:.0%}"]
+        rows.append([name, f"{len(inits)}", *parts, f"{1 / (1 - shareable):.2f}"])
+    columns = ["looped", "seeds", "s a seed", "in shareable calls", "in Hessians", "gain if those calls were free"]
+    print(Table("What sharing calls over seeds could gain where predictions are looped", columns, rows).text())
 
 
 def toy(folder: Path) -> str:
