@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from agf_problems.modular_kernels import Moments, Quadratic, Sources, Span
 from agf_problems.modular_template import ComplexArray, characters_of, read_template
+from agf_problems.modular_waves import ThreeWaves
 
 from agf import Clock, DataError, Drop, Init, Problem, RequestError, Settings, Staircase, Status
 from agf.arrays import FloatArray, IntArray, count, positive
@@ -256,6 +257,24 @@ class ModularAddition(Problem):
         if self.width < need:
             notes.append(f"Full levels need {need} neurons; with {self.width}, intermediate levels appear.")
         return tuple(notes)
+
+    def three_waves(self, theta: FloatArray) -> ThreeWaves:
+        """The dormant flow of neurons (m, 3p) in closed form, while nothing is active and for two terms.
+
+        Raises RequestError for more than two terms.
+        """
+        if self.terms != 2:
+            raise RequestError(
+                explain(
+                    "three waves meet in sums of two terms only.", where=f"{self.name}.three_waves", found=self.terms
+                )
+            )
+        weight = np.where(self.characters.paired, 2.0, 1.0)
+        waves = self._coefficients(theta).transpose(0, 2, 1) * np.sqrt(weight / self.p)[:, None]
+        size = np.abs(self.template.spectrum)
+        waves[..., 2] *= np.exp(1j * np.angle(self.template.spectrum))
+        # utility 2/p^3 sum_chi |xh|^2 uh vh conj(wh xh), and a wave is uh sqrt(weight / p)
+        return ThreeWaves(waves, 2.0 / np.sqrt(weight * self.p**3) * size**3, np.sum(theta**2, axis=1))
 
     # -- what was learned -------------------------------------------------------------------------------------
 

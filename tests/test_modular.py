@@ -9,7 +9,7 @@ from agf_problems.modular import ModularAddition
 from agf_problems.modular_template import Characters
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import quad
+from scipy.integrate import quad, solve_ivp
 from scipy.optimize import minimize
 
 import agf
@@ -470,6 +470,51 @@ def test_the_first_activation_is_that_of_the_three_wave_interaction():
     expected = three_wave_time(*waves, rate, 1.0 / np.sqrt(p / 2))
     drop = agf.predict(problem, agf.Init.from_params(theta), threshold="unit", max_drops=1).drops[0]
     assert drop.time == pytest.approx(expected, rel=1e-5)  # rtol of the engine 1e-6 a step
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"p": 7},
+        {"p": 8, "template": {1: 3.0, 2: 1.0, 4: 2.0}},
+        {"group": [2, 3]},
+        {"template": [3.0, -1, 2, 0.5, 0, 1]},
+    ],
+    ids=str,
+)
+def test_every_dormant_neuron_of_the_start_follows_three_waves_a_frequency(case):
+    problem = ModularAddition(width=12, **case)
+    init = problem.init(0.05, seed=1)
+    theta = init.params()
+    waves = problem.three_waves(theta)
+    times = waves.time_to(1.0)
+    nothing = problem.residual(np.zeros((0, problem.n_params)), NOBODY)
+
+    def velocity(_, y):
+        return problem.utility(y[None], np.arange(1), nothing)[1][0]
+
+    for neuron in range(4):
+        # the raw flow, none of its structure used; integrated to 1e-11 a step
+        path = solve_ivp(velocity, (0, times[neuron]), theta[neuron], method="DOP853", rtol=1e-11, atol=1e-14)
+        assert np.linalg.norm(path.y[:, -1]) == pytest.approx(1.0, rel=1e-6)
+        middle = np.searchsorted(path.t, 0.9 * times[neuron])
+        at = np.full(12, path.t[middle])
+        assert waves.squared_norms(at)[neuron] == pytest.approx(np.sum(path.y[:, middle] ** 2), rel=1e-8)
+    first = agf.predict(problem, init, threshold="unit", max_drops=1).drops[0]
+    assert first.neurons.tolist() == [times.argmin()]
+    assert first.time == pytest.approx(times.min(), rel=1e-5)  # rtol of the engine 1e-6 a step
+
+
+def test_the_closed_form_of_the_dormant_flow_scales_with_the_initialization():
+    problem = ModularAddition(p=7, template={1: 2.0, 3: 1.0}, width=5)
+    theta = problem.init(1.0, seed=3).params()
+    blow_up = problem.three_waves(theta).blow_up
+    assert np.isinf(blow_up[:, 1]).all()  # frequency 2 is not in the template
+    np.testing.assert_allclose(problem.three_waves(1e-100 * theta).blow_up, 1e100 * blow_up, rtol=1e-9)
+    still = problem.three_waves(np.zeros((2, 21)))
+    assert np.isinf(still.time_to(1.0)).all()
+    with pytest.raises(agf.RequestError, match="two terms"):
+        ModularAddition(p=5, terms=3).three_waves(np.zeros((1, 20)))
 
 
 def test_the_same_network_written_as_samples_gives_the_same_staircase():

@@ -256,7 +256,16 @@ def gradients() -> Table:
             )
     return Table(
         "One gradient: time against the formula of `multiplications`",
-        ["template", "p", "H", "ms", "route", "10^6 multiplications", "time of one (first row 1)", "all pairs over ours"],
+        [
+            "template",
+            "p",
+            "H",
+            "ms",
+            "route",
+            "10^6 multiplications",
+            "time of one (first row 1)",
+            "all pairs over ours",
+        ],
         rows,
     )
 
@@ -296,8 +305,8 @@ def scaling(budget: float = 60.0) -> Iterator[Table]:
             rows += pool.map(_one, [(p, width, budget)])
     half = ["CPU s", "drops", "level / first", "status", "peak MB"]
     yield Table(
-        f"Whole prediction (left) and flow (right), at most {budget:.0f} s each; two frequencies, alpha 1e-3. Peaks are "
-        "of the process, over what it had after the imports",
+        f"Whole prediction (left) and flow (right), at most {budget:.0f} s each; two frequencies, alpha 1e-3. "
+        "Peaks are of the process, over what it had after the imports",
         ["p", "H", *half, *half],
         rows,
     )
@@ -353,11 +362,20 @@ def ties() -> Iterator[Table]:
     ]
     yield Table(
         "p = 23, one-hot, H = 72, alpha 1e-3: each frequency, first to last",
-        ["frequency", "norm 1, nothing active", "first neuron", "half learned", "in the flow", "0.99", "in the flow", "neurons"],
+        [
+            "frequency",
+            "norm 1, nothing active",
+            "first neuron",
+            "half learned",
+            "in the flow",
+            "0.99",
+            "in the flow",
+            "neurons",
+        ],
         rows,
         [
-            f"prediction: {len(stairs.drops)} drops, last level {stairs.levels[-1]:.2g}, {stairs.stats['seconds']:.0f} s",
-            f"flow: {len(flow.drops)} drops, last loss {flow.losses[-1]:.2g}, accuracy {flow.features('accuracy')[-1]:.3f}",
+            f"prediction: {len(stairs.drops)} drops to {stairs.levels[-1]:.2g} in {stairs.stats['seconds']:.0f} s",
+            f"flow: {len(flow.drops)} drops to {flow.losses[-1]:.2g}, accuracy {flow.features('accuracy')[-1]:.3f}",
         ],
     )
     table = agf.compare(stairs, flow).table()
