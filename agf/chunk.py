@@ -6,16 +6,18 @@ becomes an entry with its message, and the others go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from agf import ledger
 from agf.contract import Problem
-from agf.engine import predict, predict_many
+from agf.engine import predict_each
 from agf.errors import AgfError, FileError
 from agf.init import Init
 from agf.plan import Plan, init, key, settings
+from agf.settings import Settings
 from agf.status import Status
 
 
@@ -59,17 +61,14 @@ def _entries(root: Path, plan: Plan, runs: list[dict[str, Any]]) -> Iterator[dic
     try:
         problem = plan.build(runs[0])
         inits = [init(problem, item) for item in runs]
+        Settings.of(options)  # fields may each be right, and wrong together
     except Exception as error:  # recorded per run: one bad combination must not end the sweep
         for item in runs:
             yield _entry(item, error=error)
         return
-    stairs: Sequence[Any] = [None] * len(runs)
-    if {"predict", "compare"} & set(plan.do):
-        try:
-            stairs = predict_many(problem, inits, **options)
-        except Exception:  # one of them failed: find out which
-            stairs = [_alone(problem, start, options) for start in inits]
-    for item, start, prediction in zip(runs, inits, stairs, strict=True):
+    wanted = {"predict", "compare"} & set(plan.do)
+    predictions = predict_each(problem, inits, **options) if wanted else itertools.repeat(None)
+    for item, start, prediction in zip(runs, inits, predictions, strict=False):
         try:
             if isinstance(prediction, Exception):
                 raise prediction
@@ -78,17 +77,6 @@ def _entries(root: Path, plan: Plan, runs: list[dict[str, Any]]) -> Iterator[dic
             raise
         except Exception as error:
             yield _entry(item, error=error)
-
-
-def _alone(problem: Problem, start: Init, options: dict[str, Any]) -> Any:
-    """The prediction, or the exception that it raised."""
-    try:
-        stairs = predict(problem, start, **options)
-    except Exception as error:
-        return error
-    if stairs.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
-    return stairs
 
 
 def _finish(root: Path, plan: Plan, problem: Problem, item: dict[str, Any], start: Init, stairs: Any) -> dict[str, Any]:

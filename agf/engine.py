@@ -7,7 +7,7 @@ themselves are elsewhere (generic: `dormant`, `active`; closed forms: the proble
 from __future__ import annotations
 
 import time as wall
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -196,17 +196,36 @@ def predict_many(problem: Problem, inits: Sequence[Init], **options: Any) -> lis
     to rounding; it does not depend, not even in the last bit, on which others were asked for. Elsewhere this is a loop.
     Parameters and exceptions are those of `predict`, without an observer; an interrupt raises KeyboardInterrupt.
     """
+    out = []
+    for found in predict_each(problem, inits, **options):
+        if isinstance(found, Exception):
+            raise found
+        out.append(found)
+    return out
+
+
+def predict_each(problem: Problem, inits: Sequence[Init], **options: Any) -> Iterator[Staircase | Exception]:
+    """The results of `predict_many` as they are computed; where one raises, its exception, and then the others.
+
+    Raises RequestError before the first for a wrong request.
+    """
     settings = Settings.of(options)
     for init in inits:
         check_start(problem, init, "predict")
     alone = settings.mode != "agf" or settings.conditioning  # the repeat of a prediction is its own
-    many = None if alone or not inits else problem.many_phases(inits, settings)
-    out = []
+    try:
+        many = None if alone or not inits else problem.many_phases(inits, settings)
+    except Exception:  # one of them may be to blame, and then says so itself
+        many = None
     for init, phases in zip(inits, many or [None] * len(inits), strict=True):
-        if phases is None:
-            out.append(predict(problem, init, **options))
-        else:
-            out.append(_alternate(Engine(problem, init, settings, phases)))
-        if out[-1].status is Status.INTERRUPTED:
+        try:
+            if phases is None:
+                found = predict(problem, init, **options)
+            else:
+                found = _alternate(Engine(problem, init, settings, phases))
+        except Exception as error:
+            yield error
+            continue
+        if found.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-    return out
+        yield found

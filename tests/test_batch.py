@@ -6,7 +6,7 @@ from diagonal_cases import diagonal, five_coordinates, random_problem, returning
 from test_sweeps import PLUGIN
 
 import agf
-from agf.engine import predict_many
+from agf.engine import predict_each, predict_many
 
 #: Both routes do the same arithmetic up to the order of sums inside the linear algebra: a few hundred roundings.
 ROUNDING = 1e-12
@@ -130,3 +130,38 @@ def test_a_problem_without_shared_work_is_predicted_in_a_loop(tmp_path):
 
 def test_no_initialization_gives_no_staircase():
     assert predict_many(diagonal(*five_coordinates()), []) == []
+
+
+def test_one_by_one_those_that_raise_give_their_exception_and_the_others_their_result(tmp_path):
+    path = tmp_path / "toy.py"
+    path.write_text(PLUGIN)
+    problem = agf.problem(f"{path}:Toy", fail_seed=2)
+    inits = [problem.init(1e-3, seed) for seed in range(4)]
+    found = list(predict_each(problem, inits))
+    assert [isinstance(one, Exception) for one in found] == [False, False, True, False]
+    assert "on purpose" in str(found[2])
+    with pytest.raises(type(found[2]), match="on purpose"):
+        predict_many(problem, inits)
+
+
+def test_a_result_is_given_before_the_next_is_computed(tmp_path):
+    path = tmp_path / "toy.py"
+    path.write_text(PLUGIN)
+    problem = agf.problem(f"{path}:Toy", stop_seed=2)
+    found = predict_each(problem, [problem.init(1e-3, seed) for seed in range(4)])
+    assert [next(found).status.word for _ in range(2)] == ["all_active", "all_active"]
+    with pytest.raises(KeyboardInterrupt):
+        next(found)
+
+
+def test_sharing_that_fails_is_no_failure_of_those_that_can_be_predicted(monkeypatch):
+    x, y = five_coordinates()
+    problem = diagonal(x, y)
+    inits = [problem.init(1e-6, seed, kind="gaussian") for seed in range(3)]
+    singles = [document(stairs) for stairs in alone(problem, inits)]
+
+    def broken(self, inits, settings):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(type(problem), "many_phases", broken)
+    assert [document(stairs) for stairs in predict_many(problem, inits)] == singles
