@@ -17,7 +17,6 @@ from agf.engine import predict_each
 from agf.errors import AgfError, FileError
 from agf.init import Init
 from agf.plan import Plan, init, key, settings
-from agf.settings import Settings
 from agf.status import Status
 
 
@@ -61,7 +60,6 @@ def _entries(root: Path, plan: Plan, runs: list[dict[str, Any]]) -> Iterator[dic
     try:
         problem = plan.build(runs[0])
         inits = [init(problem, item) for item in runs]
-        Settings.of(options)  # fields may each be right, and wrong together
     except Exception as error:  # recorded per run: one bad combination must not end the sweep
         for item in runs:
             yield _entry(item, error=error)
