@@ -162,7 +162,7 @@ def test_a_curve_from_elsewhere_is_kept_and_its_prediction_repeated(compared, tm
 
 
 def test_comparisons_differ_where_their_sides_do(compared, tmp_path):
-    path, report = compared
+    path, _ = compared
     problem, _ = start("diagonal-linear")
     init = problem.init(1e-4, seed=3)
     agf.compare(agf.predict(problem, init), agf.flow(problem, init)).save(tmp_path / "other.npz")
