@@ -1,6 +1,8 @@
 """Modular addition measured: maxima of the utility, groups of neurons, a whole prediction against the flow, cost.
 
-    python tests/benchmarks/bench_modular.py [maxima groups staircase resolved speed scaling ties s3]
+    python tests/benchmarks/bench_modular.py [maxima groups staircase resolved scaling ties s3]
+
+`ties=FILE.png` also draws the picture.
 
 Prints one table a topic; every ratio is against a baseline of the same run. Run single-threaded (OMP_NUM_THREADS=1).
 """
@@ -326,12 +328,14 @@ def _until(budget: float) -> Callable[..., None]:
 # -- ties -------------------------------------------------------------------------------------------------------------
 
 
-def ties() -> Iterator[Table]:
+def ties(picture: str = "") -> Iterator[Table]:
     """One-hot template: every |xh| equal; who is learned when is left to the initialization."""
     problem = ModularAddition(p=23, width=72)
     init = problem.init(alpha=1e-3, seed=0)
     stairs = agf.predict(problem, init, max_time=6e5)
     flow = agf.flow(problem, init, rtol=1e-4, t_max=6e5)
+    if picture:
+        draw_ties(problem, init, stairs, flow, picture)
     frequencies = problem.characters.frequencies
     first = np.full(frequencies.size, np.nan)
     half = np.full(frequencies.size, np.nan)
@@ -380,6 +384,37 @@ def ties() -> Iterator[Table]:
     )
     table = agf.compare(stairs, flow).table()
     yield Table("Every drop against the flow", table.columns, table.rows, table.notes)
+
+
+def draw_ties(problem: ModularAddition, init: agf.Init, stairs: agf.Staircase, flow: agf.Trajectory, path: str) -> None:
+    """The loss, and how much of each frequency is learned, in the flow and in the prediction."""
+    from agf import plot
+    from agf.figures.rendition import subplots
+
+    figure, axes = subplots(1, 3, width=4.0, height=3.0)
+    losses, trained, stepped = axes.flat
+    span = (1.7e5, 5.2e5)
+    losses.plot(flow.times, flow.losses, color=plot.RULE, lw=3, label="gradient flow")
+    losses.step(stairs.half_times[1:], stairs.levels[1:], where="post", color="black", lw=1, label="mode agf")
+    losses.set(xlabel="flow time", ylabel="loss", yscale="log", ylim=(1e-4, 1), xlim=span)
+    losses.legend(frameon=False, fontsize="small")
+    fine = np.linspace(*span, 400)
+    shares = {
+        "gradient flow": (flow.snapshot_times, flow.features("learned"), trained),
+        "mode agf": (stairs.half_times[1:], np.array([drop.features["learned"] for drop in stairs.drops]), stepped),
+    }
+    order = np.argsort(frozen_race(problem, init))
+    for name, (moments, learned, axis) in shares.items():
+        last = np.searchsorted(moments, fine, side="right") - 1
+        image = np.where(last[:, None] >= 0, learned[np.maximum(last, 0)], 0.0)[:, order].T
+        shown = axis.imshow(image, aspect="auto", cmap="Greys", vmin=0, vmax=1, interpolation="nearest",
+                            extent=(*span, order.size - 0.5, -0.5))  # fmt: skip
+        axis.set(xlabel="flow time", ylabel="frequency, by the closed form", title=f"learned share, {name}")
+        axis.set_yticks(range(order.size), [str(k) for k in problem.characters.frequencies[order]])
+        figure.colorbar(shown, ax=axis)
+    for axis in axes.flat:
+        axis.set_xticks([2e5, 3e5, 4e5, 5e5], ["2e5", "3e5", "4e5", "5e5"])
+    figure.savefig(path, dpi=150)
 
 
 def frozen_race(problem: ModularAddition, init: agf.Init) -> np.ndarray:
@@ -435,8 +470,9 @@ TOPICS = {
 
 def main() -> None:
     chosen = sys.argv[1:] or list(TOPICS)
-    for name in chosen:
-        found = TOPICS[name]()
+    for word in chosen:
+        name, _, picture = word.partition("=")
+        found = TOPICS[name](picture) if picture else TOPICS[name]()
         for table in [found] if isinstance(found, Table) else found:
             print(table.text(), flush=True)
             print()
