@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,9 @@ from agf.errors import FileError, explain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from agf.staircase import Staircase
+    from agf.trajectory import Trajectory
 
 #: Okabe and Ito, in the order used for features and neurons.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
@@ -151,27 +155,70 @@ _VISIBLE = 0.02
 _DECADES = 0.05
 
 
-def loss_scale(ax: Axes, runs: Sequence[FloatArray]) -> None:
-    """A logarithmic axis of the loss where a drop would be too small to see on a linear one.
+def plateaus(run: Staircase | Trajectory) -> FloatArray:
+    """Losses on the plateaus of a prediction, or found in a curve, from the first to the last."""
+    from agf.staircase import Staircase
 
-    runs : levels of each run, from the first plateau to the last; what is drawn already stays in the picture. The scale
-    is log(L - base + floor): base is 0 where the levels span decades, else the lowest level; it is linear below the
-    floor, a third of the last but one plateau, so that the last plateau is in the picture too. Ticks are losses, or
-    what is to be added to the base.
+    if isinstance(run, Staircase):
+        return run.levels
+    return np.array([drop.before for drop in run.drops] + [drop.after for drop in run.drops[-1:]])
+
+
+@dataclass(frozen=True)
+class LossScale:
+    """The scale log(L - base + floor) of a loss axis: logarithmic above the floor and linear below it.
+
+    first : the highest level, L(0).
     """
-    from matplotlib.ticker import FixedLocator
 
+    base: float
+    floor: float
+    first: float
+
+    @property
+    def ticks(self) -> tuple[list[float], list[str]]:
+        """Losses at the ticks, and their words: losses where the base is 0, else the base and what is to be added."""
+        powers = np.arange(np.ceil(np.log10(2 * self.floor)), np.floor(np.log10(self.first - self.base)) + 1)
+        powers = powers[:: -(-powers.size // 8) or 1]
+        plus = "+" if self.base else ""
+        return (
+            [self.base, *(self.base + 10.0**powers).tolist()],
+            [f"{self.base:.4g}", *[f"{plus}{10.0**power:g}" for power in powers]],
+        )
+
+    @property
+    def label(self) -> str:
+        """What the axis shows."""
+        return f"loss (log of what is above {self.base:.4g})" if self.base else "loss"
+
+
+def find_scale(runs: Sequence[FloatArray], drawn: float = np.inf) -> LossScale | None:
+    """The scale on which every drop of the runs can be seen; None where that is a linear one.
+
+    runs : levels of each run, from the first plateau to the last.  drawn : lowest loss in the picture beside them.
+    The base is 0 where the levels span decades, else the lowest level; the floor is a third of the last but one
+    plateau, so that the last plateau is in the picture too.
+    """
     runs = [levels[np.isfinite(levels)] for levels in runs]
     runs = [levels for levels in runs if levels.size > 1 and _least_fall(levels) < _VISIBLE]
     if not runs:
-        return
+        return None
     first = max(float(levels[0]) for levels in runs)
-    lowest = min(float(levels.min()) for levels in runs)
-    if ax.has_data():
-        lowest = min(lowest, float(ax.dataLim.y0))
+    lowest = min(drawn, *[float(levels.min()) for levels in runs])
     rounding = np.finfo(np.float64).eps * abs(first)
     base = lowest if lowest < -rounding or lowest > _DECADES * first else 0.0
     floor = min(float(np.min(_above(levels[:-1] - base, rounding), initial=first - base)) for levels in runs) / 3
+    return LossScale(base, floor, first)
+
+
+def loss_scale(ax: Axes, runs: Sequence[FloatArray]) -> None:
+    """Put the loss axis on the scale on which every drop can be seen (`find_scale`); what is drawn already stays in."""
+    from matplotlib.ticker import FixedLocator
+
+    scale = find_scale(runs, float(ax.dataLim.y0) if ax.has_data() else np.inf)
+    if scale is None:
+        return
+    base, floor = scale.base, scale.floor
 
     def forward(loss: FloatArray) -> FloatArray:
         return np.log10(np.maximum(loss - base, -0.5 * floor) + floor)
@@ -180,16 +227,14 @@ def loss_scale(ax: Axes, runs: Sequence[FloatArray]) -> None:
         return base - floor + 10.0**height
 
     ax.set_yscale("function", functions=(forward, inverse))
-    powers = np.arange(np.ceil(np.log10(2 * floor)), np.floor(np.log10(first - base)) + 1)
-    powers = powers[:: -(-powers.size // 8) or 1]
-    ax.yaxis.set_major_locator(FixedLocator([base, *(base + 10.0**powers)]))
-    plus = "+" if base else ""
-    ax.yaxis.set_ticklabels([f"{base:.4g}", *[f"{plus}{10.0**power:g}" for power in powers]])
-    low, high = forward(np.array([base, first]))
+    places, words = scale.ticks
+    ax.yaxis.set_major_locator(FixedLocator(places))
+    ax.yaxis.set_ticklabels(words)
+    low, high = forward(np.array([base, scale.first]))
     room = 0.05 * (high - low)
     ax.set_ylim(*inverse(np.array([max(low - room, np.log10(0.6 * floor)), high + room])))
     if base:
-        ax.set_ylabel(f"loss (log of what is above {base:.4g})")
+        ax.set_ylabel(scale.label)
 
 
 def _least_fall(levels: FloatArray) -> float:

@@ -20,20 +20,31 @@
   }
 
   // loss: curves and staircases
+  // Late drops may be a thousandth of the first: the axis is then log(loss - base + floor), as in the pictures.
   const lossTraces = [];
-  data.curves.forEach((c, i) => lossTraces.push({ x: c.times, y: c.losses, name: c.name, mode: "lines",
+  const scaled = (y) => byId("log-loss").checked ? y.map((v) => Math.max(v - data.scale.base, -0.5 * data.scale.floor) + data.scale.floor) : y;
+  const lossAxis = () => byId("log-loss").checked
+    ? { type: "log", title: { text: data.scale.label }, gridcolor: "#eee", tickmode: "array", tickvals: scaled(data.scale.ticks), ticktext: data.scale.words, automargin: true }
+    : { type: "linear", title: { text: "loss" }, gridcolor: "#eee", automargin: true };
+  byId("log-loss").checked = data.scale !== null;
+  byId("log-loss").disabled = data.scale === null;
+  data.curves.forEach((c, i) => lossTraces.push({ x: c.times, y: scaled(c.losses), customdata: c.losses, name: c.name, mode: "lines",
     line: { color: palette[i % palette.length], width: 2 },
-    hovertemplate: "t = %{x:.5g}<br>loss = %{y:.6g}<extra>" + c.name + "</extra>" }));
+    hovertemplate: "t = %{x:.5g}<br>loss = %{customdata:.6g}<extra>" + c.name + "</extra>" }));
   data.staircases.forEach((s, i) => {
     const colour = palette[(i + data.curves.length) % palette.length];
-    lossTraces.push({ x: s.times, y: s.levels, name: s.name, mode: "lines", line: { shape: "hv", dash: "dash", width: 2, color: colour },
-      hovertemplate: "t = %{x:.5g}<br>level = %{y:.6g}<extra>" + s.name + "</extra>" });
-    lossTraces.push({ x: s.drops.map((d) => d.half_time), y: s.drops.map((d) => d.middle), mode: "markers", name: s.name + ": half-drop",
+    lossTraces.push({ x: s.times, y: scaled(s.levels), customdata: s.levels, name: s.name, mode: "lines", line: { shape: "hv", dash: "dash", width: 2, color: colour },
+      hovertemplate: "t = %{x:.5g}<br>level = %{customdata:.6g}<extra>" + s.name + "</extra>" });
+    lossTraces.push({ x: s.drops.map((d) => d.half_time), y: scaled(s.drops.map((d) => d.middle)), customdata: s.drops.map((d) => d.middle), mode: "markers", name: s.name + ": half-drop",
       marker: { color: colour, size: 8, symbol: "diamond" }, text: s.drops.map((d) => d.label), showlegend: false,
       hovertemplate: "%{text}<br>predicted half-drop t = %{x:.6g}<extra></extra>" });
   });
   const lossLayout = { ...base, height: 380, title: { text: "Loss", font: { size: 14 } }, xaxis: logTime,
-    yaxis: { title: { text: "loss" }, gridcolor: "#eee" } };
+    yaxis: lossAxis() };
+  byId("log-loss").addEventListener("change", () => {
+    Plotly.restyle("loss", { y: lossTraces.map((trace) => scaled(trace.customdata)) });
+    Plotly.relayout("loss", { yaxis: lossAxis() });
+  });
   if (lossTraces.length) Plotly.newPlot("loss", lossTraces, lossLayout, { responsive: true, displaylogo: false });
   else absent("loss", "no curve and no drop in these runs");
 

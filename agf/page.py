@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from agf import files
+from agf import canvas, files
 from agf.arrays import FloatArray
 from agf.comparison import Comparison
 from agf.errors import RequestError, explain
@@ -50,6 +50,7 @@ def report(runs: Sequence[Result], path: str | os.PathLike[str]) -> int:
     data = {
         "curves": [_curve(run, i, len(curves)) for i, run in enumerate(curves)],
         "staircases": [_steps(run, i, staircases, curves) for i, run in enumerate(staircases)],
+        "scale": _scale([*staircases, *curves]),
         "snapshots": next((_snapshots(run) for run in curves if run.snapshot_times.size), None),
     }
     tables = "\n".join(f'<div class="scroll">{run.table().html()}</div>' for run in runs)
@@ -114,7 +115,7 @@ def _curve(run: Trajectory, index: int, count: int) -> dict[str, Any]:
 
 
 def _steps(run: Staircase, index: int, staircases: list[Staircase], curves: list[Trajectory]) -> dict[str, Any]:
-    times, levels = run.times[1:], run.levels
+    times, levels = run.half_times[1:], run.levels  # as in the pictures: what one reads off a curve
     known = times[np.isfinite(times)]
     if known.size == 0:
         ends: list[float] = [float(curve.times[-1]) for curve in curves if curve.times.size] or [1.0]
@@ -139,6 +140,17 @@ def _steps(run: Staircase, index: int, staircases: list[Staircase], curves: list
             for before, drop in zip(levels, run.drops, strict=False)
         ],
     }
+
+
+def _scale(runs: list[Staircase | Trajectory]) -> dict[str, Any] | None:
+    """The scale of the loss that pictures have too (`canvas.find_scale`); None where it is linear."""
+    losses = [run.losses for run in runs if isinstance(run, Trajectory) and run.losses.size]
+    drawn = min([float(np.min(values)) for values in losses], default=np.inf)
+    found = canvas.find_scale([canvas.plateaus(run) for run in runs], drawn)
+    if found is None:
+        return None
+    ticks, words = found.ticks
+    return {"base": found.base, "floor": found.floor, "ticks": ticks, "words": words, "label": found.label}
 
 
 def _snapshots(run: Trajectory) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from agf.canvas import (
     legend_below,
     loss_scale,
     new_axes,
+    plateaus,
     save,
     say,
 )
@@ -158,22 +159,13 @@ def trajectory(
         ax.set_xlim(min(seen[0], left), max(seen[1], right))
     ax.set_xlabel("flow time")
     ax.set_ylabel("loss")
-    loss_scale(ax, [_levels(traj)])
+    loss_scale(ax, [plateaus(traj)])
     return ax
 
 
 def _eventful(traj: Trajectory) -> tuple[float, float]:
     """From a stretch of the first plateau to the end; for a curve with drops."""
     return min(drop.start for drop in traj.drops) / 3, float(traj.times[-1])
-
-
-def _levels(run: Staircase | Trajectory) -> FloatArray:
-    """Losses on the plateaus of a prediction, or found in a curve."""
-    from agf.staircase import Staircase
-
-    if isinstance(run, Staircase):
-        return run.levels
-    return np.array([drop.before for drop in run.drops] + [drop.after for drop in run.drops[-1:]])
 
 
 # -- both -------------------------------------------------------------------------------------------------------
@@ -186,7 +178,7 @@ def comparison(report: Comparison, *, ax: Axes | None = None) -> Axes:
     trajectory(report.trajectory, ax=ax)
     ax.lines[before].set_linewidth(2 * ax.lines[before].get_linewidth())  # the steps lie on it and must not hide it
     staircase(report.stairs, ax=ax)
-    loss_scale(ax, [_levels(report.stairs), _levels(report.trajectory)])
+    loss_scale(ax, [plateaus(report.stairs), plateaus(report.trajectory)])
     legend_below(ax)
     return ax
 
@@ -221,7 +213,7 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
         if both:
             ax.lines[drawn].set_linestyle("--")
     if len(parts) > 1:
-        loss_scale(ax, [_levels(part) for part in parts])
+        loss_scale(ax, [plateaus(part) for part in parts])
         legend_below(ax)
     return ax
 
@@ -268,7 +260,7 @@ def bands(
     ax.set_ylabel("loss")
     if parts:
         ax.set_xlim(grid[0], grid[-1])
-        loss_scale(ax, [_levels(part) for part in parts])
+        loss_scale(ax, [plateaus(part) for part in parts])
         legend_below(ax)
     return ax
 

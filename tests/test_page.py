@@ -38,6 +38,13 @@ def curve():
     )  # fmt: skip
 
 
+def late():
+    """A curve whose second drop is a thousandth of the first."""
+    times = np.concatenate([[0.0], np.geomspace(1e-2, 1e4, 900)])
+    losses = 2 + 1 / (1 + (times / 1.5) ** 6) + 1e-2 / (1 + (times / 300) ** 6)
+    return Trajectory("toy", 2, "rk45", times, losses, Status.SETTLED)
+
+
 def embedded(path):
     text = path.read_text(encoding="utf-8")
     return json.loads(re.search(r'id="agf-data">(.*?)</script>', text, re.S)[1])
@@ -76,7 +83,9 @@ def test_nothing_to_show_and_unwritable_paths_are_refused(tmp_path):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("runs", [[stairs(), curve()], [stairs()], [curve()]], ids=["both", "stairs", "curve"])
+@pytest.mark.parametrize(
+    "runs", [[stairs(), curve()], [stairs()], [curve()], [late()]], ids=["both", "stairs", "curve", "late"]
+)
 def test_the_page_is_alive_in_a_browser(tmp_path, runs):
     from playwright.sync_api import sync_playwright
 
@@ -94,7 +103,7 @@ def test_the_page_is_alive_in_a_browser(tmp_path, runs):
             tab.goto(path.as_uri())
             tab.wait_for_selector("body[data-ready=yes]")
             moments = [run for run in runs if isinstance(run, Trajectory)]
-            if moments:
+            if moments and moments[0].snapshot_times.size:
                 for k in (0, 4):
                     tab.evaluate(
                         "k => { const s = document.getElementById('time'); s.value = k;"
@@ -107,11 +116,35 @@ def test_the_page_is_alive_in_a_browser(tmp_path, runs):
                     assert bar == [float(k), -2.0 * k] or tab.input_value("#feature-name") != "coefficients"
                 tab.select_option("#feature-name", "matrix")
                 assert tab.evaluate("() => document.getElementById('features').data[0].type") == "heatmap"
+            check_the_scale_of_the_loss(tab, embedded(path))
             cells = tab.locator("table").first.locator("tbody tr").count()
             assert cells >= 1
             assert complaints == []
         finally:
             browser.close()
+
+
+def check_the_scale_of_the_loss(tab, data):
+    """Unchecking gives the losses as they are; hovering reads them in either scale."""
+    if not data["curves"]:
+        return
+    read = "key => document.getElementById('loss').data[0][key]"
+    losses = data["curves"][0]["losses"]
+    assert tab.evaluate(read, "customdata") == losses
+    assert tab.is_checked("#log-loss") == tab.is_enabled("#log-loss") == (data["scale"] is not None)
+    if data["scale"] is not None:
+        heights = tab.evaluate(read, "y")
+        assert min(heights) > 0
+        np.testing.assert_allclose(np.array(heights) + data["scale"]["base"] - data["scale"]["floor"], losses)
+        tab.uncheck("#log-loss")
+    assert tab.evaluate(read, "y") == losses
+
+
+def test_the_scale_of_the_loss_is_that_of_the_pictures(tmp_path):
+    for run, scaled in ((late(), True), (curve(), False)):
+        page.report([run], tmp_path / "r.html")
+        assert (embedded(tmp_path / "r.html")["scale"] is not None) == scaled
+        assert (run.plot().get_yscale() == "function") == scaled
 
 
 def test_comparisons_are_taken_apart_and_runs_shown_once(tmp_path):
