@@ -19,6 +19,7 @@ _EXPORTS = {
     "Init": "init",
     "Settings": "settings",
     "Status": "status",
+    "Certificate": "saddle",
     "Clock": "clock",
     "State": "events",
     "Activation": "events",
@@ -34,6 +35,7 @@ _EXPORTS = {
     "Trajectory": "trajectory",
     "flow": "gradient_flow",
     "descend": "descent",
+    "certificate": "saddle",
     "compare": "comparison",
     "Comparison": "comparison",
     "check": "checks",
@@ -92,6 +94,8 @@ if TYPE_CHECKING:
     from agf.init import Init as Init
     from agf.registry import problem as problem
     from agf.runs import load as load
+    from agf.saddle import Certificate as Certificate
+    from agf.saddle import certificate as certificate
     from agf.settings import Settings as Settings
     from agf.staircase import Drop as Drop
     from agf.staircase import Staircase as Staircase

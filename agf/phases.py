@@ -295,6 +295,8 @@ class GenericPhases:
         level = rest.level
         scale = min(abs(before - level), max(level, self._negligible(state)))
         critical = rest.how == "flow" or rest.predicted_decrease <= _CRITICAL * scale
+        limit = self.settings.max_time
+        cut = limit is not None and float(self.clock.flow(state.time)) + rest.duration >= 0.999 * limit
         after = replace(
             state,
             active=mask,
@@ -302,7 +304,9 @@ class GenericPhases:
             log_norms=log_norms,
             level=level,
             memory=mark(
-                {**state.memory, "unsettled": np.array([float(not critical and rest.growing)])}, collapsed, True
+                {**state.memory, "unsettled": np.array([float(not critical and rest.growing and not cut)])},
+                collapsed,
+                True,
             ),
         )
         return after, Settled(level, collapsed, rest.grad_norm, rest.predicted_decrease, rest.how, critical)
