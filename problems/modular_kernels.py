@@ -26,6 +26,8 @@ from agf.arrays import FloatArray
 #: Above this order the correlations go through the fast Fourier transform; below, a matrix product is faster (measured:
 #: equal near p = 150 for 64 neurons).
 _DENSE_ORDER = 192
+#: Pairs of neurons whose joint moments are held at once.
+_BLOCK = 2**16
 #: Largest Jacobian span projected on, in columns.
 _SPAN = 2000
 
@@ -117,6 +119,15 @@ class Sources:
     partner: FloatArray
 
     @cached_property
+    def powers(self) -> FloatArray:
+        """(k+1, k, m, p): A^r / r!, r = 0 .. k, of each term."""
+        k, _, p = self.pre.shape
+        out = np.ones((k + 1, *self.pre.shape))
+        for r in range(1, k + 1):
+            out[r] = out[r - 1] * (self.pre * (np.sqrt(p) / r))
+        return out
+
+    @cached_property
     def mean(self) -> FloatArray:
         """(2, p, p): what all the neurons take from each output, by the square of A at each residue; and of B."""
         return self.partner.transpose(0, 2, 1) @ self.w
@@ -173,7 +184,7 @@ class Quadratic:
         """
         p, n, d = self.order, two.w.shape[0], one.low.shape[2]
         # partners one by one, or what they take in all, in arrays no larger than theirs: whichever is less work
-        twisted = 3 * d * d * p < n * (4 * d + 2 * p)
+        twisted = 4 * d * d * p < n * (4 * d + 2 * p)
         if twisted:
             pairs = one.low[0][:, :, None] * one.low[1][:, None, :]
             taken = pairs.reshape(-1, d * d) @ two.twist
@@ -270,53 +281,53 @@ class Moments:
         none = np.zeros((0, theta.shape[0], 0))
         return Sources(pre, z, theta[:, self.terms * self.order :], low, none, none)
 
-    def _powers(self, pre: FloatArray) -> FloatArray:
-        """A^r / r!, r = 0 .. k: (k+1, m, p)."""
-        return np.stack([(np.sqrt(self.order) * pre) ** r / math.factorial(r) for r in range(self.terms + 1)])
-
-    def _moments(self, one: Sources, two: Sources, term: int) -> FloatArray:
-        """(k+1, k+1, m, n) joint moments of one term."""
-        left, right = self._powers(one.pre[term]), self._powers(two.pre[term])
-        return left[:, None] @ right[None].transpose(0, 1, 3, 2) / self.order
-
     def _times(self, one: FloatArray, two: FloatArray) -> FloatArray:
-        """Product of two truncated polynomials with matrix coefficients multiplied entry by entry."""
-        out = np.zeros_like(one)
+        """Product of two truncated polynomials whose coefficients are arrays."""
+        out = one[0, 0] * two
         for r in range(self.terms + 1):
-            for q in range(self.terms + 1):
+            for q in range(r == 0, self.terms + 1):
                 out[r:, q:] += one[r, q] * two[: self.terms + 1 - r, : self.terms + 1 - q]
         return out
 
+    def _coupling(self, one: FloatArray, two: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """From `Sources.powers`: E s_i^k s_j^k, (m, n), and the moments of all but each term, (k+1, k+1, k, m, n)."""
+        k = self.terms
+        moments = one[:, None] @ two[None].transpose(0, 1, 2, 4, 3) / self.order
+        others = np.array([[term for term in range(k) if term != left_out] for left_out in range(k)])
+        rest = moments[:, :, others[:, 0]]
+        for column in others[:, 1:].T:
+            rest = self._times(rest, moments[:, :, column])
+        full = np.sum(rest[:, :, 0] * moments[::-1, ::-1, 0], axis=(0, 1))
+        return math.factorial(k) ** 2 * full, rest
+
     def gram(self, one: Sources, two: Sources) -> FloatArray:
         """E s_i^k s_j^k, (m, n)."""
-        product = self._moments(one, two, 0)
-        for term in range(1, self.terms):
-            product = self._times(product, self._moments(one, two, term))
-        return math.factorial(self.terms) ** 2 * product[-1, -1]
+        return self._coupling(one.powers, two.powers)[0]
 
     def norms(self, one: Sources) -> FloatArray:
         """E s_i^2k, (m,)."""
-        return np.diagonal(self.gram(one, one))
+        blocks = self._blocks(one, math.isqrt(_BLOCK))  # of so many neurons, each with itself
+        return np.concatenate([np.diagonal(self._coupling(rows, rows)[0]) for rows in blocks])
+
+    def _blocks(self, one: Sources, partners: int) -> list[FloatArray]:
+        """Powers of a few neurons at a time, so that no block of moments is large."""
+        size = max(1, _BLOCK // max(partners, 1))
+        return np.array_split(one.powers, max(1, -(-one.w.shape[0] // size)), axis=2)
 
     def pull(self, one: Sources, two: Sources) -> tuple[FloatArray, FloatArray]:
         """As `Quadratic.pull`: (m, (k+1) p) and (m,)."""
-        k, p = self.terms, self.order
-        moments = [self._moments(one, two, term) for term in range(k)]
+        k = self.terms
         weights = one.w @ two.w.T
-        inner = np.empty_like(one.pre)
-        for term in range(k):
-            others = [moments[other] for other in range(k) if other != term]
-            rest = others[0]
-            for factor in others[1:]:
-                rest = self._times(rest, factor)
-            left, right = self._powers(one.pre[term]), self._powers(two.pre[term])
-            # d/dA_i of A_i^(r+1)/(r+1)! is A_i^r/r!
-            slope = np.zeros_like(one.pre[term])
-            for r in range(k):
-                for q in range(k + 1):
-                    slope += left[r] * ((weights * rest[k - 1 - r, k - q]) @ right[q])
-            inner[term] = -(math.factorial(k) ** 2) / np.sqrt(p) * slope
-        taken = self.gram(one, two) @ two.w
+        taken, inner, at = np.empty_like(one.w), np.empty_like(one.pre), 0
+        for left in self._blocks(one, two.w.shape[0]):
+            rows = slice(at, at + left.shape[2])
+            at = rows.stop
+            full, rest = self._coupling(left, two.powers)
+            taken[rows] = full @ two.w
+            # d/dA_i of A_i^(r+1)/(r+1)! is A_i^r/r!, and what remains to degree (k, k) comes from the other terms
+            turned = (weights[rows] * rest[k - 1 :: -1, ::-1]) @ two.powers
+            inner[:, rows] = np.sum(left[:k] * turned.sum(axis=1), axis=0)
+        inner *= -(math.factorial(k) ** 2) / np.sqrt(self.order)
         z = one.z
         pulled = np.empty_like(z)
         for row in range(k):

@@ -107,6 +107,16 @@ def test_the_general_moments_agree_with_the_quadratic_sums():
         np.testing.assert_allclose(mine, other, atol=1e-12 * np.abs(mine).max())
 
 
+def test_moments_in_blocks_are_those_of_all_neurons_at_once(monkeypatch):
+    problem = ModularAddition(p=4, width=7, terms=3)
+    theta = np.random.default_rng(0).standard_normal((7, 16))
+    whole = problem.loss_grad(theta, np.arange(7))[1]
+    alone = problem.self_interaction(theta, np.arange(7), theta[:0], NOBODY)
+    monkeypatch.setattr(modular_kernels, "_BLOCK", 9)
+    np.testing.assert_allclose(problem.loss_grad(theta, np.arange(7))[1], whole, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(problem.self_interaction(theta, np.arange(7), theta[:0], NOBODY), alone, rtol=1e-12)
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_small_neuron_lowers_the_loss_by_its_utility(case):
     problem = ModularAddition(width=5, **case)

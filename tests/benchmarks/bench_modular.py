@@ -227,7 +227,7 @@ SIZES = [(p, width) for p in (23, 59, 113) for width in (64, 256, 1024)]
 def multiplications(p: int, width: int, waves: int) -> tuple[float, str]:
     """Of one gradient, by the cheaper of its two routes, and which: partner by partner or through all they take."""
     around = 2 * width * (5 * waves * p + 2 * p * p)
-    pairs, tensor = width**2 * (4 * waves + 2 * p), 3 * width * waves**2 * p
+    pairs, tensor = width**2 * (4 * waves + 2 * p), 4 * width * waves**2 * p
     return (around + pairs, "pairs") if pairs <= tensor else (around + tensor, "tensor")
 
 
