@@ -48,6 +48,7 @@ class ModularAddition(Problem):
     """
 
     name = "modular-addition"
+    kinds = ("gaussian", "entrywise")
     data_arguments = ("template", "p", "group")
 
     def __init__(
@@ -138,8 +139,6 @@ class ModularAddition(Problem):
         "gaussian": variance one over fan-in, u and v N(0, 1/(k p)) and w N(0, 1/p). "entrywise": N(0, 1), so that alpha
         is the standard deviation of every weight.
         """
-        if kind not in ("gaussian", "entrywise"):
-            raise ValueError(kind)
         scales = [1.0 / np.sqrt(self.terms * self.p)] * self.terms + [1.0 / np.sqrt(self.p)]
         parts = [rng.standard_normal((self.width, self.p)) for _ in scales]
         if kind == "gaussian":
