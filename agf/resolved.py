@@ -47,6 +47,8 @@ _WATCH = 4.0
 #: Losses below this part of that of the zero function count as this when "settled" is decided.
 _SMALL_LOSS = 0.01
 _MAX_STEPS = 200_000
+#: A neuron that would join this many times later than anything before it never does: it hovers where it cannot grow.
+_NEVER = 1e8
 #: Log norms before joining at which the end of a plateau is drawn.
 _BEND = (4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.4, 0.2, 0.0)
 #: Points of the curve are at most this fraction of the first loss apart, or this many in one step.
@@ -175,6 +177,7 @@ def resolve(problem: Problem, init: Init, settings: Settings, observer: Observer
 
     with guard(problem, lambda: result(Status.ERROR, run.drops()) if len(run.path.times) > 1 else None):
         status = run.go()
+        run.warn()
         drops = run.drops()
         if drops and settings.conditioning is not False and status is not Status.INTERRUPTED:
             middle = 0.5 * (drops[-1].level + (drops[-2].level if len(drops) > 1 else run.start_level))
@@ -257,6 +260,8 @@ class _Run:
         found = self._cross(self.state, waiting, self.settings.rtol, max(self.stop - self.state.time, 0.0))
         if isinstance(found, Status):
             if found is Status.MAX_TIME:
+                if not np.isfinite(self.stop):
+                    return Status.NO_GROWTH
                 self.path.add(self.stop, self.state.level)
             return found
         directions, log_norms = self.state.directions.copy(), self.state.log_norms.copy()
@@ -313,6 +318,9 @@ class _Run:
         self.state = replace(self.state, level=loss)
 
     def _cross(self, state: State, waiting: IntArray, rtol: float, stop: float) -> Crossing | Status:
+        """The next to join. MAX_TIME when none does by `stop`, or ever as far as a run of this length can tell."""
+        if state.time > 0:
+            stop = min(stop, _NEVER * state.time)
         return dormancy.cross(
             self.problem,
             self._residual(state),
@@ -496,6 +504,14 @@ class _Run:
 
     def _count(self, name: str, number: float) -> None:
         self.stats[name] = self.stats.get(name, 0) + number
+
+    def warn(self) -> None:
+        """Note the neurons that shrank after they had grown so much that float64 lost what their return hangs on."""
+        states = self.path.states
+        if states[-1] is not self.state:
+            states = [*states, self.state]
+        system = _Riding(self.problem, states[0], self.init.alpha)
+        self.notes.extend(system.history_warnings(np.array([state.log_norms for state in states])))
 
     # -- reading the curve ------------------------------------------------------------------------------------
 

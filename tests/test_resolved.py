@@ -204,3 +204,13 @@ def test_both_passes_together_cost_less_than_the_flow(alpha):
     # Evaluations of all kinds count as gradients of the whole network here, which most of them are not.
     assert sum(n for name, n in stairs.stats.items() if name.endswith("evaluations")) < flow.stats["evaluations"]
     assert agf.compare(stairs, flow).max_time_error < 0.01
+
+
+def test_a_coordinate_that_hovers_where_it_cannot_grow_is_not_waited_for_and_what_float64_lost_is_said():
+    # Coordinate 5 leaves after growing 1e16-fold: its direction is at a minimum of the utility to the last bit.
+    problem = agf.problem("diagonal-linear", **type(orthogonal()).example())
+    stairs = agf.predict(problem, problem.init(1e-16), mode="resolved", max_time=12_000.0, conditioning=False)
+    assert stairs.status is Status.MAX_TIME
+    assert stairs.stats["dormant_steps"] < 3_000  # 20,000 a look before
+    assert any("1e8-fold" in note for note in stairs.notes)
+    assert agf.predict(problem, problem.init(1e-4), mode="resolved", max_time=100.0, conditioning=False).notes == ()
