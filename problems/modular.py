@@ -393,7 +393,8 @@ class ModularAddition(Problem):
     def frequency_drops(self, stairs: Staircase) -> Staircase:
         """The staircase with consecutive drops of one label bundled into one: what a loss curve shows.
 
-        Each keeps the time of the drop at which the loss crossed the middle of its fall, and the last level.
+        Each has the time at which the loss crossed the middle of its fall, read off the predicted curve where there is
+        one (mode "resolved"), else that of the drop which crossed it; and the last level.
         """
         drops: list[Drop] = []
         levels = stairs.levels
@@ -404,12 +405,17 @@ class ModularAddition(Problem):
             group = stairs.drops[start:stop]
             middle = 0.5 * (levels[start] + levels[stop])
             crossing = group[int(np.argmax(levels[start + 1 : stop + 1] <= middle))]
+            time, half_time = crossing.time, crossing.half_time
+            below = np.flatnonzero(stairs.curve_losses <= middle)
+            if below.size and below[0] > 0:  # the predicted curve itself says when
+                around = slice(below[0] - 1, below[0] + 1)
+                time = half_time = float(np.interp(-middle, -stairs.curve_losses[around], stairs.curve_times[around]))
             drops.append(
                 replace(
                     group[-1],
-                    time=crossing.time,
-                    half_time=crossing.half_time,
-                    accelerated_time=crossing.accelerated_time,
+                    time=time,
+                    half_time=half_time,
+                    accelerated_time=crossing.accelerated_time * (time / crossing.time),
                     neurons=np.concatenate([drop.neurons for drop in group]),
                     collapsed=np.concatenate([drop.collapsed for drop in group]),
                     utility=np.concatenate([drop.utility for drop in group]),

@@ -604,6 +604,18 @@ def test_bundling_keeps_the_middle_drop_of_each_frequency():
     assert [d.neurons.tolist() for d in bundled.drops] == [[0, 1, 2], [3]]
 
 
+def test_bundles_of_a_resolved_prediction_have_the_half_times_of_the_flow():
+    problem = ModularAddition(p=5, template={1: 4.0, 2: 2.0}, width=8)
+    init = problem.init(1e-2, seed=0)
+    stairs = agf.predict(problem, init, mode="resolved", max_time=60.0)
+    bundled = problem.frequency_drops(stairs)
+    assert len(bundled.drops) < len(stairs.drops)
+    flow = agf.flow(problem, init, t_max=60.0, rtol=1e-4)
+    for k, drop in enumerate(bundled.drops):
+        middle = 0.5 * (bundled.levels[k] + bundled.levels[k + 1])
+        assert drop.half_time == pytest.approx(flow.time_at(middle), rel=2e-3)  # the mode's accuracy, not a reading
+
+
 def test_accuracy_counts_the_pairs_whose_sum_is_named():
     problem = ModularAddition(p=7, template={1: 3.0}, width=6)
     theta = six_neurons(problem, 0)
