@@ -74,6 +74,7 @@ def settle(
     rtol: float,
     negligible: float,
     before: float,
+    least: float = 0.0,
     gone: FloatArray | None = None,
 ) -> Rest:
     """Follow d theta/dt = -grad L from theta (m, P).
@@ -85,6 +86,7 @@ def settle(
         of its square root per step is allowed, as it moves the loss at a critical point by rtol.
     negligible : loss that counts as nothing: the flow stops below it.
     before : loss before the phase; the horizon does not count while the loss is above it.
+    least : flow time that is followed in any case; `horizon` is not asked before.
     gone : (m,) norms below which a neuron that shrinks has collapsed; it is taken out there and then. (float64 would
         not hold it at zero: it has lost what balances its parts, and passes to the other side.)
 
@@ -99,7 +101,7 @@ def settle(
     while True:
         kept = np.flatnonzero(~collapsed)
         flow = _Flow(problem, neurons[kept], theta[kept], gone[kept])
-        stop = flow.follow(horizon, began, rtol, negligible, before)
+        stop = flow.follow(horizon, began, rtol, negligible, before, least)
         evaluations, hessians, began = evaluations + flow.evaluations, hessians + flow.hessians, stop.t
         theta[kept] = stop.y.reshape(kept.size, -1)
         if not stop.lost.any():
@@ -155,11 +157,11 @@ class _Flow:
         self._floor = _NEGLIGIBLE * np.maximum(rho, _NEGLIGIBLE * rho.max(initial=0.0))
         self._last: tuple[FloatArray, float] | None = None
 
-    def follow(self, horizon: Horizon, t0: float, rtol: float, negligible: float, before: float) -> _Stop:
+    def follow(self, horizon: Horizon, t0: float, rtol: float, negligible: float, before: float, least: float) -> _Stop:
         """Until a neuron collapses, the rest can lose nothing, or the horizon is over; times count from before t0."""
         y = self.theta.ravel()
         loss, gradient = self.at(y)
-        end, looked = horizon(self.theta, self.neurons), t0
+        end, looked = np.inf if t0 < least else horizon(self.theta, self.neurons), t0
         largest = float(np.linalg.norm(gradient))
         ceiling = before + np.sqrt(rtol) * abs(before)
         past = [_Mark(t0, loss, y, 0.0)]  # one moment for each doubling of the time
@@ -172,11 +174,12 @@ class _Flow:
             lost = self.lost(step)
             if lost.any():
                 return _Stop(t, y, lost, 0.0, end, "flow", False)
-            if t >= _LOOK * looked or (t >= end and loss <= ceiling):
+            if t >= max(_LOOK * looked, least) or (t >= end and loss <= ceiling):
                 end, looked = horizon(self.smoothed(step).reshape(self.shape), self.neurons), t
             rate = self.rate(step, loss, past)
             largest = max(largest, float(np.linalg.norm(step.f1)))
-            settled = loss <= negligible or (t < _LATE * end and rate * (end - t) <= rtol * max(loss, negligible))
+            left = rate * (end - t) if rate > 0 else 0.0  # the horizon may be infinite
+            settled = loss <= negligible or (t < _LATE * end and left <= rtol * max(loss, negligible))
             over = t >= end and loss <= ceiling
             if settled or over or rate <= (_ROUNDING * largest) ** 2:
                 if t0 + step.s0 <= end < t:

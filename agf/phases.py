@@ -259,6 +259,7 @@ class GenericPhases:
             rtol=self.settings.rtol,
             negligible=self._negligible(state),
             before=before,
+            least=min(width, cap),
             gone=COLLAPSED * np.exp(state.memory["sizes"][chosen]),
         )
         self._count("loss_evaluations", rest.evaluations)
