@@ -564,15 +564,12 @@ def test_a_flow_without_a_critical_point_ends_when_it_only_drifts():
     """Four neurons where six are needed: two of them diverge against each other, and the loss falls algebraically."""
     problem = ModularAddition(p=3, width=4)
     init = problem.init(0.1, seed=0)
-    drifting = agf.flow(problem, init, rtol=1e-3)
+    begun = agf.flow(problem, init, rtol=1e-3, max_steps=150)  # what it knows of the drift survives a resume
+    drifting = agf.flow(problem, init, rtol=1e-3, resume=begun)
     assert drifting.status is agf.Status.NO_CRITICAL_POINT
-    further = agf.flow(problem, init, rtol=1e-3, t_max=2 * drifting.times[-1])
-    assert 0 < drifting.losses[-1] / further.losses[-1] - 1 < 0.02  # what the rule allows an e-fold of time
+    further = agf.flow(problem, init, rtol=1e-3, t_max=1.3 * drifting.times[-1])
+    assert 0 < drifting.losses[-1] / further.losses[-1] - 1 < 0.02 * np.log(1.3)  # what the rule allows
     assert further.log_norms[-1].max() > drifting.log_norms[-1].max() + 0.01
-    parts = agf.flow(problem, init, rtol=1e-3, max_steps=len(drifting.times) // 2)
-    while parts.status is agf.Status.MAX_STEPS:
-        parts = agf.flow(problem, init, rtol=1e-3, max_steps=200, resume=parts)
-    assert parts.times[-1] == drifting.times[-1]
 
 
 def test_a_constant_template_is_nothing_to_learn():
