@@ -579,5 +579,5 @@ class _Run:
 
 def _tolerance(problem: Problem, settings: Settings, probe: bool) -> float:
     """Of a step. At kinks every method is of low order, and a tighter one only shortens the steps."""
-    rtol = _STEP * settings.rtol if problem.smooth else max(_STEP * settings.rtol, _KINKS)
+    rtol = max(_STEP * settings.rtol, _KINKS if problem.kink > 0 or not problem.smooth else 0.0)
     return min(_PROBE_STEP * rtol, _COARSEST) if probe else rtol
