@@ -224,9 +224,8 @@ class _Batch:
         theta = y[:, :p]
         unit = theta / _norms(theta)[:, None]
         utility, gradient = self.problem.utility(unit, neurons, self.residual)
-        if np.shape(utility) != (neurons.size,) or np.shape(gradient) != unit.shape:
-            expect_shape(self.problem, "utility", utility, (neurons.size,))
-            expect_shape(self.problem, "utility gradient", gradient, unit.shape)
+        expect_shape(self.problem, "utility", utility, (neurons.size,))
+        expect_shape(self.problem, "utility gradient", gradient, unit.shape)
         out = np.empty_like(y)
         np.subtract(gradient, np.einsum("ij,ij->i", unit, gradient)[:, None] * unit, out=out[:, :p])
         np.multiply(utility, degree, out=out[:, p])
@@ -255,16 +254,15 @@ class _Batch:
                 break
             # A step may pass the first crossing but must not begin after it, or the state there would be lost.
             ready = behind & (self.y1[:, -1] <= self._earliest(np.flatnonzero(behind)))
-            self._step(np.flatnonzero(ready))
+            for block in self._blocks(np.flatnonzero(ready)):
+                self._step(block)
         else:
             return Status.MAX_STEPS
         first = float(self.crossed.min(initial=np.inf))
         if first <= stop and np.isfinite(first):
             return None
-        return Status.MAX_TIME if np.isfinite(stop) and self._can_grow() else Status.NO_GROWTH
-
-    def _can_grow(self) -> bool:
-        return bool((self._grows(self.f1) | ~self.resting).any())
+        can_grow = (self._grows(self.f1) | ~self.resting).any()
+        return Status.MAX_TIME if np.isfinite(stop) and can_grow else Status.NO_GROWTH
 
     def _earliest(self, rows: IntArray) -> float:
         """Earliest crossing to expect: each neuron at the largest rate its gradient allows."""
@@ -291,10 +289,6 @@ class _Batch:
         return np.where(utility > 0, wait, np.inf)
 
     def _step(self, rows: IntArray) -> None:
-        for block in self._blocks(rows):
-            self._step_block(block)
-
-    def _step_block(self, rows: IntArray) -> None:
         neurons, h, y0 = self.neurons[rows], self.next_h[rows][:, None], self.y1[rows]
         k = np.empty((7, *y0.shape))
         flat = k.reshape(7, y0.size)
