@@ -459,23 +459,23 @@ class _Batch:
         low, high = np.zeros(rows.size), np.ones(rows.size)
         at_low, at_high = self._event(rows, low), self._gap(rows)
         high = np.where(at_low >= 0, 0.0, high)  # already there when the step began (or time zero)
+        last = np.zeros(rows.size)  # sign of the last value: an end that stays for the second time counts half
         for turn in range(100):
             open_ = np.flatnonzero(high - low > sharp)
             if open_.size == 0:
                 break
             a, b, fa, fb = low[open_], high[open_], at_low[open_], at_high[open_]
-            guess = b - fb * (b - a) / (fb - fa)
-            width = b - a
-            guess = np.clip(guess, a + 1e-13 + 1e-6 * width * (turn > 8), b - 1e-13 - 1e-6 * width * (turn > 8))
-            if turn % 3 == 2:
-                guess = np.where(width > 1e-6, 0.5 * (a + b), guess)
+            inside = 1e-13 + 1e-6 * (b - a) * (turn > 3)  # where a guess is good, the other end follows at once
+            guess = np.clip(b - fb * (b - a) / (fb - fa), a + inside, b - inside)
+            guess = 0.5 * (a + b) if turn > 6 and turn % 3 == 2 else guess  # gaps may jump
             value = self._event(rows[open_], guess)
             up = value >= 0
             close = np.abs(value) <= 1e-14 * np.maximum(1.0, np.abs(self.y1[rows[open_], self.p]))
             low[open_] = np.where(close, guess, np.where(up, a, guess))
             high[open_] = np.where(up | close, guess, b)
-            at_low[open_] = np.where(up, 0.5 * fa, value)
-            at_high[open_] = np.where(up, value, 0.5 * fb)
+            at_low[open_] = np.where(up, np.where(last[open_] > 0, 0.5, 1.0) * fa, value)
+            at_high[open_] = np.where(up, value, np.where(last[open_] < 0, 0.5, 1.0) * fb)
+            last[open_] = np.where(up, 1.0, -1.0)
         self.where[rows] = high
         self.crossed[rows] = self._dense(rows, high)[:, -1]
 

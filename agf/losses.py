@@ -79,6 +79,10 @@ class Loss(ABC):
     def curvature(self, b: Backend, f: Any, y: Any) -> Curvature:
         """Second derivative in f, row by row."""
 
+    def total(self, b: Backend, f: Any, y: Any, residual: Any) -> float:
+        """Sum of l over the rows, where the residual at f is known."""
+        return float(self.value(b, f, y).sum())
+
     def correct(self, f: FloatArray, y: FloatArray) -> FloatArray:
         """Whether each row is classified rightly, (n,)."""
         if y.shape[1] == 1:
@@ -104,6 +108,9 @@ class HalfSquared(Loss):
 
     def curvature(self, b: Backend, f: Any, y: Any) -> Curvature:
         return Curvature(b)
+
+    def total(self, b: Backend, f: Any, y: Any, residual: Any) -> float:
+        return 0.5 * float((residual * residual).sum())
 
 
 class _Margin(Loss):

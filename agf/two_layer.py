@@ -141,13 +141,16 @@ class TwoLayer(SampledProblem):
         v, o = self._split(active[:count])
         sizes, active_sizes = self._sizes(w), self._sizes(v)
         lengths = _nonzero(b, active_sizes)
-        f = self._predict(active, active_neurons)
+        # l'' of a quadratic loss is the same at any network
+        f = self._y if self.loss.quadratic else self._predict(active, active_neurons)
         total, cross = b.zeros((m,)), b.zeros((m, count, self.n_params))
         for rows in self._blocks(m + count):
             x = self._x[rows]
             curvature = self.loss.curvature(b, f[rows], self._y[rows])
             value = self._unit((w @ x.T).T, sizes, leading=True)[0]
             total += (value**2 * curvature.squares(a)).sum(0)
+            if count == 0:
+                continue
             others, slopes, radials = self._unit((v @ x.T).T, active_sizes)
             for j in range(count):
                 weighted = value * (curvature.apply(o[j]) @ a.T)
@@ -280,10 +283,9 @@ class TwoLayer(SampledProblem):
     def _predict(self, theta: FloatArray, neurons: IntArray) -> Any:
         w, a = self._split(theta)
         sizes = self._sizes(w)
-        out = self._backend.zeros((self.n_outputs, self.n_samples))
-        for rows in self._blocks(theta.shape[0]):
-            out[:, rows] = a.T @ self._unit((w @ self._x[rows].T).T, sizes)[0].T
-        return out.T
+        blocks = self._blocks(theta.shape[0])
+        parts = [a.T @ self._unit((w @ self._x[rows].T).T, sizes)[0].T for rows in blocks]
+        return (parts[0] if len(parts) == 1 else self._backend.xp.concatenate(parts, 1)).T
 
     @_absurd_is_infinite
     def _loss_grad(self, theta: FloatArray, x: Any, y: Any) -> tuple[float, FloatArray]:
@@ -295,8 +297,9 @@ class TwoLayer(SampledProblem):
         for rows in self._blocks(theta.shape[0], x.shape[0]):
             unit = self._unit((w @ x[rows].T).T, sizes)
             f = (a.T @ unit[0].T).T
-            total += float(self.loss.value(b, f, y[rows]).sum())
-            self._add_force(work, w, a, sizes, x[rows], self.loss.residual(b, f, y[rows]), unit)
+            r = self.loss.residual(b, f, y[rows])
+            total += self.loss.total(b, f, y[rows], r)
+            self._add_force(work, w, a, sizes, x[rows], r, unit)
         return total / x.shape[0], -b.numpy(work) / x.shape[0]
 
     @_absurd_is_infinite
