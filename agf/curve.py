@@ -25,6 +25,8 @@ FLOOR = 1e-8
 _SIGMAS = 10.0
 #: The rate of fall is averaged over this fraction of the smallest drop: on a clean curve, and where scatter decides.
 _BAND, _NOISY_BAND = 0.125, 0.4
+#: A span of log time is told from rounding from this many units in the last place on.
+_RESOLVED = 1e3
 
 
 @dataclass(frozen=True)
@@ -190,12 +192,20 @@ def _plateaus(
     edges: FloatArray, levels: FloatArray, marks: FloatArray, depth: float, noise: float, flatness: float
 ) -> list[float]:
     """Log times of the plateaus between drops; `marks`: log times at which the decreasing `levels` are crossed."""
+    # Cells crossed in a time that float64 hardly resolves (a drop of degree 3 at alpha = 1e-14, say) are as one.
+    resolved = _RESOLVED * np.spacing(np.max(np.abs(marks), initial=1.0))
+    instant = np.diff(marks) <= resolved
+    kept = np.concatenate([[True], ~(instant[:-1] & instant[1:]), [True]])
+    edges, levels, marks = edges[kept], levels[kept], marks[kept]
     spent = np.diff(marks)
     # A cell crossed between two points of the curve takes no measurable time: its rate is bounded by the best resolved.
-    smallest = np.min(spent[spent > 0], initial=np.inf)
+    smallest = np.min(spent[spent > resolved], initial=np.inf)
     if not np.isfinite(smallest):
         return []
     rate = np.log(-np.diff(edges) / np.maximum(spent, smallest))
+    # What takes no measurable time is no plateau either, however little falls within it.
+    beside = np.maximum(np.append(-np.inf, rate[:-1]), np.append(rate[1:], -np.inf))
+    rate = np.where(spent <= resolved, np.maximum(rate, beside), rate)
     valleys = _valleys(rate, -np.log(flatness))
     while valleys:
         ends = np.array([0, *valleys, levels.size - 1])

@@ -24,6 +24,7 @@ from agf.errors import RequestError, explain
 from agf.fault import guard
 from agf.init import Init
 from agf.integrators import METHODS, Accepted, MarchError, Memory, NonFinite, length_of, march
+from agf.plateau import Plateau, hold
 from agf.polar import PolarSystem, small_neurons
 from agf.recorder import Progress, Recorder
 from agf.status import Status
@@ -57,6 +58,8 @@ _SADDLE_RATE = 1e-6
 _PARKED = 60.0
 #: Stages of a stabilised step that is as long as it may be, about, and how many of those are too many: 1e6 gradients.
 _FULL_STAGES, _TOO_MANY = 1000.0, 1000.0
+#: Stages of a stabilised step from which on a plateau is looked for: a look costs a decomposition.
+_LOOK_STAGES = 100.0
 #: When the next step is this small a fraction of the local time, local time restarts at 0, provided that steps still
 #: change the state by as much as _MOVED (a blow-up, degree > 2): time itself can no longer resolve them.
 _REBASE = 1e-9
@@ -205,6 +208,7 @@ class _Run:
         room = max(int(_SNAPSHOT_BYTES / (8 * init.directions.size)), 8)
         self.recorder = Recorder(min(settings["snapshots"], room), 0.1 * settings["rtol"])
         self.y = system.start()
+        self.plateau: Plateau | None = None
         self.memory: Memory | None = None
         self.origin = 0.0  # s = origin + local; local time restarts when its resolution runs out
         self.local = 0.0
@@ -282,7 +286,7 @@ class _Run:
         while True:
             counted = self.evaluations
             steps = march(
-                system.velocity,
+                (self.plateau or system).velocity,
                 self.y,
                 method=settings["method"],
                 rtol=settings["rtol"],
@@ -305,11 +309,12 @@ class _Run:
                     after_step()
                     if settled is not None:
                         return settled
-                    if self._hopeless(accepted):
+                    turned = self._turned(accepted)
+                    if not turned and self._hopeless(accepted):
                         return Status.STIFF
                     if self.steps >= budget:
                         return Status.MAX_STEPS
-                    if accepted.memory.step < _REBASE * accepted.s1 and self._moved(accepted):
+                    if turned or (accepted.memory.step < _REBASE * accepted.s1 and self._moved(accepted)):
                         break
                 else:
                     return Status.MAX_TIME
@@ -318,6 +323,22 @@ class _Run:
             except MarchError:
                 return Status.STALLED
             self.origin, self.local = self.origin + self.local, 0.0
+
+    def _turned(self, accepted: Accepted) -> bool:
+        """Whether a plateau starts or ends after this step: what is stepped is then another system."""
+        if self.plateau is not None:
+            if not self.plateau.over(self.y):
+                return False
+            self.plateau = self.memory = None
+            return True
+        stages2 = 1.54 * (accepted.s1 - accepted.s0) * accepted.memory.radius
+        if self.steps % _CHECK_STEPS or accepted.memory.method != "rkc2" or stages2 < _LOOK_STAGES**2:
+            return False
+        found = hold(self.system, self.y, self.settings["rtol"])
+        if found is not None:
+            self.plateau, self.y, evaluations = found
+            self.evaluations, self.memory = self.evaluations + evaluations, None
+        return found is not None
 
     def _moved(self, accepted: Accepted) -> bool:
         """Whether a step that is short beside the elapsed time went somewhere: a blow-up, not a wall."""
@@ -363,7 +384,7 @@ class _Run:
 
     def _loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
         with np.errstate(over="ignore", invalid="ignore"):
-            return self.system.loss_and_rate(y)
+            return (self.plateau or self.system).loss_and_rate(y)
 
     # -- stopping ---------------------------------------------------------------------------------------------
 
@@ -501,6 +522,8 @@ class _Run:
 
     def _state(self) -> dict[str, FloatArray]:
         state = {"y": self.y.copy(), "scalars": np.array([float(getattr(self, name)) for name in _SCALARS])}
+        if self.plateau is not None:
+            state["held"] = self.plateau.held
         if self.memory is not None:
             m = self.memory
             state["memory"] = np.array([m.step, m.error, METHODS.index(m.method), m.stiff, m.radius, m.age])
@@ -527,6 +550,8 @@ class _Run:
             step, error, method, stiff, radius, age = (float(v) for v in state["memory"])
             vector = state.get("vector")
             self.memory = Memory(step, error, METHODS[int(method)], int(stiff), radius, vector, int(age))
+        if "held" in state:
+            self.plateau = Plateau(self.problem, self.init, state["held"].astype(bool))
         curve = trajectory.times, trajectory.losses, trajectory.slopes
         self.recorder.restore(curve, snapshot_arrays(trajectory), state)
 

@@ -99,6 +99,17 @@ def test_a_drop_within_one_instant_is_a_drop():
     assert np.isclose(drop.time, 1e200)
 
 
+@pytest.mark.parametrize("resolved", [30.0, 3e-1, 3e-3])
+def test_a_drop_that_times_hardly_resolve_is_one_drop(resolved):
+    # a fall over a few units in the last place of the time, then a plateau of the same length as what came before
+    t = np.concatenate([np.linspace(0, 1, 50), 1 + np.spacing(1.0) / resolved * np.linspace(0, 12, 300), [1.5, 2.0]])
+    loss = np.concatenate([np.ones(50), np.exp(-np.linspace(0, 6, 300)), np.exp([-6.0, -6.0])])
+    (drop,) = detect(np.sort(t), loss)
+    assert drop.time == pytest.approx(1.0, rel=1e-12)
+    assert drop.end == pytest.approx(1.0, rel=1e-12)
+    assert drop.after == pytest.approx(np.exp(-6.0))
+
+
 def test_a_negative_loss_is_measured_from_its_end():
     drops = detect(T, stairs([2, 40], [2, -1, -3], 0.02))
     assert np.allclose([d.time for d in drops], [2, 40], rtol=1e-3)

@@ -18,6 +18,7 @@ from tiny import Broken, Cliff, Mixing, Product, Samples, Slide
 
 import agf
 from agf import Init, ProblemError, RequestError, Status, recorder
+from agf.plateau import hold
 from agf.polar import PolarSystem
 from agf.recorder import Recorder
 
@@ -372,16 +373,76 @@ def test_kinks_are_met_with_the_plain_method():
     assert agf.flow(Kinked(), balanced(1e-3)).method == "rk45"
 
 
-@pytest.mark.parametrize(("alpha", "word"), [(1e-4, "settled"), (1e-14, "stiff"), (1e-100, "stiff")])
-def test_a_plateau_that_explicit_steps_cannot_cross_ends_the_run_soon_and_says_so(alpha, word):
+def quadratic() -> agf.TwoLayer:
     # degree 3: the second neuron takes 1/alpha to grow while the first relaxes in a time of order one
     X = np.linalg.qr(np.random.default_rng(0).standard_normal((60, 4)))[0] * np.sqrt(60)
-    problem = agf.TwoLayer(X, X[:, 0] ** 2 - 0.5 * X[:, 1] ** 2, activation="square", width=6)
-    flow = agf.flow(problem, problem.init(alpha))
-    assert flow.status.word == word
-    assert flow.stats["evaluations"] < 3e4  # of some 1e10 that it would have taken at 1e-14
-    level = agf.predict(problem, problem.init(alpha), max_drops=1).levels[1]
-    assert flow.status.failed == (word == "stiff")
-    if word == "stiff":
-        assert flow.losses[-1] == pytest.approx(level, rel=1e-6)
-        assert "larger alpha" in flow.status.sentence
+    return agf.TwoLayer(X, X[:, 0] ** 2 - 0.5 * X[:, 1] ** 2, activation="square", width=6)
+
+
+def test_a_plateau_that_explicit_steps_cannot_cross_ends_the_run_soon_and_says_so(monkeypatch):
+    monkeypatch.setattr("agf.gradient_flow.hold", lambda *_: None)  # as beside a valley without a minimum
+    problem = quadratic()
+    flow = agf.flow(problem, problem.init(1e-14))
+    assert flow.status is Status.STIFF
+    assert flow.status.failed
+    assert flow.stats["evaluations"] < 3e4  # of some 1e10 that it would have taken
+    level = agf.predict(problem, problem.init(1e-14), max_drops=1).levels[1]
+    assert flow.losses[-1] == pytest.approx(level, rel=1e-6)
+    assert "larger alpha" in flow.status.sentence
+
+
+def test_a_plateau_crossed_with_neurons_held_is_the_one_that_was_stepped_through(monkeypatch):
+    problem = quadratic()
+    init = problem.init(1e-6)
+    held = agf.flow(problem, init)
+    monkeypatch.setattr("agf.gradient_flow.hold", lambda *_: None)
+    stepped = agf.flow(problem, init)
+    assert held.stats["evaluations"] < 0.5 * stepped.stats["evaluations"]
+    for drop, other in zip(held.drops, stepped.drops, strict=True):
+        assert drop.time == pytest.approx(other.time, rel=1e-5)  # some ten tolerances of a step
+        assert drop.after == pytest.approx(other.after, abs=1e-6 * held.losses[0])
+    assert held.stats["drift"] <= stepped.stats["drift"]
+
+
+@pytest.mark.parametrize("alpha", [1e-8, 1e-14, 1e-30, 1e-100])
+def test_plateaus_scale_as_one_over_alpha_at_a_cost_that_does_not(alpha):
+    problem = quadratic()
+    flow, other = (agf.flow(problem, problem.init(a)) for a in (alpha, 1e-6))
+    assert flow.status is Status.SETTLED
+    assert flow.stats["evaluations"] < 3e4
+    assert len(flow.drops) == 2
+    for drop, theirs in zip(flow.drops, other.drops, strict=True):
+        assert drop.time * alpha == pytest.approx(theirs.time * 1e-6, rel=1e-5)  # corrections are of order alpha log
+
+
+@pytest.mark.parametrize("parts", [0.6, 0.8])
+def test_a_run_in_two_parts_across_a_plateau_is_the_run_in_one(parts):
+    problem = quadratic()
+    init = problem.init(1e-14)
+    whole = agf.flow(problem, init)
+    first = agf.flow(problem, init, max_steps=int(parts * whole.stats["steps"]))
+    same(agf.flow(problem, init, resume=first), whole)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize(("axis", "rests"), [(0, True), (1, False)])
+def test_neurons_are_held_at_a_minimum_and_never_at_a_saddle(axis, rests, exact, monkeypatch):
+    # Fitting the weaker of two squares is critical, and turning to the stronger one escapes.
+    grid = np.array([(x, y) for x in (-1.5, -0.5, 0.5, 1.5) for y in (-1.5, -0.5, 0.5, 1.5)])
+    squares = grid**2 - 1.25
+    problem = agf.TwoLayer(grid, squares[:, 0] + 0.5 * squares[:, 1], activation="square", width=2)
+    theta = np.array([[0.0, 0.0, 0.5], [1e-9, 1e-9, 1e-9]])
+    theta[0, axis] = 0.5
+    for _ in range(3000):
+        theta[:1] -= 0.05 * problem.loss_grad(theta[:1], np.array([0]))[1]
+    assert np.linalg.norm(problem.loss_grad(theta[:1], np.array([0]))[1]) < 1e-12
+    if not exact:
+        monkeypatch.setattr(agf.TwoLayer, "hessian", lambda *_: None)
+    rho = np.linalg.norm(theta, axis=1)
+    system = PolarSystem(problem, Init(theta / rho[:, None], np.log(rho), 1e-9))
+    found = hold(system, system.start(), 1e-6)
+    assert (found is not None) == rests
+    if found is not None:
+        plateau, y, _ = found
+        assert plateau.held.tolist() == [True, False]
+        assert not plateau.velocity(y)[:3].any()
