@@ -449,6 +449,9 @@ def _norms(result: Staircase | Trajectory, ax: Axes) -> _Norms | None:
         say(ax, f"this result holds no norms over time ({result.status.word})")
         return None
     start = result.init.log_norms
+    if drops and norms[0].shape != start.shape:  # a plugin may follow modes, which are not the rows of theta
+        say(ax, f"this prediction follows {norms[0].size} modes, not its {start.size} neurons")
+        return None
     over_time = np.array([start, *norms]) if drops else norms[0]
     with np.errstate(invalid="ignore"):
         return _Norms(times, log, start, charge(over_time - start, np.zeros_like(start), result.degree), drops)

@@ -244,6 +244,13 @@ def test_what_holds_no_norms_says_so():
         assert "holds no norms over time" in texts(draw(trajectory()))
 
 
+def test_a_prediction_of_modes_says_that_it_follows_no_neurons():
+    problem = agf.problem("linear", Sxx=np.eye(3), B=np.diag([3.0, 2.0]) @ np.eye(2, 3), width=5)
+    stairs = agf.predict(problem, problem.init(alpha=1e-8))
+    for draw in (plot.charges, plot.utilities):
+        assert "2 modes, not its 5 neurons" in texts(draw(stairs))
+
+
 def test_a_band_holds_the_share_of_runs_it_states_at_every_time():
     runs = [staircase(times=TIMES * factor) for factor in np.linspace(0.8, 1.2, 21)]
     ax = plot.bands([*runs, trajectory()])
