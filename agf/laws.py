@@ -151,7 +151,9 @@ def _homogeneity(probe: Probe) -> str:
             measured = np.log(np.abs(scaled[best] / values[best])) / np.log(s)
             raise Violation(
                 "utility", f"degree {measured:.4g} at scale {s:g}", f"U(s theta) = s^{p.degree} U(theta)",
-                f"`degree` should be {round(float(measured))}" if abs(measured - round(float(measured))) < 1e-6
+                "digits lost near theta = 0 by subtracting nearly equal numbers; use a form that loses none"
+                if abs(measured - p.degree) < 1e-6
+                else f"`degree` should be {round(float(measured))}" if abs(measured - round(float(measured))) < 1e-6
                 else "the activation itself in place of its leading order at the origin",
             )  # fmt: skip
     euler = np.sum(probe.theta * grads, axis=1) - p.degree * values

@@ -126,6 +126,14 @@ class WholeActivation(agf.TwoLayer):
         return np.sum(theta[:, 3:] * grad[:, 3:], axis=1), grad
 
 
+class Cancelling(agf.TwoLayer):
+    """The right leading order, with digits lost as in the logarithm of 1 + exp(z), less log 2."""
+
+    def utility(self, theta, neurons, residual):
+        values, grad = super().utility(theta, neurons, residual)
+        return values + 1e-8 * np.sin(1e4 * values), grad
+
+
 class Underflow(agf.TwoLayer):
     def pull(self, directions, log_norms, neurons, residual):
         rho = np.exp(log_norms)[:, None]
@@ -271,6 +279,7 @@ BROKEN = [
     (WrongDegree, "square", "homogeneity", "utility", "`degree` should be 3"),
     (FractionalDegree, "square", "attributes", "degree", "not set"),
     (WholeActivation, "tanh", "homogeneity", "utility", "leading order"),
+    (Cancelling, "tanh", "homogeneity", "utility", "subtracting nearly equal numbers"),
     (Underflow, "square", "pull against loss", "pull", "division by zero"),
     (NoPull, "tanh", "pull against loss", "pull", "override `pull`"),
     (Transposed, "relu", "shapes and finiteness", "utility", "transposed"),
