@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from agf import datasets
-from agf.request import DEFAULT_ALPHA
+from agf.request import DEFAULT_ALPHA, DEFAULT_ALPHA_HIGHER
 from agf.settings import MODES, SETTLES, THRESHOLDS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -34,7 +34,11 @@ data_options = _group(
 )
 
 init_options = _group(
-    click.option("--alpha", type=float, help=f"Initialization scale; default {DEFAULT_ALPHA:g}."),
+    click.option(
+        "--alpha",
+        type=float,
+        help=f"Initialization scale; default {DEFAULT_ALPHA:g}, {DEFAULT_ALPHA_HIGHER:g} for degree 3 and more.",
+    ),
     click.option("--seed", type=int, help="Seed of the initialization, and of minibatches; default 0."),
     click.option("--kind", help="Kind of initialization, such as gaussian; default that of the problem."),
     click.option("--init", "init_file", metavar="FILE", help="npz file with the weights as array `theta` (H, P)."),

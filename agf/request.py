@@ -19,6 +19,7 @@ from agf.fault import guard
 from agf.init import Init
 
 DEFAULT_ALPHA = 1e-8
+DEFAULT_ALPHA_HIGHER = 1e-3  # for degree 3 and more, where plateaus last like alpha**(2 - degree)
 
 
 @dataclass(frozen=True)
@@ -249,7 +250,9 @@ def initialization(
     if file is None:
         options = {} if kind is None else {"kind": kind}
         with guard(problem):
-            return problem.init(DEFAULT_ALPHA if alpha is None else alpha, 0 if seed is None else seed, **options)
+            if alpha is None:
+                alpha = DEFAULT_ALPHA if problem.degree == 2 else DEFAULT_ALPHA_HIGHER
+            return problem.init(alpha, 0 if seed is None else seed, **options)
     for option, value in (("--alpha", alpha), ("--seed", seed), ("--kind", kind)):
         if value is not None:
             raise RequestError(

@@ -181,6 +181,11 @@ def test_every_parameter_of_a_built_in_problem_is_explained(run, name):
     assert not [p["name"] for p in document["parameters"] if not p["words"] or not p["kind"]]
 
 
+@pytest.mark.parametrize(("name", "alpha"), [("diagonal-linear", 1e-8), ("linear-attention", 1e-3)])
+def test_the_default_scale_is_one_at_which_plateaus_of_that_degree_end(run, name, alpha):
+    assert json.loads(run("predict", name, "--max-drops", 1, "--json")[1])["alpha"] == alpha
+
+
 def test_a_broken_plugin_is_listed_with_its_reason_and_breaks_nothing(run, monkeypatch):
     from importlib.metadata import EntryPoint
 
