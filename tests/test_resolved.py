@@ -214,3 +214,17 @@ def test_a_coordinate_that_hovers_where_it_cannot_grow_is_not_waited_for_and_wha
     assert stairs.stats["dormant_steps"] < 3_000  # 20,000 a look before
     assert any("1e8-fold" in note for note in stairs.notes)
     assert agf.predict(problem, problem.init(1e-4), mode="resolved", max_time=100.0, conditioning=False).notes == ()
+
+
+def test_a_drop_that_float64_times_hardly_resolve_is_one_drop_with_a_finite_half_time():
+    # degree 3 at alpha = 1e-14: drops last some 10 at times of 6e13, which come in units of 0.008
+    X = np.linalg.qr(np.random.default_rng(0).standard_normal((60, 4)))[0] * np.sqrt(60)
+    problem = agf.TwoLayer(X, X[:, 0] ** 2 - 0.5 * X[:, 1] ** 2, activation="square", width=6)
+    small, large = (
+        agf.predict(problem, problem.init(alpha), mode="resolved", conditioning=False) for alpha in (1e-14, 1e-6)
+    )
+    assert small.status.word == "fitted"
+    assert len(small.drops) == len(large.drops) == 2
+    for drop, other in zip(small.drops, large.drops, strict=True):
+        assert drop.half_time * 1e-14 == pytest.approx(other.half_time * 1e-6, rel=1e-5)  # corrections: alpha log alpha
+        assert drop.level == pytest.approx(other.level, abs=1e-5 * small.start_level)
