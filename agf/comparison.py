@@ -93,7 +93,7 @@ class Match:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Predicted and observed drops, matched in order.
 
@@ -225,6 +225,9 @@ class Comparison:
             *self.stairs.notes,
             *self.trajectory.notes,
         ]
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.stairs!r} with {self.trajectory!r}>"
 
     def __str__(self) -> str:
         return self.table().text()

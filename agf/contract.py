@@ -272,6 +272,9 @@ class Problem(ABC):
         rows += [[name, _brief(value)] for name, value in self.arguments.items()]
         return Table(self.describe(), ["what", "value"], rows)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.describe()}>"
+
     def _repr_html_(self) -> str:
         return self.table().html()
 

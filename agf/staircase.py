@@ -78,7 +78,7 @@ class Drop:
 _DROP_ARRAYS = ("log_norms", "active")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Staircase:
     """The predicted staircase of K drops.
 
@@ -174,6 +174,9 @@ class Staircase:
             rows,
             [f"{self.status.word}: {self.status.sentence}", *self.notes],
         )
+
+    def __repr__(self) -> str:
+        return f"<Staircase of {self.problem}, mode {self.mode}, {len(self.drops)} drops, {self.status.word}>"
 
     def __str__(self) -> str:
         return self.table().text()

@@ -22,7 +22,7 @@ from agf.table import Table, level, number
 _EMPTY = np.zeros(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trajectory:
     """Training as it happened. T snapshots, T_dense recorded losses (every accepted step or so).
 
@@ -138,6 +138,10 @@ class Trajectory:
             rows,
             [f"{self.status.word}: {self.status.sentence}", *self.notes],
         )
+
+    def __repr__(self) -> str:
+        end = f"to flow time {number(float(self.times[-1]))}, " if self.times.size else ""
+        return f"<Trajectory of {self.problem}, {self.method}, {end}{self.status.word}>"
 
     def __str__(self) -> str:
         return self.table().text()

@@ -170,3 +170,13 @@ def test_drops_beyond_the_end_of_the_curve_are_named_with_how_far_to_train(tmp_p
     (tmp_path / "curve.csv").write_text(rows)
     curve = agf.Trajectory.from_csv(tmp_path / "curve.csv", lr=0.5, momentum=0.5)  # a step is one unit of flow time
     assert f"train to {1.1 * ends[-1]:.0f} steps" in agf.compare(stairs, curve).notes[0]
+
+
+def test_results_and_problems_say_what_they_are_in_one_line():
+    problem = agf.problem("diagonal-linear", **agf.registry.find("diagonal-linear").example())
+    init = problem.init(alpha=1e-4)
+    stairs, observed = agf.predict(problem, init), agf.flow(problem, init, t_max=1.0)
+    assert repr(problem) == f"<{type(problem).__name__}: {problem.describe()}>"
+    assert repr(stairs) == f"<Staircase of diagonal-linear, mode agf, {len(stairs.drops)} drops, fitted>"
+    assert repr(observed) == "<Trajectory of diagonal-linear, auto, to flow time 1, max_time>"
+    assert repr(compare(stairs, observed)) == f"<Comparison of {stairs!r} with {observed!r}>"
