@@ -49,6 +49,11 @@ _SMALL_LOSS = 0.01
 _MAX_STEPS = 200_000
 #: A neuron that would join this many times later than anything before it never does: it hovers where it cannot grow.
 _NEVER = 1e8
+#: At degree above 2 a plateau of length t ends within one unit of rounding of t once t is large enough.
+_UNRESOLVED = (
+    "The times of this plateau are too long for float64 to tell when its neurons join (they grow past every number in "
+    "less than one unit of rounding); use mode agf, which locates each crossing from the start of the plateau."
+)
 #: Log norms before joining at which the end of a plateau is drawn.
 _BEND = (4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.4, 0.2, 0.0)
 #: Points of the curve are at most this fraction of the first loss apart, or this many in one step.
@@ -266,6 +271,9 @@ class _Run:
             return found
         directions, log_norms = self.state.directions.copy(), self.state.log_norms.copy()
         directions[waiting], log_norms[waiting] = found.directions, found.log_norms
+        if not (log_norms < np.inf).all():
+            self.notes.append(_UNRESOLVED)
+            return Status.STALLED
         small = np.flatnonzero(self._small())
         if small.size:
             directions[small], log_norms[small] = self._carried(small, found.time)

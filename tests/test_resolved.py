@@ -228,3 +228,15 @@ def test_a_drop_that_float64_times_hardly_resolve_is_one_drop_with_a_finite_half
     for drop, other in zip(small.drops, large.drops, strict=True):
         assert drop.half_time * 1e-14 == pytest.approx(other.half_time * 1e-6, rel=1e-5)  # corrections: alpha log alpha
         assert drop.level == pytest.approx(other.level, abs=1e-5 * small.start_level)
+
+
+@pytest.mark.parametrize("alpha", [1e-20, 1e-100])
+def test_plateaus_too_long_for_float64_times_end_with_a_sentence_and_mode_agf_goes_on(alpha):
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    problem = agf.TwoLayer(X, X[:, 0] ** 2 + 0.5 * X[:, 1] ** 2, activation="square", width=6)
+    init = problem.init(alpha, seed=0)
+    stairs = agf.predict(problem, init, mode="resolved")
+    assert stairs.status is Status.STALLED
+    assert "mode agf" in stairs.notes[0]
+    assert np.isfinite(stairs.half_times).all()
+    assert agf.predict(problem, init).status is Status.FITTED
