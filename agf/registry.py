@@ -159,7 +159,10 @@ def _from_file(name: str) -> type[Problem]:
     if class_name:
         if class_name not in vars(module):
             raise RequestError(
-                explain(f"{str(path)!r} has no class {class_name!r}.", expected="one of " + ", ".join(own))
+                explain(
+                    f"{str(path)!r} has no class {class_name!r}.",
+                    expected="one of " + ", ".join(own) if own else "a subclass of agf.Problem",
+                )
             )
         return _checked(vars(module)[class_name], class_name)
     if len(own) != 1:

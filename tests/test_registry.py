@@ -92,6 +92,7 @@ def test_a_problem_is_named_by_file_with_or_without_its_class(write):
     ("text", "suffix", "error", "words"),
     [
         (GOOD, ":Yours", agf.RequestError, "has no class 'Yours'. Expected one of Mine"),
+        ("x = 1", ":Yours", agf.RequestError, "has no class 'Yours'. Expected a subclass of agf.Problem"),
         (GOOD + "class Other(Mine): name = 'other'", "", agf.RequestError, "defines 2 problems. Found Mine, Other"),
         ("x = 1", "", agf.RequestError, "defines 0 problems. Found none"),
         ("x = 1", ":x", agf.ProblemError, "'x' is not a problem"),
