@@ -373,9 +373,11 @@ class Span:
         blocks[1, :, :, 0] = mixed.transpose(2, 3, 0, 1) / p
         self._cross = self._inner(active)
         flat = 2 * kept.size * d
-        rest = blocks.reshape(flat, flat) - self._cross @ self._outputs(self._cross.T)
-        weights = np.repeat(active.w[kept] @ active.w[kept].T, d, axis=0).repeat(d, axis=1)
-        self._waves = _solver(rest * np.tile(weights, (2, 2)))
+        weights = np.tile(np.repeat(active.w[kept] @ active.w[kept].T, d, axis=0).repeat(d, axis=1), (2, 2))
+        whole = blocks.reshape(flat, flat) * weights
+        rest = whole - self._cross @ self._outputs(self._cross.T) * weights
+        # the rest may be rounding alone (one real character): what is absent is judged by the whole
+        self._waves = _solver(rest, like=whole)
 
     def _inner(self, others: Sources) -> FloatArray:
         """E s_j e_r s_l^2 for the kept active j, each wave e_r of a and of b, and others l: (2 n d, m)."""
@@ -402,10 +404,13 @@ class Span:
         return out
 
 
-def _solver(gram: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """Solve with a Gram matrix that symmetries make singular: directions below 1e-10 of its scale count as absent."""
+def _solver(gram: FloatArray, like: FloatArray | None = None) -> Callable[[FloatArray], FloatArray]:
+    """Solve with a Gram matrix that symmetries make singular.
+
+    Directions below 1e-10 of its scale, or of that of `like`, count as absent.
+    """
     if gram.size == 0:
         return lambda right: np.zeros((0, right.shape[1]))
-    ridge = 1e-10 * max(float(np.diagonal(gram).max()), np.finfo(np.float64).tiny)
+    ridge = 1e-10 * max(float(np.diagonal(gram if like is None else like).max()), np.finfo(np.float64).tiny)
     factor = cho_factor(gram + ridge * np.eye(gram.shape[0]), check_finite=False)
     return lambda right: cho_solve(factor, right, check_finite=False)

@@ -197,6 +197,15 @@ def test_hessian_products_of_cubic_neurons_are_exact_too():
     assert left == pytest.approx(np.sum(two * slope) / (2 * h), rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_two_residues_have_one_real_wave_and_are_predicted_like_any_others(seed):
+    # what the outputs do not span is rounding alone; the loss falls by half with each sign of the wave
+    problem = ModularAddition(p=2, width=6)
+    found = agf.predict(problem, problem.init(1e-8, seed=seed))
+    assert found.status is agf.Status.FITTED
+    np.testing.assert_allclose([drop.level for drop in found.drops], [0.125, 0.0], atol=1e-6)
+
+
 @pytest.mark.parametrize("case", [{"p": 5}, {"p": 6, "template": {1: 3.0, 3: 2.0}}, {"group": [2, 3]}], ids=str)
 def test_self_interaction_is_that_of_explicit_functions_and_their_jacobian(case):
     problem = ModularAddition(width=6, **case)
