@@ -25,6 +25,8 @@ _LONGER = 16.0
 _OTHER_STEP = 0.3
 #: Newton's method may take this many iterations, and leave this part of the tolerance.
 _ITERATIONS, _LEFT = 4, 0.03
+#: So many steps that do not lengthen the time by this part are no progress: rounding, not the flow, sets their length.
+_STUCK, _PROGRESS = 2000, 0.1
 #: Steps are made longer only by this factor or more, which spares factorizations, and at most by the second.
 _WORTH, _MOST = 1.2, 10.0
 
@@ -62,14 +64,19 @@ def march(
 
     Raises
     ------
-    integrators.NonFinite : the Hessian is not finite.  Stalled : the step size underflows.  OutOfSteps.
+    integrators.NonFinite : the Hessian is not finite.  Stalled : steps fall to what rounding allows.  OutOfSteps.
     """
     s, y, f = s0, y0, velocity(y0)
     solver = _Solver(velocity, hessian, first_step)
     order, h, equal = 1, first_step, 0
     past = np.zeros((_ORDERS + 3, y.size))  # y and its backward differences
     past[0], past[1] = y, h * f
-    for _ in range(max_steps):
+    mark, counted = s, 0
+    for taken in range(max_steps):
+        if s > (1.0 + _PROGRESS) * mark:
+            mark, counted = s, taken
+        if taken - counted > _STUCK:
+            raise Stalled(f"{_STUCK} implicit steps of {h:.2g} at time {s:.3g}: float64 resolves no longer ones.", s, y)
         while True:
             if h > solver.longest:
                 h, equal = _rescale(past, order, h, solver.longest), 0

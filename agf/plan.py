@@ -15,7 +15,7 @@ import numpy as np
 from agf import files, provenance, registry
 from agf.contract import Problem
 from agf.errors import AgfError, RequestError, explain
-from agf.init import Init
+from agf.init import Init, check_alpha
 from agf.settings import Settings
 
 ACTIONS = ("predict", "train", "compare")
@@ -93,6 +93,8 @@ class Plan:
                 raise RequestError(explain(f"unknown axis `{name}`.", where="sweep", expected=f"one of {expected}"))
             for value in values if name in _SETTINGS_AXES else ():
                 Settings.of({name: value})
+        for alpha in self.axes["alpha"]:
+            check_alpha(alpha)
         seeds = self.axes.get("seed", [0])
         if not all(isinstance(s, int | np.integer) and s >= 0 for s in seeds):
             raise RequestError(explain("seeds must be integers >= 0.", where="sweep", found=seeds))

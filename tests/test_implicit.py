@@ -86,3 +86,9 @@ def test_failures_have_names():
         follow(lambda y: -y, lambda y: np.eye(1), [1.0], 1e9, max_steps=3)
     with pytest.raises(integrators.Stalled):  # no velocity beyond y = 1/2
         follow(lambda y: np.where(y > 0.5, -y, np.nan), lambda y: np.eye(1), [1.0], 10.0)
+
+
+def test_steps_that_rounding_keeps_short_end_with_a_sentence():
+    # a Hessian that always claims growth at rate 1e6 over a flow at rest: 1e9 times the time that steps can cover
+    with pytest.raises(integrators.Stalled, match="float64 resolves no longer ones"):
+        follow(lambda y: 0.0 * y, lambda y: -1e6 * np.eye(1), [1.0], 1e3, max_steps=100_000)
