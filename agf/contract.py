@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray, count
-from agf.errors import DataError, NoTheory, RequestError, explain
+from agf.errors import DataError, NoTheory, ProblemError, RequestError, explain
 from agf.events import Activation, Settled, State
 from agf.init import Init, check_alpha
 from agf.status import Status
@@ -284,6 +284,7 @@ class Problem(ABC):
         alpha : initialization scale, 0 < alpha; seed : integer >= 0 for numpy.random.default_rng, or None for a fresh
         one; kind : one of `kinds`. Raises DataError for a bad alpha, seed or kind.
         """
+        check_sizes(self, f"{self.name}.init")
         alpha = check_alpha(alpha)
         seed = None if seed is None else count(seed, "seed", where=f"{self.name}.init", least=0)
         if kind not in self.kinds:
@@ -298,12 +299,28 @@ class Problem(ABC):
         return Init.scaled(theta, alpha, seed, kind)
 
 
+def check_sizes(problem: Problem, where: str) -> None:
+    """Refuse a problem whose degree, width or number of parameters cannot be. Raises ProblemError."""
+    for name, least in (("degree", 2), ("width", 1), ("n_params", 1)):
+        value = getattr(problem, name, None)
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+            raise ProblemError(
+                explain(
+                    f"problem {problem.name!r} has {name} = {value!r}.",
+                    where=where,
+                    expected=f"an integer, at least {least}",
+                    remedy="Its __init__ sets degree, width and n_params.",
+                )
+            )
+
+
 def check_start(problem: Any, init: Any, where: str) -> None:
     """Refuse what is not a Problem, not an Init, or an Init of another shape. Raises RequestError."""
     if not isinstance(problem, Problem):
         raise RequestError(
             explain(f"a {type(problem).__name__} is not a problem.", where=where, expected="agf.problem(name, ...)")
         )
+    check_sizes(problem, where)
     if not isinstance(init, Init):
         raise RequestError(
             explain(

@@ -312,3 +312,15 @@ def test_times_and_levels_follow_the_units_of_the_targets(degree, log_scale, see
     # steps are chosen by the same relative rules, so only rounding differs; times are conditioned like 1 / rounding
     assert scaled.times == pytest.approx(scale ** (2 / degree - 2) * plain.times, rel=1e-7)
     assert scaled.levels == pytest.approx(scale**2 * plain.levels, rel=1e-6, abs=1e-6 * scale**2 * plain.levels[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("degree", 1), ("degree", -1), ("degree", 2.5), ("width", 0), ("n_params", None)]
+)
+def test_a_problem_whose_sizes_cannot_be_is_refused_before_anything_is_computed(name, value):
+    problem = DiagonalToy(np.eye(2), [1.0, 2.0])
+    init = problem.init(1e-3)
+    setattr(problem, name, value)
+    for call in (lambda: problem.init(1e-3), lambda: agf.predict(problem, init), lambda: agf.flow(problem, init)):
+        with pytest.raises(ProblemError, match=f"has {name} = {value}.*an integer, at least"):
+            call()
