@@ -319,7 +319,9 @@ def test_an_interrupt_exits_with_130_and_saves_what_it_has(run, plugin, tmp_path
 
 def test_ctrl_c_keeps_the_partial_result(plugin, tmp_path):
     words = [*AGF, "predict", plugin, "-p", "trouble=wait", "-o", "run.npz"]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    # a job in the background of a script inherits that Ctrl-C is ignored
+    heed = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, **heed)
     deadline = time.monotonic() + 60
     while not (tmp_path / "waiting").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
