@@ -1,6 +1,6 @@
 """Predict the staircase of losses of a network trained from tiny initialization, and check it against gradient flow.
 
-Names are loaded when first used, so that `import agf` needs neither torch nor matplotlib.
+Names and modules are loaded when first used, so that `import agf` needs neither torch nor matplotlib.
 """
 
 from __future__ import annotations
@@ -52,6 +52,12 @@ _EXPORTS = {
     "ComputationError": "errors",
 }
 
+# Modules whose own names are public too; docs/index.md says what is in each. `import agf` is enough to reach them.
+_MODULES = (
+    "arrays", "batch", "clock", "datasets", "errors", "figures", "graph", "init", "integrators", "losses", "plot",
+    "registry", "sphere", "summary",
+)  # fmt: skip
+
 __all__ = ["__version__", *_EXPORTS]
 
 
@@ -60,14 +66,30 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(f"agf.{_EXPORTS[name]}"), name)
         globals()[name] = value
         return value
+    if name in _MODULES:
+        return importlib.import_module(f"agf.{name}")
     raise AttributeError(f"module 'agf' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_MODULES])
 
 
 if TYPE_CHECKING:
+    from agf import arrays as arrays
+    from agf import batch as batch
+    from agf import clock as clock
+    from agf import datasets as datasets
+    from agf import errors as errors
+    from agf import figures as figures
+    from agf import graph as graph
+    from agf import init as init
+    from agf import integrators as integrators
+    from agf import losses as losses
+    from agf import plot as plot
+    from agf import registry as registry
+    from agf import sphere as sphere
+    from agf import summary as summary
     from agf.autograd import AutogradProblem as AutogradProblem
     from agf.checks import check as check
     from agf.clock import Clock as Clock

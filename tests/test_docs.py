@@ -73,6 +73,17 @@ def test_every_page_and_notebook_is_reached_from_the_index():
         assert path.name == "index.md" or f"({path.relative_to(ROOT / 'docs')})" in index, path
 
 
+def test_the_index_says_what_is_in_every_documented_module():
+    import agf
+
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `agf\.(\w+)` \| (.+) \|$", index, re.MULTILINE)
+    assert [module for module, _ in rows] == sorted(agf._MODULES)
+    for module, words in rows:
+        for function in re.findall(r"`(\w+)`", words):
+            assert hasattr(getattr(agf, module), function), f"agf.{module}.{function}"
+
+
 def test_when_it_fails_has_one_heading_for_every_status_and_no_other_word():
     text = (ROOT / "docs" / "when-it-fails.md").read_text(encoding="utf-8")
     headings = re.findall(r"^## (\w+)$", text, re.MULTILINE)

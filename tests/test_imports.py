@@ -154,6 +154,13 @@ def test_import_loads_nothing_heavy():
     assert not loaded & (HEAVY | {"scipy", "click"})
 
 
+def test_documented_modules_are_reached_from_the_package_alone_and_load_nothing_heavy():
+    loaded = loaded_after("import agf\nfor name in agf._MODULES: assert getattr(agf, name).__name__ == 'agf.' + name")
+    assert not loaded & HEAVY
+    assert set(agf._MODULES) <= set(dir(agf))
+    assert {f"agf.{name}" for name in agf._MODULES} >= OPEN_TO_PLUGINS - {"agf"}
+
+
 def test_a_prediction_from_the_shell_loads_no_torch_and_no_plotting():
     code = "from agf.cli import main; assert main(['predict', 'diagonal-linear', '--data', 'diabetes', '--json']) == 0"
     assert not loaded_after(code) & HEAVY
