@@ -37,8 +37,11 @@ class FullLinearAttention(ContextRegression):
 
     Parameters
     ----------
-    covariance, context, heads : as for `LinearAttention`.
-    rank : R, 1 <= R <= d.
+    covariance : (d, d) covariance of the inputs, or its (d,) eigenvalues in the standard basis. Default: 1, 1/2, 1/3,
+        1/4 scaled to trace 2.
+    context : N >= 1, number of pairs before the query.
+    heads : H >= 1; default d.
+    rank : R, 1 <= R <= d, of the matrices of one head.
 
     A call costs O(H R d^2) while u and k are zero, else O(H R d^2 + H d^3 + d^4) and d^3 numbers of memory.
     """

@@ -44,8 +44,10 @@ class Linear(Problem):
     Parameters
     ----------
     Sxx : (d, d) E[x x^T], symmetric positive semidefinite; may be singular.
-    Syx : (c, d) E[y x^T] = B Sxx.  B : (c, d) target map.  Give one of them with Sxx.
-    X, Y : (n, d) inputs and (n, c) targets, instead of moments. Nothing is centred or scaled.
+    Syx : (c, d) E[y x^T] = B Sxx. With Sxx give this or B.
+    B : (c, d) target map. With Sxx give this or Syx.
+    X : (n, d) inputs, with Y instead of moments. Nothing is centred or scaled.
+    Y : (n, c) targets, one row an input.
     width : hidden units H; max(c, d) when None. At most min(c, d, H) modes are learned.
     coordinates : of gradient flow. "factored", right at any alpha; "weights", cheaper, right down to a floor that it
         warns of; "auto", the weights only where every mode stays above 1e-3 of what it is mixed into.
