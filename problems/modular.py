@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 from agf_problems.modular_kernels import Moments, Quadratic, Sources, Span
+from agf_problems.modular_products import products_of
 from agf_problems.modular_template import ComplexArray, characters_of, read_template
 from agf_problems.modular_waves import ThreeWaves
 
 from agf import Clock, DataError, Drop, Init, Problem, RequestError, Settings, Staircase, Status
-from agf.arrays import FloatArray, IntArray, count, positive
+from agf.arrays import BoolArray, FloatArray, IntArray, count, positive
 from agf.errors import explain
 
 #: Largest dense Hessian offered, in parameters (2400 squared is 46 MB).
@@ -69,11 +70,14 @@ class ModularAddition(Problem):
         self.degree = self.terms + 1
         self.n_params = (self.terms + 1) * self.p
         self.kernel = Quadratic(self.template) if self.terms == 2 else Moments(self.template, self.terms)
+        self.products = products_of(self.kernel.correlations, self.width) if self.terms == 2 else None
         self._span: tuple[FloatArray, Span] | None = None
 
     # -- the network ------------------------------------------------------------------------------------------
 
     def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
+        if self.products is not None:
+            return self.products.loss_grad(theta)
         own = self.kernel.sources(theta)
         gradient, taken = self.kernel.pull(own, own)
         utility = np.vecdot(own.w, gradient[:, self.terms * self.p :]).sum()
@@ -81,13 +85,25 @@ class ModularAddition(Problem):
         loss = max(0.5 * self.template.energy - float(utility) - 0.5 * float(taken.sum()), 0.0)
         return loss, -gradient
 
-    def residual(self, theta: FloatArray, neurons: IntArray) -> Sources:
-        return self.kernel.sources(theta)
+    def residual(self, theta: FloatArray, neurons: IntArray) -> Sources | FloatArray:
+        return self.kernel.sources(theta) if self.products is None else self.products.residual(theta)
 
-    def utility(self, theta: FloatArray, neurons: IntArray, residual: Sources) -> tuple[FloatArray, FloatArray]:
+    def utility(
+        self, theta: FloatArray, neurons: IntArray, residual: Sources | FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        if self.products is not None and not isinstance(residual, Sources):
+            return self.products.utility(theta, residual)
+        assert isinstance(residual, Sources)
         own = self.kernel.sources(theta)
         gradient, _ = self.kernel.pull(own, residual)
         return np.vecdot(own.w, gradient[:, self.terms * self.p :]), gradient
+
+    def network_pull(
+        self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, members: BoolArray
+    ) -> FloatArray:
+        if self.products is None:
+            return super().network_pull(directions, log_norms, neurons, members)
+        return self.products.network_pull(directions, np.exp(self.degree * np.where(members, log_norms, -np.inf)))
 
     def self_interaction(
         self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray

@@ -21,7 +21,7 @@ import numpy as np
 from agf_problems.modular_template import ComplexArray, Template
 from scipy.linalg import cho_factor, cho_solve
 
-from agf.arrays import FloatArray
+from agf.arrays import BoolArray, FloatArray
 
 #: Above this order the correlations go through the fast Fourier transform; below, a matrix product is faster (measured:
 #: equal near p = 150 for 64 neurons).
@@ -100,6 +100,16 @@ class Correlations:
             out = self._characters.inverse(hats)
         out[-1] += w
         return out.transpose(1, 0, 2).reshape(m, self.rows * p)
+
+    def coordinates(self) -> FloatArray:
+        """(p, d): weights times this are `low`."""
+        return self._modes * self._stretch
+
+    def target(self, used: BoolArray) -> FloatArray:
+        """The target as (u, u, p): by products of two of the `low` in use (d,), for each weight of w."""
+        z = np.eye(used.size)[used].view(np.complex128) / self._stretch[::2]
+        pairs = z[:, None] * z[None, :]
+        return np.einsum("ijs,cs->ijc", pairs, self._modes.view(np.complex128).conj()).real
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agf_problems import modular_kernels
+from agf_problems import modular_kernels, modular_products
 from agf_problems.modular import ModularAddition
 from agf_problems.modular_template import Characters
 from hypothesis import given, settings
@@ -50,10 +50,12 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("dense", [True, False], ids=["matrix", "fft"])
-def test_loss_and_gradient_are_those_of_listing_all_pairs(case, dense, monkeypatch):
-    monkeypatch.setattr(modular_kernels, "_DENSE_ORDER", 10**6 if dense else 0)
+@pytest.mark.parametrize("way", ["products", "matrix", "fft"])
+def test_loss_and_gradient_are_those_of_listing_all_pairs(case, way, monkeypatch):
+    monkeypatch.setattr(modular_kernels, "_DENSE_ORDER", 0 if way == "fft" else 10**6)
+    monkeypatch.setattr(modular_products, "_MOST_WORK", np.inf if way == "products" else 0)
     problem = ModularAddition(width=12, **case)
+    assert (problem.products is not None) == (way == "products" and problem.terms == 2)
     # more and fewer neurons than residues: the two orders of multiplication
     for m in (1, 3, 12):
         theta = 0.5 * np.random.default_rng(m).standard_normal((m, problem.n_params))
