@@ -16,19 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from agf import dormant as dormancy
 from agf import integrators
 from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.checkpoint import Checkpoint
 from agf.clock import Clock, charge
 from agf.conditioning import LONGER, conditioned
 from agf.contract import Problem
-from agf.curve import DEPTH, CurveDrop, detect
-from agf.dormant import Crossing
+from agf.curve import FINE_DEPTH, CurveDrop, detect
 from agf.errors import RequestError, explain
 from agf.events import State
 from agf.fault import guard
 from agf.init import Init
-from agf.polar import PolarSystem
+from agf.ride import Landing, Riding, ride_of
 from agf.settings import Settings
 from agf.staircase import Drop, Staircase
 from agf.status import Status
@@ -98,7 +97,7 @@ class _Path:
     losses: list[float] = field(default_factory=list)
     events: list[_Event] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
-    spacing: float = 0.5 * DEPTH
+    spacing: float = 0.5 * FINE_DEPTH
 
     def add(self, time: float, loss: float) -> None:
         self.times.append(time)
@@ -118,30 +117,9 @@ class _Path:
         return [self.states[0], *(state for state in self.states if state.time <= time)][-1]
 
 
-class _Riding(PolarSystem):
-    """All neurons in polar form, with the residual made by the active ones alone."""
-
-    def __init__(self, problem: Problem, state: State, alpha: float) -> None:
-        super().__init__(problem, Init(state.directions, state.log_norms, alpha))
-        self.active = np.flatnonzero(state.active)
-
-    def _residual(self, theta: FloatArray) -> object:
-        return self.problem.residual(theta[self.active], self.active)
-
-    def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
-        """Loss of all neurons, so that nothing jumps when one joins, and the rate at which the active ones lower it."""
-        directions, log_norms, _ = self._split(y)
-        loss, gradient = self.problem.loss_grad(self._theta(directions, log_norms), self.neurons)
-        with np.errstate(over="ignore"):
-            return float(loss), -float(np.sum(gradient[self.active] ** 2)) * float(np.exp(self.log_time_unit))
-
-    def state(self, y: FloatArray, before: State, time: float) -> State:
-        """The state at y. Neurons that are exactly zero stay so."""
-        directions, log_norms, _ = self._split(y)
-        return replace(before, time=time, directions=directions, log_norms=np.where(self.alive, log_norms, -np.inf))
-
-
-def resolve(problem: Problem, init: Init, settings: Settings, observer: Observer | None = None) -> Staircase:
+def resolve(
+    problem: Problem, init: Init, settings: Settings, observer: Observer | None = None, kept: Checkpoint | None = None
+) -> Staircase:
     """Predict the loss curve and its drops with the active neurons resolved in time.
 
     The predicted curve is `Staircase.curve`. Its drops are those visible in it (`agf.curve.detect`): `time` and
@@ -180,6 +158,8 @@ def resolve(problem: Problem, init: Init, settings: Settings, observer: Observer
             curve_losses=np.array(run.path.losses),
         )
 
+    if kept is not None:
+        run.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED, run.drops()))
     with guard(problem, lambda: result(Status.ERROR, run.drops()) if len(run.path.times) > 1 else None):
         status = run.go()
         run.warn()
@@ -220,7 +200,8 @@ class _Run:
         nobody = np.zeros(init.width, dtype=bool)
         none, no_index = np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64)
         self.start_level = float(problem.loss_grad(none, no_index)[0])
-        self.state = State(0.0, nobody, init.directions.copy(), init.log_norms.copy(), self.start_level)
+        self.ride = ride_of(problem, self.clock, settings, init)
+        self.state = self.ride.start(State(0.0, nobody, init.directions, init.log_norms, self.start_level))
         self.path = _Path(losses=[self.start_level], states=[self.state])
         # Alone, without the active neurons: the norm at which a neuron starts to matter need not be exact.
         self.threshold = Threshold(
@@ -262,50 +243,30 @@ class _Run:
             return Status.FITTED
         if waiting.size == 0:
             return Status.ALL_ACTIVE
-        found = self._cross(self.state, waiting, self.settings.rtol, max(self.stop - self.state.time, 0.0))
+        small = np.flatnonzero(self._small())
+        found = self._cross(self.settings.rtol, max(self.stop - self.state.time, 0.0), small)
         if isinstance(found, Status):
             if found is Status.MAX_TIME:
                 if not np.isfinite(self.stop):
                     return Status.NO_GROWTH
                 self.path.add(self.stop, self.state.level)
             return found
-        directions, log_norms = self.state.directions.copy(), self.state.log_norms.copy()
-        directions[waiting], log_norms[waiting] = found.directions, found.log_norms
-        if not (log_norms < np.inf).all():
+        log_norms = found.state.log_norms
+        if not (log_norms[waiting] < np.inf).all():
             self.notes.append(_UNRESOLVED)
             return Status.STALLED
-        small = np.flatnonzero(self._small())
-        if small.size:
-            directions[small], log_norms[small] = self._carried(small, found.time)
-            if not (log_norms[small] <= self.grown[small] + _STILL).all():
-                # They turned to faster growth on the way: the flow goes on, and is not asked again too soon.
-                self.settled, self.moving = False, self.state.time + 0.5 * found.time
-                return None
-        time = self.state.time + found.time
-        joined = waiting[found.neurons]
-        self.state = replace(self.state, time=time, directions=directions, log_norms=log_norms)
-        self._bend(float(found.utility.max()), float(log_norms[joined].max()))
-        self._join(joined, found.utility)
+        if not (log_norms[small] <= self.grown[small] + _STILL).all():
+            # They turned to faster growth on the way: the flow goes on, and is not asked again too soon.
+            self.settled, self.moving = False, self.state.time + 0.5 * found.time
+            return None
+        self.state = found.state
+        self._bend(float(found.utility.max()), float(log_norms[found.neurons].max()))
+        self._join(found.neurons, found.utility)
         return None
 
     def _small(self) -> BoolArray:
         """Active neurons that have not grown up: they still ride, as dormant ones do."""
         return self.state.active & (self.state.log_norms < self.grown)
-
-    def _carried(self, neurons: IntArray, duration: float) -> tuple[FloatArray, FloatArray]:
-        """Directions and log norms of neurons after a time on the frozen residual."""
-        directions, log_norms = self.state.directions[neurons], self.state.log_norms[neurons]
-        return dormancy.carry(
-            self.problem,
-            self._residual(self.state),
-            self.clock,
-            directions,
-            log_norms,
-            neurons,
-            duration,
-            rtol=self.settings.rtol,
-            stats=self.stats,
-        )
 
     def _residual(self, state: State) -> Any:
         active = np.flatnonzero(state.active)
@@ -325,23 +286,11 @@ class _Run:
                 self.path.add(float(time), level - (level - loss) * float(np.exp(-kappa * gap)))
         self.state = replace(self.state, level=loss)
 
-    def _cross(self, state: State, waiting: IntArray, rtol: float, stop: float) -> Crossing | Status:
+    def _cross(self, rtol: float, stop: float, small: IntArray) -> Landing | Status:
         """The next to join. MAX_TIME when none does by `stop`, or ever as far as a run of this length can tell."""
-        if state.time > 0:
-            stop = min(stop, _NEVER * state.time)
-        return dormancy.cross(
-            self.problem,
-            self._residual(state),
-            self.clock,
-            self.threshold,
-            state.directions[waiting],
-            state.log_norms[waiting],
-            waiting,
-            rtol=rtol,
-            tie_rtol=self.settings.tie_rtol,
-            stop=stop,
-            stats=self.stats,
-        )
+        if self.state.time > 0:
+            stop = min(stop, _NEVER * self.state.time)
+        return self.ride.cross(self.state, small, self.threshold, rtol, stop, self.stats)
 
     def _join(self, neurons: IntArray, utility: FloatArray) -> None:
         active = self.state.active.copy()
@@ -358,7 +307,7 @@ class _Run:
     def _flow(self) -> Status | None:
         """Everybody in real time until the active set changes or has settled; a status at an end."""
         before = self.state
-        system = _Riding(self.problem, before, self.init.alpha)
+        system = self.ride.system(before)
         unit = float(np.exp(system.log_time_unit - self.clock.log_scale))  # accelerated time per unit of s
         steps = integrators.march(
             system.velocity,
@@ -400,13 +349,14 @@ class _Run:
                 if -rate * s <= self.settings.rtol * size and s > 1.25 * looked and time >= self.moving:
                     looked = s
                     wait = self._wait(unit)
-                    if not np.isfinite(wait):
+                    last = not np.isfinite(wait)
+                    if last:
                         # Nobody will join: this may be the end, or a saddle where the active ones linger. Where steps
                         # are stabilised, it costs little to wait for as long as it took to come here.
                         patient = not system.smooth or s * unit >= before.time
                         wait = _PATIENCE * s if patient else np.inf
                     still = -rate * wait <= self.settings.rtol * size
-                    self.settled = still and self._growth(system, step) * wait <= _STILL
+                    self.settled = still and self._growth(system, step, last) * wait <= _STILL
                     if self.settled:
                         return None
                 if loss <= max(self.settings.rtol * self.start_level, self.floor):
@@ -416,7 +366,7 @@ class _Run:
         return Status.MAX_TIME
 
     def _draw(
-        self, system: _Riding, step: integrators.Accepted, began: float, s: float, loss: float, unit: float
+        self, system: Riding, step: integrators.Accepted, began: float, s: float, loss: float, unit: float
     ) -> None:
         """Add a step to the curve, with points inside where the loss falls much."""
         fall = abs(self.path.losses[-1] - loss) / (_FINE * self.start_level)
@@ -428,44 +378,34 @@ class _Run:
 
     def _wait(self, unit: float) -> float:
         """How long (in units of s) the residual must stand still: until the next neuron joins, inf when none will."""
-        waiting = np.flatnonzero(~self.state.active)
-        if waiting.size:
-            found = self._cross(self.state, waiting, 1e-3, np.inf)
-            if isinstance(found, Crossing):
-                return found.time / unit
-        return float(np.inf)
+        if self.state.active.all():
+            return float(np.inf)
+        found = self._cross(1e-3, np.inf, np.zeros(0, dtype=np.int64))
+        return found.time / unit if isinstance(found, Landing) else float(np.inf)
 
-    def _growth(self, system: _Riding, step: integrators.Accepted) -> float:
-        """Largest d log rho/ds at the end of a step over the active neurons that have not grown up, or 0."""
-        width = system.neurons.size
-        rates = step.f1[-width:]
-        if system.power:
-            rates = -rates / (system.power * step.y1[-width:])
-        return float(np.max(rates[self._small()], initial=0.0))
+    def _growth(self, system: Riding, step: integrators.Accepted, last: bool) -> float:
+        """Largest d log rho/ds at the end of a step over the active neurons that have not grown up, or 0.
 
-    def _gaps(
-        self, directions: FloatArray, log_norms: FloatArray, rows: IntArray, residual: object
-    ) -> tuple[FloatArray, FloatArray]:
-        """Log norm minus the one at which rows join, -inf where the utility is not positive, and the utility; (m,)."""
-        utility, gradient = self.problem.utility(directions[rows], rows, residual)
-        self._count("utility_evaluations", 1)
-        drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
-        log_2c = self.threshold.log_self_interaction(directions[rows], rows)
-        gap = log_norms[rows] - self.threshold.log_radius(drive, log_2c)
-        return np.where(utility > 0, gap, -np.inf), np.asarray(utility)
+        last : nobody else will join, so that one that shrinks, to leave and perhaps return, counts as well.
+        """
+        small = self._small()
+        if not small.any():
+            return 0.0
+        rates = system.rates(step.y1, step.f1)[small]
+        return float(np.max(np.abs(rates) if last else rates, initial=0.0))
 
-    def _first_join(self, system: _Riding, step: integrators.Accepted) -> tuple[float, IntArray, FloatArray]:
+    def _first_join(self, system: Riding, step: integrators.Accepted) -> tuple[float, IntArray, FloatArray]:
         """Place in the step at which the first dormant neuron joins, who does, and their utilities."""
         dormant = ~self.state.active & system.alive
 
         def look(s: float) -> tuple[IntArray, FloatArray, FloatArray]:
-            directions, log_norms, _ = system._split(step.y1 if s == step.s1 else step.dense(s))
+            y = step.y1 if s == step.s1 else step.dense(s)
+            directions, log_norms = system.polar(y)
             rows = np.flatnonzero(dormant & (log_norms > self.lowest - _WATCH))
             if rows.size == 0:
                 return rows, np.zeros(0), np.zeros(0)
-            residual = system._residual(system._theta(directions, log_norms))
-            gap, utility = self._gaps(directions, log_norms, rows, residual)
-            return rows, gap, utility
+            self._count("utility_evaluations", 1)
+            return rows, *self.threshold.gaps(directions[rows], log_norms[rows], rows, system.residual(y))
 
         rows, gap, utility = look(step.s1)
         if not (gap >= 0).any():
@@ -489,7 +429,7 @@ class _Run:
             self.arriving[here] = False
             self.path.events.append(_Event(self.state.time, here, True, self.utility[here], self.state))
 
-    def _gone(self, system: _Riding) -> IntArray:
+    def _gone(self, system: Riding) -> IntArray:
         """Active neurons that shrank far below the norm at which they would join."""
         state = self.state
         low = system.active[state.log_norms[system.active] < self.lowest + _LEAVES]
@@ -518,15 +458,14 @@ class _Run:
         states = self.path.states
         if states[-1] is not self.state:
             states = [*states, self.state]
-        system = _Riding(self.problem, states[0], self.init.alpha)
-        self.notes.extend(system.history_warnings(np.array([state.log_norms for state in states])))
+        self.notes.extend(self.ride.warnings(np.array([state.log_norms for state in states])))
 
     # -- reading the curve ------------------------------------------------------------------------------------
 
     def drops(self) -> list[Drop]:
         """Visible drops of the predicted curve, each with the neurons that arrived and left since the one before."""
         times, losses = np.array(self.path.times), np.array(self.path.losses)
-        seen = detect(times, losses)
+        seen = detect(times, losses, depth=FINE_DEPTH)
         arrived = [min(a.end, b.start) for a, b in pairwise(seen)]  # who arrives after most of a drop makes the next
         left = [max(a.end, b.start) for a, b in pairwise(seen)]  # leaving may take most of the plateau after a drop
         # A plateau is where a drop has its level; the curve is at it as soon as the loss has fallen so far.

@@ -68,6 +68,15 @@ class FlowSystem(ABC):
         """(L, dL/ds); override where one evaluation gives both."""
         return self.loss(y), self.loss_rate(y)
 
+    def riding(self, active: IntArray, at: FloatArray | None = None) -> FlowSystem | None:
+        """The same coordinates on the residual of some neurons alone: offer it, and mode "resolved" uses them.
+
+        active : (m,) the neurons that make the residual; `loss` remains that of all, `loss_rate` is what these lower.
+        at : (N,) state at which the residual is frozen, or None where it follows y. `groups` must be the neurons.
+        """
+        del active, at
+        return None
+
     def growth(self, y: FloatArray) -> float:
         """Largest rate d log rho/ds at which a neuron still grows: the saddle check. 0 when none does."""
         del y

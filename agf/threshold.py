@@ -84,6 +84,15 @@ class Threshold:
             radius = (np.log(drive) - log_2c) / self.problem.degree + self.log_factor
         return np.where(np.isnan(radius), np.inf, radius)  # no drive and no self-interaction: it never activates
 
+    def gaps(
+        self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any
+    ) -> tuple[FloatArray, FloatArray]:
+        """Log norm minus the one of activation, -inf where the utility is not positive, and the utility; (m,)."""
+        utility, gradient = self.problem.utility(directions, neurons, residual)
+        drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
+        radius = self.log_radius(drive, self.log_self_interaction(directions, neurons))
+        return np.where(utility > 0, log_norms - radius, -np.inf), np.asarray(utility)
+
 
 def expect_shape(problem: Problem, method: str, value: Any, shape: tuple[int, ...]) -> None:
     found = np.shape(value)

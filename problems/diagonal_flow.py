@@ -7,12 +7,14 @@ and with it every later change of sign.
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 from agf_problems.mirror import Mirror
 from scipy.linalg import qr
 
 import agf
-from agf.arrays import FloatArray, IntArray
+from agf.arrays import BoolArray, FloatArray, IntArray
 
 
 class MirrorFlow(agf.FlowSystem):
@@ -37,6 +39,8 @@ class MirrorFlow(agf.FlowSystem):
         self._x, self._y = x, y
         self._diagonal = np.einsum("ij,ij->j", x, x) / self._n
         self._groups = np.arange(x.shape[1])
+        self._heard = np.ones(x.shape[1], dtype=bool)  # coordinates that make the residual
+        self._frozen: FloatArray | None = None
 
     @property
     def groups(self) -> IntArray:
@@ -46,14 +50,22 @@ class MirrorFlow(agf.FlowSystem):
         return np.zeros(self._x.shape[1])
 
     def velocity(self, y: FloatArray) -> FloatArray:
-        return self._residual(y) @ self._x / self._n
+        r = self._residual(y, self._heard) if self._frozen is None else self._frozen
+        return r @ self._x / self._n
+
+    def riding(self, active: IntArray, at: FloatArray | None = None) -> MirrorFlow:
+        """z moves with the residual of the coordinates `active`, frozen at z = `at` if given."""
+        other = copy.copy(self)
+        other._heard = np.isin(self._groups, active)
+        other._frozen = None if at is None else self._residual(at, other._heard)
+        return other
 
     def loss(self, y: FloatArray) -> float:
         r = self._residual(y)
         return 0.5 * (float(r @ r) + self._out_of_reach) / self._n
 
     def loss_rate(self, y: FloatArray) -> float:
-        return -float(self._mirror.squares(y) @ self.velocity(y) ** 2)
+        return -float((self._mirror.squares(y) * self.velocity(y) ** 2)[self._heard].sum())
 
     def growth(self, y: FloatArray) -> float:
         """Largest |grad_beta L| among the coordinates that are smaller than it alone would make them."""
@@ -66,5 +78,5 @@ class MirrorFlow(agf.FlowSystem):
             self._mirror.log_norms(y), self._mirror.directions(y), {"coefficients": self._mirror.coefficients(y)}
         )
 
-    def _residual(self, z: FloatArray) -> FloatArray:
-        return self._y - self._x @ self._mirror.coefficients(z)
+    def _residual(self, z: FloatArray, heard: BoolArray | bool = True) -> FloatArray:
+        return self._y - self._x @ np.where(heard, self._mirror.coefficients(z), 0.0)
