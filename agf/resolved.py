@@ -525,6 +525,10 @@ class _Run:
 
 
 def _tolerance(problem: Problem, settings: Settings, probe: bool) -> float:
-    """Of a step. At kinks every method is of low order, and a tighter one only shortens the steps."""
-    rtol = max(_STEP * settings.rtol, _KINKS if problem.kink > 0 or not problem.smooth else 0.0)
+    """Of a step. At kinks every method is of low order, and a tighter one only shortens the steps.
+
+    Elsewhere long stabilised steps at a coarser one than `_COARSEST` let the loss rise.
+    """
+    rtol = _STEP * settings.rtol
+    rtol = max(rtol, _KINKS) if problem.kink > 0 or not problem.smooth else min(rtol, _COARSEST)
     return min(_PROBE_STEP * rtol, _COARSEST) if probe else rtol
