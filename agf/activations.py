@@ -101,28 +101,34 @@ class Activation:
         factor = b.xp.where(z > 0, b.array(self.right), b.array(-self.left))
         return self.power * factor * abs(z) ** (self.power - 1)
 
-    def rounded(self, b: Backend, z: Any, delta: Any, reach: float) -> tuple[Any, Any, Any]:
-        """A sigma of power 1 whose kink is rounded over |z| < delta = reach |w|: value, slope, d value/d|w| at fixed z.
+    def rounded(self, b: Backend, z: Any, delta: Any) -> tuple[Any, Any]:
+        """A sigma of power 1 whose kink is rounded over |z| < delta: value and slope.
 
-        z (samples, m), delta (m,). A parabola joins the two sides, so that sigma is |w| phi(z / |w|) with a continuous
-        derivative: still homogeneous in w. Where both sides of a kink push towards it, the slope in between that
-        balances them is then reached instead of being chattered across (any of them is a subgradient).
+        z (samples, m), delta (m,), in proportion to |w|. A parabola joins the two sides, so that sigma is
+        |w| phi(z / |w|) with a continuous derivative: still homogeneous in w. Where both sides of a kink push towards
+        it, the slope in between that balances them is then reached instead of being chattered across (any of them is a
+        subgradient).
         """
         left, jump = -self.left, self.right + self.left
-        alive = delta > _SMALLEST
-        scale = b.xp.where(alive, 0.5 / b.xp.where(alive, delta, b.array(1.0)), b.array(0.0))
-        t = z * scale
-        t += b.xp.where(alive, b.array(0.5), b.array(0.0))
-        t = b.xp.clip(t, 0.0, 1.0)
-        bend = 1.0 - t
-        bend *= t
+        middle = 0.5
+        if not bool((delta > _SMALLEST).all()):
+            alive = delta > _SMALLEST
+            middle = b.xp.where(alive, b.array(0.5), b.array(0.0))
+            scale = middle / b.xp.where(alive, delta, b.array(1.0))
+        else:
+            scale = 0.5 / delta
+        value = z * scale
+        value += middle  # from 0 to 1 over the kink
+        t = b.xp.clip(value, 0.0, 1.0)
+        # delta t (2 u - t) is 0 on the left, delta u^2 inside, and z = delta (2 u - 1) on the right
+        value += value
+        value -= t
+        value *= t
+        value *= delta if jump == 1.0 else jump * delta
         slope = t if jump == 1.0 else jump * t
-        value = slope * z
-        value += (jump * delta) * bend
-        bend *= jump * reach
         if left:
             value, slope = value + left * z, slope + left
-        return value, slope, bend
+        return value, slope
 
     def rounded_curvature(self, b: Backend, z: Any, delta: Any) -> Any:
         """Second derivative across w of the same, (samples, m)."""

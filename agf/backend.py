@@ -62,6 +62,10 @@ class Backend:
         """The identity of this backend."""
         return self.array(np.eye(size))
 
+    def product(self, left: Any, right: Any) -> Any:
+        """Matrix product; by `dot`, as numpy's operator is four times slower where the inner dimension is one."""
+        return np.dot(left, right) if self.device is None else left @ right
+
     def numpy(self, value: Any) -> FloatArray:
         """`value` as a numpy array."""
         return np.asarray(value) if self.device is None else value.detach().cpu().numpy()

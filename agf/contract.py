@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from agf.arrays import FloatArray, IntArray, count
+from agf import sphere
+from agf.arrays import BoolArray, FloatArray, IntArray, count
 from agf.errors import DataError, NoTheory, ProblemError, RequestError, explain
 from agf.events import Activation, Settled, State
 from agf.init import Init, check_alpha
@@ -57,8 +58,8 @@ class Problem(ABC):
 
     May define
     ----------
-    initial, outputs, self_interaction, theory, features, label, acquired, conserved, phases, many_phases, flow_system,
-    hessian, example.
+    network_pull, initial, outputs, self_interaction, theory, features, label, acquired, conserved, phases, many_phases,
+    flow_system, hessian, example.
 
     Derived
     -------
@@ -92,6 +93,12 @@ class Problem(ABC):
     #: Constructor arguments as given, for run files.
     arguments: dict[str, Any]
     _spanned: tuple[bytes, FloatArray] | None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = vars(cls)
+        if "network_pull" not in own and not own.keys().isdisjoint(("residual", "utility", "pull")):
+            cls.network_pull = Problem.network_pull  # type: ignore[method-assign]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Problem:
         self = super().__new__(cls)
@@ -133,6 +140,18 @@ class Problem(ABC):
         """
         del log_norms
         return self.utility(directions, neurons, residual)[1]
+
+    def network_pull(
+        self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, members: BoolArray
+    ) -> FloatArray:
+        """`pull` of all rows on the residual of the network that the rows in `members` (m,) make, (m, P).
+
+        Override it only where `residual` and `pull` share work; a class that overrides one of these and not this one
+        gets the composition back.
+        """
+        network = slice(None) if members.all() else members
+        theta = sphere.cartesian(directions[network], log_norms[network])
+        return self.pull(directions, log_norms, neurons, self.residual(theta, neurons[network]))
 
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
         """Order-one parameters (H, P); `init` scales them by alpha.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray
@@ -76,11 +74,10 @@ class PolarSystem(FlowSystem):
         return scale
 
     def velocity(self, y: FloatArray) -> FloatArray:
-        """dy/ds, from `residual` and `pull`. Raises ProblemError when the problem returns another shape."""
+        """dy/ds, from `network_pull`. Raises ProblemError when the problem returns another shape."""
         directions, log_norms, lengths = self._split(y)
-        theta = self._theta(directions, log_norms)
-        residual = self._residual(theta)
-        pull = np.asarray(self.problem.pull(directions, log_norms, self.neurons, residual))
+        members = self._members(log_norms)
+        pull = np.asarray(self.problem.network_pull(directions, log_norms, self.neurons, members))
         if pull.shape != directions.shape:
             raise ProblemError(
                 explain(
@@ -90,16 +87,20 @@ class PolarSystem(FlowSystem):
                 )
             )
         speed = self._speed(log_norms)
-        radial = np.sum(directions * pull, axis=1)
+        radial = np.einsum("ij,ij->i", directions, pull)
         out = np.empty_like(y)
         size = directions.size
         out[:size] = ((speed * lengths)[:, None] * (pull - radial[:, None] * directions)).ravel()
         out[size:] = np.where(self.alive, -self.power * radial if self.power else radial, 0.0)
         return out
 
-    def _residual(self, theta: FloatArray) -> Any:
-        """What is left to fit by the whole network."""
-        return self.problem.residual(theta, self.neurons)
+    def _members(self, log_norms: FloatArray) -> BoolArray:
+        """Neurons that make the residual, (H,)."""
+        return self._present(log_norms)
+
+    def _present(self, log_norms: FloatArray) -> BoolArray:
+        """Neurons large enough to be told from zero, (H,)."""
+        return self.alive & (log_norms > _VANISHED)
 
     def retract(self, y: FloatArray) -> FloatArray:
         """Unit rows restored; y itself while they are unit to 1e-6."""
@@ -194,14 +195,14 @@ class PolarSystem(FlowSystem):
         width = self.neurons.size
         rows = y[:-width].reshape(width, -1)
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        lengths = np.where(lengths > 0, lengths, 1.0)
+        lengths += lengths == 0
         sizes = y[-width:]
         if self.power:  # a stage beyond the blow-up has a negative size: NaN, and the step is rejected
             sizes = self.log_largest - np.log(sizes) / self.power
         return rows / lengths[:, None], sizes, lengths
 
     def _theta(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
-        present = self.alive & (log_norms > _VANISHED)
+        present = self._present(log_norms)
         return directions * np.where(present, np.exp(np.where(present, log_norms, 0.0)), 0.0)[:, None]
 
     def _speed(self, log_norms: FloatArray) -> FloatArray:

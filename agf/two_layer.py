@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 
 from agf.activations import activation as activation_of
-from agf.arrays import FloatArray, IntArray
-from agf.backend import Backend
+from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.errors import DataError, explain
 from agf.sampled import MAX_ORDER, SampledProblem
 
-Unit = Callable[[Any, Any], tuple[Any, Any, Any]]
+#: sigma and its slope of pre-activations (samples, m) of neurons of these sizes |w| (m,).
+Unit = Callable[[Any, Any], tuple[Any, Any]]
 
 #: Below exp(-300) the quotient sigma(rho z) / rho^p no longer changes in float64: it is the leading order.
 _LOG_TINY = -300.0
+#: Sums of squares in this range have lost nothing to underflow or overflow.
+_SQUARES = (1e-200, 1e200)
 #: A trial step may ask about absurd weights: infinities and NaN are the answer, not a warning.
 _absurd_is_infinite = np.errstate(over="ignore", invalid="ignore")
 
@@ -36,7 +38,8 @@ class TwoLayer(SampledProblem):
     activation : "linear", "relu", "leaky-relu", "square", "power", "tanh", "erf", "gelu" or "silu".
     loss : "half-squared" |y - f|^2 / 2, "logistic", "exponential" (two classes) or "cross-entropy"; mean over the rows.
     width : number of neurons H.
-    leak, power : slope of leaky-relu left of 0 (default 0.01), exponent of "power" (default 3).
+    leak : slope of "leaky-relu" left of 0; 0.01 when None. Other activations take none.
+    power : exponent of "power", a whole number; 3 when None. Other activations take none.
     kink : half-width to which the kink of relu and leaky-relu is rounded, relative to |w| rms|x|; 1e-3 unless given.
         0 is the textbook ReLU with relu'(0) = 0, whose flow is slow wherever it slides along a kink.
     device : None for numpy, or a torch device such as "cpu" or "cuda" (the same formulas, float64).
@@ -109,15 +112,24 @@ class TwoLayer(SampledProblem):
 
     def pull(self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any) -> FloatArray:
         """-grad L / rho^(degree - 1), exact at any rho: sigma(rho z) / rho^p tends to the leading order by itself."""
-        if self.activation.homogeneous:
-            return self._force(directions, residual, self._unit)
-        b, act = self._backend, self.activation
-        rho = b.array(np.exp(np.maximum(log_norms, _LOG_TINY)))
+        return self._force(directions, residual, self._unit_at(log_norms))
 
-        def unit(z: Any, sizes: Any) -> tuple[Any, Any, Any]:
-            return act.value(b, rho * z) / rho**act.power, act.slope(b, rho * z) / rho ** (act.power - 1), None
-
-        return self._force(directions, residual, unit)
+    @_absurd_is_infinite
+    def network_pull(
+        self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, members: BoolArray
+    ) -> FloatArray:
+        """`pull` on the residual that `members` make: one set of pre-activations serves both."""
+        b, network = self._backend, slice(None) if members.all() else np.flatnonzero(members)
+        w, a = self._split(directions)
+        sizes, unit = self._sizes(w), self._unit_at(log_norms)
+        weights = b.array(np.exp(self.degree * log_norms[network])[:, None]) * a[network]
+        out = b.zeros(directions.shape)
+        for rows in self._blocks(directions.shape[0]):
+            x = self._x[rows]
+            value, slope = unit((w @ x.T).T, sizes)
+            r = self.loss.residual(b, b.product(weights.T, value.T[network]).T, self._y[rows])
+            self._add_force(out, a, x, r, (value, slope))
+        return self._mean(out, w, a, sizes, self.n_samples)
 
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
         """Kind "gaussian", or "balanced": gaussian w, a in a uniform direction with p |a|^2 = |w|^2, p the power."""
@@ -140,7 +152,7 @@ class TwoLayer(SampledProblem):
         w, a = self._split(directions)
         v, o = self._split(active[:count])
         sizes, active_sizes = self._sizes(w), self._sizes(v)
-        lengths = _nonzero(b, active_sizes)
+        lengths = _nonzero(active_sizes)
         # l'' of a quadratic loss is the same at any network
         f = self._y if self.loss.quadratic else self._predict(active, active_neurons)
         total, cross = b.zeros((m,)), b.zeros((m, count, self.n_params))
@@ -151,7 +163,9 @@ class TwoLayer(SampledProblem):
             total += (value**2 * curvature.squares(a)).sum(0)
             if count == 0:
                 continue
-            others, slopes, radials = self._unit((v @ x.T).T, active_sizes)
+            z = (v @ x.T).T
+            others, slopes = self._unit(z, active_sizes)
+            radials = self._radial(z, others, slopes, lengths)
             for j in range(count):
                 weighted = value * (curvature.apply(o[j]) @ a.T)
                 cross[:, j, :d] += (weighted * slopes[:, j : j + 1]).T @ x
@@ -165,12 +179,14 @@ class TwoLayer(SampledProblem):
         m = theta.shape[0]
         w, a = self._split(theta)
         sizes = self._sizes(w)
-        lengths = _nonzero(b, sizes)
+        lengths = _nonzero(sizes)
         out = b.zeros((m, self.n_params, m, self.n_params))
         for rows in self._blocks(m * self.n_params):
             x = self._x[rows]
             curvature = self.loss.curvature(b, f[rows], self._y[rows])
-            value, slope, radial = self._unit(x @ w.T, sizes)
+            z = x @ w.T
+            value, slope = self._unit(z, sizes)
+            radial = self._radial(z, value, slope, lengths)
             tilt = slope[:, :, None] * x[:, None, :]  # d sigma/dw, (samples, m, d)
             if radial is not None:
                 tilt = tilt + radial[:, :, None] * (w / lengths[:, None])
@@ -202,7 +218,7 @@ class TwoLayer(SampledProblem):
         m = theta.shape[0]
         w, a = self._split(theta)
         sizes = self._sizes(w)
-        safe = _nonzero(b, sizes)
+        safe = _nonzero(sizes)
         f = self._predict(theta, neurons)
         out = self._gram(theta, neurons, f).reshape(m, self.n_params, m, self.n_params)
         for rows in self._blocks(m * (d + self.n_outputs)):
@@ -210,7 +226,8 @@ class TwoLayer(SampledProblem):
             z = x @ w.T
             r = self.loss.residual(b, f[rows], self._y[rows])
             drive = r @ a.T
-            _, slope, radial = self._unit(z, sizes)
+            value, slope = self._unit(z, sizes)
+            radial = self._radial(z, value, slope, safe)
             curvature = self._curvature(z, sizes)
             for i in range(m):
                 unit = w[i] / safe[i]
@@ -267,25 +284,45 @@ class TwoLayer(SampledProblem):
 
     def _sizes(self, w: Any) -> Any:
         """|w| of every row, without underflow of the squares."""
+        squares = (w * w).sum(1)
+        if w.shape[0] and float(squares.min()) > _SQUARES[0] and float(squares.max()) < _SQUARES[1]:
+            return squares**0.5
         largest = self._backend.xp.amax(abs(w), 1)
-        return largest * ((w / _nonzero(self._backend, largest)[:, None]) ** 2).sum(1) ** 0.5
+        return largest * ((w / _nonzero(largest)[:, None]) ** 2).sum(1) ** 0.5
 
-    def _unit(self, z: Any, sizes: Any, leading: bool = False) -> tuple[Any, Any, Any]:
-        """sigma of pre-activations z (samples, m), d sigma/dz, and d sigma/d|w| at fixed z, or None where that is 0."""
+    def _unit(self, z: Any, sizes: Any, leading: bool = False) -> tuple[Any, Any]:
+        """sigma of pre-activations z (samples, m) and d sigma/dz at fixed |w|."""
         b, act = self._backend, self.activation
         if self.kink > 0:
-            return act.rounded(b, z, self._reach * sizes, self._reach)
+            return act.rounded(b, z, self._reach * sizes)
         if leading:
-            return act.leading_value(b, z), act.leading_slope(b, z), None
-        return act.value(b, z), act.slope(b, z), None
+            return act.leading_value(b, z), act.leading_slope(b, z)
+        return act.value(b, z), act.slope(b, z)
+
+    def _unit_at(self, log_norms: FloatArray) -> Unit:
+        """sigma(rho z) / rho^p and its slope at unit neurons, exact at any norm rho."""
+        if self.activation.homogeneous:
+            return self._unit
+        b, act = self._backend, self.activation
+        rho = b.array(np.exp(np.maximum(log_norms, _LOG_TINY)))
+
+        def unit(z: Any, sizes: Any) -> tuple[Any, Any]:
+            return act.value(b, rho * z) / rho**act.power, act.slope(b, rho * z) / rho ** (act.power - 1)
+
+        return unit
+
+    def _radial(self, z: Any, value: Any, slope: Any, lengths: Any) -> Any:
+        """d sigma/d|w| at fixed z, (samples, m), or None where that is 0; by Euler's identity beside a rounded kink."""
+        return (value - slope * z) / lengths if self.kink > 0 else None
 
     @_absurd_is_infinite
     def _predict(self, theta: FloatArray, neurons: IntArray) -> Any:
         w, a = self._split(theta)
         sizes = self._sizes(w)
         blocks = self._blocks(theta.shape[0])
-        parts = [a.T @ self._unit((w @ self._x[rows].T).T, sizes)[0].T for rows in blocks]
-        return (parts[0] if len(parts) == 1 else self._backend.xp.concatenate(parts, 1)).T
+        b = self._backend
+        parts = [b.product(a.T, self._unit((w @ self._x[rows].T).T, sizes)[0].T) for rows in blocks]
+        return (parts[0] if len(parts) == 1 else b.xp.concatenate(parts, 1)).T
 
     @_absurd_is_infinite
     def _loss_grad(self, theta: FloatArray, x: Any, y: Any) -> tuple[float, FloatArray]:
@@ -296,11 +333,11 @@ class TwoLayer(SampledProblem):
         work = b.zeros(theta.shape)
         for rows in self._blocks(theta.shape[0], x.shape[0]):
             unit = self._unit((w @ x[rows].T).T, sizes)
-            f = (a.T @ unit[0].T).T
+            f = b.product(a.T, unit[0].T).T
             r = self.loss.residual(b, f, y[rows])
             total += self.loss.total(b, f, y[rows], r)
-            self._add_force(work, w, a, sizes, x[rows], r, unit)
-        return total / x.shape[0], -b.numpy(work) / x.shape[0]
+            self._add_force(work, a, x[rows], r, unit)
+        return total / x.shape[0], -self._mean(work, w, a, sizes, x.shape[0])
 
     @_absurd_is_infinite
     def _force(self, theta: FloatArray, residual: Any, unit: Unit) -> FloatArray:
@@ -311,17 +348,25 @@ class TwoLayer(SampledProblem):
         out = b.zeros(theta.shape)
         for rows in self._blocks(theta.shape[0]):
             x = self._x[rows]
-            self._add_force(out, w, a, sizes, x, residual[rows], unit((w @ x.T).T, sizes))
-        return b.numpy(out) / self.n_samples
+            self._add_force(out, a, x, residual[rows], unit((w @ x.T).T, sizes))
+        return self._mean(out, w, a, sizes, self.n_samples)
 
-    def _add_force(self, out: Any, w: Any, a: Any, sizes: Any, x: Any, r: Any, unit: tuple[Any, Any, Any]) -> None:
-        """Add sum_k (r_k . a) d sigma/dw and sum_k r_k sigma to `out` (m, P)."""
-        value, slope, radial = unit
+    def _add_force(self, out: Any, a: Any, x: Any, r: Any, unit: tuple[Any, Any]) -> None:
+        """Add sum_k (r_k . a) d sigma/dw at fixed |w| and sum_k r_k sigma to `out` (m, P)."""
+        value, slope = unit
         drive = (a @ r.T).T
         out[:, : self.n_inputs] += (drive * slope).T @ x
-        if radial is not None:
-            out[:, : self.n_inputs] += ((drive * radial).sum(0) / _nonzero(self._backend, sizes))[:, None] * w
         out[:, self.n_inputs :] += value.T @ r
+
+    def _mean(self, force: Any, w: Any, a: Any, sizes: Any, samples: int) -> FloatArray:
+        """Forces summed over samples (m, P) as a mean, with what the width of a rounded kink, in proportion to |w|,
+        adds along w: sigma is homogeneous, so that a . dU/da = w . dU/dw."""
+        d = self.n_inputs
+        if self.kink > 0:
+            lengths = _nonzero(sizes)[:, None]
+            unit = w / lengths
+            force[:, :d] += ((a * (force[:, d:] / lengths)).sum(1) - (unit * force[:, :d]).sum(1))[:, None] * unit
+        return self._backend.numpy(force) / samples
 
     def _values(self, theta: FloatArray, neurons: IntArray, rows: slice, leading: bool = False) -> Any:
         w, a = self._split(theta)
@@ -331,11 +376,14 @@ class TwoLayer(SampledProblem):
         b, d = self._backend, self.n_inputs
         w, a = self._split(theta)
         x, sizes = self._x[rows], self._sizes(w)
-        value, slope, radial = self._unit(x @ w.T, sizes)
+        lengths = _nonzero(sizes)
+        z = x @ w.T
+        value, slope = self._unit(z, sizes)
+        radial = self._radial(z, value, slope, lengths)
         out = b.zeros((theta.shape[0], self.n_params, x.shape[0], self.n_outputs))
         tilt = slope.T[:, None, :] * x.T
         if radial is not None:
-            tilt = tilt + (w / _nonzero(b, sizes)[:, None])[:, :, None] * radial.T[:, None, :]
+            tilt = tilt + (w / lengths[:, None])[:, :, None] * radial.T[:, None, :]
         out[:, :d] = tilt[..., None] * a[:, None, None, :]
         for k in range(self.n_outputs):
             out[:, d + k, :, k] = value.T
@@ -351,6 +399,6 @@ class TwoLayer(SampledProblem):
         return sign if self.n_outputs == 1 else f"output {k} {sign}"
 
 
-def _nonzero(b: Backend, sizes: Any) -> Any:
+def _nonzero(sizes: Any) -> Any:
     """Sizes to divide by: 1 in place of 0, where the quotient is 0 anyway."""
-    return b.xp.where(sizes > 0, sizes, b.array(1.0))
+    return sizes + (sizes == 0)

@@ -185,6 +185,51 @@ def test_pull_is_exact_at_any_norm(act, log_norm):
             assert pull[:, q] == pytest.approx(slope * np.exp(-(p.degree - 1) * log_norm), rel=1e-6, abs=1e-7)
 
 
+@given(
+    st.sampled_from(ACTIVATIONS),
+    st.sampled_from(LOSSES),
+    st.sampled_from([0.0, 1e-3, 0.5]),
+    st.lists(st.floats(-800.0, 0.0), min_size=4, max_size=4),
+    st.integers(0, 15),
+    st.integers(0, 99),
+)
+def test_the_pull_of_a_network_is_the_pull_on_its_residual(act, loss, kink, log_norms, chosen, seed):
+    p = network(act, loss, n=17, kink=kink)
+    directions = sphere.normalize(point(p, seed)[0])
+    log_norms, members, who = (
+        np.array(log_norms),
+        np.array([chosen >> i & 1 for i in range(4)], dtype=bool),
+        np.arange(4),
+    )
+    found = p.network_pull(directions, log_norms, who, members)
+    wanted = Problem.network_pull(p, directions, log_norms, who, members)
+    # rounding of sums of 17 products, which exp(f) magnifies by f: up to about a hundred for cubes
+    assert np.abs(found - wanted).max() <= 1e-12 * np.abs(wanted).max()
+
+
+def test_a_class_that_overrides_a_residual_or_a_pull_gets_a_network_pull_made_of_them():
+    class Weighted(agf.TwoLayer):
+        def residual(self, theta, neurons):
+            return 2.0 * super().residual(theta, neurons)
+
+    class Shared(Weighted):
+        pass
+
+    class Own(Weighted):
+        def network_pull(self, directions, log_norms, neurons, members):
+            return np.zeros_like(directions)
+
+    p = network()
+    directions, log_norms = sphere.polar(point(p)[0])
+    arguments = directions, log_norms, np.arange(4), np.array([True, False, True, True])
+    plain, double, inherited, own = (
+        cls(p.X, p.Y, width=4).network_pull(*arguments) for cls in (agf.TwoLayer, Weighted, Shared, Own)
+    )
+    assert double == pytest.approx(2.0 * plain, rel=1e-12)
+    assert np.array_equal(inherited, double)
+    assert not own.any()
+
+
 @pytest.mark.parametrize("act", ["linear", "relu", "tanh", "gelu"])
 @pytest.mark.parametrize("size", [1e-100, 1e-200, 1e-300])
 def test_gradients_of_tiny_raw_weights_are_not_lost(act, size):
@@ -232,7 +277,11 @@ def test_torch_and_blocks_give_the_same_numbers_as_numpy(act, loss):
             assert isinstance(theirs[1], np.ndarray)
             assert np.allclose(mine[0], theirs[0], rtol=1e-11, atol=1e-14)
             assert np.allclose(mine[1], theirs[1], rtol=1e-10, atol=1e-12)
-        directions = sphere.normalize(theta)
+        directions, log_norms = sphere.polar(theta)
+        for members in (np.ones(4, dtype=bool), np.array([False, True, True, False])):
+            mine, theirs = (s.network_pull(directions, log_norms, who, members) for s in (p, other))
+            assert isinstance(theirs, np.ndarray)
+            assert np.allclose(mine, theirs, rtol=1e-10, atol=1e-12)
         assert np.allclose(
             p.self_interaction(directions, who, active, idx),
             other.self_interaction(directions, who, active, idx),
