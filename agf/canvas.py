@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agf import files
+from agf import files, ticks
 from agf.arrays import FloatArray
 from agf.errors import FileError, explain
 
@@ -29,9 +30,9 @@ OBSERVED = "#0072B2"
 RULE = "#999999"
 #: Formats that matplotlib writes without further software.
 SUFFIXES = (".pdf", ".svg", ".eps", ".ps", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
-#: Least distance between two drop labels, in widths of the axes.
-_LABEL_GAP = 0.032
-#: More labels than this are left to the table; letters of the longest one.
+#: Least distance between the middles of two drop labels, in sizes of their font.
+_LABEL_GAP = 1.5
+#: More labels than this, or than fit on the axes, are left to the table; letters of the longest one.
 _MOST_LABELS = 24
 _LONGEST_LABEL = 24
 
@@ -93,19 +94,28 @@ def save(ax: Axes, path: str | os.PathLike[str] | None) -> Axes:
 
 def drop_rules(ax: Axes, times: FloatArray, labels: Sequence[str]) -> None:
     """A thin vertical rule at each time, and the labels above the axes, pushed apart where they would overlap."""
+    from matplotlib.font_manager import FontProperties
+
+    # From the foot of the words, so that a leader crosses none of them.
+    foot: dict[str, Any] = {"relpos": (0.5, 0.0), "patchA": None, "shrinkA": 0, "shrinkB": 0}
+    leader = {"arrowstyle": "-", "color": RULE, "linewidth": 0.5, **foot}
     for time in times:
         ax.axvline(time, color=RULE, linewidth=0.6, linestyle=":", zorder=0)
-    if len(times) > _MOST_LABELS or not any(labels):
-        return
     to_fraction = ax.transScale + ax.transLimits
     at = np.array([to_fraction.transform((time, ax.get_ylim()[0]))[0] for time in times])
-    order = np.argsort(at, kind="stable")
-    placed = spread(at[order], _LABEL_GAP)
+    shown = np.flatnonzero((at >= 0) & (at <= 1))
+    figure = ax.get_figure(root=True)
+    assert figure is not None  # axes without a figure cannot be drawn on either
+    font = FontProperties(size="x-small").get_size_in_points()
+    gap = _LABEL_GAP * font / (72 * ax.bbox.width / figure.dpi)
+    if shown.size > min(_MOST_LABELS, 1 / gap) or not any(labels):
+        return
+    order = shown[np.argsort(at[shown], kind="stable")]
+    placed = spread(at[order], gap)
+    placed += max(-placed.min(initial=0.0), 0.0) - max(placed.max(initial=1.0) - 1.0, 0.0)
     for index, x in zip(order, placed, strict=True):
-        if not 0 <= at[index] <= 1:
-            continue
         ax.annotate(
-            _short(labels[index]),
+            short(labels[index]),
             (times[index], 1.0),
             (x, 1.03),
             xycoords=ax.get_xaxis_transform(),
@@ -114,16 +124,23 @@ def drop_rules(ax: Axes, times: FloatArray, labels: Sequence[str]) -> None:
             ha="center",
             va="bottom",
             fontsize="x-small",
-            arrowprops={"arrowstyle": "-", "color": RULE, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0},
+            arrowprops=leader,
             annotation_clip=False,
         )
 
 
-def _short(label: str) -> str:
-    """A label that leaves room for the picture: a long one without its parenthesis, or cut."""
-    if len(label) > _LONGEST_LABEL:
-        label = label.split(" (")[0]
-    return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 3] + "..."
+def short(label: str) -> str:
+    """A label that leaves room for the picture: a long one without parentheses, then with as many items as fit."""
+    bare = re.sub(r"\s*\([^()]*\)", "", label)
+    for whole in (label, bare):
+        if len(whole) <= _LONGEST_LABEL:
+            return whole
+    items = re.split(r", | and ", bare)
+    for kept in range(len(items) - 1, 0, -1):
+        some = f"{', '.join(items[:kept])} + {len(items) - kept} more"
+        if len(some) <= _LONGEST_LABEL:
+            return some
+    return bare[: _LONGEST_LABEL - 3] + "..."
 
 
 def spread(positions: FloatArray, gap: float) -> FloatArray:
@@ -176,15 +193,19 @@ class LossScale:
     first: float
 
     @property
-    def ticks(self) -> tuple[list[float], list[str]]:
-        """Losses at the ticks, and their words: losses where the base is 0, else the base and what is to be added."""
+    def ticks(self) -> list[tuple[list[float], list[str]]]:
+        """Losses at the ticks, and their words, from dense (at most nine) to sparse sets: the base and powers of ten.
+
+        The words are losses where the base is 0, else the base and what is to be added to it.
+        """
         powers = np.arange(np.ceil(np.log10(2 * self.floor)), np.floor(np.log10(self.first - self.base)) + 1)
-        powers = powers[:: -(-powers.size // 8) or 1]
-        plus = "+" if self.base else ""
-        return (
-            [self.base, *(self.base + 10.0**powers).tolist()],
-            [f"{self.base:.4g}", *[f"{plus}{10.0**power:g}" for power in powers]],
-        )
+        plus, base = "+" if self.base else "", f"{self.base:.4g}"
+        sets = []
+        for stride in range(-(-powers.size // 8) or 1, max(powers.size, 1) + 1):
+            some = powers[::-stride][::-1]  # with the largest, which is furthest from the base
+            words = [base, *[f"{plus}{10.0**power:g}" for power in some]]
+            sets.append(([self.base, *(self.base + 10.0**some).tolist()], words))
+        return sets
 
     @property
     def label(self) -> str:
@@ -213,8 +234,6 @@ def find_scale(runs: Sequence[FloatArray], drawn: float = np.inf) -> LossScale |
 
 def loss_scale(ax: Axes, runs: Sequence[FloatArray]) -> None:
     """Put the loss axis on the scale on which every drop can be seen (`find_scale`); what is drawn already stays in."""
-    from matplotlib.ticker import FixedLocator
-
     scale = find_scale(runs, float(ax.dataLim.y0) if ax.has_data() else np.inf)
     if scale is None:
         return
@@ -227,9 +246,7 @@ def loss_scale(ax: Axes, runs: Sequence[FloatArray]) -> None:
         return base - floor + 10.0**height
 
     ax.set_yscale("function", functions=(forward, inverse))
-    places, words = scale.ticks
-    ax.yaxis.set_major_locator(FixedLocator(places))
-    ax.yaxis.set_ticklabels(words)
+    ticks.losses(ax, scale.ticks)
     low, high = forward(np.array([base, scale.first]))
     room = 0.05 * (high - low)
     ax.set_ylim(*inverse(np.array([max(low - room, np.log10(0.6 * floor)), high + room])))

@@ -149,7 +149,7 @@ def _scale(runs: list[Staircase | Trajectory]) -> dict[str, Any] | None:
     found = canvas.find_scale([canvas.plateaus(run) for run in runs], drawn)
     if found is None:
         return None
-    ticks, words = found.ticks
+    ticks, words = found.ticks[0]
     return {"base": found.base, "floor": found.floor, "ticks": ticks, "words": words, "label": found.label}
 
 

@@ -30,6 +30,7 @@ from agf.canvas import (
 )
 from agf.clock import charge
 from agf.errors import RequestError, explain
+from agf.ticks import log_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +87,7 @@ def staircase(
         edges = np.concatenate([[left], times, [right]])
         ax.step(edges, np.append(stairs.levels, stairs.levels[-1]), where="post", color=color, label=label)
     if in_flow_time:
-        ax.set_xscale("log")
+        log_time(ax)
     ax.set_xlabel(_clock(in_flow_time))
     ax.set_xlim(min(left, seen[0]), max(right, seen[1]))
     ax.set_ylabel("loss")
@@ -153,7 +154,7 @@ def trajectory(
             color=color,
             label="half-way down a drop",
         )
-    ax.set_xscale("log")
+    log_time(ax)
     if found:
         left, right = _eventful(traj)
         ax.set_xlim(min(seen[0], left), max(seen[1], right))
@@ -255,7 +256,7 @@ def bands(
         low, middle, high = np.quantile(losses, [(1 - share) / 2, 0.5, (1 + share) / 2], axis=0)
         ax.fill_between(grid, low, high, color=color, alpha=0.25, linewidth=0)
         ax.plot(grid, middle, color=color, label=f"{word}: median and {share:.0%} of {len(runs)} runs")
-    ax.set_xscale("log")
+    log_time(ax)
     ax.set_xlabel("flow time")
     ax.set_ylabel("loss")
     if parts:
@@ -509,6 +510,6 @@ def _lines(
             markersize=2.5,
         )
     if log:
-        ax.set_xscale("log")
+        log_time(ax)
     if len(order) > 1:
         ax.legend(fontsize="x-small", title=f"largest {_MOST_COLOURED}" if len(order) > _MOST_COLOURED else None)

@@ -24,6 +24,7 @@ from agf.graph import feature, saddles
 from agf.staircase import Drop, Staircase
 from agf.status import Status
 from agf.table import Table, level, number, percent
+from agf.ticks import log_time
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -258,7 +259,7 @@ class Summary:
                 before, level = middle, after
             if before is not None:
                 ax.plot([before, 3 * before], [level, level], **style)
-        ax.set_xscale("log")
+        log_time(ax)
         ax.set_xlabel("flow time t")
         ax.set_ylabel("level (loss)")
         loss_scale(ax, heights)

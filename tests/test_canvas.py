@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -103,3 +105,21 @@ def test_runs_of_very_different_losses_share_one_axis():
     ax, _ = drawn(LATE, tuple(1e-20 * level for level in LATE))
     assert ax.get_yscale() == "function"
     assert np.isfinite(ax.get_ylim()).all()
+
+
+@pytest.mark.parametrize("height", [1.5, 3.0, 7.0])
+@pytest.mark.parametrize("decades", [1.5, 6.0, 16.0, 30.0])
+@pytest.mark.parametrize("base", [0.0, 3.0])
+def test_words_of_losses_are_apart_as_rendered_and_the_lowest_level_is_one_of_them(base, decades, height):
+    levels = base + np.geomspace(1.0, 10.0**-decades, 9)
+    figure = Figure(figsize=(4.0, height), layout="constrained")
+    ax = figure.subplots()
+    ax.step(np.arange(9), levels, where="post")
+    canvas.loss_scale(ax, [levels])
+    figure.draw_without_rendering()
+    labels = sorted((one for one in ax.get_yticklabels() if one.get_text()), key=lambda one: one.get_position()[1])
+    boxes = [label.get_window_extent() for label in labels]
+    assert all(below.y1 < above.y0 for below, above in pairwise(boxes))
+    assert len(boxes) >= 2
+    if ax.get_yscale() == "function":
+        assert labels[0].get_text() == (f"{levels[-1]:.4g}" if base else "0")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 import agf
 from agf import canvas, plot
@@ -84,10 +86,38 @@ def test_every_drop_has_a_rule_and_its_name():
     assert not plot.staircase(staircase(), rules=False).texts
 
 
-def test_names_of_close_drops_do_not_overlap():
-    ax = plot.staircase(staircase(times=np.array([10.0, 10.01, 10.02, 400.0])))
-    places = [text.get_position()[0] for text in ax.texts]
-    assert np.diff(places).min() >= canvas._LABEL_GAP * (1 - 1e-9)
+@pytest.mark.parametrize("size", [(3.0, 2.0), (6.4, 4.8), (12.0, 4.0)])
+@pytest.mark.parametrize("times", [[10.0, 10.01, 10.02, 400.0], [10.0, 399.0, 399.5, 400.0]])
+def test_names_of_close_drops_do_not_overlap_and_stand_above_the_axes(times, size):
+    figure = Figure(figsize=size, layout="constrained")
+    ax = plot.staircase(staircase(times=np.array(times)), ax=figure.subplots())
+    figure.draw_without_rendering()
+    words = [Text.get_window_extent(text) for text in ax.texts]  # an annotation's own extent has its leader in it
+    assert len(words) == 4
+    frame = ax.get_window_extent()
+    assert all(left.x1 < right.x0 for left, right in pairwise(words))
+    assert all(word.y0 > frame.y1 and frame.x0 - 10 < word.x0 and word.x1 < frame.x1 + 10 for word in words)
+
+
+def test_more_names_than_fit_are_left_to_the_table():
+    narrow = Figure(figsize=(2.0, 2.0)).subplots()
+    assert not plot.staircase(staircase(times=np.geomspace(1, 9, 20), levels=np.linspace(1, 0, 21)), ax=narrow).texts
+
+
+@pytest.mark.parametrize(
+    ("label", "short"),
+    [
+        ("coordinate 2 (bmi)", "coordinate 2 (bmi)"),
+        ("coordinates 1 (bmi), 4 (blood pressure)", "coordinates 1, 4"),
+        ("coordinate 2 (mean arterial pressure)", "coordinate 2"),
+        ("neurons 0 (class 4), 13, 25 (class 5), 26, 27, 28", "neurons 0, 13 + 4 more"),
+        ("frequency 5 and frequency 7", "frequency 5 + 1 more"),
+        ("a single word without any end", "a single word without..."),
+    ],
+)
+def test_a_long_name_says_all_that_was_learned_or_how_much_more_it_is(label, short):
+    assert canvas.short(label) == short
+    assert len(short) <= canvas._LONGEST_LABEL
 
 
 def test_an_empty_staircase_is_a_level_with_a_sentence():
