@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf import files, plot
+from agf.arrays import FloatArray
 from agf.canvas import loss_scale
 from agf.errors import RequestError, explain
 from agf.staircase import Drop, Staircase
@@ -26,6 +27,7 @@ from agf.table import number as rounded
 
 if TYPE_CHECKING:
     import networkx as nx
+    from matplotlib.transforms import Bbox
 
 START = "nothing"
 
@@ -222,37 +224,38 @@ def _dot(graph: nx.DiGraph) -> str:
     return "\n".join(lines)
 
 
-#: With more nodes than this, names are given to the most visited ones only.
+#: Saddles that are numbered and named, at most; size of their discs, and of the dots of all others, in points.
 _NAMED = 30
+_DISC = 11.0
+_DOT = 4.0
+#: Sagitta of an arrow over its length.
+_BEND = 0.08
 
 
 def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
     """Draw the graph with the level (loss) as height, against the number of drops from the start.
 
-    The 30 most visited saddles are numbered by depth and level, and named beside the picture, with the runs that
-    visited them; those of one depth stand side by side. Beside an arrow: the probability of the transition with its
-    runs (where there are several), and the mean jump time, wherever they fit; the most frequent transitions come first.
-    Width of an arrow is its probability; the most likely path is blue, ends are orange. Returns the axes.
+    Saddles are numbered by depth and level, and named beside the picture with the runs that visited them: those of the
+    most likely path, then the most visited ones, 30 at most and as many as stand apart; the others are dots. Those of
+    one depth stand side by side. Beside an arrow: the probability of the transition with its runs (where there are
+    several), and the mean jump time, where the words touch no saddle, no other words and no arrow; the most likely path
+    has its words across other arrows where it must. The rest is in the attributes of the graph. Width of an arrow is
+    its probability; the most likely path is blue, ends are orange. Returns the axes.
     """
     ax = plot.new_axes(1.5) if ax is None else ax
     depth, path = _depths(graph), most_likely_path(graph)
     order = sorted(graph, key=lambda node: (depth[node], -graph.nodes[node]["level"]))
-    chosen = sorted(order, key=lambda node: -graph.nodes[node]["visits"])[:_NAMED]
-    number = {node: str(k) for k, node in enumerate([node for node in order if node in set(chosen)], 1)}
     position = _positions(graph, depth, order)
-    for node, (x, y) in position.items():
-        face = plot.PREDICTED if graph.nodes[node]["ends"] else "black" if node in number else plot.RULE
-        ax.plot([x], [y], "o", color=face, ms=11 if node in number else 4, zorder=2)
-        if node in number:
-            ax.annotate(number[node], (x, y), ha="center", va="center", color="white", fontsize="x-small", zorder=4)
     on_path = set(itertools.pairwise(path))
-    edges = sorted(graph.edges, key=lambda edge: (-graph.edges[edge]["count"], edge not in on_path))
-    colours = {edge: plot.OBSERVED if edge in on_path else plot.RULE for edge in edges}
+    edges = sorted(graph.edges, key=lambda edge: (edge not in on_path, -graph.edges[edge]["count"]))
     for edge in edges:
         start, end = (position[node] for node in edge)
         style = {"arrowstyle": "-|>", "shrinkA": 6, "shrinkB": 6, "connectionstyle": f"arc3,rad={_BEND}"}
-        style |= {"lw": 0.8 + 2.2 * graph.edges[edge]["probability"], "color": colours[edge]}
-        ax.annotate("", end, start, arrowprops=style, zorder=1)
+        style |= {"lw": 0.8 + 2.2 * graph.edges[edge]["probability"]}
+        style |= {"color": plot.OBSERVED if edge in on_path else plot.RULE}
+        ax.annotate("", end, start, arrowprops=style, zorder=1.5 if edge in on_path else 1)
+    ax.update_datalim(list(position.values()))
+    ax.autoscale_view()
     ax.margins(x=0.06, y=0.1)
     ax.set_xlabel("drops from the start")
     ax.set_ylabel("level (loss)")
@@ -262,9 +265,22 @@ def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
     words = f"probability (runs), {words}" if runs > 1 else words.removeprefix("mean ")
     ax.set_title(f"Saddles of {graph.graph['problem']}" + (f", {runs} runs" if runs > 1 else ""), pad=18)
     ax.text(0.5, 1.01, f"beside arrows: {words}", transform=ax.transAxes, ha="center", va="bottom", fontsize="small")
-    ax.text(1.02, 1.0, _names(graph, number), transform=ax.transAxes, va="top", fontsize="small", linespacing=1.3)
     ax.xaxis.get_major_locator().set_params(integer=True)
-    _label_edges(ax, graph, edges, position, colours)
+    importance = sorted(order, key=lambda node: (node not in path, -graph.nodes[node]["visits"]))[:_NAMED]
+    number = {node: str(k) for k, node in enumerate([node for node in order if node in set(importance)], 1)}
+    beside = {"transform": ax.transAxes, "va": "top", "fontsize": "small", "linespacing": 1.3}
+    names = ax.text(1.02, 1.0, _names(graph, number), **beside)
+    ax.get_figure(root=True).draw_without_rendering()  # the layout decides where things are
+    apart = _apart(ax, [position[node] for node in importance])
+    numbered = {node for node, room in zip(importance, apart, strict=True) if room}
+    number = {node: str(k) for k, node in enumerate([node for node in order if node in numbered], 1)}
+    names.set_text(_names(graph, number))
+    for node, (x, y) in position.items():
+        face = plot.PREDICTED if graph.nodes[node]["ends"] else "black" if node in number else plot.RULE
+        ax.plot([x], [y], "o", color=face, ms=_DISC if node in number else _DOT, zorder=3 if node in number else 2)
+        if node in number:
+            ax.annotate(number[node], (x, y), ha="center", va="center", color="white", fontsize="x-small", zorder=5)
+    _label_edges(ax, graph, edges, position, on_path, numbered)
     return ax
 
 
@@ -281,8 +297,14 @@ def _names(graph: nx.DiGraph, number: dict[str, str]) -> str:
     return "\n".join(([f"saddle (visits in {runs} runs)"] if runs > 1 else []) + lines)
 
 
-#: Sagitta of an arrow over its length.
-_BEND = 0.08
+def _apart(ax: Any, places: list[tuple[float, float]]) -> list[bool]:
+    """Which discs can be drawn, each where it touches none before it."""
+    centres = ax.transData.transform(places) * 72 / ax.get_figure(root=True).dpi
+    kept: list[int] = []
+    for k, centre in enumerate(centres):
+        if not kept or np.hypot(*(centres[kept] - centre).T).min() > _DISC + 2:
+            kept.append(k)
+    return [k in set(kept) for k in range(len(places))]
 
 
 def _label_edges(
@@ -290,45 +312,69 @@ def _label_edges(
     graph: nx.DiGraph,
     edges: list[tuple[str, str]],
     position: dict[str, tuple[float, float]],
-    colours: dict[tuple[str, str], str],
+    on_path: set[tuple[str, str]],
+    numbered: set[str],
 ) -> None:
-    """Words beside the arrows, each where it covers no node and no other words, or nowhere."""
+    """Words beside the arrows, in the order of `edges`, each where it touches nothing, or nowhere.
+
+    The words of `on_path` come before the others and may cover arrows, if they fit nowhere else.
+    """
     from matplotlib.transforms import Bbox
 
     figure = ax.get_figure(root=True)
-    figure.draw_without_rendering()  # the layout decides where things are
-    point = figure.dpi / 72
-    to_pixels = ax.transData.transform
-    taken = [Bbox.from_bounds(x - 7 * point, y - 7 * point, 14 * point, 14 * point)
-             for x, y in to_pixels(list(position.values()))]  # fmt: skip
-    inside = ax.get_window_extent()
+    figure.draw_without_rendering()
+    point, inside = figure.dpi / 72, ax.get_window_extent()
+    place_of = dict(zip(position, ax.transData.transform(list(position.values())), strict=True))
+    taken = []
+    for node, centre in place_of.items():
+        reach = (0.5 * (_DISC if node in numbered else _DOT) + 2.0) * point
+        taken.append(Bbox([centre - reach, centre + reach]))
+    curves = {edge: _arrow(place_of[edge[0]], place_of[edge[1]], np.linspace(0, 1, 41)) for edge in edges}
+    arrows = np.concatenate([np.zeros((0, 2)), *curves.values()])
     for edge in edges:
-        data = graph.edges[edge]
+        data, blue = graph.edges[edge], edge in on_path
         words = rounded(edge_time(graph, edge), 3)
         if graph.graph["runs"] > 1:
             words = f"{data['probability']:.0%} ({data['count']}), {words}"
-        start, end = to_pixels([position[node] for node in edge])
-        along = end - start
-        across = np.array([along[1], -along[0]])
-        colour = colours[edge] if colours[edge] != plot.RULE else "0.35"
-        paper = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7}
-        centred = {"ha": "center", "va": "center", "fontsize": "x-small", "color": colour, "bbox": paper, "zorder": 3}
-        text = ax.text(0.5, 0.5, words, transform=ax.transAxes, **centred)
+        paper = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
+        style = {"ha": "center", "va": "center", "fontsize": "x-small", "zorder": 4, "bbox": paper}
+        text = ax.text(0.5, 0.5, words, transform=ax.transAxes, color=plot.OBSERVED if blue else "0.35", **style)
         box = text.get_window_extent()
-        size = np.array([box.width + 4 * point, box.height])
-        # The words stand clear of the arrow by the reach of their box across it.
-        unit = across / (np.hypot(*across) or 1.0)
-        reach = 0.5 * float(np.abs(unit) @ size) + 2 * point
-        for share, side in itertools.product((0.5, 0.4, 0.6, 0.3, 0.7), (-1, 1)):
-            bent = start + share * along + 2 * share * (1 - share) * _BEND * across
-            middle = bent + side * reach * unit
-            place = Bbox.from_bounds(*(middle - size / 2), *size)
-            if place.count_overlaps(taken) == 0 and inside.contains(*place.min) and inside.contains(*place.max):
-                taken.append(place)
-                text.set_position(ax.transAxes.inverted().transform(middle))
-                break
+        size = np.array([box.width, box.height]) + 2 * (0.1 * text.get_fontsize() + 1.0) * point
+        fitting: list[tuple[bool, int, FloatArray]] = []  # the freest, then the first, is best
+        for k, middle in enumerate(_beside(place_of[edge[0]], place_of[edge[1]], size)):
+            covers = bool((np.abs(arrows - middle) < size / 2).all(axis=1).any())
+            place = Bbox([middle - size / 2, middle + size / 2])
+            if covers <= blue and not place.count_overlaps(taken) and _within(place, inside):
+                fitting.append((not covers, -k, middle))
+        if fitting:
+            middle = max(fitting, key=lambda one: one[:2])[2]
+            taken.append(Bbox([middle - size / 2, middle + size / 2]))
+            text.set_position(ax.transAxes.inverted().transform(middle))
         else:
             text.remove()
+
+
+def _arrow(start: FloatArray, end: FloatArray, shares: FloatArray) -> FloatArray:
+    """Points of a bent arrow, (k, 2), at these shares of its length."""
+    along = end - start
+    across = np.array([along[1], -along[0]])
+    at = shares[:, None]
+    return start + at * along + 2 * at * (1 - at) * _BEND * across
+
+
+def _beside(start: FloatArray, end: FloatArray, size: FloatArray) -> FloatArray:
+    """Where the middle of a box of this size may stand: on both sides of an arrow, clear of it; the best come first."""
+    along = end - start
+    unit = np.array([along[1], -along[0]]) / (np.hypot(*along) or 1.0)
+    reach = 0.5 * float(np.abs(unit) @ size) + 0.1 * size[1]
+    on = np.repeat(_arrow(start, end, np.array([0.5, 0.4, 0.6, 0.3, 0.7])), 2, axis=0)
+    sides = np.tile([-1.0, 1.0], on.shape[0] // 2)
+    return on + reach * sides[:, None] * unit
+
+
+def _within(box: Bbox, frame: Bbox) -> bool:
+    return frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
 
 
 def _positions(graph: nx.DiGraph, depth: dict[str, int], order: list[str]) -> dict[str, tuple[float, float]]:
@@ -337,7 +383,7 @@ def _positions(graph: nx.DiGraph, depth: dict[str, int], order: list[str]) -> di
     for level in set(depth.values()):
         row = [node for node in order if depth[node] == level]
         for k, node in enumerate(row):
-            shift = 0.7 * (k / (len(row) - 1) - 0.5) if len(row) > 1 else 0.0
+            shift = 0.8 * (k / (len(row) - 1) - 0.5) if len(row) > 1 else 0.0
             out[node] = (level + shift, graph.nodes[node]["level"])
     return out
 

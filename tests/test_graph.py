@@ -5,8 +5,9 @@ from dataclasses import replace
 import networkx as nx
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
-from agf import graph
+from agf import graph, plot
 from agf.clock import Clock
 from agf.errors import FileError, RequestError
 from agf.staircase import Drop, Staircase
@@ -125,27 +126,65 @@ def test_times_are_read_on_the_clock_that_the_runs_share():
         assert (g.graph["clock"], graph.edge_time(g, ("nothing", "coordinate 1"))) == ("accelerated time", 0.1)
 
 
-@pytest.mark.parametrize("size", [5, 8])
-def test_in_a_crowded_picture_words_beside_arrows_overlap_neither_one_another_nor_saddles(size):
+def pictured(size, runs=20):
+    """The drawn graph of random orders of acquisition; discs (centre and radius, pixels), and words beside arrows."""
     rng = np.random.default_rng(0)
-    orders = [rng.permutation(size) for _ in range(20)]
+    orders = [rng.permutation(size) for _ in range(runs)]
     g = graph.saddles([stairs(*[([k], [], f"coordinate {k}") for k in order]) for order in orders])
     ax = graph.draw(g)
     ax.get_figure().canvas.draw()
-    beside = [text for text in ax.texts if "%" in text.get_text()]
+    pixel = ax.get_figure().dpi / 72
+    discs = [
+        (ax.transData.transform((line.get_xdata()[0], line.get_ydata()[0])), 0.5 * pixel * line.get_markersize())
+        for line in ax.lines
+    ]
+    return g, ax, discs, [text for text in ax.texts if "%" in text.get_text()]
+
+
+@pytest.mark.parametrize("size", [5, 8])
+def test_in_a_crowded_picture_words_touch_neither_one_another_nor_saddles_nor_the_frame(size):
+    _, ax, discs, beside = pictured(size)
     assert len(beside) > 10
     assert all("(" in text.get_text() and ", " in text.get_text() for text in beside)
-    boxes = [text.get_window_extent() for text in beside]
+    boxes = [text.get_bbox_patch().get_window_extent() for text in beside]  # the paper behind the words, as rendered
     for k, box in enumerate(boxes):
-        # The paper behind the words has a margin of a point or so, which may touch.
-        assert box.padded(-2).count_overlaps([other.padded(-2) for other in boxes[:k]]) == 0
-    dots = ax.transData.transform([(line.get_xdata()[0], line.get_ydata()[0]) for line in ax.lines])
-    assert not any(box.padded(-2).contains(x, y) for box in boxes for x, y in dots)
-    listed = ax.texts[-1 - len(beside)].get_text().splitlines()
-    named = min(len(g), graph._NAMED)
-    assert len(listed) == 1 + named + (len(g) > named)
+        assert box.count_overlaps(boxes[:k]) == 0
+        for centre, radius in discs:
+            nearest = np.clip(centre, box.min, box.max)
+            assert np.hypot(*(nearest - centre)) > radius
+    frame = ax.get_window_extent()
+    assert all(frame.contains(*box.min) and frame.contains(*box.max) for box in boxes)
+
+
+def test_words_lie_across_arrows_on_the_most_likely_path_only():
+    g, ax, _, beside = pictured(5)
+    names = {text.get_text() for text in beside if text.get_color() == plot.OBSERVED}
+    assert len(names) == len(graph.most_likely_path(g)) - 1  # each of its arrows has its words
+    arrows = [text.arrow_patch for text in ax.texts if getattr(text, "arrow_patch", None)]
+    assert len(arrows) == len(g.edges)
+    points = np.concatenate([arrow.get_transform().transform_path(arrow.get_path()).vertices for arrow in arrows])
+    for text in beside:
+        if text.get_color() != plot.OBSERVED:
+            box = Text.get_window_extent(text)
+            assert not any(box.contains(x, y) for x, y in points)
+
+
+@pytest.mark.parametrize("size", [5, 8])
+def test_numbered_saddles_stand_apart_with_the_likeliest_path_and_the_rest_are_counted(size):
+    g, ax, discs, _ = pictured(size)
+    large = [centre for centre, radius in discs if radius > 5]
+    assert min(np.hypot(*(one - other)) for k, one in enumerate(large) for other in large[:k]) > 2 * discs[0][1]
+    (listed,) = [text.get_text().splitlines() for text in ax.texts if text.get_text().startswith("saddle (visits")]
     assert listed[1] == "1: nothing  (20)"
-    assert ("more, visited at most" in listed[-1]) == (len(g) > named)
+    names = [line.split(": ", 1)[1].rsplit("  (", 1)[0] for line in listed[1:] if ": " in line]
+    assert len(names) == len(large) <= graph._NAMED
+    assert set(graph.most_likely_path(g)) <= set(names)
+    assert listed[-1].startswith(f"and {len(g) - len(names)} more, visited at most")
+
+
+def test_one_run_has_a_time_beside_every_arrow():
+    ax = graph.draw(graph.saddles([stairs(ONE, TWO, ([3], [], "coordinate 3"))]))
+    assert {"1", "2", "3"} <= {text.get_text() for text in ax.texts if text.get_bbox_patch() is not None}
 
 
 def test_exports_read_back_and_quote_awkward_names(tmp_path):
