@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.integrate import RK45
 
-from agf import lanczos
+from agf import lanczos, quartic
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock, log_norm, log_threshold
 from agf.contract import Problem
@@ -47,8 +47,6 @@ _DEAD = 1e-14
 #: Error of a step that leaves a saddle, relative to the step.
 _ESCAPE = 1e-5
 _MAX_ROUNDS = 20_000
-#: Times that differ by less than this part of themselves are one.
-_SAME_TIME = 2 * np.finfo(float).eps
 
 _A, _B, _E = RK45.A, RK45.B, RK45.E
 _STAGES = [_A[s, :s] for s in range(1, 6)]
@@ -428,14 +426,11 @@ class _Batch:
             self._locate(over)
 
     def _dense(self, rows: IntArray, sigma: FloatArray) -> FloatArray:
-        """State inside the last step, (m, P + 2), directions normalized: the quartic of ends, slopes and middle."""
-        u = sigma[:, None]
+        """State inside the last step, (m, P + 2), directions normalized."""
         h = self.h[rows][:, None]
-        y0, y1, f0, f1 = self.y0[rows], self.y1[rows], h * self.f0[rows], h * self.f1[rows]
-        v = 1.0 - u
-        cubic = y0 * v * v * (1 + 2 * u) + y1 * u * u * (3 - 2 * u) + u * v * (v * f0 - u * f1)
-        middle = 0.5 * (y0 + y1) + 0.125 * (f0 - f1)
-        out = cubic + 16.0 * (u * v) ** 2 * (self.mid[rows] - middle)
+        out = quartic.inside(
+            sigma[:, None], self.y0[rows], self.y1[rows], h * self.f0[rows], h * self.f1[rows], self.mid[rows]
+        )
         out[:, : self.p] /= _norms(out[:, : self.p])[:, None]
         return out
 
@@ -514,25 +509,9 @@ class _Batch:
         return self.y1[rows, self.p] + log_norm(charge, np.zeros(rows.size), kappa)
 
     def _place(self, rows: IntArray, time: float) -> FloatArray:
-        """Place of `time` in the last step of each of rows, 0..1: the root of the quartic for t, which is monotone."""
-        h = self.h[rows]
-        t0, t1, mid = self.y0[rows, -1], self.y1[rows, -1], self.mid[rows, -1]
-        f0, f1 = h * self.f0[rows, -1], h * self.f1[rows, -1]
-        bump = 16.0 * (mid - 0.5 * (t0 + t1) - 0.125 * (f0 - f1))
-        low, high = np.zeros(rows.size), np.ones(rows.size)
-        u = (time - t0) / (t1 - t0)
-        for _ in range(54):
-            v = 1.0 - u
-            t = t0 * v * v * (1 + 2 * u) + t1 * u * u * (3 - 2 * u) + u * v * (v * f0 - u * f1) + bump * (u * v) ** 2
-            slope = 6.0 * u * v * (t1 - t0) + v * (v - 2 * u) * f0 - u * (2 * v - u) * f1 + 2 * bump * u * v * (v - u)
-            if (np.abs(t - time) <= _SAME_TIME * np.maximum(t1, time)).all():
-                break
-            low, high = np.where(t < time, u, low), np.where(t < time, high, u)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                guess = u - (t - time) / slope
-            inside = (guess > low) & (guess < high)  # Newton's step, or halving where it leaves the bracket
-            u = np.where(inside, guess, 0.5 * (low + high))
-        return np.asarray(u)
+        """Place of `time` in the last step of each of rows, 0..1."""
+        ends, h = (self.y0[rows, -1], self.y1[rows, -1]), self.h[rows]
+        return quartic.place(time, *ends, h * self.f0[rows, -1], h * self.f1[rows, -1], self.mid[rows, -1])
 
     def crossing(self, tie_rtol: float) -> Crossing:
         """The first crossing, with its ties, and everybody at that time."""
@@ -575,12 +554,18 @@ class _Batch:
         )
 
     def _twins(self, rows: IntArray) -> BoolArray:
-        """Neurons that started exactly where one of rows did: they activate with it, whatever rounding says."""
+        """Neurons that activate with rows, whatever the time they lack.
+
+        Those that started exactly where one of rows did; and those that now have its direction and lack less than a
+        factor e in norm: they learn the same, by shares, and no residual is left for them to turn to until then.
+        """
         out = np.zeros(self.m, dtype=bool)
         out[rows] = True
         if self.problem.interchangeable:
+            near = self._grows(self.f1) & (self._gap(np.arange(self.m)) > -1.0)
             for row in rows:
                 out |= (self.start == self.start[row]).all(axis=1)
+                out |= near & (_norms(self.y1[:, : self.p] - self.y1[row, : self.p]) < _TURN)
         return out
 
     def count(self, stats: dict[str, float] | None) -> None:

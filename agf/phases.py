@@ -118,7 +118,7 @@ class GenericPhases:
         directions[waiting], log_norms[waiting] = found.directions, found.log_norms
         neurons = waiting[found.neurons]
         if found.time > 0:  # at time zero a neuron may stand above its threshold, and starts from there
-            log_norms[neurons] = found.log_radius
+            log_norms[neurons] = np.minimum(log_norms[neurons], found.log_radius)
         radii = state.memory["radii"].copy()
         radii[neurons] = found.log_radius
         sizes = state.memory["sizes"].copy()
@@ -295,7 +295,7 @@ class GenericPhases:
         mask[collapsed] = False
         level = rest.level
         scale = min(abs(before - level), max(level, self._negligible(state)))
-        critical = rest.how == "flow" or rest.predicted_decrease <= _CRITICAL * scale
+        critical = rest.how != "horizon" or rest.predicted_decrease <= _CRITICAL * scale
         limit = self.settings.max_time
         cut = limit is not None and float(self.clock.flow(state.time)) + rest.duration >= 0.999 * limit
         after = replace(

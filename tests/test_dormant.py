@@ -279,3 +279,19 @@ def test_the_cost_does_not_grow_with_log_alpha_once_directions_rest():
         run(problem, directions, np.full(5, log_alpha))
         counts.append(problem.calls)
     assert counts[1] < 1.5 * counts[0]
+
+
+def test_neurons_of_one_direction_learn_by_shares_when_the_second_stands_just_below_its_threshold():
+    # At 1e-200 all three have the direction of the same extremal vector when the first activates, 4 % apart in norm:
+    # they saturate together. Alone, the first would leave the others a residual that training never shows them.
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((80, 3))
+    problem = agf.TwoLayer(x, np.maximum(x[:, :1], 0) + 0.6 * np.maximum(x[:, 1:2], 0), activation="relu", width=3)
+    init = agf.Init.scaled([[1.0, 0.1, 0.0, 1.0], [0.95, 0.12, 0.05, 1.0], [0.1, 1.0, 0.0, 1.0]], 1e-200)
+    stairs, flow = agf.predict(problem, init, max_time=3000.0), agf.flow(problem, init, t_max=3000.0)
+    assert [drop.neurons.tolist() for drop in stairs.drops] == [[0, 1, 2]]
+    shares = np.exp(stairs.drops[0].log_norms - stairs.drops[0].log_norms[0])
+    assert shares == pytest.approx(np.exp(flow.log_norms[-1] - flow.log_norms[-1, 0]), rel=1e-2)
+    report = agf.compare(stairs, flow)
+    assert report.max_time_error < 2e-3
+    assert report.max_level_error < 1e-4
