@@ -31,27 +31,42 @@ def close(shown: str, printed: str) -> bool:
         return shown == printed
 
 
+def check_output(shown: str, printed: str) -> None:
+    """Fail unless a page shows what was printed, word by word; lines may be wrapped, and the last words be left out.
+
+    Relative errors of a few 1e-15 are rounding and differ in every digit: compared as numbers, near 0.
+    """
+    words, found = shown.split(), printed.split()
+    if words[-1:] == ["..."]:
+        words.pop()
+        found = found[: len(words)]
+    assert len(words) == len(found), printed
+    assert not [pair for pair in zip(words, found, strict=True) if not close(*pair)], printed
+
+
 @pytest.mark.parametrize("path", PAGES, ids=name)
-def test_every_block_runs_in_order_and_commands_print_what_the_page_shows(path, tmp_path, monkeypatch, capsys):
+def test_every_block_runs_in_order_and_prints_what_the_page_shows(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     text = path.read_text(encoding="utf-8")
     namespace: dict[str, object] = {"__name__": "documentation"}
+    printed, end = "", 0
     for match in FENCE.finditer(text):
         language, body = match.groups()
         command, _, shown = body.partition("\n")
         if language == "python":
             # Blank lines in front keep the line numbers of tracebacks those of the page.
             code = "\n" * text.count("\n", 0, match.start(2)) + body
+            capsys.readouterr()
             exec(compile(code, str(path), "exec"), namespace)
+            printed, end = capsys.readouterr().out, match.end()
+        elif language == "text" and printed and not text[end : match.start()].strip():
+            check_output(body, printed)  # a text block right below code is what it prints
         elif language == "console" and command.startswith("$ agf"):
             capsys.readouterr()
             assert main(shlex.split(command)[2:]) == 0, capsys.readouterr().err
             captured = capsys.readouterr()
             if shown:
-                # Relative errors of a few 1e-15 are rounding and differ in every digit: compared as numbers, near 0.
-                words, found = shown.split(), (captured.out + captured.err).split()
-                assert len(words) == len(found), captured.err
-                assert not [pair for pair in zip(words, found, strict=True) if not close(*pair)]
+                check_output(shown, captured.out + captured.err)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)
