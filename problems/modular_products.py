@@ -37,7 +37,7 @@ class Products:
         right = np.block([[squares, none(squares), none(first)], [none(squares), squares, second]])
         self.order, self.size, self._squares = p, left.shape[1], 2 * p
         self._forms = np.concatenate([left, right], axis=1)
-        self._forms_adjoint = np.ascontiguousarray(self._forms.T)
+        self._others_adjoint = np.ascontiguousarray(np.concatenate([right, left], axis=1).T)
         # at each residue of A the mean over those of B, and the other way round
         self._means = np.repeat(np.eye(2)[::-1], p, axis=1) / p
         self._target = np.zeros((self.size, p))
@@ -85,13 +85,11 @@ class Products:
         return left
 
     def _pull(self, forms: FloatArray, products: FloatArray, w: FloatArray, left: FloatArray) -> FloatArray:
-        q, n = self.size, 2 * self.order
-        slopes = np.dot(w, left.T)
-        turned = np.empty_like(forms)
-        np.multiply(slopes, forms[:, q:], out=turned[:, :q])
-        np.multiply(slopes, forms[:, :q], out=turned[:, q:])
-        out = np.empty((w.shape[0], n + self.order))
-        out[:, :n] = np.dot(turned, self._forms_adjoint)
+        m, n = w.shape[0], 2 * self.order
+        # the slope in each form is that in the product times the other form
+        slopes = np.dot(w, left.T)[:, None] * forms.reshape(m, 2, self.size)
+        out = np.empty((m, n + self.order))
+        out[:, :n] = np.dot(slopes.reshape(forms.shape), self._others_adjoint)
         out[:, n:] = np.dot(products, left)
         return out
 

@@ -65,6 +65,22 @@ def test_loss_and_gradient_are_those_of_listing_all_pairs(case, way, monkeypatch
         np.testing.assert_allclose(gradient, slope, atol=1e-13 * np.abs(slope).max())
 
 
+def test_the_pull_of_a_network_is_that_of_its_members_and_near_a_fit_the_loss_keeps_its_digits():
+    problem = ModularAddition(p=11, template={2: 3.0}, width=6)
+    assert problem.products is not None
+    theta = six_neurons(problem, 1)
+    members = np.arange(6) % 2 == 0
+    sizes = np.linalg.norm(theta, axis=1)
+    rows, logs = theta / sizes[:, None], np.log(sizes)
+    pull = problem.network_pull(rows, logs, np.arange(6), members)
+    expected = agf.Problem.network_pull(problem, rows, logs, np.arange(6), members)
+    np.testing.assert_allclose(pull, expected, atol=1e-13 * np.abs(expected).max())
+    # the loss of a fit is 0, and moves with the square of what the neurons move: no difference of large numbers
+    assert problem.loss_grad(theta, np.arange(6))[0] < 1e-28 * problem.template.energy
+    near, nearer = (problem.loss_grad(theta * (1 + size), np.arange(6))[0] for size in (1e-7, 1e-9))
+    assert near / nearer == pytest.approx(1e4, rel=1e-5)
+
+
 def test_the_general_moments_agree_with_the_quadratic_sums():
     problem = ModularAddition(p=9, width=5)
     theta = np.random.default_rng(0).standard_normal((5, 27))
