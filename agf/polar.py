@@ -44,6 +44,7 @@ class PolarSystem(FlowSystem):
         self.init = init
         self.neurons = np.arange(init.width)
         self.alive = np.isfinite(init.log_norms)
+        self._zero = np.flatnonzero(~self.alive)
         self.smooth = problem.smooth
         self.power = problem.degree - 2
         self.log_largest = float(init.log_norms[self.alive].max())
@@ -86,12 +87,18 @@ class PolarSystem(FlowSystem):
                     expected=f"{directions.shape}, one row of parameters a neuron",
                 )
             )
-        speed = self._speed(log_norms)
+        width = self.neurons.size
         radial = np.einsum("ij,ij->i", directions, pull)
         out = np.empty_like(y)
-        size = directions.size
-        out[:size] = ((speed * lengths)[:, None] * (pull - radial[:, None] * directions)).ravel()
-        out[size:] = np.where(self.alive, -self.power * radial if self.power else radial, 0.0)
+        turn = out[:-width].reshape(directions.shape)
+        np.multiply(directions, radial[:, None], out=turn)
+        np.subtract(pull, turn, out=turn)
+        if self.power:  # rho^(kappa-2) in units of 1/s, NaN beyond the blow-up
+            lengths *= np.exp(self.power * (log_norms - self.log_largest))
+        turn *= lengths[:, None]
+        np.multiply(radial, -self.power if self.power else 1.0, out=out[-width:])
+        if self._zero.size:
+            turn[self._zero] = out[-width:][self._zero] = 0.0
         return out
 
     def _members(self, log_norms: FloatArray) -> BoolArray:
@@ -204,12 +211,6 @@ class PolarSystem(FlowSystem):
     def _theta(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
         present = self._present(log_norms)
         return directions * np.where(present, np.exp(np.where(present, log_norms, 0.0)), 0.0)[:, None]
-
-    def _speed(self, log_norms: FloatArray) -> FloatArray:
-        """rho^(kappa-2) in units of 1/s; 0 for neurons that are exactly zero."""
-        if self.power == 0:
-            return self.alive.astype(np.float64)
-        return np.where(self.alive, np.exp(self.power * (log_norms - self.log_largest)), 0.0)
 
 
 def small_neurons(log_norms: FloatArray, loss: float, first_loss: float) -> BoolArray:
