@@ -517,6 +517,11 @@ class _Batch:
         """The first crossing, with its ties, and everybody at that time."""
         time = float(self.crossed.min())
         directions, log_norms = self.at(time)
+        first = np.flatnonzero(self.crossed == time)
+        moving = first[~self.resting[first]]
+        # time does not resolve the end of a blow-up: those that crossed are where the crossing was located
+        there = self._dense(moving, self.where[moving])
+        directions[moving], log_norms[moving] = there[:, : self.p], there[:, self.p]
         kappa = self.problem.degree
         alive = np.flatnonzero(~self.dead)
         self.y1[alive, : self.p], self.y1[alive, self.p], self.y1[:, -1] = directions[alive], log_norms[alive], time
@@ -525,7 +530,6 @@ class _Batch:
         utility, drive = self.f1[:, self.p] / kappa, self._drive(self.f1)
         known = alive[np.isfinite(self.log_2c[alive])] if self.threshold.natural else alive
         close = known[self._grows(self.f1[known]) & (self._gap(known) > -1.0)]
-        first = np.flatnonzero(self.crossed == time)
         self._refresh(np.union1d(close, first))
         lacks = np.full(self.m, np.inf)
         growing = alive[self._grows(self.f1[alive])]
@@ -533,6 +537,8 @@ class _Batch:
         located = np.isfinite(self.crossed)
         lacks[located] = self.crossed[located] - time
         tied = lacks <= tie_rtol * time
+        log_radius = self.threshold.log_radius(drive, self.log_2c)
+        log_norms[tied] = log_radius[tied]
         tied |= self._twins(first)
         chosen = np.flatnonzero(tied)
         others = np.where(tied, np.inf, lacks)
@@ -545,7 +551,7 @@ class _Batch:
             time=time,
             neurons=chosen,
             utility=utility[chosen],
-            log_radius=self.threshold.log_radius(drive[chosen], log_2c),
+            log_radius=log_radius[chosen],
             gain=float(gains.max()),
             runner_up=runner_up,
             directions=directions,
