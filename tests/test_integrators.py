@@ -73,6 +73,18 @@ def test_stiff_decay_costs_the_stabilised_method_a_fraction():
     assert ends["auto"].memory.method == "rkc2"
 
 
+def test_a_rough_march_turns_to_the_stabilised_method_sooner():
+    # a stiff decay over 100 times its shortest time, 30 explicit steps: waiting for fifteen of them would be half of it
+    rates = -np.geomspace(0.1, 10.0, 10)
+
+    def turns(rtol):
+        steps = march(lambda y: rates * y, np.ones(10), method="auto", rtol=rtol, s_end=10.0)
+        return next(step.s1 for step in steps if step.memory.method == "rkc2")
+
+    assert turns(3e-3) < 4.0
+    assert turns(1e-4) > 6.0
+
+
 def test_auto_returns_to_the_accurate_method_when_stiffness_ends():
     # y' = -k(s) (y - cos s) with k falling from 1e3 to 1; s is the second entry
     def velocity(y):
