@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +35,8 @@ class Match:
     observed_time : when the curve first falls below the predicted mid-level; inf if it never does.
     observed_level : level after the visible drop; NaN where the next predicted drop is part of the same visible one.
     visible : number, from 1, of the visible drop it belongs to, or None.
+    visible_to : number of the last one, where the curve takes it in several drops, between the levels predicted before
+        and after it; else the same.
     bundled : whether other predicted drops belong to the same visible one.
     conditioning : relative change of the predicted time under a change of settings, NaN if not measured.
     spread : relative change of the observed time in the repeat, NaN if there was none.
@@ -50,6 +53,12 @@ class Match:
     bundled: bool
     conditioning: float = np.nan
     spread: float = np.nan
+    visible_to: int | None = None
+
+    @property
+    def seen(self) -> list[int]:
+        """Numbers of the visible drops it belongs to or consists of."""
+        return [] if self.visible is None else list(range(self.visible, (self.visible_to or self.visible) + 1))
 
     @property
     def time_error(self) -> float:
@@ -86,6 +95,7 @@ class Match:
             "level_error": self.level_error,
             "relative_level_error": self.relative_level_error,
             "visible": self.visible,
+            "visible_to": self.visible_to,
             "bundled": self.bundled,
             "conditioning": self.conditioning,
             "spread": self.spread,
@@ -121,8 +131,8 @@ class Comparison:
 
     @property
     def unmatched_observed(self) -> list[int]:
-        """Numbers of visible drops that contain no predicted one."""
-        met = {match.visible for match in self.matches}
+        """Numbers of visible drops that neither contain a predicted one nor are part of one."""
+        met = {j for match in self.matches for j in match.seen}
         return [j for j in range(1, len(self.drops) + 1) if j not in met]
 
     @property
@@ -161,7 +171,7 @@ class Comparison:
                 level(match.predicted_level, match.start_level, 5),
                 level(match.observed_level, match.start_level, 5),
                 percent(match.level_error),
-                "-" if match.visible is None else str(match.visible),
+                ", ".join(map(str, match.seen)) or "-",
             ]
             if judged:
                 row += [percent(match.spread)]
@@ -192,6 +202,13 @@ class Comparison:
         for j in sorted({match.visible for match in self.matches if match.visible is not None and match.bundled}):
             members = ", ".join(str(match.k) for match in self.matches if match.visible == j)
             lines.append(f"Predicted drops {members} are one visible drop: the curve shows no plateau between them.")
+        for match in self.matches:
+            for j in match.seen[:-1]:
+                drop = self.drops[j]  # the one after the plateau
+                lines.append(
+                    f"Predicted drop {match.k} is visible drops {', '.join(map(str, match.seen))}: the plateau at "
+                    f"{number(drop.before)}, which ends at time {number(drop.time)}, was not predicted."
+                )
         if self.unmatched_predicted:
             lines.append(f"Predicted, without a visible drop: {', '.join(map(str, self.unmatched_predicted))}.")
         for j in self.unmatched_observed:
@@ -313,9 +330,10 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
         does not reproduce to 0.3 % are marked.
 
     Drops are matched in order, at least total disagreement in level intervals and log times. Predicted drops with no
-    plateau between them in the curve are bundled into one visible drop. A predicted time is compared with the first
-    time the curve falls below the predicted mid-level (the mean of the levels before and after), whether or not a drop
-    is visible there.
+    plateau between them in the curve are bundled into one visible drop; visible drops between the levels before and
+    after one predicted drop belong to it together, and the plateaus between them are named. A predicted time is
+    compared with the first time the curve falls below the predicted mid-level (the mean of the levels before and
+    after), whether or not a drop is visible there.
 
     Raises RequestError when the prediction has no flow times.
     """
@@ -333,8 +351,8 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
     partner = _align(np.asarray(times), levels, visible)
     matches = []
     for k, drop in enumerate(stairs.drops):
-        j = partner[k]
-        last = j is not None and (k + 1 == len(partner) or partner[k + 1] != j)
+        first, end = partner[k] or (None, None)
+        last = first is not None and (k + 1 == len(partner) or partner[k + 1] != partner[k])
         middle = 0.5 * (levels[k] + levels[k + 1])
         observed = trajectory.time_at(middle)
         again = np.inf if repeat is None else repeat.time_at(middle)
@@ -346,10 +364,11 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
                 predicted_time=times[k],
                 observed_time=observed,
                 predicted_level=drop.level,
-                observed_level=visible[j].after if j is not None and last else np.nan,
+                observed_level=visible[end - 1].after if end is not None and last else np.nan,
                 start_level=stairs.start_level,
-                visible=None if j is None else j + 1,
-                bundled=j is not None and partner.count(j) > 1,
+                visible=None if first is None else first + 1,
+                visible_to=end,
+                bundled=first is not None and partner.count(partner[k]) > 1,
                 conditioning=drop.conditioning,
                 spread=abs(_relative(again - observed, observed)) if finite else np.nan,
             )
@@ -406,44 +425,53 @@ def _beyond(stairs: Staircase, trajectory: Trajectory) -> list[str]:
     return [f"The curve ends at flow time {number(end)}, before {which}: train to {how} to see them."]
 
 
-def _align(times: np.ndarray, levels: np.ndarray, visible: list[CurveDrop]) -> list[int | None]:
-    """Visible drop (index) of each predicted one, or None: the monotone matching of least cost (dynamic programming).
+def _align(times: np.ndarray, levels: np.ndarray, visible: list[CurveDrop]) -> list[tuple[int, int] | None]:
+    """Visible drops (first, end) of each predicted one, or None: the monotone matching of least cost.
 
-    A visible drop takes a run of consecutive predicted drops; a pair costs the mismatch of its level intervals (one
-    minus intersection over union) plus that of its log times, each at most one.
+    By dynamic programming: a visible drop takes a run of consecutive predicted drops, or a predicted drop takes a run
+    of consecutive visible ones; the two sides cost the mismatch of their level intervals (one minus intersection over
+    union) plus that of their log times, each at most one.
     """
     n, m = times.size, len(visible)
     best = np.full((n + 1, m + 1), np.inf)
     best[0] = _ALONE * np.arange(m + 1)
-    choice: dict[tuple[int, int], int] = {}  # (i, j) -> length of the run that j takes; 0: j alone, -1: i alone
+    choice: dict[tuple[int, int], tuple[int, int]] = {}  # (i, j) -> how many of each side end there together
     for i in range(n + 1):
         for j in range(m + 1):
             if i and best[i - 1, j] + _ALONE < best[i, j]:
-                best[i, j], choice[i, j] = best[i - 1, j] + _ALONE, -1
+                best[i, j], choice[i, j] = best[i - 1, j] + _ALONE, (1, 0)
             if j and best[i, j - 1] + _ALONE <= best[i, j]:
-                best[i, j], choice[i, j] = best[i, j - 1] + _ALONE, 0
+                best[i, j], choice[i, j] = best[i, j - 1] + _ALONE, (0, 1)
             if not (i and j):
                 continue
-            for run in range(1, i + 1):
-                if run > 1 and not _inside(levels, i - run, visible[j - 1]):
-                    break
-                if run == 2 and not _inside(levels, i - 1, visible[j - 1]):
-                    break
-                cost = best[i - run, j - 1] + _mismatch(times, levels, i - run, i, visible[j - 1])
+            for p, v in _runs(levels, visible, i, j):
+                cost = best[i - p, j - v] + _mismatch(times, levels, i - p, i, visible[j - v : j])
                 if cost < best[i, j]:
-                    best[i, j], choice[i, j] = cost, run
-    partner: list[int | None] = [None] * n
+                    best[i, j], choice[i, j] = cost, (p, v)
+    partner: list[tuple[int, int] | None] = [None] * n
     i, j = n, m
     while i and j:
-        run = choice[i, j]
-        if run == -1:
-            i -= 1
-        elif run == 0:
-            j -= 1
-        else:
-            partner[i - run : i] = [j - 1] * run
-            i, j = i - run, j - 1
+        p, v = choice[i, j]
+        if p and v:
+            partner[i - p : i] = [(j - v, j)] * p
+        i, j = i - p, j - v
     return partner
+
+
+def _runs(levels: np.ndarray, visible: list[CurveDrop], i: int, j: int) -> Iterator[tuple[int, int]]:
+    """Numbers of predicted drops before i, and of visible ones before j, that may be the same; one of them is 1."""
+    yield 1, 1
+    for p in range(2, i + 1):
+        if not (_inside(levels, i - p, visible[j - 1]) and _inside(levels, i - 1, visible[j - 1])):
+            break
+        yield p, 1
+    top, bottom = levels[i - 1], levels[i]
+    margin = _MARGIN * (top - bottom)
+    for v in range(2, j + 1 if abs(visible[j - 1].after - bottom) <= margin else 2):
+        if visible[j - v].before > top + margin:
+            break
+        if visible[j - v].before >= top - margin:
+            yield 1, v
 
 
 def _inside(levels: np.ndarray, k: int, drop: CurveDrop) -> bool:
@@ -453,15 +481,17 @@ def _inside(levels: np.ndarray, k: int, drop: CurveDrop) -> bool:
     return bool(drop.after - margin <= middle <= drop.before + margin)
 
 
-def _mismatch(times: np.ndarray, levels: np.ndarray, first: int, end: int, drop: CurveDrop) -> float:
-    """Cost in [0, 2] of taking predicted drops first..end-1 together for one visible drop."""
+def _mismatch(times: np.ndarray, levels: np.ndarray, first: int, end: int, drops: list[CurveDrop]) -> float:
+    """Cost in [0, 2] of taking predicted drops first..end-1 together for these visible drops."""
     top, bottom = levels[first], levels[end]
-    union = max(top, drop.before) - min(bottom, drop.after)
-    shared = min(top, drop.before) - max(bottom, drop.after)
+    highest, lowest = drops[0].before, drops[-1].after
+    union = max(top, highest) - min(bottom, lowest)
+    shared = min(top, highest) - max(bottom, lowest)
     overlap = max(shared, 0.0) / union if union > 0 else 1.0
     middle = 0.5 * (top + bottom)
     half = first + int(np.argmax(levels[first + 1 : end + 1] <= middle))  # the member that passes the middle of the run
-    late = abs(np.log(times[half] / drop.time)) if times[half] > 0 and drop.time > 0 else 1.0
+    seen = next((drop.time for drop in drops if drop.after <= middle), drops[-1].time)
+    late = abs(np.log(times[half] / seen)) if times[half] > 0 and seen > 0 else 1.0
     return float(1.0 - overlap + min(late, 1.0))
 
 

@@ -71,7 +71,8 @@ def comparison(report: Comparison) -> Columns:
     """One row a predicted drop: the fields of `Match`."""
     rows = [match.to_dict() for match in report.matches]
     names = ["k", "label", "predicted_time", "observed_time", "time_error", "predicted_level", "observed_level",
-             "level_error", "relative_level_error", "visible", "bundled", "spread", "conditioning"]  # fmt: skip
+             "level_error", "relative_level_error", "visible", "visible_to", "bundled", "spread",
+             "conditioning"]  # fmt: skip
     return {name: [row[name] for row in rows] for name in names}
 
 

@@ -64,10 +64,30 @@ def test_a_drop_beyond_the_end_of_the_curve_is_unmatched():
 
 
 def test_a_visible_drop_that_was_not_predicted_is_said():
-    report = compare(predicted([2, 100], [4, 2, 0.5]), curve([2, 10, 100], [4, 2, 1, 0.5]))
+    report = compare(predicted([2, 10], [4, 2, 1]), curve([2, 10, 100], [4, 2, 1, 0.5]))
     assert report.unmatched_predicted == []
-    assert report.unmatched_observed == [2]
-    assert "Visible, not predicted: drop 2" in str(report)
+    assert report.unmatched_observed == [3]
+    assert "Visible, not predicted: drop 3" in str(report)
+
+
+@pytest.mark.parametrize("between", [[1.0], [1.7, 0.8], [1.9, 1.2, 0.7]])
+def test_a_predicted_drop_that_the_curve_takes_in_several_is_compared_at_their_end_and_the_plateaus_are_named(between):
+    times = [2, *np.geomspace(10, 30, 1 + len(between)), 200]
+    report = compare(predicted([2, 15, 200], [4, 2, 0.5, 0.1]), curve(times, [4, 2, *between, 0.5, 0.1], 0.005))
+    several = list(range(2, 3 + len(between)))
+    assert [match.seen for match in report.matches] == [[1], several, [several[-1] + 1]]
+    assert [match.bundled for match in report.matches] == [False] * 3
+    assert report.max_level_error < 1e-3
+    assert report.unmatched_observed == []
+    for level, end in zip(between, times[2:], strict=False):
+        assert f"the plateau at {level:g}, which ends at time {end:.4g}, was not predicted" in str(report)
+    assert report.matches[1].to_dict()["visible_to"] == several[-1]
+
+
+def test_visible_drops_are_not_one_predicted_drop_unless_both_levels_agree():
+    report = compare(predicted([2, 15], [4, 2, 0.9]), curve([2, 10, 20], [4, 2, 1, 0.5]))
+    assert [match.seen for match in report.matches] == [[1], [2]]
+    assert report.unmatched_observed == [3]
 
 
 def test_a_wrong_level_does_not_shift_the_matching():
