@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 from agf_problems.linear import Linear
@@ -22,24 +23,11 @@ from scipy.integrate import solve_ivp
 
 import agf
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from linear_cases import EXAMPLE, authors, commuting, generic, observed
+
 np.set_printoptions(precision=4, suppress=True, linewidth=160)
-
-
-def authors() -> dict[str, np.ndarray]:
-    """Sxx and B of the notebook's problem, draw by draw."""
-    draw = np.random.RandomState(0).randn
-    draw(10, 10)
-    u, v = (np.linalg.qr(draw(10, 10))[0] for _ in range(2))
-    m = u @ np.diag(1 / np.arange(1, 11)) @ v
-    s = np.linalg.svd(m @ m.T, compute_uv=False)
-    target = draw(10, 10)
-    inputs = np.linalg.svd(target)[2].T
-    return {"Sxx": inputs * s @ inputs.T, "B": target}
-
-
-def observed(flow: agf.Trajectory, levels: np.ndarray) -> np.ndarray:
-    """Times at which the loss is halfway between successive levels."""
-    return np.array([flow.time_at(0.5 * (a + b)) for a, b in pairwise(levels)])
 
 
 def jumps() -> None:
@@ -59,10 +47,10 @@ def jumps() -> None:
               f"[{off:.1e}, {flow.stats['evaluations']:.0f}]")  # fmt: skip
 
 
-def commuting() -> None:
+def known() -> None:
     """Commuting problems, where the exact answer is known."""
     for width in (2, 10):
-        problem = Linear(Sxx=np.diag([0.1, 1.0]), B=np.diag([10.0, 1.5]), width=width)
+        problem = Linear(**EXAMPLE, width=width)
         theory, published = problem.theory(), problem.theory(rule="conjecture")
         if width == 2:
             print("greedy    ", theory.levels, theory.accelerated_times)
@@ -75,9 +63,8 @@ def commuting() -> None:
     rng = np.random.default_rng(0)
     right, wrong, gap = 0, 0, 0.0
     for _ in range(200):
-        b, s = rng.uniform(0.5, 5, 5), np.exp(rng.uniform(np.log(0.1), 0, 5))
-        x, y = (np.linalg.qr(rng.standard_normal((5, 5)))[0] for _ in range(2))
-        problem = Linear(Sxx=x * s @ x.T, B=y * b @ x.T)
+        b, s, given = commuting(rng)
+        problem = Linear(**given)
         order = np.argsort(-b * s)
         levels = 0.5 * np.append(np.cumsum((b**2 * s)[order][::-1])[::-1], 0.0)
         theory, published = problem.theory(), problem.theory(rule="conjecture")
@@ -96,7 +83,7 @@ def coupling() -> None:
     for angle in (0.0, 1e-10, 1e-6, 1e-3, 0.03, 0.3):
         c, s = np.cos(angle), np.sin(angle)
         turn = np.array([[c, -s], [s, c]])
-        problem = Linear(Sxx=turn @ np.diag([0.1, 1.0]) @ turn.T, B=np.diag([10.0, 1.5]))
+        problem = Linear(Sxx=turn @ EXAMPLE["Sxx"] @ turn.T, B=EXAMPLE["B"])
         rules = [
             " ".join(f"{t:.3f}->{level:.3f}" for t, level in zip(th.accelerated_times[1:], th.levels[1:], strict=True))
             for th in (problem.theory(), problem.theory(rule="conjecture"))
@@ -120,9 +107,7 @@ def random() -> None:
     for seed, (d, width, c) in enumerate(
         [(3, 3, 3), (4, 4, 4), (5, 5, 5), (5, 8, 3), (3, 5, 6), (6, 4, 6), (4, 12, 8), (8, 8, 8)]
     ):
-        rng = np.random.default_rng(seed)
-        x = rng.standard_normal((d, d))
-        problem = Linear(Sxx=x @ x.T / d, B=rng.standard_normal((c, d)), width=width)
+        problem = Linear(**generic(seed, d, c), width=width)
         theory = problem.theory()
         late = []
         for alpha in (1e-30, 1e-100):
@@ -215,7 +200,7 @@ def width() -> None:
 def main() -> None:
     parts = {
         "jumps": jumps,
-        "commuting": commuting,
+        "commuting": known,
         "coupling": coupling,
         "random": random,
         "timing": timing,
