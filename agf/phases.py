@@ -16,6 +16,7 @@ from agf.contract import Problem
 from agf.discharge import Discharge, mark
 from agf.dormant import Crossing
 from agf.events import Activation, Settled, State
+from agf.following import Following
 from agf.init import Init
 from agf.settings import Settings
 from agf.sphere import cartesian, polar
@@ -242,6 +243,7 @@ class GenericPhases:
         """
         chosen = np.flatnonzero(state.active)
         theta = cartesian(state.directions[chosen], state.log_norms[chosen])
+        following = Following.of(self.problem, state, np.sqrt(self.settings.rtol))
         # Self-interactions beside the network at the start: for an estimate, and a problem can keep what they need.
         threshold = self._threshold(state)
         threshold.memory = np.full(self.problem.width, np.nan)
@@ -249,7 +251,9 @@ class GenericPhases:
         multiple = self.settings.horizon * (1.0 if self.settings.settle == "horizon" else CONVERGED)
 
         def horizon(now: FloatArray, neurons: IntArray) -> float:
-            return min(max(width, multiple * self._wait(state, neurons, now, threshold, cap / multiple)), cap)
+            others = np.setdiff1d(np.flatnonzero(~state.active), following.neurons)
+            wait = self._wait(state, others, neurons, now, threshold, cap / multiple)
+            return min(max(width, multiple * wait), cap)
 
         rest = settle(
             self.problem,
@@ -264,7 +268,8 @@ class GenericPhases:
         )
         self._count("loss_evaluations", rest.evaluations)
         self._count("hessians", rest.hessians)
-        return self._leave(state, chosen, rest, before)
+        state, settled = self._leave(state, chosen, rest, before)
+        return following.after(state), settled
 
     def _cap(self, time: float, width: float) -> float:
         """Flow time after which a level counts, whether or not another activation is to come."""
@@ -322,9 +327,11 @@ class GenericPhases:
         width = float(np.max(np.exp((2 - kappa) * log_radius) / (kappa * activation.utility)))
         return min(width, float(self.clock.flow(activation.time))) if activation.time > 0 else width
 
-    def _wait(self, state: State, chosen: IntArray, theta: FloatArray, threshold: Threshold, stop: float) -> float:
-        """Flow time to the next activation if the residual were frozen at theta (m, P), roughly; inf beyond `stop`."""
-        waiting = np.flatnonzero(~state.active)
+    def _wait(
+        self, state: State, waiting: IntArray, chosen: IntArray, theta: FloatArray, threshold: Threshold, stop: float
+    ) -> float:
+        """Flow time to the activation of one of `waiting` (k,) if the residual were frozen at theta (m, P), the
+        parameters of `chosen`, roughly; inf beyond `stop`."""
         if waiting.size == 0:
             return np.inf
         try:
