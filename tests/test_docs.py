@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import agf
 from agf.cli import main
 from agf.status import Status
 
@@ -96,8 +98,6 @@ def test_every_page_and_notebook_is_reached_from_the_index():
 
 
 def test_the_index_says_what_is_in_every_documented_module():
-    import agf
-
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `agf\.(\w+)` \| (.+) \|$", index, re.MULTILINE)
     assert [module for module, _ in rows] == sorted(agf._MODULES)
@@ -117,13 +117,38 @@ def test_when_it_fails_has_one_heading_for_every_status_and_no_other_word():
 
 
 def test_version_licence_and_citation_agree():
-    import agf
-
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"version: {agf.__version__}\n" in citation
     assert "license: MIT" in citation
     assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License")
     assert f"## {agf.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_lists_every_extra_as_a_clone_installs_it():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    listed = re.findall(r"^\| `'\.\[(\w+)\]'` \|", PAGES[0].read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(set(declared) - {"dev", "bench"})
+
+
+def test_errors_fall_with_alpha_as_the_readme_says():
+    data = agf.datasets.load("diabetes")
+    problem = agf.problem("diagonal-linear", X=data["X"], y=data["y"])
+    errors = {}
+    for alpha in (1e-16, 1e-200):
+        init = problem.init(alpha)
+        errors[alpha] = agf.compare(agf.predict(problem, init), agf.flow(problem, init)).max_time_error
+    assert errors[1e-16] > 1e-2
+    assert errors[1e-200] < 1e-3
+
+
+def test_exit_codes_of_the_program_are_those_of_the_pages():
+    from agf import cli
+
+    codes = [cli.DONE, cli.FAILED, cli.WRONG, cli.INTERRUPTED]
+    pages = [(ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/when-it-fails.md")]
+    for page in pages:
+        sentence = " ".join(re.search(r"[Ee]xit codes?:? (0 done.*?)(?:\n\n|\.\s)", page, re.DOTALL).group(1).split())
+        assert [int(code) for code in re.findall(r"(?:^|, )(\d+) ", sentence)] == codes
 
 
 def test_every_source_key_used_in_the_code_is_in_the_bibliography():
