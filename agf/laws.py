@@ -202,7 +202,7 @@ def _utility_loss(probe: Probe) -> str:
 
 
 def _pull(probe: Probe) -> str:
-    """pull = -grad L / rho^(degree-1) at any norm, and grad U where the norm is tiny."""
+    """pull = -grad L / rho^(degree-1) at any norm, and grad U where the norm is tiny; network_pull is made of it."""
     p = probe.problem
     directions, log_norms = sphere.polar(probe.theta)
     residual = probe.residual(probe.theta, probe.neurons)
@@ -220,6 +220,16 @@ def _pull(probe: Probe) -> str:
         raise Violation(
             "pull", f"{np.abs(tiny).max():.3g} at norm exp(-700)", f"grad U = {np.abs(leading).max():.3g}",
             "an underflow: divide by the norm before multiplying, or hand over to the leading order",
+        )  # fmt: skip
+    members = np.arange(probe.neurons.size) % 2 == 0
+    apart = probe.pull(
+        directions, log_norms, probe.neurons, probe.residual(probe.theta[members], probe.neurons[members])
+    )
+    shared = probe.network_pull(directions, log_norms, probe.neurons, members)
+    if np.abs(shared - apart).max() > 1e-8 * np.abs(apart).max():
+        raise Violation(
+            "network_pull", f"{number(np.abs(shared - apart).max())} from `pull` on the residual of the members",
+            "`pull` on the `residual` of the rows in `members`", "`members` or a norm left out of the residual",
         )  # fmt: skip
     return "pull is the gradient of the loss, and of the utility at norm exp(-700)"
 

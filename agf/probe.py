@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from agf import sphere
-from agf.arrays import FloatArray, IntArray
+from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract import Problem
 
 #: Neurons that take part, at most.
@@ -83,6 +83,12 @@ class Probe:
     def pull(self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any) -> FloatArray:
         out = self._call("pull", directions, log_norms, neurons, residual)
         return self._array("pull", out, directions.shape, "one row a neuron")
+
+    def network_pull(
+        self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, members: BoolArray
+    ) -> FloatArray:
+        out = self._call("network_pull", directions, log_norms, neurons, members)
+        return self._array("network_pull", out, directions.shape, "one row a neuron")
 
     def gain(self, theta: FloatArray, neurons: IntArray, extra: FloatArray, which: IntArray) -> float:
         """Loss that neurons `extra` take away when they are added to a network."""

@@ -76,11 +76,11 @@ class Relu(TwoLayer):
 
     @classmethod
     def example(cls) -> dict[str, Any]:
-        """The 1,797 digits of scikit-learn, ten neurons."""
+        """The 1,797 digits of scikit-learn, whitened as in [AGF], ten neurons."""
         from agf.datasets import load
 
         digits = load("digits")
-        return {"X": digits["X"], "Y": digits["Y"], "width": 10}
+        return {"X": digits["X"], "Y": digits["Y"], "width": 10, "whiten": True}
 
 
 def _labels(Y: Any, wanted: bool) -> Any:

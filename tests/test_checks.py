@@ -147,6 +147,13 @@ class NoPull(agf.TwoLayer):
     pull = Problem.pull
 
 
+class Everybody(agf.TwoLayer):
+    """A shortcut that takes all neurons for members of the network."""
+
+    def network_pull(self, directions, log_norms, neurons, members):
+        return super().network_pull(directions, log_norms, neurons, members | True)
+
+
 class Transposed(agf.TwoLayer):
     def utility(self, theta, neurons, residual):
         values, grads = super().utility(theta, neurons, residual)
@@ -282,6 +289,7 @@ BROKEN = [
     (Cancelling, "tanh", "homogeneity", "utility", "subtracting nearly equal numbers"),
     (Underflow, "square", "pull against loss", "pull", "division by zero"),
     (NoPull, "tanh", "pull against loss", "pull", "override `pull`"),
+    (Everybody, "tanh", "pull against loss", "network_pull", "`members`"),
     (Transposed, "relu", "shapes and finiteness", "utility", "transposed"),
     (SinglePrecision, "relu", "shapes and finiteness", "loss_grad", "float32"),
     (NotANumber, "relu", "shapes and finiteness", "loss_grad", "division by zero"),

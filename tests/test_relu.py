@@ -34,6 +34,12 @@ def test_whitened_inputs_have_identity_covariance_on_the_directions_they_span(di
     assert_allclose(p.X.T @ p.X / 1797, np.eye(61) / 61, atol=1e-12)
 
 
+def test_the_example_is_the_papers_whitened_digits():
+    p = agf.problem("relu", **agf.registry.find("relu").example())
+    assert (p.n_samples, p.width, p.n_outputs) == (1797, 10, 10)
+    assert np.allclose(p.X.T @ p.X / p.n_samples, np.eye(p.n_inputs) / p.n_inputs, atol=1e-10)
+
+
 def test_whitening_keeps_collinear_columns_and_their_rank():
     X = np.random.default_rng(0).standard_normal((30, 3))
     p = Relu(np.c_[X, X[:, :1] + X[:, 1:2]], X[:, 0], whiten=True)
