@@ -1,7 +1,11 @@
 """Array names and the checks at the door.
 
 Every array that comes from a user passes once through a function here and is float64, C-ordered and finite afterwards.
-The names of the aliases say the shape: H neurons, P parameters a neuron, m a subset of the neurons, T snapshots.
+The names of the aliases say the type; letters in docstrings say the shape: H neurons, P parameters a neuron, m a subset
+of the neurons, T snapshots.
+
+The checks take the value given, its name, and where it was given: both are words of the message. length, rows and
+columns are sizes that are known beforehand, None for any.
 """
 
 from __future__ import annotations

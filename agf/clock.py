@@ -2,7 +2,9 @@
 
 Symbols: kappa is `degree`; rho the norm of a neuron; S its charge (accumulated utility, flow time x loss); c its
 threshold. *Flow time* t is the time of d theta/dt = -grad L. *Accelerated time* is t / scale with scale = E[c_i].
-Everything is carried as a logarithm where float64 could overflow (degree >= 3 at alpha = 1e-200).
+Everything is carried as a logarithm where float64 could overflow (degree >= 3 at alpha = 1e-200): log_start and
+log_norms are the natural logs of the initial and the present norms, log_radius that of the norm of the threshold, each
+(m,) or a number.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def log_threshold(log_start: FloatArray, degree: int, log_radius: FloatArray | f
 
 
 def log_norm(charges: FloatArray, log_start: FloatArray, degree: int) -> FloatArray:
-    """Inverse of `charge`: log norm of a neuron after charge S, (m,); inf past the blow-up (degree > 2)."""
+    """Inverse of `charge`: log norm of a neuron after `charges` S (m,), flow time x loss; inf past the blow-up."""
     if degree == 2:
         return log_start + charges
     power = degree - 2
@@ -56,7 +58,7 @@ def log_norm(charges: FloatArray, log_start: FloatArray, degree: int) -> FloatAr
 
 
 def half_drop_ratio(degree: int) -> float:
-    """Norm over R* at which the frozen law stands when the loss has fallen half-way (design: n_kappa).
+    """Norm over R* at which the frozen law stands when the loss has fallen half-way, for this degree kappa: n_kappa.
 
     n_2 = (sqrt 2 - 1)^(1/2) = 0.64359, n_3 = 0.79784, n_4 = 0.89733.
 
@@ -87,7 +89,7 @@ class Clock:
 
     @classmethod
     def from_norms(cls, degree: int, log_norms: FloatArray) -> Clock:
-        """Clock of neurons that start at these log norms (m,): scale is their mean threshold for norm 1.
+        """Clock of neurons that start at these log_norms (m,): scale is their mean threshold for norm 1.
 
         Raises RequestError when no neuron is smaller than norm 1: there is then no small scale to expand in.
         """
@@ -109,18 +111,18 @@ class Clock:
             return float(np.exp(self.log_scale))
 
     def flow(self, accelerated: FloatArray | float) -> FloatArray:
-        """Flow time of accelerated times."""
+        """Flow time of accelerated times, in the shape of these."""
         with np.errstate(over="ignore", invalid="ignore"):
             out = np.asarray(accelerated, dtype=np.float64) * np.exp(self.log_scale)
             return np.where(np.asarray(accelerated) == 0, 0.0, out)
 
     def accelerated(self, flow_time: FloatArray | float) -> FloatArray:
-        """Accelerated time of flow times."""
+        """Accelerated time of flow times: flow_time / scale, in the shape of these."""
         return np.asarray(flow_time, dtype=np.float64) * np.exp(-self.log_scale)
 
     @staticmethod
     def steps(flow_time: FloatArray | float, lr: float, momentum: float = 0.0) -> FloatArray:
-        """Optimizer steps that cover a flow time: t (1 - momentum) / lr, right to first order in lr."""
+        """Optimizer steps that cover a flow time: flow_time (1 - momentum) / lr, right to first order in lr."""
         return np.asarray(flow_time, dtype=np.float64) * (1.0 - momentum) / lr
 
     @staticmethod

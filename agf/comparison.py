@@ -107,7 +107,9 @@ class Match:
 class Comparison:
     """Predicted and observed drops, matched in order.
 
+    stairs, trajectory, repeat : what was compared; repeat None where there was none.
     matches : one for each predicted drop.  drops : visible drops of the curve.
+    notes : what makes the two sides differ, in words (initial weights, normalisation, an early end).
     unmatched_predicted, unmatched_observed : numbers (from 1) of drops without a partner on the other side.
     """
 
@@ -253,7 +255,7 @@ class Comparison:
         return self.table().html()
 
     def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """Draw it (`agf.plot.comparison`); saved to `path` when given. Returns the matplotlib axes."""
+        """Draw it (`agf.plot.comparison`, with its options); saved to `path` when given. Returns the axes."""
         from agf import plot
 
         return plot.save(plot.comparison(self, **options), path)
@@ -267,7 +269,7 @@ class Comparison:
         return frames.frame(frames.comparison(self))
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the same rows as csv. Raises FileError when it cannot be written."""
+        """Write the same rows as csv at `path`. Raises FileError when it cannot be written."""
         from agf import frames
 
         frames.write(frames.comparison(self), path)
@@ -294,7 +296,7 @@ class Comparison:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a run file with both sides in it. Raises FileError when it cannot be written."""
+        """Write a run file at `path` with both sides in it. Raises FileError when it cannot be written."""
         header: dict[str, Any] = {"result": self.to_dict(), "parts": {}}
         arrays: dict[str, np.ndarray] = {}
         for name, side in self.sides.items():
@@ -304,7 +306,7 @@ class Comparison:
 
     @classmethod
     def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Comparison:
-        """From the parts of a run file (`files.read`); matched again. Raises FileError when parts are missing."""
+        """From header and arrays of the run file at `path`; matched again. Raises FileError when parts are missing."""
         parts = header.get("parts")
         if not isinstance(parts, dict) or not {"stairs", "trajectory"} <= parts.keys():
             raise FileError(explain(f"cannot read {str(path)!r}: it lacks the prediction or the trajectory."))
@@ -329,13 +331,21 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
     repeat : the same training under slightly different settings (say ten times the tolerance): drops whose time it
         does not reproduce to 0.3 % are marked.
 
+    Returns
+    -------
+    Comparison: a match for each predicted drop, with relative errors of its time and level, and what has no partner.
+
+    Raises
+    ------
+    RequestError when the prediction has no flow times.
+
+    Notes
+    -----
     Drops are matched in order, at least total disagreement in level intervals and log times. Predicted drops with no
     plateau between them in the curve are bundled into one visible drop; visible drops between the levels before and
     after one predicted drop belong to it together, and the plateaus between them are named. A predicted time is
     compared with the first time the curve falls below the predicted mid-level (the mean of the levels before and
     after), whether or not a drop is visible there.
-
-    Raises RequestError when the prediction has no flow times.
     """
     times = [drop.half_time if np.isfinite(drop.half_time) else drop.time for drop in stairs.drops]
     if not np.isfinite(times).all():

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 class Phases(Protocol):
     """The two phases of the algorithm. A problem with closed forms may bring its own (`Problem.phases`).
 
-    Each method takes a state and returns a new one; neither keeps memory between calls.
+    Each method takes a state and returns a new one; neither keeps memory between calls. Times are accelerated times.
     """
 
     def start(self, init: Init) -> State:
-        """All neurons dormant, time 0."""
+        """All neurons of `init` dormant, time 0."""
         ...
 
     def dormant(self, state: State) -> tuple[State, Activation | Status]:
@@ -66,8 +66,10 @@ class Problem(ABC):
     init, arguments, describe, table.
 
     Conventions: `theta` is (m, P), `neurons` the (m,) indices of these rows in 0..H-1 (they matter where neurons are
-    not interchangeable); m may be 0. Inputs are never modified. Losses carry this problem's own normalisation, and the
-    engine and the trainers use the same functions.
+    not interchangeable); m may be 0. `directions` (m, P) are unit rows and `log_norms` (m,) natural logs of norms, for
+    what would underflow as theta. `residual` is what the method `residual` returned. Inputs are never modified. Losses
+    carry this problem's own normalisation (docs/notation.md), and the engine and the trainers use the same functions.
+    All times that a problem sees are flow times, but for those of its own phases, which are accelerated.
     """
 
     name: ClassVar[str]
@@ -156,7 +158,8 @@ class Problem(ABC):
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
         """Order-one parameters (H, P); `init` scales them by alpha.
 
-        Default: "gaussian", entries N(0, 1/P), so that norms are about alpha. kind : one of `kinds`.
+        Default: "gaussian", entries N(0, 1/P), so that norms are about alpha.
+        alpha : the scale, for kinds that depend on it.  rng : the only source of randomness.  kind : one of `kinds`.
         """
         del alpha, kind
         return rng.standard_normal((self.width, self.n_params)) / np.sqrt(self.n_params)
@@ -174,6 +177,7 @@ class Problem(ABC):
     ) -> FloatArray:
         """C_i = (1/2) E|f_i - P_A f_i|^2 of unit neurons, (m,), unit: loss.
 
+        active, active_neurons : parameters and indices of the active neurons A, like theta and neurons.
         P_A projects on the span of the active neurons' Jacobian. Default: from `outputs` if defined (Jacobian by
         central differences); else without P_A, from the loss itself (exact for a half-squared loss):
         C = L(unit neuron) - L(nothing) + U.
@@ -218,7 +222,10 @@ class Problem(ABC):
         return None
 
     def theory(self, alpha: float | None = None, **options: Any) -> Staircase:
-        """The sequence in closed form as alpha -> 0; flow times only when alpha is given. Raises NoTheory."""
+        """The sequence in closed form as alpha -> 0; flow times only when alpha is given; options: the problem's own.
+
+        Raises NoTheory where there is none, the default.
+        """
         del alpha, options
         raise NoTheory(
             explain(
@@ -245,6 +252,7 @@ class Problem(ABC):
     def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
         """A few words for what grew most between two sets of `features`, e.g. "frequency 3"; "" leaves it to `label`.
 
+        before, after : as `features` returns them, for the networks before and after a drop.
         For drops read off a curve (mode "resolved"), over which several neurons may grow, shrink and trade places.
         """
         del before, after
@@ -256,12 +264,12 @@ class Problem(ABC):
         return {}
 
     def phases(self, settings: Settings) -> Phases | None:
-        """The problem's own two phases where it has closed forms, or None for the generic ones."""
+        """The problem's own two phases under these settings where it has closed forms, or None for the generic ones."""
         del settings
         return None
 
     def many_phases(self, inits: Sequence[Init], settings: Settings) -> Sequence[Phases | None] | None:
-        """Phases for each of many initializations that share work (see `batch.Script`), or None to predict in a loop.
+        """Phases under these settings for each of many inits that share work (`batch.Script`), or None to use a loop.
 
         An entry may be None, for an initialization that is better predicted alone. What an initialization gets must
         not depend on the others: a sweep that was cut off asks again for those that are missing.

@@ -37,18 +37,21 @@ class Dataset:
 def load(source: str | os.PathLike[str], target: str | None = None) -> dict[str, np.ndarray]:
     """The arrays of a named set ("diabetes", "digits", "mnist5k") or of an npz or csv file.
 
-    target : the column to predict, for a csv file only. Raises RequestError or DataError: see `read`.
+    source, target : as for `read`. Returns them by name, as constructors of problems take them: X (n, d) and y (n,) or
+    Y (n, c). Raises RequestError or DataError: see `read`.
     """
     return read(source, target).arrays
 
 
 def describe(source: str | os.PathLike[str], target: str | None = None) -> str:
-    """Where the data come from and how they were prepared, in one sentence."""
+    """Where the data come from and how they were prepared, in one sentence; source, target and errors as for `read`."""
     return read(source, target).words
 
 
 def read(source: str | os.PathLike[str], target: str | None = None) -> Dataset:
     """A named set, or a file; files are taken as they are, without any scaling.
+
+    source : name of a set, or path of an npz or csv file.  target : the column to predict, for a csv file only.
 
     Raises
     ------

@@ -2,6 +2,7 @@
 
 A node is what the network has learned, not which run it was in: the active features (labels of the drops at which the
 active neurons joined), so that runs over seeds, scales or widths merge into one transition graph of the landscape.
+`saddles` makes the graph, a networkx DiGraph; an edge is a pair of names, and every other function takes the graph.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def _advance(learned: dict[int, str], drop: Drop) -> dict[int, str]:
 
 
 def saddles(stairs: Iterable[Staircase]) -> nx.DiGraph:
-    """Transition graph of one or many staircases of the same problem.
+    """Transition graph of one or many staircases `stairs` of the same problem.
 
     Returns a DiGraph. Graph attributes: `problem`, `runs`, and `clock`, the one on which to read the times of edges:
     "flow time", or "accelerated time" where flow times are unknown or the clocks of the runs differ (as over alphas).
@@ -197,7 +198,7 @@ def story(graph: nx.DiGraph) -> str:
 
 
 def write(graph: nx.DiGraph, path: str | os.PathLike[str]) -> None:
-    """Export by suffix: `.graphml` or `.dot`. Raises RequestError for another suffix, FileError when unwritable."""
+    """Export to `path` by suffix, .graphml or .dot. Raises RequestError for another one, FileError when unwritable."""
     text = os.fspath(path)
     if text.endswith(".graphml"):
         import networkx as nx
@@ -240,7 +241,8 @@ def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
     one depth stand side by side. Beside an arrow: the probability of the transition with its runs (where there are
     several), and the mean jump time, where the words touch no saddle, no other words and no arrow; the most likely path
     has its words across other arrows where it must. The rest is in the attributes of the graph. Width of an arrow is
-    its probability; the most likely path is blue, ends are orange. Returns the axes.
+    its probability; the most likely path is blue, ends are orange. ax : matplotlib axes; a new figure when None.
+    Returns the axes.
     """
     ax = plot.new_axes(1.5) if ax is None else ax
     depth, path = _depths(graph), most_likely_path(graph)

@@ -337,7 +337,7 @@ class _Norm:
 
 
 def length_of(v: FloatArray) -> float:
-    """Euclidean norm whose squares neither overflow nor underflow: velocities of 1e200 are ordinary."""
+    """Euclidean norm of v, whose squares neither overflow nor underflow: velocities of 1e200 are ordinary."""
     largest = float(np.max(np.abs(v), initial=0.0))
     if largest == 0 or not np.isfinite(largest):
         return largest

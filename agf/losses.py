@@ -213,7 +213,7 @@ class CrossEntropy(Loss):
 def one_hot(labels: Any, where: str) -> tuple[FloatArray, tuple[Any, ...]]:
     """One-hot rows (n, c) of a column of class labels (numbers or text), and the labels in order.
 
-    Raises DataError for NaN labels and for a single class.
+    where : what the message names. Raises DataError for NaN labels and for a single class.
     """
     column = np.asarray(labels).reshape(-1)
     if np.issubdtype(column.dtype, np.number):

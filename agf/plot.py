@@ -1,6 +1,7 @@
 """Pictures of predictions, trajectories and comparisons: axes in, axes out.
 
-Every function takes `ax=` and returns it, so that plots compose; with `ax=None` a figure is made in the user's style.
+Every function takes results (stairs, traj, report) and `ax=`, matplotlib axes that it returns, so that plots compose;
+with `ax=None` a figure is made in the user's style. color and label are those of the line.
 Time is logarithmic, colours are safe for colour-blind readers (Okabe and Ito), and what a result lacks is said in the
 picture. `save` chooses the format by suffix (pdf, svg, eps for vectors).
 """

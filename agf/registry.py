@@ -80,7 +80,19 @@ def find(name: str) -> type[Problem]:
 def problem(name: str, /, **arguments: Any) -> Problem:
     """A problem by name with its constructor arguments.
 
-    Raises RequestError for an unknown name or argument, and what the constructor raises for bad data.
+    Parameters
+    ----------
+    name : a registered name, or a file as ./mine.py:Mine.
+    arguments : of its constructor; `agf problems NAME`, or help on the class that `find` gives, lists them.
+
+    Returns
+    -------
+    Problem, for `predict`, `flow`, `descend` and `check`.
+
+    Raises
+    ------
+    RequestError for an unknown name or argument; ProblemError for a plugin that cannot be loaded; what the constructor
+    raises for bad data (DataError).
     """
     return build(find(name), arguments)
 

@@ -52,8 +52,13 @@ def certificate(problem: Problem, state: State, rtol: float = 1e-6) -> Certifica
 
     Parameters
     ----------
+    problem : whose loss.  state : where, with the neurons that are active there.
     rtol : eigenvalues below this part of the largest are zero; so are those that may be due to the gradient that is
         left at the state.
+
+    Returns
+    -------
+    Certificate: numbers of negative and of zero eigenvalues, and how critical the point is.
 
     Raises
     ------

@@ -20,7 +20,7 @@ SETTLES = ("horizon", "converged")
 class Settings:
     """How to predict. Every tolerance is relative to the scale of the thing it bounds.
 
-    mode : "agf" finite alpha (default), "limit" alpha -> 0, "resolved" time-resolved active flow (design 1.2).
+    mode : "agf" finite alpha (default), "limit" alpha -> 0, "resolved" time-resolved active flow.
     threshold : "natural" (norm R* at which the neuron saturates, default) or "unit" (norm 1, as the paper).
     settle : "horizon" (active neurons flow for as long as the next activation takes, default) or "converged".
     horizon : multiple of the time to the next activation that active neurons flow for (settle="horizon").

@@ -1,6 +1,7 @@
 """Geometry of the unit sphere, for arrays of neurons: one row a neuron, every function vectorised over rows.
 
-No state, no randomness without a generator.
+No state, no randomness without a generator `rng`. theta (m, P) are parameters, directions (m, P) unit rows, log_norms
+(m,) natural logs of norms.
 """
 
 from __future__ import annotations

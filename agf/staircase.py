@@ -82,9 +82,11 @@ _DROP_ARRAYS = ("log_norms", "active")
 class Staircase:
     """The predicted staircase of K drops.
 
-    problem : name of the problem; arguments : its constructor arguments, enough to build it again.
-    start_level : loss of the zero function.  drops : K records in order of time.
-    status, sentence : why it ended.
+    problem : name of the problem.  degree : kappa.  arguments : its constructor arguments, enough to build it again.
+    clock : between flow time and accelerated time.  settings, init : what was asked for, and where training starts.
+    start_level : loss of the zero function, in the problem's own normalisation, as all levels.
+    drops : K records in order of time.
+    status, sentence : why it ended.  stats : evaluations and seconds.  notes : what the reader should know, in words.
     bounds : (K,) lower bounds on the jump times (flow time) where the theory gives them, else NaN.
     curve_times, curve_losses : predicted loss curve (mode="resolved"), else empty; flow time, loss.
     """
@@ -185,7 +187,7 @@ class Staircase:
         return self.table().html()
 
     def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """Draw it (`agf.plot.staircase`); saved to `path` when given. Returns the matplotlib axes."""
+        """Draw it (`agf.plot.staircase`, with its options); saved to `path` when given. Returns the axes."""
         from agf import plot
 
         return plot.save(plot.staircase(self, **options), path)
@@ -205,7 +207,7 @@ class Staircase:
         return frames.frame(frames.staircase(self))
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the same rows as csv. Raises FileError when it cannot be written."""
+        """Write the same rows as csv at `path`. Raises FileError when it cannot be written."""
         from agf import frames
 
         frames.write(frames.staircase(self), path)
@@ -233,7 +235,7 @@ class Staircase:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a run file. Raises FileError when it cannot be written; nothing is then left behind."""
+        """Write a run file at `path`. Raises FileError when it cannot be written; nothing is then left behind."""
         files.write(path, "staircase", *self.to_file())
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -266,7 +268,7 @@ class Staircase:
 
     @classmethod
     def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Staircase:
-        """From the parts of a run file (`files.read`). Raises FileError when parts are missing."""
+        """From header and arrays of the run file at `path` (`files.read`). Raises FileError when parts are missing."""
         try:
             result = header["result"]
             drops = tuple(

@@ -47,22 +47,34 @@ class FlowSystem(ABC):
 
     @property
     @abstractmethod
-    def groups(self) -> IntArray: ...
+    def groups(self) -> IntArray:
+        """(N,) group of each entry of y."""
+        ...
 
     @abstractmethod
-    def start(self) -> FloatArray: ...
+    def start(self) -> FloatArray:
+        """y (N,) at s = 0, a fresh array."""
+        ...
 
     @abstractmethod
-    def velocity(self, y: FloatArray) -> FloatArray: ...
+    def velocity(self, y: FloatArray) -> FloatArray:
+        """dy/ds, (N,)."""
+        ...
 
     @abstractmethod
-    def loss(self, y: FloatArray) -> float: ...
+    def loss(self, y: FloatArray) -> float:
+        """L at y, the loss of the problem."""
+        ...
 
     @abstractmethod
-    def loss_rate(self, y: FloatArray) -> float: ...
+    def loss_rate(self, y: FloatArray) -> float:
+        """dL/ds at y."""
+        ...
 
     @abstractmethod
-    def snapshot(self, y: FloatArray) -> Snapshot: ...
+    def snapshot(self, y: FloatArray) -> Snapshot:
+        """The neurons at y, and their features."""
+        ...
 
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
         """(L, dL/ds); override where one evaluation gives both."""
@@ -83,9 +95,11 @@ class FlowSystem(ABC):
         return 0.0
 
     def scale(self, y: FloatArray) -> FloatArray:
+        """What an error in each entry of y is relative to, (N,) positive; 1 unless overridden."""
         return np.ones_like(y)
 
     def retract(self, y: FloatArray) -> FloatArray:
+        """y itself, or y put back where it belongs (unit rows)."""
         return y
 
     def conserved(self, y: FloatArray) -> dict[str, FloatArray]:
@@ -99,6 +113,6 @@ class FlowSystem(ABC):
         return []
 
     def history_warnings(self, log_norms: FloatArray) -> list[str]:
-        """The same, from the log norms (T, H) of the snapshots of a whole run."""
+        """The same, from log_norms (T, H) of the snapshots of a whole run."""
         del log_norms
         return []

@@ -26,8 +26,10 @@ _EMPTY = np.zeros(0)
 class Trajectory:
     """Training as it happened. T snapshots, T_dense recorded losses (every accepted step or so).
 
-    problem : name.  method : "rk45", "rkc2", "gd", "csv", ..., a word for the record.
-    times, losses : (T_dense,) flow time and loss, at every accepted step.
+    problem : name.  degree : kappa.  arguments, init : the problem's constructor arguments, and where training started.
+    method : "rk45", "rkc2", "gd", "csv", ..., a word for the record.  status : why it ended.
+    clock : between flow time and accelerated time, or None where neurons are not small or not known.
+    times, losses : (T_dense,) flow time and loss, at every accepted step; the loss in the problem's own normalisation.
     slopes : (T_dense,) dL/dt per unit of flow time, or empty; with them `time_at` is third order between the points.
     snapshot_times : (T,) flow time of the snapshots, log-spaced.
     log_norms : (T, H).  directions : (T, H, P) unit rows, may be empty when not kept.
@@ -74,6 +76,7 @@ class Trajectory:
 
         Parameters
         ----------
+        path : the file.
         time : column of flow times, by name or index.  step : instead, column of optimizer steps, with
             lr, momentum : flow time = step lr / (1 - momentum), right to first order in lr. Minibatch steps are steps.
         loss : column of losses. Without names, the usual ones are looked for ("loss", "time", "step", ...); two unnamed
@@ -150,7 +153,7 @@ class Trajectory:
         return self.table().html()
 
     def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """Draw it (`agf.plot.trajectory`); saved to `path` when given. Returns the matplotlib axes."""
+        """Draw it (`agf.plot.trajectory`, with its options); saved to `path` when given. Returns the axes."""
         from agf import plot
 
         return plot.save(plot.trajectory(self, **options), path)
@@ -167,7 +170,7 @@ class Trajectory:
         return frames.frame(frames.trajectory(self, snapshots))
 
     def to_csv(self, path: str | os.PathLike[str], *, snapshots: bool = False) -> None:
-        """Write the same rows as csv; `from_csv` reads the curve again. Raises FileError when it cannot be written."""
+        """Write the same rows as csv at `path`; `from_csv` reads the curve again. Raises FileError when it cannot."""
         from agf import frames
 
         frames.write(frames.trajectory(self, snapshots), path)
@@ -190,7 +193,7 @@ class Trajectory:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a run file. Raises FileError when it cannot be written; nothing is then left behind."""
+        """Write a run file at `path`. Raises FileError when it cannot be written; nothing is then left behind."""
         files.write(path, "trajectory", *self.to_file())
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -224,7 +227,7 @@ class Trajectory:
 
     @classmethod
     def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Trajectory:
-        """From the parts of a run file (`files.read`). Raises FileError when parts are missing."""
+        """From header and arrays of the run file at `path` (`files.read`). Raises FileError when parts are missing."""
         try:
             scale = header["log_scale"]
             settings = files.typed(header["settings"], dict)

@@ -46,6 +46,14 @@ def watch(what: str = "computing") -> Watcher:
     In a notebook one line below the cell is replaced, on a terminal the current line; in a log file there is a line at
     every drop, and every ten seconds.
 
+    Parameters
+    ----------
+    what : what is going on, the first words of the line.
+
+    Returns
+    -------
+    Watcher, to be passed as `observer`; nothing is raised when there is nowhere to show it.
+
     >>> flow = agf.flow(problem, init, observer=agf.watch("gradient flow"))  # doctest: +SKIP
     """
     handle = _notebook_line()
