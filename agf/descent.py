@@ -50,6 +50,7 @@ def descend(
 
     Parameters
     ----------
+    problem, init : what is trained, and from where.
     lr, momentum : the trajectory's times are flow times, step lr / (1 - momentum): right to first order in lr, on
         plateaus better than in drops.
     steps : optimizer steps in all, those of a resumed run included.

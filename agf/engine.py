@@ -39,7 +39,7 @@ class Engine:
 
     Parameters
     ----------
-    problem : the problem.  init : where training starts.
+    problem : the problem.  init : where training starts.  settings : how to predict.
     phases : defaults to the problem's own, else the generic ones.
     """
 
@@ -56,7 +56,7 @@ class Engine:
         return self.phases.start(self.start)
 
     def step(self, state: State) -> Step:
-        """One dormant phase and the active phase that it triggers."""
+        """One dormant phase from this state, and the active phase that it triggers; times are accelerated times."""
         after, activation = self.phases.dormant(state)
         if isinstance(activation, Status):
             return Step(after, None, activation)
@@ -194,7 +194,18 @@ def predict_many(problem: Problem, inits: Sequence[Init], **options: Any) -> lis
 
     Where a problem has `many_phases`, the initializations share the work, and each result agrees with that of `predict`
     to rounding; it does not depend, not even in the last bit, on which others were asked for. Elsewhere this is a loop.
-    Parameters and exceptions are those of `predict`, without an observer; an interrupt raises KeyboardInterrupt.
+
+    Parameters
+    ----------
+    problem : what is trained.  inits : from where.  options : fields of `Settings`, as for `predict`.
+
+    Returns
+    -------
+    A list of Staircase, one an initialization.
+
+    Raises
+    ------
+    What `predict` raises; an interrupt raises KeyboardInterrupt.
     """
     out = []
     for found in predict_each(problem, inits, **options):

@@ -103,7 +103,7 @@ def flow(
         problem is smooth the stabilised method for as long as stability limits the steps. Implicit methods are not
         offered: they damp growing modes (see the module).
     rtol : error of one step relative to each neuron, default 1e-6, or 1e-4 for problems with kinks.
-    snapshots : most snapshots kept, spaced in log time and in loss.
+    snapshots : most snapshots kept, spaced in log time and in loss.  settle, patience : see `t_max`.
     max_steps : accepted steps of this call, at most. A flow that never settles ends there.
     observer : called with a `Progress` after every accepted step.
     resume : a trajectory of `flow` on the same problem and init to continue, e.g. one that was interrupted. An
