@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Phases(Protocol):
-    """The two phases of the algorithm. A problem with closed forms may bring its own (`Problem.phases`).
+    """The two phases of [AGF] Algorithm 1. A problem with closed forms may bring its own (`Problem.phases`).
 
     Each method takes a state and returns a new one; neither keeps memory between calls. Times are accelerated times.
     """
@@ -129,7 +129,8 @@ class Problem(ABC):
     def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
         """Leading-order utility U_i = E<f_i(x; theta_i), r> and its gradient: ((m,), (m, P)), unit: loss.
 
-        Homogeneous of degree `degree` in theta_i. To first order, adding neuron i lowers the loss by U_i.
+        Homogeneous of degree `degree` in theta_i. To first order, adding neuron i lowers the loss by U_i; a dormant one
+        follows grad U_i ([AGF] eq. 2).
         """
 
     # -- may define -------------------------------------------------------------------------------------------

@@ -20,11 +20,12 @@ SETTLES = ("horizon", "converged")
 class Settings:
     """How to predict. Every tolerance is relative to the scale of the thing it bounds.
 
-    mode : "agf" finite alpha (default), "limit" alpha -> 0, "resolved" time-resolved active flow.
+    mode : "agf" finite alpha (default, [AGF] Algorithm 1), "limit" alpha -> 0 at degree 2 ([AGF] Algorithm 2, [PF23]
+        Algorithm 1), "resolved" time-resolved active flow, which predicts the curve as well.
     threshold : "natural" (norm R* at which the neuron saturates, default) or "unit" (norm 1, as the paper).
     settle : "horizon" (active neurons flow for as long as the next activation takes, default) or "converged".
     horizon : multiple of the time to the next activation that active neurons flow for (settle="horizon").
-    rtol : relative error of directions, log norms and losses.
+    rtol : relative error of directions, log norms and losses, of one step.
     tie_rtol : neurons whose activation times agree to this fraction of the elapsed phase activate together.
     joining : fraction of R* at which a neuron joins the active flow (mode="resolved").
     conditioning : whether to measure how much each drop's time moves when the tolerance and the initial weights (mode
