@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -20,6 +21,10 @@ from sklearn.linear_model import lars_path
 
 import agf
 from agf import datasets
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from diagonal_cases import five_coordinates, returning_problem
 
 REPEATS = 5
 ALPHAS = (1e-2, 1e-4, 1e-8, 1e-16, 1e-50, 1e-200)
@@ -37,21 +42,6 @@ def standardized(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]
 def diabetes() -> tuple[np.ndarray, np.ndarray]:
     data = datasets.load("diabetes")
     return data["X"], data["y"]
-
-
-def returning() -> tuple[np.ndarray, np.ndarray]:
-    """The 2-d problem of [PF23]."""
-    angle = np.deg2rad(150.0)
-    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    x = np.linalg.cholesky(turn @ np.diag([1.0, 25.0]) @ turn.T)
-    return x, x @ np.array([-0.2, 2.0])
-
-
-def five() -> tuple[np.ndarray, np.ndarray]:
-    """The d = 5 problem of the authors' notebook."""
-    legacy = np.random.RandomState(10)
-    x = legacy.multivariate_normal(np.zeros(5), np.diag(1 / np.arange(1, 6)), size=20)
-    return x, x @ (10 * legacy.randn(5))
 
 
 def best(work: Callable[[], object], repeats: int = REPEATS) -> float:
@@ -98,7 +88,7 @@ def growth() -> None:
 
 def work() -> None:
     print("\nGradient flow in z against fixed-step gradient descent (lr 1e-3, 1e6 steps), d = 5, alpha = 1e-16")
-    x, y = five()
+    x, y = five_coordinates()
     problem = agf.problem("diagonal-linear", X=x, y=y)
     init = problem.init(1e-16)
     reference = agf.flow(problem, init, t_max=1000.0, rtol=1e-11)
@@ -122,7 +112,11 @@ def work() -> None:
 
 def accuracy() -> None:
     print("\nPredicted half-drop times against gradient flow, relative error of each drop in per cent")
-    for name, (x, y) in (("2-d of [PF23]", returning()), ("n = 20, d = 5", five()), ("diabetes", diabetes())):
+    for name, (x, y) in (
+        ("2-d of [PF23]", returning_problem()),
+        ("n = 20, d = 5", five_coordinates()),
+        ("diabetes", diabetes()),
+    ):
         problem = agf.problem("diagonal-linear", X=x, y=y)
         limit = problem.theory()
         slopes = []
