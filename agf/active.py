@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agf import implicit, integrators
+from agf import decay, implicit, integrators
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract import Problem
 from agf.integrators import Accepted, march
@@ -26,6 +26,13 @@ _LOOK = 1.25
 #: Beyond this part of the horizon nothing can be lost any more, settled or not.
 _LATE = 0.95
 _MAX_STEPS = 100_000
+#: Whether a decaying flow can lose anything more is asked while the horizon is longer than this multiple of its age.
+_LONG = 10.0
+#: e-folds after which a growing mode would have risen from rounding: a saddle that is not left by then is a level.
+_PARKED = 60.0
+#: Rounding of the gradient over the age of the flow, above this part of the tolerance: it blurs where the flow goes.
+_BLURRED = 1e-2
+_EPS = float(np.finfo(np.float64).eps)
 #: An explicit step of more evaluations than this, and than this part of the number of parameters, costs more than one
 #: with the Hessian.
 _EXPENSIVE, _PER_PARAMETER = 50, 0.25
@@ -44,8 +51,10 @@ class Rest:
     theta : (m, P), rows of neurons that collapsed as they were then.  collapsed : (m,) bool.
     level : loss of the others.  duration : flow time followed.
     grad_norm : Euclidean norm of the gradient; beside a kink, of its part along it: the square root of -dL/dt.
-    predicted_decrease : loss the flow could still lose within one more horizon (first order).
-    how : "flow" (stopped early: settled) or "horizon".
+    predicted_decrease : loss the flow could still lose within one more horizon (first order, or by `decay.left`).
+    how : "flow" (stopped early: settled), "infimum" (the same while norms grow without bound: no critical point, but
+        the loss falls to here), "rounding" (as far as float64 resolves the flow: predicted_decrease says what is left)
+        or "horizon".
     growing : whether the largest norm still grows, so that there may be no critical point at all.
     evaluations, hessians : how many, of loss and gradient, and of its Hessian.
     """
@@ -114,7 +123,7 @@ def settle(
         level=loss,
         duration=stop.t,
         grad_norm=float(np.linalg.norm(gradient)) if problem.smooth else float(np.sqrt(stop.rate)),
-        predicted_decrease=stop.rate * (stop.end if np.isfinite(stop.end) else stop.t),
+        predicted_decrease=stop.left,
         how=stop.how,
         growing=stop.growing,
         evaluations=evaluations,
@@ -124,13 +133,16 @@ def settle(
 
 @dataclass(frozen=True)
 class _Stop:
-    """Where a flow of one set of neurons stopped. lost : (m,) those that collapsed here.  rate : -dL/dt."""
+    """Where a flow of one set of neurons stopped.
+
+    lost : (m,) those that collapsed here.  rate : -dL/dt.  left : loss it could still lose.
+    """
 
     t: float
     y: FloatArray
     lost: BoolArray
     rate: float
-    end: float
+    left: float
     how: str
     growing: bool
 
@@ -153,6 +165,8 @@ class _Flow:
         self.shape = theta.shape
         self.evaluations = self.hessians = 0
         self.work = 0.0
+        self.stiffness = 0.0  # size of the last Hessian
+        self.curved = problem.smooth and problem.kink == 0.0  # whether there may be one
         rho = norms(theta)
         self._floor = _NEGLIGIBLE * np.maximum(rho, _NEGLIGIBLE * rho.max(initial=0.0))
         self._last: tuple[FloatArray, float] | None = None
@@ -161,36 +175,64 @@ class _Flow:
         """Until a neuron collapses, the rest can lose nothing, or the horizon is over; times count from before t0."""
         y = self.theta.ravel()
         loss, gradient = self.at(y)
-        end, looked = np.inf if t0 < least else horizon(self.theta, self.neurons), t0
+        t, end, looked = t0, np.inf if t0 < least else horizon(self.theta, self.neurons), t0
         largest = float(np.linalg.norm(gradient))
+        rate = largest**2
         ceiling = before + np.sqrt(rtol) * abs(before)
         past = [_Mark(t0, loss, y, 0.0)]  # one moment for each doubling of the time
         nobody = np.zeros(self.neurons.size, dtype=bool)
+        leaves, seen = 0.0, np.inf  # time by which a saddle will have been left, and the loss there
         if largest == 0.0 or loss <= negligible:
-            return _Stop(t0, y, nobody, largest**2, end, "flow", False)
-        for step in self.march(y, np.sqrt(rtol)):
-            t, y = t0 + step.s1, step.y1
-            loss = self.loss(y)
-            lost = self.lost(step)
-            if lost.any():
-                return _Stop(t, y, lost, 0.0, end, "flow", False)
-            if t >= max(_LOOK * looked, least) or (t >= end and loss <= ceiling):
-                end, looked = horizon(self.smoothed(step).reshape(self.shape), self.neurons), t
-            rate = self.rate(step, loss, past)
-            largest = max(largest, float(np.linalg.norm(step.f1)))
-            left = rate * (end - t) if rate > 0 else 0.0  # the horizon may be infinite
-            settled = loss <= negligible or (t < _LATE * end and left <= rtol * max(loss, negligible))
-            over = t >= end and loss <= ceiling
-            if settled or over or rate <= (_ROUNDING * largest) ** 2:
-                if t0 + step.s0 <= end < t:
-                    t, y = end, step.dense(end - t0)
-                if not self.problem.smooth:
-                    y = self.polish(step, y, rtol)
-                how = "horizon" if over and not settled else "flow"
-                return _Stop(t, y, nobody, rate, end, how, self.grew(past, y))
-            if t >= 2 * past[-1].t:
-                past.append(_Mark(t, loss, y, self.work))
+            return _Stop(t0, y, nobody, rate, rate * min(end, t0), "flow", False)
+        try:
+            for step in self.march(y, np.sqrt(rtol)):
+                t, y = t0 + step.s1, step.y1
+                loss = self.loss(y)
+                lost = self.lost(step)
+                if lost.any():
+                    return _Stop(t, y, lost, 0.0, 0.0, "flow", False)
+                if t >= max(_LOOK * looked, least) or (t >= end and loss <= ceiling):
+                    end, looked = horizon(self.smoothed(step).reshape(self.shape), self.neurons), t
+                rate = self.rate(step, loss, past)
+                largest = max(largest, float(np.linalg.norm(step.f1)))
+                tolerated = rtol * max(loss, negligible)
+                left = rate * (end - t) if rate > 0 else 0.0  # the horizon may be infinite
+                settled = loss <= negligible or (t < _LATE * end and left <= tolerated)
+                over = t >= end and loss <= ceiling
+                nothing = settled or rate <= (_ROUNDING * largest) ** 2
+                if nothing and t >= leaves and negligible < loss < seen - tolerated:
+                    growth = self.escape(_Mark(t, loss, y, 0.0), end - t)
+                    leaves, seen = (t + _PARKED / growth, loss) if growth > 0 else (leaves, seen)
+                if over or (nothing and t >= leaves):
+                    if t0 + step.s0 <= end < t:
+                        t, y = end, step.dense(end - t0)
+                    if not self.problem.smooth:
+                        y = self.polish(step, y, rtol)
+                    how = "horizon" if over and not settled else "flow"
+                    left = rate * (end if np.isfinite(end) else t)
+                    return _Stop(t, y, nobody, rate, left, how, self.grew(past, y))
+                if t >= 2 * past[-1].t:
+                    past.append(_Mark(t, loss, y, self.work))
+                    blurred = _EPS * self.stiffness * t > _BLURRED * np.sqrt(rtol)
+                    if t >= least and end > _LONG * t and (blurred or rate * t <= tolerated):
+                        left = self.left(past, end - t)
+                        if left <= tolerated or (blurred and np.isfinite(left)):
+                            return self.drifted(past, rate, left, tolerated)
+        except integrators.Stalled:
+            past.append(_Mark(t, loss, y, self.work))
+            left = self.left(past, end - t)
+            if not np.isfinite(left):
+                raise
+            return self.drifted(past, rate, left, rtol * max(loss, negligible))
         raise AssertionError("march ends only by raising")
+
+    def drifted(self, past: list[_Mark], rate: float, left: float, tolerated: float) -> _Stop:
+        """Stopped before the horizon, at the last of `past`, with so much left to lose."""
+        now, growing = past[-1], self.grew(past, past[-1].y)
+        how = "rounding" if left > tolerated else "infimum" if growing else "flow"
+        return _Stop(
+            now.t, now.y, np.zeros(self.neurons.size, dtype=bool), rate, min(left, max(now.loss, 0.0)), how, growing
+        )
 
     def at(self, y: FloatArray) -> tuple[float, FloatArray]:
         """Loss and gradient (N,)."""
@@ -217,14 +259,13 @@ class _Flow:
 
     def march(self, y: FloatArray, rtol: float) -> Iterator[Accepted]:
         """Explicit steps; implicit ones once a step costs more evaluations than solving with the Hessian does."""
-        curved = self.problem.smooth and self.problem.kink == 0.0
         many, before = max(_EXPENSIVE, _PER_PARAMETER * y.size), 0
         for step in self.explicit(y, rtol, _MAX_STEPS):
             yield step
-            if curved and step.evaluations - before > many:
+            if self.curved and step.evaluations - before > many:
                 if self.hessian(step.y1) is not None:
                     break
-                curved = False
+                self.curved = False
             before = step.evaluations
         units = self.shape[1] * (_IMPLICIT * rtol) ** 2
 
@@ -245,7 +286,10 @@ class _Flow:
     def hessian(self, y: FloatArray) -> FloatArray | None:
         """Of the loss, (N, N), or None where the problem has none."""
         self.hessians += 1
-        return self.problem.hessian(y.reshape(self.shape), self.neurons)
+        matrix = self.problem.hessian(y.reshape(self.shape), self.neurons)
+        if matrix is not None:
+            self.stiffness = float(np.linalg.norm(matrix))
+        return matrix
 
     def explicit(
         self, y: FloatArray, rtol: float, max_steps: int, first_step: float | None = None
@@ -273,6 +317,22 @@ class _Flow:
         mark = past[max(len(past) - 2, 0)]
         followed = abs(mark.loss - loss) / max(self.work - mark.work, np.finfo(float).tiny)
         return end * min(followed, 1.0)
+
+    def left(self, past: list[_Mark], ahead: float) -> float:
+        """Loss that can still be lost in a time `ahead`, by the Hessian; inf where that cannot be told."""
+        now = self.moment(past[-1])
+        before = [mark for mark in past if 2 * mark.t <= past[-1].t]
+        return np.inf if now is None else decay.left(now, ahead, lambda: self.moment(before[-1]) if before else None)
+
+    def escape(self, mark: _Mark, ahead: float) -> float:
+        """Rate at which the flow leaves what looks settled within a time `ahead`; 0 when not, or it cannot be told."""
+        now = self.moment(mark)
+        return 0.0 if now is None else decay.escape(now, ahead)
+
+    def moment(self, mark: _Mark) -> decay.Moment | None:
+        """The flow at that time; None where there is no Hessian."""
+        hessian = self.hessian(mark.y) if self.curved else None
+        return None if hessian is None else decay.Moment(mark.t, mark.y, self.at(mark.y)[1], hessian)
 
     def smoothed(self, step: Accepted) -> FloatArray:
         """The state without the chatter of a slide, roughly."""

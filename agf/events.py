@@ -60,7 +60,7 @@ class Settled:
     level : loss there.  collapsed : (j,) indices that returned to dormancy.
     grad_norm : Euclidean norm of dL/dtheta over the active parameters.
     predicted_decrease : loss the flow could still lose before the next activation (first order), the certificate.
-    how : "closed form" | "flow" | "horizon" | "newton" ..., a word for the record.
+    how : "closed form" | "flow" | "horizon" | "infimum" | "rounding" ..., a word for the record (`active.Rest`).
     critical : whether this is a critical point (up to the certificate), not just the loss at a horizon.
     joined, utility : (k,) indices that became active during the phase, and their utility at unit norm then: the loss
         fell so far that they stood above their thresholds before any time had passed.

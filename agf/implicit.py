@@ -26,7 +26,7 @@ _OTHER_STEP = 0.3
 #: Newton's method may take this many iterations, and leave this part of the tolerance.
 _ITERATIONS, _LEFT = 4, 0.03
 #: So many steps that do not lengthen the time by this part are no progress: rounding, not the flow, sets their length.
-_STUCK, _PROGRESS = 2000, 0.1
+_STUCK, _PROGRESS = 500, 0.1
 #: Steps are made longer only by this factor or more, which spares factorizations, and at most by the second.
 _WORTH, _MOST = 1.2, 10.0
 
@@ -177,7 +177,7 @@ class _Solver:
         while True:
             if self.matrix is None:
                 self.matrix, self.factor, fresh = self._hessian(ahead, s), None, True
-                if _cholesky(self.matrix, _GROWTH / self.longest) is None:
+                if cholesky(self.matrix, _GROWTH / self.longest) is None:
                     self.limit(y, s, 1.0)
             change = self._newton(ahead, known, c, norm)
             if change is not None or fresh:
@@ -187,7 +187,7 @@ class _Solver:
     def _newton(self, ahead: FloatArray, known: FloatArray, c: float, norm: Norm) -> FloatArray | None:
         if self.factor is None or abs(c / self.own - 1.0) > _OTHER_STEP:
             assert self.matrix is not None
-            self.factor, self.own = _cholesky(self.matrix, 1.0 / c), c
+            self.factor, self.own = cholesky(self.matrix, 1.0 / c), c
         if self.factor is None:
             return None
         gain = 2.0 / (self.own + c)  # between what null and what stiff directions ask for
@@ -216,7 +216,7 @@ class _Solver:
         """
         matrix = self._hessian(y, s)
         self.longest *= longer
-        while _cholesky(matrix, _GROWTH / self.longest) is None:
+        while cholesky(matrix, _GROWTH / self.longest) is None:
             self.longest *= 0.5
 
     def _hessian(self, y: FloatArray, s: float) -> FloatArray:
@@ -227,7 +227,7 @@ class _Solver:
         return matrix
 
 
-def _cholesky(matrix: FloatArray, shift: float) -> FloatArray | None:
+def cholesky(matrix: FloatArray, shift: float) -> FloatArray | None:
     """Lower factor of matrix + shift, None where that is not positive definite."""
     shifted = np.array(matrix, order="F")
     shifted.flat[:: matrix.shape[0] + 1] += shift

@@ -32,6 +32,13 @@ CONVERGED = 1000.0
 _LAST_TIMES, _LAST_DROPS = 10.0, 1000.0
 #: A level is a critical point when one more horizon would lower it by less than this part of itself and of the drop.
 _CRITICAL = 1e-2
+#: What is noted where active neurons have no critical point, by `Rest.how`.
+_DRIFTS = {
+    "infimum": 'Levels marked "infimum" are not attained: active neurons move off to infinity with outputs that '
+    "cancel, and the loss falls to that level like a power of time.",
+    "rounding": 'Levels marked "rounding" are as far as float64 resolves the flow of the active neurons, some of which '
+    "cancel; predicted_decrease says how much may be left.",
+}
 
 
 class GenericPhases:
@@ -300,7 +307,9 @@ class GenericPhases:
         mask[collapsed] = False
         level = rest.level
         scale = min(abs(before - level), max(level, self._negligible(state)))
-        critical = rest.how != "horizon" or rest.predicted_decrease <= _CRITICAL * scale
+        critical = rest.how == "flow" or rest.predicted_decrease <= _CRITICAL * scale
+        if rest.how in _DRIFTS and _DRIFTS[rest.how] not in self.notes:
+            self.notes.append(_DRIFTS[rest.how])
         limit = self.settings.max_time
         cut = limit is not None and float(self.clock.flow(state.time)) + rest.duration >= 0.999 * limit
         after = replace(

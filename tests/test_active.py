@@ -149,7 +149,8 @@ def test_explicit_and_implicit_steps_reach_the_same_levels_at_the_same_times(mon
     stairs = agf.predict(problem, init, settle=settle_rule, max_drops=drops)
     monkeypatch.setattr(active, "_EXPENSIVE", np.inf)
     explicit = agf.predict(problem, init, settle=settle_rule, max_drops=drops)
-    assert stairs.stats["hessians"] > 0 == explicit.stats["hessians"]
+    # without implicit steps, the Hessian is asked only whether what looks settled is
+    assert stairs.stats["hessians"] > 2 * explicit.stats["hessians"]
     assert stairs.stats["loss_evaluations"] < 0.7 * explicit.stats["loss_evaluations"]
     # explicit steps may be wrong by sqrt(rtol) = 1e-3 each, in state; a late level is as wrong as its phase's start
     assert stairs.levels == pytest.approx(explicit.levels, abs=1e-4 * stairs.start_level)
