@@ -10,6 +10,7 @@ import agf
 from agf import plot
 from agf.comparison import Comparison
 from agf.figures.rendition import letter, number_drops, shared_legend, subplots
+from agf.ticks import log_time
 
 
 def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:
@@ -38,7 +39,8 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         singular.plot(flow.snapshot_times[1:], values[1:, i], color=plot.PALETTE[i], lw=1.5, label=f"{i + 1}")
     for drop in stairs.drops:
         singular.axvline(drop.half_time, color=plot.RULE, lw=0.6, ls=":")
-    singular.set(xscale="log", xlabel="flow time", ylabel="singular value", xlim=losses.get_xlim())
+    log_time(singular)
+    singular.set(xlabel="flow time", ylabel="singular value", xlim=losses.get_xlim())
     singular.set_title(r"singular values of $\Sigma_h\, V_h K_h Q_h^T$", fontsize="medium")
     plot.neurons(flow, ax=norms)
     norms.set(xlim=losses.get_xlim(), ylabel=r"$\log_{10}$ of the norm")

@@ -10,6 +10,7 @@ import agf
 from agf import plot
 from agf.comparison import Comparison
 from agf.figures.rendition import letter, steps, subplots
+from agf.ticks import log_time
 
 ALPHAS = (1e-2, 1e-4, 1e-8, 1e-16, 1e-50)
 
@@ -47,7 +48,8 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     panels["losses"] |= {"limit_time": theory.accelerated_times, "limit_level": theory.levels}
     begin = 0.3 * float(theory.accelerated_times[1])
     left.set(xlabel=r"flow time / $-\log \alpha$", ylabel="loss", title="losses")
-    left.set(xscale="log", xlim=(begin, end), yscale="log", ylim=(0.3 * theory.levels[-2], 2 * theory.levels[0]))
+    log_time(left)
+    left.set(xlim=(begin, end), yscale="log", ylim=(0.3 * theory.levels[-2], 2 * theory.levels[0]))
     left.legend(frameon=False, fontsize="small", loc="lower left")
     beta = flow.features("coefficients")
     moments = flow.snapshot_times / unit
@@ -61,10 +63,10 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
             annotation_clip=False,
         )  # fmt: skip
     panels["coefficients"] = {"time": moments, "flow": beta, "limit_time": theory.accelerated_times, "limit": predicted}
+    log_time(right)
     right.set(
         xlabel=r"flow time / $-\log \alpha$",
         ylabel=r"$\beta_i$",
-        xscale="log",
         xlim=(begin, end),
         title=rf"coefficients, $\alpha$ = {alpha:g}",
     )

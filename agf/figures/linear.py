@@ -10,6 +10,7 @@ import agf
 from agf import plot
 from agf.comparison import Comparison
 from agf.figures.rendition import letter, number_drops, shared_legend, steps, subplots
+from agf.ticks import log_time
 
 
 def commuting(size: int = 5, seed: int = 0) -> dict[str, np.ndarray]:
@@ -69,7 +70,8 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         left, right = top.get_xlim()
         for column in expected.T:
             bottom.plot(*steps(stairs.half_times[1:], np.append(0.0, column), right, left), color=plot.PREDICTED, lw=1)
-        bottom.set(xscale="log", xlabel="flow time", ylabel="singular values of AW", xlim=(left, right))
+        log_time(bottom)
+        bottom.set(xlabel="flow time", ylabel="singular values of AW", xlim=(left, right))
         panels[name] = {
             "time": flow.times, "loss": flow.losses, "snapshot_time": flow.snapshot_times, "singular_values": values,
             "predicted_half_time": stairs.half_times, "predicted_level": stairs.levels,

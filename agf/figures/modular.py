@@ -10,6 +10,7 @@ import agf
 from agf import plot
 from agf.comparison import Comparison
 from agf.figures.rendition import letter, subplots
+from agf.ticks import log_time
 
 
 def start(p: int, width: int, alpha: float, seed: int) -> agf.Init:
@@ -53,10 +54,12 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         rise = float(moments[1 + int(np.argmax(share > 0.5))])
         power.annotate(f"frequency {k}", (rise, 0.75), (-9, 0), textcoords="offset points", color=colour, rotation=90,
                        ha="right", va="center", fontsize="small")  # fmt: skip
-    power.set(xscale="log", xlabel="flow time", ylabel="output power / target power", xlim=shown)
+    log_time(power)
+    power.set(xlabel="flow time", ylabel="output power / target power", xlim=shown)
     right = flow.features("accuracy")
     accuracy.plot(moments[1:], right[1:], color="black", lw=1.5)
-    accuracy.set(xscale="log", xlabel="flow time", ylabel="accuracy of the sum", ylim=(0, 1.05), xlim=shown)
+    log_time(accuracy)
+    accuracy.set(xlabel="flow time", ylabel="accuracy of the sum", ylim=(0, 1.05), xlim=shown)
     pairs = [(0, 0), (1, 3), (4, 5)]
     answers, targets = _outputs(flow.params(-1), problem.template.translates(), pairs)
     for k, (answer, target) in enumerate(zip(answers, targets, strict=True)):
