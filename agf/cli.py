@@ -1,8 +1,9 @@
 """The command `agf`: finds the command asked for, imports only its module, and turns errors into exit codes.
 
 Exit codes: 0 done; 1 the computation failed (what was computed is saved); 2 the request was wrong (nothing was
-computed or written); 130 interrupted by Ctrl-C (what was computed is saved). People read standard error; standard
-output carries one JSON document with `--json`, and help and version.
+computed or written); 128 + the number of the signal that asked to stop (what was computed is saved): 130 Ctrl-C, 143
+SIGTERM, 129 a terminal that hung up. People read standard error; standard output carries one JSON document with
+`--json`, and help and version.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 import click
 
-from agf import __version__
+from agf import __version__, interrupts
 from agf.errors import ComputationError, RequestError
 
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
@@ -95,10 +96,16 @@ def agf() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (default: that of the process); returns the exit code, raises nothing for bad requests."""
+    with interrupts.heeded() as told:
+        code = _run(arguments)
+    return told.code(INTERRUPTED) if code == INTERRUPTED or (code == DONE and told.number) else code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = agf.main(args=None if arguments is None else list(arguments), prog_name="agf", standalone_mode=False)
         sys.stdout.flush()
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         return _complain("interrupted", INTERRUPTED)
     except click.UsageError as error:
         return _complain(error.format_message(), WRONG)
@@ -117,7 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _complain(words: str, code: int) -> int:
     sentence = " ".join(words.split())
-    click.echo(f"agf: error: {sentence}" if code != INTERRUPTED else f"agf: {sentence}", err=True)
+    with contextlib.suppress(OSError):  # nobody is listening any more
+        click.echo(f"agf: error: {sentence}" if code != INTERRUPTED else f"agf: {sentence}", err=True)
     return code
 
 

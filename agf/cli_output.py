@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from agf import files
+from agf import files, interrupts
 from agf.cli import DONE, FAILED, INTERRUPTED
 from agf.errors import ComputationError, RequestError, explain
 from agf.report import reporter
@@ -21,8 +21,11 @@ class Output:
 
     output : run file or None.  picture : picture file or None.  as_json, quiet : as the options say.
     inputs : files that are read, which no output may replace.
+    kept : what to deliver when an interrupt finds the command between two results.
     Raises FileError for a path that cannot be written, RequestError when both paths are one.
     """
+
+    kept: Any = None
 
     def __init__(
         self,
@@ -55,6 +58,10 @@ class Output:
             result, failure = compute(), None
         except ComputationError as error:
             result, failure = error.partial, error
+        except KeyboardInterrupt:
+            if self.kept is not None:
+                self._deliver(self.kept)
+            raise
         if result is not None:
             self._deliver(result)
         if failure is not None:
@@ -63,7 +70,8 @@ class Output:
 
     def _deliver(self, result: Any) -> None:
         if self.output is not None:
-            result.save(self.output)
+            with interrupts.holding():
+                result.save(self.output)
         if self.picture is not None:
             result.plot(self.picture)
         if self.as_json:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agf import files, registry, request
+from agf.checkpoint import Checkpoint
 from agf.cli_options import (
     data_options,
     descent_options,
@@ -59,7 +60,7 @@ def predict(
     out = Output(output, picture, as_json, quiet, _read(name, words))
     settings = _settings(words)
     problem, init = _problem_and_init(name, words, out.report)
-    return out.finish(lambda: _predict(problem, init, settings, out.report))
+    return out.finish(lambda: _predict(problem, init, settings, out))
 
 
 @click.command()
@@ -178,15 +179,20 @@ def compare(
     read = None if curve is None else _curve(curve, problem.name, problem.degree, scales)
 
     def both() -> Any:
-        stairs = _predict(problem, init, settings, out.report)
+        out.kept = stairs = _predict(problem, init, settings, out)
         if stairs.status.failed or stairs.status is Status.INTERRUPTED:
             return stairs
+        kept = Checkpoint(output, whole=lambda trajectory: match(stairs, trajectory))
         try:
-            observed = _flow(problem, init, flow, out.report) if read is None else read
+            observed = _flow(problem, init, {**flow, "checkpoint": kept}, out.report) if read is None else read
         except (ComputationError, ProblemError) as error:  # the prediction is kept, with the curve up to there if any
             curve = getattr(error, "partial", None)
             raise ComputationError(str(error), stairs if curve is None else match(stairs, curve)) from error
-        return match(stairs, observed, repeat=_again(problem, init, observed, out.report) if repeat else None)
+        out.kept = match(stairs, observed)
+        again = _again(problem, init, observed, out.report) if repeat else None
+        return (
+            out.kept if again is None or again.status is Status.INTERRUPTED else match(stairs, observed, repeat=again)
+        )
 
     return out.finish(both)
 
@@ -221,9 +227,10 @@ def _problem_and_init(name: str, words: dict[str, Any], report: Silent, predict:
     return asked.problem, init
 
 
-def _predict(problem: Problem, init: Init, settings: Settings, report: Silent) -> Staircase:
-    with report.progress("predicting") as update:
-        return predicted(problem, init, observer=Watcher("predicting", update), **settings.to_dict())
+def _predict(problem: Problem, init: Init, settings: Settings, out: Output) -> Staircase:
+    with out.report.progress("predicting") as update:
+        watcher = Watcher("predicting", update)
+        return predicted(problem, init, observer=watcher, checkpoint=out.output, **settings.to_dict())
 
 
 def _flow(problem: Problem, init: Init, options: dict[str, Any], report: Silent) -> Trajectory:

@@ -44,7 +44,7 @@ def descend(
     snapshots: int = 200,
     observer: Callable[[Progress], None] | None = None,
     resume: Trajectory | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
 ) -> Trajectory:
     """Train by (stochastic) gradient descent: v <- momentum v - lr g, theta <- theta + v.
 
@@ -80,7 +80,7 @@ def descend(
     if not 0 <= momentum < 1:
         raise RequestError(explain("`momentum` must be in [0, 1).", where="descend", found=momentum))
     batches = None if batch_size is None else _Batches(problem, count(batch_size, "batch_size", where="descend"), seed)
-    kept = Checkpoint(checkpoint)
+    kept = Checkpoint.of(checkpoint)
     settings = {
         "lr": lr,
         "steps": steps,

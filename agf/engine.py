@@ -6,6 +6,7 @@ themselves are elsewhere (generic: `dormant`, `active`; closed forms: the proble
 
 from __future__ import annotations
 
+import os
 import time as wall
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from agf.checkpoint import Checkpoint
 from agf.clock import Clock
 from agf.conditioning import measured, shaken
 from agf.contract import Phases, Problem, check_start
@@ -109,13 +111,21 @@ def _generic(problem: Problem, settings: Settings, clock: Clock) -> Phases:
 Observer = Callable[[State, Drop | None], None]
 
 
-def predict(problem: Problem, init: Init, *, observer: Observer | None = None, **options: Any) -> Staircase:
+def predict(
+    problem: Problem,
+    init: Init,
+    *,
+    observer: Observer | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Staircase:
     """Predict the loss drops of `problem` trained by gradient flow from `init`.
 
     Parameters
     ----------
     problem, init : what is trained, and from where.
     observer : called as observer(state, drop) after every step, for progress; it cannot change the run.
+    checkpoint : run file written as drops come, so that a killed prediction leaves the last of them readable.
     options : fields of `Settings`: mode, threshold, settle, horizon, rtol, tie_rtol, joining, max_drops, max_time
         (flow time), conditioning.
 
@@ -130,28 +140,31 @@ def predict(problem: Problem, init: Init, *, observer: Observer | None = None, *
     """
     settings = Settings.of(options)
     check_start(problem, init, "predict")
+    kept = Checkpoint(checkpoint, eager=True)
     with guard(problem):
-        stairs = _predicted(problem, init, settings, observer)
+        stairs = _predicted(problem, init, settings, observer, kept)
         if settings.mode == "resolved" or not (settings.conditioning and stairs.drops):
             return stairs  # mode "resolved" measures its own
         if stairs.status is Status.INTERRUPTED:
             return stairs
-        return measured(stairs, _predicted(problem, *shaken(init, settings), None))
+        return measured(stairs, _predicted(problem, *shaken(init, settings), None, Checkpoint(None)))
 
 
-def _predicted(problem: Problem, init: Init, settings: Settings, observer: Observer | None) -> Staircase:
+def _predicted(
+    problem: Problem, init: Init, settings: Settings, observer: Observer | None, kept: Checkpoint
+) -> Staircase:
     if settings.mode == "resolved":
         from agf.resolved import resolve
 
-        return resolve(problem, init, settings, observer)
+        return resolve(problem, init, settings, observer, kept)
     if settings.mode == "limit":
         from agf.limit import limit
 
-        return limit(problem, init, settings, observer)
-    return _alternate(Engine(problem, init, settings), observer)
+        return limit(problem, init, settings, observer, kept)
+    return _alternate(Engine(problem, init, settings), observer, kept)
 
 
-def _alternate(engine: Engine, observer: Observer | None = None) -> Staircase:
+def _alternate(engine: Engine, observer: Observer | None, kept: Checkpoint) -> Staircase:
     problem, settings = engine.problem, engine.settings
     began = wall.perf_counter()
     state = engine.init()
@@ -173,6 +186,7 @@ def _alternate(engine: Engine, observer: Observer | None = None) -> Staircase:
             notes=tuple(getattr(engine.phases, "notes", ())),
         )
 
+    observer = kept.watching(observer, lambda: result(Status.INTERRUPTED))
     try:
         with guard(problem, lambda: result(Status.ERROR) if drops else None):
             while settings.max_drops is None or len(drops) < settings.max_drops:
@@ -233,7 +247,7 @@ def predict_each(problem: Problem, inits: Sequence[Init], **options: Any) -> Ite
             if phases is None:
                 found = predict(problem, init, **options)
             else:
-                found = _alternate(Engine(problem, init, settings, phases))
+                found = _alternate(Engine(problem, init, settings, phases), None, Checkpoint(None))
         except Exception as error:
             yield error
             continue

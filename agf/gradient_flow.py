@@ -85,7 +85,7 @@ def flow(
     patience: float = PATIENCE,
     observer: Observer | None = None,
     resume: Trajectory | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
 ) -> Trajectory:
     """Train by gradient flow from `init` and record the loss curve.
 
@@ -129,7 +129,7 @@ def flow(
         )
     count(snapshots, "snapshots", where="flow", least=2)
     count(max_steps, "max_steps", where="flow")
-    kept = Checkpoint(checkpoint)
+    kept = Checkpoint.of(checkpoint)
     if t_max is not None:
         t_max = positive(t_max, "t_max", where="flow")
     with guard(problem):

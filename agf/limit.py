@@ -15,6 +15,7 @@ import numpy as np
 
 from agf import dormant as dormancy
 from agf.arrays import FloatArray, IntArray
+from agf.checkpoint import Checkpoint
 from agf.clock import Clock
 from agf.contract import Problem
 from agf.discharge import Discharge, mark
@@ -41,7 +42,9 @@ _EQUILIBRIUM = 1e-2
 Observer = Callable[[State, Drop | None], None]
 
 
-def limit(problem: Problem, init: Init, settings: Settings, observer: Observer | None = None) -> Staircase:
+def limit(
+    problem: Problem, init: Init, settings: Settings, observer: Observer | None = None, kept: Checkpoint | None = None
+) -> Staircase:
     """The alpha -> 0 staircase from the directions of `init`; accelerated times are in units of -log alpha.
 
     Flow times are the accelerated times times -log alpha of `init`. A neuron that collapses has charge 1, and gives it
@@ -80,6 +83,8 @@ def limit(problem: Problem, init: Init, settings: Settings, observer: Observer |
             notes=(*run.phases.notes, *run.notes),
         )
 
+    if kept is not None:
+        observer = kept.watching(observer, lambda: result(Status.INTERRUPTED))
     with guard(problem, lambda: result(Status.ERROR) if run.drops else None):
         return result(run.go(observer))
 

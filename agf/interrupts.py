@@ -1,0 +1,95 @@
+"""Being told to stop: SIGTERM and a terminal that hangs up end a command as Ctrl-C does, with its result saved.
+
+Schedulers, containers and `timeout` send SIGTERM first. Only the command line listens (`heeded`): importing the package
+changes no handler, and in Python an interrupt is a KeyboardInterrupt as ever.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+#: By name, since not every system has them all.
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+#: Seconds within which more signals are the same request: process groups, containers and shells send several.
+_ONE_REQUEST = 2.0
+
+
+class Interrupts:
+    """What this process was told. number : the first signal that asked it to stop, or None."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self.due = -float("inf")
+        self.held = self.pending = False
+        self.terminals = [descriptor for descriptor in range(3) if os.isatty(descriptor)]
+
+    def code(self, otherwise: int) -> int:
+        """The exit code by the shell's rule, 128 + the number of the signal; `otherwise` when there was none."""
+        return otherwise if self.number is None else 128 + self.number
+
+    def stop(self, number: int, frame: FrameType | None) -> None:
+        """The handler: raise KeyboardInterrupt, unless this repeats a request or `holding` asks to wait."""
+        del frame
+        if number == getattr(signal, "SIGHUP", None):
+            self._leave_terminal()
+        now = time.monotonic()
+        if now < self.due:
+            return
+        self.due = now + _ONE_REQUEST
+        self.number = self.number or number
+        if self.held:
+            self.pending = True
+        else:
+            raise KeyboardInterrupt
+
+    def _leave_terminal(self) -> None:
+        """Point what was connected to the terminal nowhere: it is gone, and a word written to it would be an error."""
+        for descriptor in self.terminals:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
+
+
+_current = Interrupts()
+
+
+@contextmanager
+def heeded() -> Iterator[Interrupts]:
+    """Raise KeyboardInterrupt inside at any signal that asks to stop; handlers are as before afterwards.
+
+    A signal that is ignored stays so (under `nohup`, and Ctrl-C for jobs in the background), and so does one that the
+    process handles itself. Only the main thread can listen; elsewhere nothing changes.
+    """
+    global _current
+    before, _current = _current, Interrupts()
+    replaced = {}
+    try:
+        if threading.current_thread() is threading.main_thread():
+            for number in [getattr(signal, name) for name in NAMES if hasattr(signal, name)]:
+                if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+                    replaced[number] = signal.signal(number, _current.stop)
+        yield _current
+    finally:
+        for number, handler in replaced.items():
+            signal.signal(number, handler)
+        _current = before
+
+
+@contextmanager
+def holding() -> Iterator[None]:
+    """Finish what is inside, such as writing a result, before a signal is heeded."""
+    interrupts = _current
+    interrupts.held = True
+    try:
+        yield
+    finally:
+        interrupts.held = False
+    if interrupts.pending:
+        interrupts.pending = False
+        raise KeyboardInterrupt
