@@ -215,6 +215,7 @@ class _Run:
         self.grown = np.full(init.width, -np.inf)  # log norm at which a neuron that joined counts in a drop
         self.arriving = np.zeros(init.width, dtype=bool)  # joined, and not yet counted
         self.utility = np.zeros(init.width)  # at which it joined
+        self.planned = 0.0  # accelerated time of the next step of the last flow, where its steps were stabilised
 
     def go(self) -> Status:
         """Alternate plateaus and flows until nothing is left to happen."""
@@ -309,9 +310,10 @@ class _Run:
         before = self.state
         system = self.ride.system(before)
         unit = float(np.exp(system.log_time_unit - self.clock.log_scale))  # accelerated time per unit of s
+        start = system.start()
         steps = integrators.march(
             system.velocity,
-            system.start(),
+            start,
             method="auto" if system.smooth else "rk45",
             rtol=self.rtol,
             scale=system.scale,
@@ -319,14 +321,16 @@ class _Run:
             retract=system.retract,
             s_end=(self.stop - before.time) / unit,
             max_steps=_MAX_STEPS,
+            memory=self._resumed(system, start, unit),
         )
         looked = 0.0
         evaluations = 0
         try:
             for step in steps:
                 evaluations = step.evaluations
+                self.planned = step.memory.step * unit if step.memory.method == "rkc2" else 0.0
                 s, joining, utility = self._first_join(system, step)
-                y = step.y1 if s == step.s1 else step.dense(s)
+                y = step.y1 if s == step.s1 else self._inside(system, step, s)
                 time = before.time + s * unit
                 loss, rate = system.loss_and_rate(y)
                 self._count("loss_evaluations", 1)
@@ -364,6 +368,39 @@ class _Run:
         finally:
             self._count("velocity_evaluations", evaluations)
         return Status.MAX_TIME
+
+    def _resumed(self, system: Riding, y: FloatArray, unit: float) -> integrators.Memory | None:
+        """What a flow starts with where the last one was stiff: explicit steps would only stir the stiff modes up."""
+        if self.planned == 0.0:
+            return None
+        fastest = float(np.max(np.abs(system.rates(y, system.velocity(y)))))
+        self._count("velocity_evaluations", 1)
+        step = self.planned / unit
+        return integrators.Memory(min(step, self.rtol ** (1 / 3) / fastest) if fastest > 0 else step, method="rkc2")
+
+    def _inside(self, system: Riding, step: integrators.Accepted, s: float) -> FloatArray:
+        """The state at s within a step, from which another flow starts.
+
+        A stabilised step is repeated up to there: its velocities carry what is left of stiff modes, which the step
+        damps and the interpolant multiplies by its length.
+        """
+        if step.bulge is not None:
+            return step.dense(s)
+        again = integrators.march(
+            system.velocity,
+            step.y0,
+            method="rkc2",
+            rtol=self.rtol,
+            scale=system.scale,
+            groups=system.groups,
+            retract=system.retract,
+            s0=step.s0,
+            s_end=s,
+            first_step=s - step.s0,
+        )
+        *_, last = again
+        self._count("velocity_evaluations", last.evaluations)
+        return last.y1
 
     def _draw(
         self, system: Riding, step: integrators.Accepted, began: float, s: float, loss: float, unit: float
