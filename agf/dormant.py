@@ -538,7 +538,8 @@ class _Batch:
         lacks[located] = self.crossed[located] - time
         tied = lacks <= tie_rtol * time
         log_radius = self.threshold.log_radius(drive, self.log_2c)
-        log_norms[tied] = log_radius[tied]
+        if time > 0:  # before, a neuron may stand above its threshold, and starts from there
+            log_norms[tied] = log_radius[tied]
         tied |= self._twins(first)
         chosen = np.flatnonzero(tied)
         others = np.where(tied, np.inf, lacks)

@@ -15,7 +15,6 @@ from agf.contract import Problem
 from agf.init import Init
 from agf.polar import PolarSystem
 from agf.sphere import norms
-from agf.system import FlowSystem
 
 #: Small are neurons below this part of the largest: with degree 3 they move the residual by 1e-15.
 _SMALL = np.log(1e-5)
@@ -66,7 +65,7 @@ class Plateau(PolarSystem):
         return float(np.max(log_norms[self.moving], initial=-np.inf) - np.max(log_norms[self.held]))
 
 
-def hold(system: FlowSystem, y: FloatArray, rtol: float) -> tuple[Plateau, FloatArray, int] | None:
+def hold(system: object, y: FloatArray, rtol: float) -> tuple[Plateau, FloatArray, int] | None:
     """The plateau at y, y with the large neurons moved onto their minimum, and the evaluations; None if there is none.
 
     `rtol` : tolerance of the steps that led to y.
@@ -105,7 +104,10 @@ def _minimum(problem: Problem, theta: FloatArray, who: IntArray) -> tuple[FloatA
         return None
     steep = values > flat * values[-1]
     values, vectors = values[steep], vectors[:, steep]
+    start, size = theta, np.linalg.norm(theta)
     for _ in range(_ITERATIONS):
+        if not np.linalg.norm(theta - start) < size:
+            return None
         gradient = problem.loss_grad(theta, who)[1].ravel()
         evaluations += 1
         if np.linalg.norm(gradient) <= _ROUNDING * values[-1] * np.linalg.norm(theta):

@@ -27,6 +27,7 @@ from agf.errors import RequestError, explain
 from agf.events import State
 from agf.fault import guard
 from agf.init import Init
+from agf.plateau import hold
 from agf.ride import Landing, Riding, ride_of
 from agf.settings import Settings
 from agf.staircase import Drop, Staircase
@@ -48,10 +49,11 @@ _SMALL_LOSS = 0.01
 _MAX_STEPS = 200_000
 #: A neuron that would join this many times later than anything before it never does: it hovers where it cannot grow.
 _NEVER = 1e8
-#: At degree above 2 a plateau of length t ends within one unit of rounding of t once t is large enough.
-_UNRESOLVED = (
-    "The times of this plateau are too long for float64 to tell when its neurons join (they grow past every number in "
-    "less than one unit of rounding); use mode agf, which locates each crossing from the start of the plateau."
+#: Evaluations of one flow after which it gives up where the rest of the plateau would take this many times more.
+_PATIENT, _FOR_EVER = 20_000, 30.0
+_RESTLESS = (
+    "The active neurons come to rest nowhere near, and stepping through the plateau, which lasts as long as one over "
+    "alpha, would take for ever; use mode agf, or a larger alpha."
 )
 #: Log norms before joining at which the end of a plateau is drawn.
 _BEND = (4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.4, 0.2, 0.0)
@@ -61,6 +63,8 @@ _FINE, _MOST_INSIDE = 0.005, 30
 _PATIENCE = 10.0
 #: ... and active neurons that are still small may grow by this (in log norm, at their present rate) on any plateau.
 _STILL = 0.5
+#: A squared gradient of this part of the largest one is rounding.
+_ROUNDING = 1e-26
 #: Tolerance of a step over that of the settings: what joining at a finite norm leaves out is far more than this.
 _STEP = 25.0
 #: ... at kinks at least this; and never more than the second.
@@ -215,6 +219,7 @@ class _Run:
         self.grown = np.full(init.width, -np.inf)  # log norm at which a neuron that joined counts in a drop
         self.arriving = np.zeros(init.width, dtype=bool)  # joined, and not yet counted
         self.utility = np.zeros(init.width)  # at which it joined
+        self.steepest = 0.0  # largest -dL/dt, accelerated
         self.planned = 0.0  # accelerated time of the next step of the last flow, where its steps were stabilised
 
     def go(self) -> Status:
@@ -253,9 +258,6 @@ class _Run:
                 self.path.add(self.stop, self.state.level)
             return found
         log_norms = found.state.log_norms
-        if not (log_norms[waiting] < np.inf).all():
-            self.notes.append(_UNRESOLVED)
-            return Status.STALLED
         if not (log_norms[small] <= self.grown[small] + _STILL).all():
             # They turned to faster growth on the way: the flow goes on, and is not asked again too soon.
             self.settled, self.moving = False, self.state.time + 0.5 * found.time
@@ -349,6 +351,7 @@ class _Run:
                     return None
                 if time >= self.stop:
                     return Status.MAX_TIME
+                self.steepest = max(self.steepest, -rate / unit)
                 size = max(loss, _SMALL_LOSS * self.start_level)
                 if -rate * s <= self.settings.rtol * size and s > 1.25 * looked and time >= self.moving:
                     looked = s
@@ -359,8 +362,15 @@ class _Run:
                         # are stabilised, it costs little to wait for as long as it took to come here.
                         patient = not system.smooth or s * unit >= before.time
                         wait = _PATIENCE * s if patient else np.inf
-                    still = -rate * wait <= self.settings.rtol * size
-                    self.settled = still and self._growth(system, step, last) * wait <= _STILL
+                    # On plateaus too long for any relaxation to end, what is left of it is rounding.
+                    still = -rate * wait <= self.settings.rtol * size or -rate / unit <= _ROUNDING * self.steepest
+                    if not still:
+                        self.settled = self._rest(system, y)
+                        # what is left costs as the root of its length, by stabilised steps
+                        if not self.settled and evaluations > _PATIENT and wait > _FOR_EVER**2 * s:
+                            self.notes.append(_RESTLESS)
+                            return Status.STALLED
+                    self.settled |= still and self._growth(system, step, last) * wait <= _STILL
                     if self.settled:
                         return None
                 if loss <= max(self.settings.rtol * self.start_level, self.floor):
@@ -368,6 +378,19 @@ class _Run:
         finally:
             self._count("velocity_evaluations", evaluations)
         return Status.MAX_TIME
+
+    def _rest(self, system: Riding, y: FloatArray) -> bool:
+        """Put the active neurons onto the minimum they approach, where plateaus last as long as one over alpha; whether
+        they are there: the flow would come as near only after stepping through most of the plateau."""
+        found = hold(system, y, self.rtol)
+        if found is None:
+            return False
+        plateau, y, evaluations = found
+        self._count("loss_evaluations", evaluations)
+        if not np.array_equal(plateau.held, self.state.active):
+            return False
+        self.state = system.state(y, self.state, self.state.time)
+        return True
 
     def _resumed(self, system: Riding, y: FloatArray, unit: float) -> integrators.Memory | None:
         """What a flow starts with where the last one was stiff: explicit steps would only stir the stiff modes up."""

@@ -251,12 +251,27 @@ def test_a_drop_that_float64_times_hardly_resolve_is_one_drop_with_a_finite_half
 
 
 @pytest.mark.parametrize("alpha", [1e-20, 1e-100])
-def test_plateaus_too_long_for_float64_times_end_with_a_sentence_and_mode_agf_goes_on(alpha):
+def test_plateaus_longer_than_float64_times_resolve_are_crossed_at_the_cost_of_short_ones(alpha):
+    # degree 3: drops last about 1 at times of 1/alpha; times alpha is what has a limit
     X = np.random.default_rng(0).standard_normal((40, 3))
     problem = agf.TwoLayer(X, X[:, 0] ** 2 + 0.5 * X[:, 1] ** 2, activation="square", width=6)
-    init = problem.init(alpha, seed=0)
-    stairs = agf.predict(problem, init, mode="resolved")
+    init, large = problem.init(alpha, seed=0), problem.init(1e-6, seed=0)
+    stairs, other = (agf.predict(problem, start, mode="resolved") for start in (init, large))
+    assert stairs.status is Status.FITTED
+    assert stairs.half_times * alpha == pytest.approx(other.half_times * 1e-6, rel=1e-5)  # corrections: alpha log alpha
+    assert stairs.levels == pytest.approx(other.levels, abs=1e-5 * stairs.start_level)
+    steps = agf.predict(problem, init)
+    assert stairs.half_times == pytest.approx(steps.half_times, rel=1e-4)  # what mode agf leaves of an active phase
+    work = [sum(n for name, n in each.stats.items() if name.endswith("evaluations")) for each in (stairs, other)]
+    assert work[0] < 1.6 * work[1]
+
+
+def test_active_neurons_that_never_rest_end_with_a_sentence(monkeypatch):
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    problem = agf.TwoLayer(X, X[:, 0] ** 2 + 0.5 * X[:, 1] ** 2, activation="square", width=6)
+    monkeypatch.setattr(resolved, "hold", lambda *_: None)
+    monkeypatch.setattr(resolved, "_PATIENT", 500)
+    stairs = agf.predict(problem, problem.init(1e-20, seed=0), mode="resolved")
     assert stairs.status is Status.STALLED
     assert "mode agf" in stairs.notes[0]
-    assert np.isfinite(stairs.half_times).all()
-    assert agf.predict(problem, init).status is Status.FITTED
+    assert len(stairs.drops) == 1
