@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
+import signal
 import tomllib
 from pathlib import Path
 
@@ -141,14 +142,16 @@ def test_errors_fall_with_alpha_as_the_readme_says():
     assert errors[1e-200] < 1e-3
 
 
-def test_exit_codes_of_the_program_are_those_of_the_pages():
+def test_exit_codes_of_the_program_are_those_of_the_pages_each_with_what_to_do():
     from agf import cli
 
     codes = [cli.DONE, cli.FAILED, cli.WRONG, cli.INTERRUPTED]
-    pages = [(ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/when-it-fails.md")]
-    for page in pages:
-        sentence = " ".join(re.search(r"[Ee]xit codes?:? (0 done.*?)(?:\n\n|\.\s)", page, re.DOTALL).group(1).split())
-        assert [int(code) for code in re.findall(r"(?:^|, )(\d+) ", sentence)] == codes
+    rows = re.findall(
+        r"^\| (\d[\d, ]*) \| .+ \| .+ \|$", (ROOT / "docs/when-it-fails.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert [int(code) for row in rows for code in row.split(", ")] == [*codes, 128 + signal.SIGTERM, 128 + 1]
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split("Exit codes:")[1].split())
+    assert [int(code) for code in re.findall(r"(?:^|, )(\d+) ", readme.split(". ")[0])] == codes
 
 
 def test_every_source_key_used_in_the_code_is_in_the_bibliography():
