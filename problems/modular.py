@@ -14,6 +14,7 @@ import numpy as np
 from agf_problems.modular_kernels import Moments, Quadratic, Sources, Span
 from agf_problems.modular_products import products_of
 from agf_problems.modular_template import ComplexArray, characters_of, read_template
+from agf_problems.modular_tuples import Tuples
 from agf_problems.modular_waves import ThreeWaves
 
 from agf import Clock, DataError, Drop, Init, Problem, RequestError, Settings, Staircase, Status
@@ -71,6 +72,7 @@ class ModularAddition(Problem):
         self.n_params = (self.terms + 1) * self.p
         self.kernel = Quadratic(self.template) if self.terms == 2 else Moments(self.template, self.terms)
         self.products = products_of(self.kernel.correlations, self.width) if self.terms == 2 else None
+        self.tuples = Tuples(self.template.translates(), self.characters.sums(), self.terms)
         self._span: tuple[FloatArray, Span] | None = None
 
     # -- the network ------------------------------------------------------------------------------------------
@@ -122,9 +124,11 @@ class ModularAddition(Problem):
         return 0.5 * np.maximum(alone - self._span[1].projected(own), 0.0)
 
     def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
-        if not isinstance(self.kernel, Quadratic) or theta.size > _DENSE_HESSIAN:
+        if theta.size > _DENSE_HESSIAN:
             return None
-        return self.kernel.hessian(theta)
+        if isinstance(self.kernel, Quadratic):
+            return self.kernel.hessian(theta)
+        return self.tuples.hessian(theta) if self.tuples.fits(theta.shape[0]) else None
 
     def hessian_product(self, theta: FloatArray, neurons: IntArray, vectors: FloatArray) -> FloatArray:
         """Hessian of the loss times `vectors`, (m, P), exact up to rounding, in 2 `degree` gradients.

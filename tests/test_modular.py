@@ -150,7 +150,18 @@ def test_inputs_are_not_modified_and_no_neurons_are_legal():
     assert problem.features(nobody, NOBODY)["accuracy"] == pytest.approx(1 / 7)
 
 
-@pytest.mark.parametrize("case", [{"p": 5}, {"p": 6, "template": {1: 3.0, 3: 2.0}}, {"group": [2, 3]}], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"p": 5},
+        {"p": 6, "template": {1: 3.0, 3: 2.0}},
+        {"group": [2, 3]},
+        {"p": 5, "terms": 3},
+        {"group": [2, 2], "terms": 3},
+        {"p": 3, "terms": 4},
+    ],
+    ids=str,
+)
 def test_hessian_and_its_products_are_slopes_of_the_gradient(case):
     problem = ModularAddition(width=3, **case)
     rng = np.random.default_rng(5)
