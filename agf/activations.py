@@ -23,7 +23,7 @@ _NUMPY = Backend.of(None)
 #: Where the leading order is read off: sigma(z) / z^p has converged to rounding here for every smooth sigma.
 _TINY = 1e-20
 #: Neurons whose kink would be narrower than this (norm 1e-303) count as zero, and their quotients do not overflow.
-_SMALLEST = 1e-306
+SMALLEST = 1e-306
 
 
 @dataclass(frozen=True)
@@ -101,31 +101,20 @@ class Activation:
         factor = b.xp.where(z > 0, b.array(self.right), b.array(-self.left))
         return self.power * factor * abs(z) ** (self.power - 1)
 
-    def rounded(self, b: Backend, z: Any, delta: Any) -> tuple[Any, Any]:
-        """A sigma of power 1 whose kink is rounded over |z| < delta: value and slope.
+    def rounded(self, b: Backend, z: Any) -> tuple[Any, Any]:
+        """A sigma of power 1 whose kink is rounded over |z| < 1/2: value and slope.
 
-        z (samples, m), delta (m,), in proportion to |w|. A parabola joins the two sides, so that sigma is
-        |w| phi(z / |w|) with a continuous derivative: still homogeneous in w. Where both sides of a kink push towards
-        it, the slope in between that balances them is then reached instead of being chattered across (any of them is a
-        subgradient).
+        A parabola joins the two sides. Taken at w . x in units of a width in proportion to |w|, it is |w| phi(w . x /
+        |w|) with a continuous derivative: still homogeneous in w. Where both sides of a kink push towards it, the slope
+        in between that balances them is then reached instead of being chattered across (any of them is a subgradient).
         """
         left, jump = -self.left, self.right + self.left
-        middle = 0.5
-        if not bool((delta > _SMALLEST).all()):
-            alive = delta > _SMALLEST
-            middle = b.xp.where(alive, b.array(0.5), b.array(0.0))
-            scale = middle / b.xp.where(alive, delta, b.array(1.0))
-        else:
-            scale = 0.5 / delta
-        value = z * scale
-        value += middle  # from 0 to 1 over the kink
-        t = b.xp.clip(value, 0.0, 1.0)
-        # delta t (2 u - t) is 0 on the left, delta u^2 inside, and z = delta (2 u - 1) on the right
-        value += value
-        value -= t
-        value *= t
-        value *= delta if jump == 1.0 else jump * delta
-        slope = t if jump == 1.0 else jump * t
+        value = z + 0.5
+        slope = b.xp.clip(value, 0.0, 1.0)
+        value -= 0.5 * slope
+        value *= slope  # 0 on the left, (z + 1/2)^2 / 2 inside, z on the right
+        if jump != 1.0:
+            value, slope = jump * value, jump * slope
         if left:
             value, slope = value + left * z, slope + left
         return value, slope
@@ -133,7 +122,7 @@ class Activation:
     def rounded_curvature(self, b: Backend, z: Any, delta: Any) -> Any:
         """Second derivative across w of the same, (samples, m)."""
         jump = self.right + self.left
-        return (abs(z) < delta) * (0.5 * jump / b.xp.where(delta > _SMALLEST, delta, b.array(1.0)))
+        return (abs(z) < delta) * (0.5 * jump / b.xp.where(delta > SMALLEST, delta, b.array(1.0)))
 
 
 def _zero(b: Backend, z: Any) -> Any:

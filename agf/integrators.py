@@ -37,10 +37,10 @@ _MAX_STAGES = 2000
 #: Accepted rkc2 steps for which an estimate of the spectral radius is trusted (a rejection renews it too).
 _RADIUS_AGE = 10
 #: Dormand-Prince is stable on the negative real axis to 3.3. A step limited by that hovers between 2 and 5 (measured);
-#: this many in a row above 2 mean stiffness: the second number at tolerances from the third on, where a whole march
-#: has so few steps that waiting longer would be a fair part of it.
+#: this many above 2 mean stiffness, where one below, as damped steps come in between, takes back the second number.
+#: Rough marches, from this tolerance on, have so few steps in all that waiting as long would be a fair part of them.
 _STIFF_PRODUCT = 2.0
-_STIFF_STEPS, _FEW_STEPS, _ROUGH = 15, 6, 1e-3
+_STIFF_STEPS, _ROUGH_STIFF_STEPS, _ROUGH = (15, 15), (4, 1), 1e-3
 #: After a step with a larger product the next is kept to this one, well inside the stable range, where a stiff mode is
 #: damped; at the edge it hovers as noise of the size of the tolerance, which crosses kinks for ever (measured on ReLU:
 #: 176,000 evaluations against 2,900). A product beyond the second number was a kink in the step, not stiffness.
@@ -102,7 +102,7 @@ class Memory:
     """What a march carries from step to step: with it a march resumed at (s1, y1) repeats the uninterrupted one.
 
     step : length to try next.  error : norm of the last accepted error.  method : the method in use.
-    stiff : consecutive steps at the stability limit.
+    stiff : steps at the stability limit, less some for those below it.
     radius, vector, age : spectral radius, the eigenvector it warm-starts from, and accepted steps since.
     """
 
@@ -278,10 +278,11 @@ def _advance(
             longer = min(longer, h * _DAMPED_PRODUCT / trial.stiffness)
         if h < step:  # cut by s_end: the plan stands
             longer = max(longer, step)
-        stiff = memory.stiff + 1 if trial.stiffness > _STIFF_PRODUCT else 0
+        many, back = _STIFF_STEPS if norm.rtol < _ROUGH else _ROUGH_STIFF_STEPS
+        stiff = memory.stiff + 1 if trial.stiffness > _STIFF_PRODUCT else max(memory.stiff - back, 0)
         after = "rkc2" if chebyshev else "rk45"
         if method == "auto":
-            if not chebyshev and stiff >= (_STIFF_STEPS if norm.rtol < _ROUGH else _FEW_STEPS):
+            if not chebyshev and stiff >= many:
                 after, stiff, vector = "rkc2", 0, None
             elif chebyshev and longer * radius < 1:
                 # rk45 at its stability limit covers 3.3 / radius in 6 evaluations: it would be no slower.

@@ -124,10 +124,10 @@ class SampledProblem(Problem):
 
     # -- formulas ---------------------------------------------------------------------------------------------
 
-    def _blocks(self, width: int, samples: int | None = None) -> Iterator[slice]:
-        """Slices of the samples, such that an array of (samples in the slice, width) stays bounded."""
+    def _blocks(self, width: int, samples: int | None = None, least: int = 1) -> Iterator[slice]:
+        """Slices of at least `least` samples, such that an array of (samples in the slice, width) stays bounded."""
         n = self.n_samples if samples is None else samples
-        size = max(1, self._block // max(width, 1))
+        size = max(1, least, self._block // max(width, 1))
         for start in range(0, n, size):
             yield slice(start, min(start + size, n))
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from agf.activations import SMALLEST
 from agf.activations import activation as activation_of
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.errors import DataError, explain
 from agf.sampled import MAX_ORDER, SampledProblem
 
-#: sigma and its slope of pre-activations (samples, m) of neurons of these sizes |w| (m,).
-Unit = Callable[[Any, Any], tuple[Any, Any]]
+#: sigma of pre-activations (samples, m) and its slope.
+Sigma = Callable[[Any], tuple[Any, Any]]
 
 #: Below exp(-300) the quotient sigma(rho z) / rho^p no longer changes in float64: it is the leading order.
 _LOG_TINY = -300.0
@@ -107,12 +108,12 @@ class TwoLayer(SampledProblem):
 
     def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
         """a . E[r sigma(w . x)] with sigma at leading order, and its gradient: ((m,), (m, P))."""
-        grad = self._force(theta, residual, partial(self._unit, leading=True))
+        grad = self._force(theta, residual, partial(self._sigma, leading=True))
         return np.sum(theta[:, self.n_inputs :] * grad[:, self.n_inputs :], axis=1), grad
 
     def pull(self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any) -> FloatArray:
         """-grad L / rho^(degree - 1), exact at any rho: sigma(rho z) / rho^p tends to the leading order by itself."""
-        return self._force(directions, residual, self._unit_at(log_norms))
+        return self._force(directions, residual, self._sigma_at(log_norms))
 
     @_absurd_is_infinite
     def network_pull(
@@ -121,15 +122,15 @@ class TwoLayer(SampledProblem):
         """`pull` on the residual that `members` make: one set of pre-activations serves both."""
         b, network = self._backend, slice(None) if members.all() else np.flatnonzero(members)
         w, a = self._split(directions)
-        sizes, unit = self._sizes(w), self._unit_at(log_norms)
-        weights = b.array(np.exp(self.degree * log_norms[network])[:, None]) * a[network]
+        (inner, scale), sigma = self._inner(w), self._sigma_at(log_norms)
+        weights = b.array(np.exp(self.degree * log_norms[network])[:, None]) * (scale * a)[network]
         out = b.zeros(directions.shape)
         for rows in self._blocks(directions.shape[0]):
             x = self._x[rows]
-            value, slope = unit((w @ x.T).T, sizes)
+            value, slope = sigma((inner @ x.T).T)
             r = self.loss.residual(b, b.product(weights.T, value.T[network]).T, self._y[rows])
             self._add_force(out, a, x, r, (value, slope))
-        return self._mean(out, w, a, sizes, self.n_samples)
+        return self._mean(out, a, inner, scale, self.n_samples)
 
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
         """Kind "gaussian", or "balanced": gaussian w, a in a uniform direction with p |a|^2 = |w|^2, p the power."""
@@ -181,7 +182,7 @@ class TwoLayer(SampledProblem):
         sizes = self._sizes(w)
         lengths = _nonzero(sizes)
         out = b.zeros((m, self.n_params, m, self.n_params))
-        for rows in self._blocks(m * self.n_params):
+        for rows in self._blocks(m * self.n_params, least=m * self.n_params):  # work arrays no larger than the result
             x = self._x[rows]
             curvature = self.loss.curvature(b, f[rows], self._y[rows])
             z = x @ w.T
@@ -290,26 +291,44 @@ class TwoLayer(SampledProblem):
         largest = self._backend.xp.amax(abs(w), 1)
         return largest * ((w / _nonzero(largest)[:, None]) ** 2).sum(1) ** 0.5
 
-    def _unit(self, z: Any, sizes: Any, leading: bool = False) -> tuple[Any, Any]:
-        """sigma of pre-activations z (samples, m) and d sigma/dz at fixed |w|."""
+    def _inner(self, w: Any) -> tuple[Any, Any]:
+        """Input weights in the units in which `_sigma` takes them, (m, d), and the units: (m, 1), or 1 for sharp kinks.
+
+        These are the widths of rounded kinks, in proportion to |w|: all neurons then share one sigma.
+        """
+        if self.kink == 0:
+            return w, 1.0
+        widths = 2.0 * self._reach * self._sizes(w)[:, None]
+        return w / _nonzero(widths), widths
+
+    def _sigma(self, z: Any, leading: bool = False) -> tuple[Any, Any]:
+        """sigma of pre-activations z (samples, m) of `_inner` weights, in their units, and d sigma/dz at fixed |w|."""
         b, act = self._backend, self.activation
         if self.kink > 0:
-            return act.rounded(b, z, self._reach * sizes)
+            return act.rounded(b, z)
         if leading:
             return act.leading_value(b, z), act.leading_slope(b, z)
         return act.value(b, z), act.slope(b, z)
 
-    def _unit_at(self, log_norms: FloatArray) -> Unit:
+    def _sigma_at(self, log_norms: FloatArray) -> Sigma:
         """sigma(rho z) / rho^p and its slope at unit neurons, exact at any norm rho."""
         if self.activation.homogeneous:
-            return self._unit
+            return self._sigma
         b, act = self._backend, self.activation
         rho = b.array(np.exp(np.maximum(log_norms, _LOG_TINY)))
 
-        def unit(z: Any, sizes: Any) -> tuple[Any, Any]:
+        def sigma(z: Any) -> tuple[Any, Any]:
             return act.value(b, rho * z) / rho**act.power, act.slope(b, rho * z) / rho ** (act.power - 1)
 
-        return unit
+        return sigma
+
+    def _unit(self, z: Any, sizes: Any, leading: bool = False) -> tuple[Any, Any]:
+        """sigma of pre-activations z (samples, m) of neurons of these sizes |w|, and d sigma/dz at fixed |w|."""
+        if self.kink == 0:
+            return self._sigma(z, leading)
+        widths = 2.0 * self._reach * sizes
+        value, slope = self._sigma(z / _nonzero(widths))
+        return widths * value, (widths > SMALLEST) * slope
 
     def _radial(self, z: Any, value: Any, slope: Any, lengths: Any) -> Any:
         """d sigma/d|w| at fixed z, (samples, m), or None where that is 0; by Euler's identity beside a rounded kink."""
@@ -317,55 +336,59 @@ class TwoLayer(SampledProblem):
 
     @_absurd_is_infinite
     def _predict(self, theta: FloatArray, neurons: IntArray) -> Any:
-        w, a = self._split(theta)
-        sizes = self._sizes(w)
-        blocks = self._blocks(theta.shape[0])
         b = self._backend
-        parts = [b.product(a.T, self._unit((w @ self._x[rows].T).T, sizes)[0].T) for rows in blocks]
+        w, a = self._split(theta)
+        inner, scale = self._inner(w)
+        weights = scale * a
+        blocks = self._blocks(theta.shape[0])
+        parts = [b.product(weights.T, self._sigma((inner @ self._x[rows].T).T)[0].T) for rows in blocks]
         return (parts[0] if len(parts) == 1 else b.xp.concatenate(parts, 1)).T
 
     @_absurd_is_infinite
     def _loss_grad(self, theta: FloatArray, x: Any, y: Any) -> tuple[float, FloatArray]:
         b = self._backend
         w, a = self._split(theta)
-        sizes = self._sizes(w)
+        inner, scale = self._inner(w)
+        weights = scale * a
         total = 0.0
-        work = b.zeros(theta.shape)
+        force = b.zeros(theta.shape)
         for rows in self._blocks(theta.shape[0], x.shape[0]):
-            unit = self._unit((w @ x[rows].T).T, sizes)
-            f = b.product(a.T, unit[0].T).T
+            sigma = self._sigma((inner @ x[rows].T).T)
+            f = b.product(weights.T, sigma[0].T).T
             r = self.loss.residual(b, f, y[rows])
             total += self.loss.total(b, f, y[rows], r)
-            self._add_force(work, a, x[rows], r, unit)
-        return total / x.shape[0], -self._mean(work, w, a, sizes, x.shape[0])
+            self._add_force(force, a, x[rows], r, sigma)
+        return total / x.shape[0], -self._mean(force, a, inner, scale, x.shape[0])
 
     @_absurd_is_infinite
-    def _force(self, theta: FloatArray, residual: Any, unit: Unit) -> FloatArray:
+    def _force(self, theta: FloatArray, residual: Any, sigma: Sigma) -> FloatArray:
         """Gradient of E<f_i, r> of every row at a fixed residual, (m, P)."""
-        b = self._backend
         w, a = self._split(theta)
-        sizes = self._sizes(w)
-        out = b.zeros(theta.shape)
+        inner, scale = self._inner(w)
+        force = self._backend.zeros(theta.shape)
         for rows in self._blocks(theta.shape[0]):
             x = self._x[rows]
-            self._add_force(out, a, x, residual[rows], unit((w @ x.T).T, sizes))
-        return self._mean(out, w, a, sizes, self.n_samples)
+            self._add_force(force, a, x, residual[rows], sigma((inner @ x.T).T))
+        return self._mean(force, a, inner, scale, self.n_samples)
 
-    def _add_force(self, out: Any, a: Any, x: Any, r: Any, unit: tuple[Any, Any]) -> None:
-        """Add sum_k (r_k . a) d sigma/dw at fixed |w| and sum_k r_k sigma to `out` (m, P)."""
-        value, slope = unit
+    def _add_force(self, force: Any, a: Any, x: Any, r: Any, sigma: tuple[Any, Any]) -> None:
+        """Add sum_k (r_k . a) d sigma/dw at fixed |w|, and sum_k r_k sigma in units of `_inner`, to `force` (m, P)."""
+        value, slope = sigma
         drive = (a @ r.T).T
-        out[:, : self.n_inputs] += (drive * slope).T @ x
-        out[:, self.n_inputs :] += value.T @ r
+        force[:, : self.n_inputs] += (drive * slope).T @ x
+        force[:, self.n_inputs :] += value.T @ r
 
-    def _mean(self, force: Any, w: Any, a: Any, sizes: Any, samples: int) -> FloatArray:
-        """Forces summed over samples (m, P) as a mean, with what the width of a rounded kink, in proportion to |w|,
-        adds along w: sigma is homogeneous, so that a . dU/da = w . dU/dw."""
+    def _mean(self, force: Any, a: Any, inner: Any, scale: Any, samples: int) -> FloatArray:
+        """Forces of `_add_force` summed over samples (m, P) as a mean, in the units of theta. They lack what rounded
+        kinks, whose widths go with |w|, add along w: sigma is homogeneous, so that a . dU/da = w . dU/dw."""
         d = self.n_inputs
         if self.kink > 0:
-            lengths = _nonzero(sizes)[:, None]
-            unit = w / lengths
-            force[:, :d] += ((a * (force[:, d:] / lengths)).sum(1) - (unit * force[:, :d]).sum(1))[:, None] * unit
+            on_w, on_a = force[:, :d], force[:, d:]
+            if not bool((scale > SMALLEST).all()):  # no input weights: nothing moves them
+                on_w *= scale > SMALLEST
+            lacks = (a * on_a).sum(1) - (inner * on_w).sum(1)
+            on_w += (4.0 * self._reach**2 * lacks)[:, None] * inner
+            on_a *= scale
         return self._backend.numpy(force) / samples
 
     def _values(self, theta: FloatArray, neurons: IntArray, rows: slice, leading: bool = False) -> Any:
