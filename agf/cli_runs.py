@@ -22,6 +22,7 @@ from agf.cli_options import (
 from agf.cli_output import Output
 from agf.clock import Clock
 from agf.contract import Problem
+from agf.door import admit
 from agf.engine import predict as predicted
 from agf.errors import ComputationError, ProblemError, RequestError, explain
 from agf.fault import guard
@@ -224,6 +225,7 @@ def _problem_and_init(name: str, words: dict[str, Any], report: Silent, predict:
         report.say(asked.problem.describe())
     for note in asked.notes:
         report.say(note)
+    admit(asked.problem, init, name)
     return asked.problem, init
 
 

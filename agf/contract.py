@@ -119,7 +119,7 @@ class Problem(ABC):
 
     @abstractmethod
     def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
-        """Loss of the network made of these neurons only, and its gradient: (float, (m, P))."""
+        """Loss of the network made of these neurons only, at least 0, and its gradient: (float, (m, P))."""
 
     @abstractmethod
     def residual(self, theta: FloatArray, neurons: IntArray) -> Any:

@@ -17,8 +17,6 @@ from agf.init import Init
 from agf.probe import NotApplicable, Probe, Violation
 from agf.table import number
 
-#: Steps of a Taylor remainder, relative to the size of the point.
-_STEPS = 2.0 ** -np.arange(3.0, 24.0)
 #: A remainder below this part of the value is rounding.
 _ROUNDING = 1e-12
 
@@ -32,6 +30,24 @@ def _attributes(probe: Probe) -> str:
     if not isinstance(getattr(p, "name", None), str):
         raise Violation("name", repr(getattr(p, "name", None)), "a string", "the class attribute is missing")
     return f"degree {p.degree}, {p.width} neurons of {p.n_params} parameters"
+
+
+def at_start(probe: Probe, init: Init) -> None:
+    """What is computed first: the loss without neurons, not negative, and the utilities of the given neurons."""
+    p = probe.problem
+    loss, _ = probe.loss_grad(probe.empty, probe.nobody)
+    some = np.flatnonzero(np.isfinite(init.log_norms[probe.neurons]))
+    who = probe.neurons[some]
+    residual = probe.residual(probe.empty, probe.nobody)
+    probe.utility(init.directions[who], who, residual)
+    probe.pull(init.directions[who], init.log_norms[who], who, residual)
+    beside, _ = probe.loss_grad(probe.theta, probe.neurons)
+    least = min(loss, beside)
+    if least < -_ROUNDING * max(abs(loss), abs(beside)):
+        raise Violation(
+            "loss_grad", f"a loss of {least:.6g}", "losses of at least 0: all tolerances are shares of the loss",
+            f"a constant left out of the loss of {p.name!r}, such as the entropy of the targets",
+        )  # fmt: skip
 
 
 def _shapes(probe: Probe) -> str:
@@ -85,7 +101,7 @@ def _utility_gradient(probe: Probe) -> str:
 def _taylor(method: str, function: Callable[[FloatArray], tuple[float, FloatArray]], probe: Probe) -> str:
     value, grad = function(probe.theta)
     along = sphere.random(probe.rng, 1, probe.theta.size).reshape(probe.theta.shape) * probe.size
-    order = _remainder_order(function, probe.theta, value, grad, along)
+    order = _remainder_order(function, probe.theta, value, grad, along, probe.steps)
     if order is None:
         return "gradient exact to rounding"
     if order > 1.5:
@@ -112,16 +128,17 @@ def _remainder_order(
     value: float,
     grad: FloatArray,
     along: FloatArray,
+    steps: FloatArray,
 ) -> float | None:
     """Order in h of f(theta + h v) - f(theta) - h grad.v at the smallest steps above rounding; None if all rounding."""
     slope = float(np.sum(grad * along))
-    ahead = np.array([function(theta + h * along)[0] for h in _STEPS])
-    errors = np.abs(ahead - value - _STEPS * slope)
+    ahead = np.array([function(theta + h * along)[0] for h in steps])
+    errors = np.abs(ahead - value - steps * slope)
     seen = errors > _ROUNDING * max(abs(value), float(np.abs(ahead).max()))
     if seen.sum() < 3:
         return None
     last = np.flatnonzero(seen)[-4:]
-    return float(np.polyfit(np.log(_STEPS[last]), np.log(errors[last]), 1)[0])
+    return float(np.polyfit(np.log(steps[last]), np.log(errors[last]), 1)[0])
 
 
 def _factor(ratio: float) -> str:

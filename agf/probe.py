@@ -14,6 +14,9 @@ from agf import sphere
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract import Problem
 
+#: Steps of a Taylor remainder, relative to the size of the point: all, and as few as tell its order.
+STEPS = 2.0 ** -np.arange(3.0, 24.0)
+FEW_STEPS = STEPS[[5, 7, 9, 11]]
 #: Neurons that take part, at most.
 _MOST = 6
 
@@ -31,10 +34,14 @@ class NotApplicable(Exception):
 
 
 class Probe:
-    """A problem with random points to test it at; every call is checked for shape, finiteness and changed inputs."""
+    """A problem with random points to test it at; every call is checked for shape, finiteness and changed inputs.
 
-    def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
+    steps : of Taylor remainders, default `STEPS`.
+    """
+
+    def __init__(self, problem: Problem, rng: np.random.Generator, steps: FloatArray | None = None) -> None:
         self.problem = problem
+        self.steps = STEPS if steps is None else steps
         self.rng = rng
         self.last = "Problem"
         m = min(problem.width, _MOST)
