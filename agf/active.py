@@ -32,6 +32,8 @@ _LONG = 10.0
 _PARKED = 60.0
 #: Rounding of the gradient over the age of the flow, above this part of the tolerance: it blurs where the flow goes.
 _BLURRED = 1e-2
+#: Steps over a doubling of the age from which on it is also followed no further within a short horizon.
+_SLOW = 200
 _EPS = float(np.finfo(np.float64).eps)
 #: An explicit step of more evaluations than this, and than this part of the number of parameters, costs more than one
 #: with the Hessian.
@@ -181,11 +183,12 @@ class _Flow:
         ceiling = before + np.sqrt(rtol) * abs(before)
         past = [_Mark(t0, loss, y, 0.0)]  # one moment for each doubling of the time
         nobody = np.zeros(self.neurons.size, dtype=bool)
+        counted = 0  # steps when the last moment was noted
         leaves, seen = 0.0, np.inf  # time by which a saddle will have been left, and the loss there
         if largest == 0.0 or loss <= negligible:
             return _Stop(t0, y, nobody, rate, rate * min(end, t0), "flow", False)
         try:
-            for step in self.march(y, np.sqrt(rtol)):
+            for steps, step in enumerate(self.march(y, np.sqrt(rtol))):
                 t, y = t0 + step.s1, step.y1
                 loss = self.loss(y)
                 lost = self.lost(step)
@@ -214,14 +217,15 @@ class _Flow:
                 if t >= 2 * past[-1].t:
                     past.append(_Mark(t, loss, y, self.work))
                     blurred = _EPS * self.stiffness * t > _BLURRED * np.sqrt(rtol)
-                    if t >= least and end > _LONG * t and (blurred or rate * t <= tolerated):
+                    slow, counted = blurred and steps - counted > _SLOW, steps
+                    if t >= least and (slow or (end > _LONG * t and (blurred or rate * t <= tolerated))):
                         left = self.left(past, end - t)
                         if left <= tolerated or (blurred and np.isfinite(left)):
                             return self.drifted(past, rate, left, tolerated)
         except integrators.Stalled:
             past.append(_Mark(t, loss, y, self.work))
             left = self.left(past, end - t)
-            if not np.isfinite(left):
+            if not self.curved:
                 raise
             return self.drifted(past, rate, left, rtol * max(loss, negligible))
         raise AssertionError("march ends only by raising")

@@ -233,3 +233,16 @@ BAD = [
 def test_bad_requests_are_refused_in_words(arguments, sentence):
     with pytest.raises(agf.DataError, match=sentence):
         ModularAddition(**arguments)
+
+
+def test_sums_of_three_terms_are_predicted_to_their_end():
+    """p = 5, ten cubic neurons: the last ones to learn cancel earlier ones, which only implicit steps follow."""
+    problem = ModularAddition(p=5, template={1: 4.0, 2: 2.0}, width=10, terms=3)
+    stairs = agf.predict(problem, problem.init(0.1, seed=0))
+    assert stairs.status is agf.Status.ALL_ACTIVE
+    assert len(stairs.drops) == 10
+    assert (np.diff(stairs.levels) < 0).all()
+    assert stairs.stats["hessians"] > 100
+    # training with an explicit method, between the third and the fourth drop
+    flow = agf.flow(problem, problem.init(0.1, seed=0), t_max=stairs.times[3:5].mean(), rtol=1e-5)
+    assert stairs.levels[3] == pytest.approx(flow.losses[-1], rel=0.02)
