@@ -168,7 +168,7 @@ class Comparison:
             row = [
                 str(match.k),
                 number(match.predicted_time, 5),
-                number(match.observed_time, 5),
+                "not reached" if np.isinf(match.observed_time) else number(match.observed_time, 5),
                 percent(match.time_error),
                 level(match.predicted_level, match.start_level, 5),
                 level(match.observed_level, match.start_level, 5),

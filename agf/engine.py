@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time as wall
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,9 @@ from agf.checkpoint import Checkpoint
 from agf.clock import Clock
 from agf.conditioning import measured, shaken
 from agf.contract import Phases, Problem, check_start
-from agf.errors import ProblemError, explain
+from agf.errors import AgfError, ProblemError, explain
 from agf.events import Activation, Settled, State
-from agf.fault import guard
+from agf.fault import blame, guard, told
 from agf.init import Init
 from agf.settings import Settings
 from agf.staircase import Drop, Staircase
@@ -240,7 +241,13 @@ def predict_each(problem: Problem, inits: Sequence[Init], **options: Any) -> Ite
     alone = settings.mode != "agf" or settings.conditioning  # the repeat of a prediction is its own
     try:
         many = None if alone or not inits else problem.many_phases(inits, settings)
-    except Exception:  # one of them may be to blame, and then says so itself
+    except AgfError:  # one of them may be to blame, and then says so itself
+        many = None
+    except Exception as error:
+        found = blame(type(problem), error)
+        place = f" in {found.place}" if found is not None else ""
+        words = f"`many_phases` of problem {problem.name!r} raised {told(error)}{place}; each start is predicted alone."
+        warnings.warn(words, stacklevel=2)
         many = None
     for init, phases in zip(inits, many or [None] * len(inits), strict=True):
         try:

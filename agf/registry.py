@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agf.contract import Problem
-from agf.errors import ProblemError, RequestError, explain
+from agf.errors import DataError, ProblemError, RequestError, explain
 from agf.fault import guard, told
 
 GROUP = "agf.problems"
@@ -119,9 +119,22 @@ def build(cls: type[Problem], arguments: dict[str, Any]) -> Problem:
         and p.name not in arguments
     ]
     if missing:
-        raise RequestError(explain(f"missing parameter(s) {', '.join(missing)}.", where=f"problem {cls.name!r}"))
+        words = f"missing parameter(s) {', '.join(missing)}."
+        raise RequestError(explain(words, where=f"problem {cls.name!r}", remedy=_hint(cls)))
     with guard(cls):
-        return cls(**arguments)
+        try:
+            return cls(**arguments)
+        except DataError as error:
+            if arguments:
+                raise
+            raise DataError(f"{error} {_hint(cls)}".strip()) from None
+
+
+def _hint(cls: type[Problem]) -> str:
+    """Where somebody who gave nothing finds what to give."""
+    if cls.name not in names():
+        return ""
+    return f"`agf problems {cls.name}` lists the parameters; agf.registry.find({cls.name!r}).example() gives some."
 
 
 def _remedy(error: BaseException) -> str:

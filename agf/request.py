@@ -269,7 +269,7 @@ def initialization(
     if (init.width, init.n_params) != (problem.width, problem.n_params):
         raise DataError(
             explain(
-                f"`theta` has shape ({init.width}, {init.n_params}).",
+                f"`theta` has shape {np.shape(arrays['theta'])}.",
                 where=file,
                 expected=f"({problem.width}, {problem.n_params}), one row a neuron of {problem.name}",
             )

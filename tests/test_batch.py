@@ -164,4 +164,5 @@ def test_sharing_that_fails_is_no_failure_of_those_that_can_be_predicted(monkeyp
         raise ZeroDivisionError
 
     monkeypatch.setattr(type(problem), "many_phases", broken)
-    assert [document(stairs) for stairs in predict_many(problem, inits)] == singles
+    with pytest.warns(UserWarning, match="`many_phases` of problem 'diagonal-linear' raised ZeroDivisionError"):
+        assert [document(stairs) for stairs in predict_many(problem, inits)] == singles

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -138,11 +140,30 @@ def test_training_that_raised_goes_on_where_it_was_once_the_problem_is_mended(pl
     assert whole.losses[-1] == once.losses[-1]
 
 
-def test_a_lack_of_memory_is_told_as_such_and_keeps_the_result(plugin, capsys):
-    arguments = ["train", plugin("loss_grad", 150, 'raise MemoryError("8 GiB")'), "--alpha", "1e-4", "-o", "run.npz"]
-    assert cli.main(arguments) == cli.FAILED
-    assert "out of memory (MemoryError: 8 GiB)" in capsys.readouterr().err
-    assert agf.load("run.npz").status is Status.ERROR
+@pytest.mark.parametrize("command", ["predict", "predict --mode resolved", "train", "compare"])
+def test_a_lack_of_memory_is_told_as_such_and_keeps_the_result(plugin, capsys, command):
+    file = plugin("loss_grad", 250, 'raise MemoryError("8 GiB")')
+    assert cli.main([*command.split(), file, "--alpha", "1e-4", "-o", "run.npz"]) == cli.FAILED
+    err = capsys.readouterr().err
+    assert "out of memory (MemoryError: 8 GiB)" in err
+    assert "Traceback" not in err
+    left = agf.load("run.npz")
+    sides = left.sides.values() if isinstance(left, agf.Comparison) else [left]
+    assert Status.ERROR in [side.status for side in sides]
+
+
+def test_memory_that_really_runs_out_keeps_the_result(plugin):
+    """The address space is bounded once the run has begun, and an array beyond it asked for."""
+    error = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); np.ones(2**40)"
+    words = ["train", plugin("loss_grad", 250, error), "--alpha", "1e-4", "-o", "run.npz"]
+    code = "import sys; from agf.cli import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == cli.FAILED
+    assert "out of memory (" in done.stderr
+    assert "Traceback" not in done.stderr
+    left = agf.load("run.npz")
+    assert left.status is Status.ERROR
+    assert left.losses.size > 3
 
 
 def test_a_plugin_that_leaves_the_program_is_told_too(plugin, capsys):

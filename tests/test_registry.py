@@ -124,6 +124,9 @@ def test_unknown_and_missing_parameters_are_named():
         agf.problem("relu", X=np.eye(2), Y=[0, 1], depth=3)
     with pytest.raises(agf.RequestError, match=r"missing parameter.* Y"):
         agf.problem("relu", X=np.eye(2))
+    for name in ("linear", "relu", "diagonal-linear"):
+        with pytest.raises(agf.RequestError, match=rf"`agf problems {name}` lists .*find\('{name}'\).example\(\)"):
+            agf.problem(name)
 
 
 def test_the_template_runs_as_it_is(tmp_path):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -253,3 +255,107 @@ def test_a_trainer_given_parameters_instead_of_an_init_says_what_it_wants():
     for trainer in (agf.flow, lambda p, i: agf.descend(p, i, lr=0.1, steps=2)):
         with pytest.raises(RequestError, match=r"agf\.Init\.from_params"):
             trainer(problem, problem.init(1e-4).params())
+
+
+# -- files of runs that are none, through every command that reads them ------------------------------------------
+
+
+def hostile(folder, diagonal):
+    """Files that call themselves run files."""
+    good = folder / "good.npz"
+    agf.predict(diagonal, diagonal.init(1e-3)).save(good)
+    content = good.read_bytes()
+    (folder / "truncated.npz").write_bytes(content[: len(content) // 2])
+    (folder / "text.npz").write_text("not an archive\n")
+    (folder / "empty.npz").write_bytes(b"")
+    shutil.copy(good, folder / "later.npz")
+    rewrite(folder / "later.npz", lambda header: header.update(version=99))
+    shutil.copy(good, folder / "other.npz")
+    rewrite(folder / "other.npz", lambda header: header.update(kind="recipe"))
+    np.savez(folder / "foreign.npz", a=np.ones(3))
+    with zipfile.ZipFile(good) as archive:
+        header = archive.read("header.json")
+    np.savez(folder / "objects.npz", log_norms=np.array([{}, []], dtype=object))
+    with zipfile.ZipFile(folder / "objects.npz", "a") as archive:
+        archive.writestr("header.json", header)
+    with zipfile.ZipFile(folder / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", header)
+        with archive.open("log_norms.npy", "w", force_zip64=True) as member:
+            for _ in range(2**7 + 1):
+                member.write(bytes(2**23))
+    return ["truncated", "text", "empty", "later", "other", "foreign", "objects", "bomb"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["show", "diff good.npz", "rerun", "graph -o a.graphml", "report -o a.html", "plot -o a.svg",
+     "compare --curve", "compare good.npz --curve", "train diagonal-linear --resume"],
+)  # fmt: skip
+def test_hostile_run_files_are_refused_in_a_sentence_by_every_command(diagonal, tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    for name in hostile(tmp_path, diagonal):
+        words = command.split()
+        words = (
+            ["compare", f"{name}.npz", "--curve", "good.npz"]
+            if command == "compare --curve"
+            else [*words, f"{name}.npz"]
+        )
+        code = cli.main(words)
+        err = capsys.readouterr().err.strip()
+        assert code == 2, (name, code, err)
+        assert err.startswith("agf: error: "), (name, err)
+        assert len(err.splitlines()) == 1
+        assert "Traceback" not in err
+    assert not (tmp_path / "a.html").exists()
+
+
+def test_summarize_refuses_what_is_no_sweep(diagonal, tmp_path, capsys):
+    hostile(tmp_path, diagonal)
+    for name in ("", "good.npz", "text.npz", "nothing"):
+        assert cli.main(["summarize", str(tmp_path / name)]) == 2
+        assert "is no sweep" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["predict", "train", "compare"])
+def test_a_full_disk_is_a_sentence_and_leaves_the_earlier_file(diagonal, tmp_path, command):
+    agf.predict(diagonal, diagonal.init(1e-3)).save(tmp_path / "run.npz")
+    before = (tmp_path / "run.npz").read_bytes()
+    code = (
+        "import sys, resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); from agf import cli\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
+        "sys.exit(cli.main(sys.argv[1:]))"
+    )
+    words = [command, "diagonal-linear", "-o", "run.npz"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "cannot write 'run.npz' (File too large)" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "run.npz").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["run.npz"]  # and nothing half-written
+
+
+def test_the_output_of_training_may_be_named_as_its_checkpoint_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "diagonal-linear", "-o", "run.npz", "--checkpoint", "run.npz"]) == 0
+    assert agf.load("run.npz").status.word == "settled"
+
+
+def test_two_layer_networks_run_from_the_shell(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    x = np.random.default_rng(0).standard_normal((30, 2))
+    np.savez("data.npz", X=x, Y=np.tanh(x[:, 0]))
+    words = ["two-layer", "--data", "data.npz", "-p", "activation=tanh", "--width", "3", "--alpha", "1e-3"]
+    assert cli.main(["compare", *words, "--json"]) == 0
+    out = json.loads(capsys.readouterr().out)
+    assert out["problem"] == "two-layer"
+    assert out["max_time_error"] < 0.1
+    assert cli.main(["predict", *words, "-p", "activation=tan"]) == 2
+
+
+def test_initial_weights_of_another_shape_are_told_by_the_shape_in_the_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.savez("weights.npz", theta=np.full(3, 1e-3))
+    assert cli.main(["predict", "diagonal-linear", "--init", "weights.npz"]) == 2
+    assert "`theta` has shape (3,)." in capsys.readouterr().err
