@@ -14,7 +14,7 @@ A mode that activates takes one direction q of hidden space with it; the dormant
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from agf_problems.linear_moments import Moments
@@ -29,6 +29,12 @@ from agf.sphere import norms, polar
 _NO_GROWTH = 1e-10
 #: A row of hidden space that falls below this fraction of itself by projection was in the span removed.
 _RANK = 1e-12
+#: Log norms of hidden units further apart than this are kept apart.
+_SPREAD = np.log(1e4)
+_SHARED = (
+    "Hidden units start far apart in norm, and a large one carries several modes: training turns it from one to "
+    "another before smaller units matter, while here each mode activates by itself: levels and times may differ."
+)
 #: Fraction of its saturation norm at which a new mode starts in the active flow (natural thresholds).
 _SMALL = 0.01
 #: A plateau lies behind at least this fraction of the drop that the new mode would make alone.
@@ -116,20 +122,30 @@ class ModePhases:
         self.explainable = moments.loss(np.zeros(moments.syx.shape)) - moments.floor
         self._untouched = [self._block(r, c, moments.syx, nobody, r) for r, c in moments.blocks]
         self.energies = energies(moments)
+        self.notes: list[str] = []
         self.stats: dict[str, float] = {"evaluations": 0.0, "phases": 0.0}
 
     # -- the contract -----------------------------------------------------------------------------------------
 
     def start(self, init: Init) -> State:
         """All modes dormant, with the amplitudes measured from the initial weights."""
-        weights, log_size = self.moments.start(init)
-        left, values, right = np.linalg.svd(weights.T, full_matrices=False)
-        keep = values > _RANK * values[0]
-        dormant = _Dormant(left[:, keep], log_size + np.log(values[keep]), right[keep])
+        dormant = self._at_start(init)
         active = np.zeros(min(self.moments.rank, init.width), dtype=bool)
         nobody = np.zeros(0, dtype=np.int64)
         clock = Clock.from_norms(2, init.log_norms)
         return self._state(0.0, active, _Held(clock, dormant, np.zeros((0, self.size)), nobody))
+
+    def _at_start(self, init: Init) -> _Dormant:
+        """The initial weights: by singular values, or by units where norms are so far apart that these lose some."""
+        alive = np.isfinite(init.log_norms)
+        if np.ptp(init.log_norms[alive]) > _SPREAD:
+            level = replace(init, log_norms=np.where(alive, 0.0, -np.inf))
+            units = _Dormant(self.moments.start(level)[0][alive].T, init.log_norms[alive], np.eye(init.width)[alive])
+            return _grow(self._modes(np.zeros((0, self.size)), np.zeros(0, dtype=np.int64)), units, 0.0)
+        weights, log_size = self.moments.start(init)
+        left, values, right = np.linalg.svd(weights.T, full_matrices=False)
+        keep = values > _RANK * values[0]
+        return _Dormant(left[:, keep], log_size + np.log(values[keep]), right[keep])
 
     def dormant(self, state: State) -> tuple[State, Activation | Status]:
         """Exact growth in the frozen residual until the first mode, and all tied with it, are at their thresholds.
@@ -153,6 +169,8 @@ class ModePhases:
         dormant, chosen, rows, runner_up, pause = held.dormant, [int(np.argmin(waits))], [], None, wait
         while True:
             dormant, row = _take(modes, dormant, chosen[-1], pause)
+            if self._carries(row, modes, dormant) and _SHARED not in self.notes:
+                self.notes.append(_SHARED)
             rows.append(self._own_block(row, int(modes.labels[chosen[-1]])) if dormant.logs.size else row)
             pause = 0.0
             rest = np.setdiff1d(np.arange(modes.labels.size), chosen)
@@ -366,6 +384,13 @@ class ModePhases:
         gaps = modes.log_radius - dormant.log_amplitudes(modes.vectors[:, :growing])
         return np.maximum(gaps, 0.0) / modes.rates[:growing]
 
+    def _carries(self, row: FloatArray, modes: _Modes, dormant: _Dormant) -> bool:
+        """Whether a new active mode holds far more of some other growing mode than what is dormant."""
+        growing = modes.vectors[:, : modes.labels.size]
+        with np.errstate(divide="ignore"):
+            held = np.log(np.abs(row @ growing))
+        return dormant.logs.size > 0 and bool((held > dormant.log_amplitudes(growing) + _SPREAD).sum() > 1)
+
     def _own_block(self, row: FloatArray, label: int) -> FloatArray:
         """The part of an active mode in its own block: blocks exchange nothing, and what mixes them is negligible."""
         for rows, columns in self.moments.blocks:
@@ -486,10 +511,11 @@ def _factor(
     r = dormant.logs.size
     gains = modes.rates * pause
     work = modes.vectors.T @ dormant.basis
-    lower, upper = np.zeros((gains.size, r)), np.zeros((r, r))
-    logs, signs = np.full(r, -np.inf), np.ones(r)
+    rank = min(gains.size, r)
+    lower, upper = np.zeros((gains.size, rank)), np.zeros((rank, r))
+    logs, signs = np.full(rank, -np.inf), np.ones(rank)
     free_rows, free_columns = np.ones(gains.size, dtype=bool), np.ones(r, dtype=bool)
-    for k in range(r):
+    for k in range(rank):
         i, j = _pivot(work, gains, dormant.logs, free_rows, free_columns, first if k == 0 else None)
         pivot = work[i, j]
         if pivot == 0:

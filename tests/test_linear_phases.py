@@ -151,3 +151,27 @@ def test_an_independent_mode_cut_short_by_the_next_drop_goes_on_to_its_target():
     stairs = agf.predict(problem, problem.init(1e-8, seed=0))
     assert stairs.levels[-1] < 1e-9 * stairs.start_level
     assert agf.compare(stairs, agf.flow(problem, problem.init(1e-8, seed=0))).max_time_error < 0.02
+
+
+def test_units_two_hundred_orders_apart_learn_every_mode_and_say_when_one_carries_several():
+    # The largest unit learns first, 0.4 % of the time of the last: singular values kept only this one.
+    problem = agf.problem("linear", Sxx=np.diag([1.0, 2.0, 3.0]), B=np.diag([3.0, 1.5, 0.5]), width=3)
+    theta = np.random.default_rng(0).standard_normal((3, 6))
+    directions = theta / np.linalg.norm(theta, axis=1)[:, None]
+    far = agf.predict(problem, agf.Init(directions, np.log(10.0) * np.array([-4.0, -100.0, -204.0]), 1e-4))
+    assert far.status is agf.Status.FITTED
+    assert len(far.drops) == 3
+    assert "far apart" in far.notes[0]
+    near = agf.predict(problem, problem.init(1e-4))
+    assert near.notes == ()
+
+
+def test_units_apart_in_norm_drop_when_the_flow_drops():
+    problem = agf.problem("linear", Sxx=np.diag([1.0, 2.0, 3.0]), B=np.diag([3.0, 1.5, 0.5]), width=9)
+    theta = np.random.default_rng(1).standard_normal((9, 6))
+    directions = theta / np.linalg.norm(theta, axis=1)[:, None]
+    norms = np.log(10.0) * np.array([-8.0, -9.0, -8.0, -30.0, -8.0, -100.0, -12.0, -40.0, -8.0])
+    init = agf.Init(directions, norms, 1e-8)
+    report = agf.compare(agf.predict(problem, init), agf.flow(problem, init))
+    assert report.max_time_error < 0.03  # the first two drops overlap
+    assert report.max_level_error < 1e-2
