@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from scipy.integrate import RK45
 
-from agf import lanczos, quartic
+from agf import integrators, lanczos, quartic
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock, log_norm, log_threshold
 from agf.contract import Problem
+from agf.sphere import lengths
 from agf.status import Status
 from agf.threshold import Threshold, expect_shape, refuse_nonfinite
 
@@ -47,6 +48,10 @@ _DEAD = 1e-14
 #: Error of a step that leaves a saddle, relative to the step.
 _ESCAPE = 1e-5
 _MAX_ROUNDS = 20_000
+#: Evaluations that locate a crossing, of which a third halve: more than what float64 can tell.
+_TURNS = 160
+#: A tangent gradient of this part of the gradient is rounding.
+_EXACTLY_AT_REST = 8 * np.finfo(float).eps
 
 _A, _B, _E = RK45.A, RK45.B, RK45.E
 _STAGES = [_A[s, :s] for s in range(1, 6)]
@@ -109,6 +114,7 @@ def cross(
     Raises
     ------
     NonFinite : the plugin returned a non-finite value.  ProblemError : it returned a wrong shape.
+    Stalled : a crossing could not be located.
     """
     batch = _Batch(problem, residual, clock, threshold, directions, log_norms, neurons, rtol)
     try:
@@ -152,8 +158,7 @@ def carry(
     stats: dict[str, float] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Directions (m, P) and log norms (m,) after `duration` of accelerated time on a frozen residual, no threshold."""
-    nobody = np.zeros(0, dtype=np.int64)
-    never = Threshold(problem, False, np.zeros((0, problem.n_params)), nobody, np.inf)
+    never = Threshold(problem, False, np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64), np.inf)
     batch = _Batch(problem, residual, clock, never, directions, log_norms, neurons, rtol)
     batch.run(duration)
     out = batch.at(duration)
@@ -220,7 +225,7 @@ class _Batch:
         self.evaluations += 1
         p, degree = self.p, self.problem.degree
         theta = y[:, :p]
-        unit = theta / _norms(theta)[:, None]
+        unit = theta / lengths(theta)[:, None]
         utility, gradient = self.problem.utility(unit, neurons, self.residual)
         expect_shape(self.problem, "utility", utility, (neurons.size,))
         expect_shape(self.problem, "utility gradient", gradient, unit.shape)
@@ -235,7 +240,7 @@ class _Batch:
 
     def _drive(self, f: FloatArray) -> FloatArray:
         """|grad U| / degree at unit norm, from the velocity: its radial part is degree U by Euler's identity."""
-        return _norms(f[:, : self.p + 1]) / self.problem.degree
+        return lengths(f[:, : self.p + 1]) / self.problem.degree
 
     def _grows(self, f: FloatArray) -> BoolArray:
         """Whether the utility is positive, and known to be, (m,)."""
@@ -295,7 +300,7 @@ class _Batch:
             for s, weights in enumerate(_STAGES, 1):
                 k[s] = self._velocity(y0 + h * (weights @ flat[:s]).reshape(y0.shape), neurons)
             y1 = y0 + h * (_B @ flat[:6]).reshape(y0.shape)
-            y1[:, : self.p] /= _norms(y1[:, : self.p])[:, None]
+            y1[:, : self.p] /= lengths(y1[:, : self.p])[:, None]
             k[6] = self._velocity(y1, neurons)
             ratio = self._error(h * (_E @ flat).reshape(y0.shape), y0, y1, k[0], k[6])
             bad = ~np.isfinite(ratio + y1.sum(axis=1) + k[6].sum(axis=1))
@@ -313,7 +318,7 @@ class _Batch:
         mid = y0 + h * (_MID @ flat).reshape(y0.shape)
         self.y0[done], self.f0[done], self.h[done] = y0[ok], k[0, ok], h[ok, 0]
         self.mid[done], self.y1[done], self.f1[done] = mid[ok], y1[ok], k[6, ok]
-        self.turned[done] += _norms(y1[ok, : self.p] - y0[ok, : self.p])
+        self.turned[done] += lengths(y1[ok, : self.p] - y0[ok, : self.p])
         self._look(done)
         self._rest(done[np.isinf(self.crossed[done])])
 
@@ -324,10 +329,10 @@ class _Batch:
         there the error is relative to the move.
         """
         loose, p = self.loose, self.p
-        gathers = _norms(f1[:, :p]) > 2.0 * _norms(f0[:, :p])
-        move = _norms(y1[:, :p] - y0[:, :p])
+        gathers = lengths(f1[:, :p]) > 2.0 * lengths(f0[:, :p])
+        move = lengths(y1[:, :p] - y0[:, :p])
         allowed = np.where(gathers, np.minimum(loose, _ESCAPE * move + np.finfo(float).eps), loose)
-        direction = _norms(err[:, :p]) / allowed
+        direction = lengths(err[:, :p]) / allowed
         norm = np.abs(err[:, p]) / loose
         time = np.abs(err[:, -1]) / (self.rtol * y1[:, -1])
         return np.maximum(np.maximum(direction, norm), time)
@@ -336,7 +341,7 @@ class _Batch:
         """Let neurons whose direction no longer moves, and will not, follow the closed law of the norm."""
         if rows.size == 0:
             return
-        tangent = _norms(self.f1[rows, : self.p])
+        tangent = lengths(self.f1[rows, : self.p])
         slope = self._drive(self.f1[rows]) * self.problem.degree
         vanished = slope <= _DEAD * self.top * self.problem.degree
         # Far above a threshold that is low because nothing drives it: left alone.
@@ -353,6 +358,9 @@ class _Batch:
         stable = asked[self._stable(asked)] if asked.size else asked
         self.resting[rows] = vanished
         self.resting[stable] = True
+        # Exactly at rest where it cannot grow, though unstable: nothing ever turns it.
+        exact = (calm == _REST_STEPS) & (tangent <= _EXACTLY_AT_REST * slope) & (self.f1[rows, self.p] <= 0)
+        self.resting[rows[exact]] = True
         grows = stable[self._grows(self.f1[stable])]
         if grows.size:
             self._refresh(grows)
@@ -431,7 +439,7 @@ class _Batch:
         out = quartic.inside(
             sigma[:, None], self.y0[rows], self.y1[rows], h * self.f0[rows], h * self.f1[rows], self.mid[rows]
         )
-        out[:, : self.p] /= _norms(out[:, : self.p])[:, None]
+        out[:, : self.p] /= lengths(out[:, : self.p])[:, None]
         return out
 
     def _event(self, rows: IntArray, sigma: FloatArray) -> FloatArray:
@@ -455,10 +463,17 @@ class _Batch:
         at_low, at_high = self._event(rows, low), self._gap(rows)
         high = np.where(at_low >= 0, 0.0, high)  # already there when the step began (or time zero)
         last = np.zeros(rows.size)  # sign of the last value: an end that stays for the second time counts half
-        for turn in range(100):
+        for turn in range(_TURNS):
             open_ = np.flatnonzero(high - low > sharp)
             if open_.size == 0:
                 break
+            if turn == _TURNS - 1:
+                lost = rows[open_[0]]
+                words = (
+                    f"the crossing of neuron {self.neurons[lost]} was not located within {_TURNS} halvings: "
+                    "its utility or self-interaction is not finite, or jumps from call to call."
+                )
+                raise integrators.Stalled(words, float(self.y1[lost, -1]), self.y1[lost])
             a, b, fa, fb = low[open_], high[open_], at_low[open_], at_high[open_]
             inside = 1e-13 + 1e-6 * (b - a) * (turn > 3)  # where a guess is good, the other end follows at once
             guess = np.clip(b - fb * (b - a) / (fb - fa), a + inside, b - inside)
@@ -489,16 +504,13 @@ class _Batch:
         directions[end], log_norms[end] = self.y1[end, : self.p], self.y1[end, self.p]
         lost = np.flatnonzero(~self.dead & (self.y0[:, -1] > time))
         if lost.size:  # their steps began after the crossing: once more, now that its time is known
-            nobody = np.zeros(0, dtype=np.int64)
-            never = Threshold(self.problem, False, np.zeros((0, self.p)), nobody, np.inf)
-            again = _Batch(
-                self.problem, self.residual, self.clock, never, self.start[lost, : self.p], self.start[lost, self.p],
-                self.neurons[lost], self.rtol,
+            stats: dict[str, float] = {}
+            directions[lost], log_norms[lost] = carry(
+                self.problem, self.residual, self.clock, directions[lost], log_norms[lost], self.neurons[lost], time,
+                rtol=self.rtol, stats=stats,
             )  # fmt: skip
-            again.run(time)
-            directions[lost], log_norms[lost] = again.at(time)
-            self.evaluations += again.evaluations
-            self.steps += again.steps
+            self.evaluations += int(stats["utility_evaluations"])
+            self.steps += int(stats["dormant_steps"])
         return directions, log_norms
 
     def _law(self, rows: IntArray, time: float) -> FloatArray:
@@ -572,7 +584,7 @@ class _Batch:
             near = self._grows(self.f1) & (self._gap(np.arange(self.m)) > -1.0)
             for row in rows:
                 out |= (self.start == self.start[row]).all(axis=1)
-                out |= near & (_norms(self.y1[:, : self.p] - self.y1[row, : self.p]) < _TURN)
+                out |= near & (lengths(self.y1[:, : self.p] - self.y1[row, : self.p]) < _TURN)
         return out
 
     def count(self, stats: dict[str, float] | None) -> None:
@@ -585,8 +597,3 @@ class _Batch:
             }
             for name, value in work.items():
                 stats[name] = stats.get(name, 0) + value
-
-
-def _norms(rows: FloatArray) -> FloatArray:
-    """Euclidean norm of each of rows of order one, (m,): half the time of `numpy.linalg.norm` on small ones."""
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))

@@ -88,6 +88,9 @@ class GenericPhases:
         except NonFinite as error:
             self.notes.append(str(error))
             return state, Status.NONFINITE
+        except integrators.Stalled as error:
+            self.notes.append(str(error))
+            return state, Status.STALLED
         if found is Status.NO_GROWTH and 0.0 < drive <= 3.0 * self._noise(state):
             return state, Status.FITTED
         if isinstance(found, Status):
@@ -294,7 +297,7 @@ class GenericPhases:
         residual = self.problem.residual(state.params[active], active)
         try:
             found = self._cross(state, residual, waiting, self._threshold(state), 0.0)
-        except NonFinite:
+        except (NonFinite, integrators.Stalled):
             return state, None  # the next dormant phase meets it again, and reports it
         return self._arrive(state, waiting, found) if isinstance(found, Crossing) else (state, None)
 
@@ -355,7 +358,7 @@ class GenericPhases:
                 stop=float(self.clock.accelerated(stop)) if np.isfinite(stop) else np.inf,
                 stats=self.stats,
             )
-        except NonFinite:
+        except (NonFinite, integrators.Stalled):
             return np.inf  # the next dormant phase meets it again, and reports it
         return float(self.clock.flow(time))
 

