@@ -244,8 +244,8 @@ def predict_each(problem: Problem, inits: Sequence[Init], **options: Any) -> Ite
     except AgfError:  # one of them may be to blame, and then says so itself
         many = None
     except Exception as error:
-        found = blame(type(problem), error)
-        place = f" in {found.place}" if found is not None else ""
+        guilty = blame(type(problem), error)
+        place = f" in {guilty.place}" if guilty is not None else ""
         words = f"`many_phases` of problem {problem.name!r} raised {told(error)}{place}; each start is predicted alone."
         warnings.warn(words, stacklevel=2)
         many = None
