@@ -326,7 +326,7 @@ class _Run:
             memory=self._resumed(system, start, unit),
         )
         looked = 0.0
-        evaluations = 0
+        evaluations, patience = 0, _PATIENT
         try:
             for step in steps:
                 evaluations = step.evaluations
@@ -366,15 +366,17 @@ class _Run:
                     still = -rate * wait <= self.settings.rtol * size or -rate / unit <= _ROUNDING * self.steepest
                     if not still:
                         self.settled = self._rest(system, y)
-                        # what is left costs as the root of its length, by stabilised steps
-                        if not self.settled and evaluations > _PATIENT and wait > _FOR_EVER**2 * s:
-                            self.notes.append(_RESTLESS)
-                            return Status.STALLED
                     self.settled |= still and self._growth(system, step, last) * wait <= _STILL
                     if self.settled:
                         return None
                 if loss <= max(self.settings.rtol * self.start_level, self.floor):
                     return Status.FITTED
+                if evaluations > patience:
+                    patience *= 2
+                    # what is left costs as the root of its length, by stabilised steps
+                    if np.inf > self._wait(unit) > _FOR_EVER**2 * s:
+                        self.notes.append(_RESTLESS)
+                        return Status.STALLED
         finally:
             self._count("velocity_evaluations", evaluations)
         return Status.MAX_TIME
