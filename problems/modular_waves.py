@@ -9,6 +9,9 @@ Im u v conj(w) is conserved:
 
 Weierstrass' equation. With the roots e_j of Q, a gain s is R_F(s - e_1, s - e_2, s - e_3) / G before the blow-up
 (Carlson's integral), and s(t) follows from Jacobi's functions.
+
+Once a frequency is learned by a full group of six, the others are independent again; in between they are not, as the
+squares that a few neurons leave mix them.
 """
 
 from __future__ import annotations

@@ -246,3 +246,27 @@ def test_sums_of_three_terms_are_predicted_to_their_end():
     # training with an explicit method, between the third and the fourth drop
     flow = agf.flow(problem, problem.init(0.1, seed=0), t_max=stairs.times[3:5].mean(), rtol=1e-5)
     assert stairs.levels[3] == pytest.approx(flow.losses[-1], rel=0.02)
+
+
+def test_frequencies_are_independent_at_the_start_and_once_one_is_learned_but_not_on_the_way():
+    """The dormant flow in closed form (`three_waves`) holds where the utility is a sum over frequencies."""
+    problem = ModularAddition(p=11, template={1: 10.0, 3: 5.0}, width=8)
+    each = np.arange(8)
+    weights = np.random.default_rng(0).standard_normal((8, 3, 11))
+    hats = np.fft.fft(weights, axis=2)
+    parts = []
+    for k in range(1, 6):
+        kept = np.zeros(11)
+        kept[[k, -k]] = 1.0
+        parts.append(np.fft.ifft(hats * kept, axis=2).real.reshape(8, 33))
+
+    def mixed(active):
+        residual = problem.residual(active, np.arange(len(active)))
+        whole = problem.utility(sum(parts), each, residual)[0]
+        alone = sum(problem.utility(part, each, residual)[0] for part in parts)
+        return np.abs(whole - alone).max() / np.abs(whole).max()
+
+    learned = six_neurons(problem, 0)
+    assert mixed(np.zeros((0, 33))) < 1e-13
+    assert mixed(learned) < 1e-12
+    assert mixed(learned[:3]) > 1e-2
