@@ -563,14 +563,12 @@ def fastest_growth(system: FlowSystem, y: FloatArray) -> tuple[float, float, int
     rightmost one to 1 % of the radius. Rates are per unit of s.
     """
     scale = system.scale(y)
-    length = float(np.finfo(np.float64).eps) ** (1 / 3)
-    evaluations = 0
+    length, evaluations = float(np.finfo(np.float64).eps) ** (1 / 3), 0
 
     def product(v: FloatArray) -> FloatArray:
         nonlocal evaluations
         evaluations += 2
-        size = length_of(v)
-        if size == 0:
+        if (size := length_of(v)) == 0:
             return np.zeros_like(v)
         shift = length / size * scale * v.ravel()
         with np.errstate(over="ignore", invalid="ignore"):
@@ -584,6 +582,8 @@ def fastest_growth(system: FlowSystem, y: FloatArray) -> tuple[float, float, int
 
     operator = LinearOperator((y.size, y.size), matvec=product, dtype=np.float64)
     start = np.random.default_rng(0).standard_normal(y.size)
+    if not product(start).any():
+        return 0.0, 0.0, evaluations  # nothing moves, as where every neuron is dead
     found: list[Any] = []
     for which in ("LM", "LR"):
         try:

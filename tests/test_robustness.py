@@ -359,3 +359,13 @@ def test_initial_weights_of_another_shape_are_told_by_the_shape_in_the_file(tmp_
     np.savez("weights.npz", theta=np.full(3, 1e-3))
     assert cli.main(["predict", "diagonal-linear", "--init", "weights.npz"]) == 2
     assert "`theta` has shape (3,)." in capsys.readouterr().err
+
+
+def test_a_network_whose_neurons_are_all_dead_ends_at_once_on_both_sides(rng):
+    """At 20 parameters the flow looks for growth by Arnoldi, which cannot start where nothing moves."""
+    x = np.abs(rng.standard_normal((20, 4)))
+    problem = agf.TwoLayer(x, x[:, 0], activation="relu", width=4)
+    init = agf.Init.from_params(1e-6 * np.hstack([-np.ones((4, 4)), np.ones((4, 1))]))
+    stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
+    assert (stairs.status.word, flow.status.word) == ("no_growth", "settled")
+    assert len(stairs.drops) == len(flow.drops) == 0
