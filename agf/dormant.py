@@ -576,12 +576,13 @@ class _Batch:
         """Neurons that activate with rows, whatever the time they lack.
 
         Those that started exactly where one of rows did; and those that now have its direction and lack less than a
-        factor e in norm: they learn the same, by shares, and no residual is left for them to turn to until then.
+        factor e in norm: they learn the same, by shares.
         """
         out = np.zeros(self.m, dtype=bool)
         out[rows] = True
         if self.problem.interchangeable:
-            near = self._grows(self.f1) & (self._gap(np.arange(self.m)) > -1.0)
+            near, alive = np.zeros(self.m, dtype=bool), np.flatnonzero(~self.dead)
+            near[alive] = self._grows(self.f1[alive]) & (self._gap(alive) > -1.0)
             for row in rows:
                 out |= (self.start == self.start[row]).all(axis=1)
                 out |= near & (lengths(self.y1[:, : self.p] - self.y1[row, : self.p]) < _TURN)

@@ -23,6 +23,7 @@ from agf.clock import Clock, charge
 from agf.conditioning import LONGER, conditioned
 from agf.contract import Problem
 from agf.curve import FINE_DEPTH, CurveDrop, detect
+from agf.decay import Drift
 from agf.errors import RequestError, explain
 from agf.events import State
 from agf.fault import guard
@@ -63,6 +64,8 @@ _FINE, _MOST_INSIDE = 0.005, 30
 _PATIENCE = 10.0
 #: ... and active neurons that are still small may grow by this (in log norm, at their present rate) on any plateau.
 _STILL = 0.5
+#: A loss that falls like a power of time is followed until it falls by this part in another time as long.
+_DRIFTS = 0.02
 #: A squared gradient of this part of the largest one is rounding.
 _ROUNDING = 1e-26
 #: Tolerance of a step over that of the settings: what joining at a finite norm leaves out is far more than this.
@@ -208,9 +211,8 @@ class _Run:
         self.state = self.ride.start(State(0.0, nobody, init.directions, init.log_norms, self.start_level))
         self.path = _Path(losses=[self.start_level], states=[self.state])
         # Alone, without the active neurons: the norm at which a neuron starts to matter need not be exact.
-        self.threshold = Threshold(
-            problem, settings.threshold == "natural", none, no_index, log_factor=float(np.log(joining))
-        )
+        natural, factor = settings.threshold == "natural", float(np.log(joining))
+        self.threshold = Threshold(problem, natural, none, no_index, log_factor=factor)
         limit = settings.max_time
         self.stop = np.inf if limit is None else float(self.clock.accelerated(LONGER * limit if probe else limit))
         self.lowest = np.inf  # smallest log norm at which a neuron joined
@@ -326,7 +328,7 @@ class _Run:
             memory=self._resumed(system, start, unit),
         )
         looked = 0.0
-        evaluations, patience = 0, _PATIENT
+        evaluations, patience, drift = 0, _PATIENT, Drift()
         try:
             for step in steps:
                 evaluations = step.evaluations
@@ -371,6 +373,10 @@ class _Run:
                         return None
                 if loss <= max(self.settings.rtol * self.start_level, self.floor):
                     return Status.FITTED
+                if system.smooth and np.isinf(self.stop) and drift.due(s):
+                    resting = -rate * s <= _DRIFTS * size and self._growth(system, step, True) * s <= _STILL
+                    if drift.told(s, -rate * s) and resting and np.isinf(self._wait(unit)):
+                        return Status.NO_CRITICAL_POINT
                 if evaluations > patience:
                     patience *= 2
                     # what is left costs as the root of its length, by stabilised steps
@@ -382,8 +388,8 @@ class _Run:
         return Status.MAX_TIME
 
     def _rest(self, system: Riding, y: FloatArray) -> bool:
-        """Put the active neurons onto the minimum they approach, where plateaus last as long as one over alpha; whether
-        they are there: the flow would come as near only after stepping through most of the plateau."""
+        """Put the active neurons onto the minimum they approach; whether they are there: the flow would come as near
+        only after stepping through most of the plateau."""
         found = hold(system, y, self.rtol)
         if found is None:
             return False
@@ -446,10 +452,8 @@ class _Run:
         return found.time / unit if isinstance(found, Landing) else float(np.inf)
 
     def _growth(self, system: Riding, step: integrators.Accepted, last: bool) -> float:
-        """Largest d log rho/ds at the end of a step over the active neurons that have not grown up, or 0.
-
-        last : nobody else will join, so that one that shrinks, to leave and perhaps return, counts as well.
-        """
+        """Largest d log rho/ds at the end of a step over the active neurons that have not grown up, or 0; where nobody
+        else will join (`last`), one that shrinks, to leave and perhaps return, counts as well."""
         small = self._small()
         if not small.any():
             return 0.0

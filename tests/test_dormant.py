@@ -315,3 +315,14 @@ def test_a_crossing_that_cannot_be_located_ends_the_run_with_a_sentence(monkeypa
     stairs = agf.predict(problem, problem.init(1e-6))
     assert stairs.status is Status.STALLED
     assert "was not located within 2 halvings" in stairs.notes[0]
+
+
+def test_a_neuron_that_is_exactly_zero_is_compared_with_nobody():
+    # -inf less -inf would be no number, and a warning; beside it two neurons tie.
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    problem = agf.TwoLayer(X, np.maximum(X @ [1.0, -1.0, 0.5], 0)[:, None], "relu", "half-squared", width=3)
+    theta = problem.init(1e-4, seed=0).params()
+    theta[1], theta[2] = theta[0], 0.0
+    with np.errstate(invalid="raise"):
+        stairs = agf.predict(problem, agf.Init.from_params(theta))
+    assert [drop.neurons.tolist() for drop in stairs.drops] == [[0, 1]]

@@ -275,3 +275,16 @@ def test_active_neurons_that_never_rest_end_with_a_sentence(monkeypatch):
     assert stairs.status is Status.STALLED
     assert "mode agf" in stairs.notes[0]
     assert len(stairs.drops) == 1
+
+
+def test_pairs_that_diverge_for_ever_end_the_run_as_they_end_the_flow():
+    # Eight quadratic neurons on three frequencies: pairs go off with outputs that cancel. Followed until the loss
+    # stands still to rtol, this took over half a million velocities.
+    problem = agf.problem("modular-addition", p=7, width=8)
+    init = problem.init(1e-2, seed=0)
+    stairs = agf.predict(problem, init, mode="resolved", conditioning=False)
+    flow = agf.flow(problem, init)
+    assert stairs.status is flow.status is agf.Status.NO_CRITICAL_POINT
+    assert stairs.stats["velocity_evaluations"] < 2 * flow.stats["evaluations"]
+    # both follow it until it loses at most this in an e-fold of time (_DRIFTS)
+    assert stairs.drops[-1].level == pytest.approx(flow.losses[-1], rel=0.02)
