@@ -77,6 +77,6 @@ def import_torch(what: str) -> Any:
         import torch
     except ImportError:
         raise RequestError(
-            explain(f"{what} needs torch, which is not installed.", remedy="pip install 'agf[torch]'")
+            explain(f"{what} needs torch, which is not installed.", remedy="pip install torch")
         ) from None
     return torch

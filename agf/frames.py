@@ -81,7 +81,7 @@ def frame(columns: Mapping[str, Any]) -> Any:
     try:
         import pandas as pd
     except ImportError:
-        raise RequestError(explain("this needs pandas.", remedy="pip install 'agf[frames]'")) from None
+        raise RequestError(explain("this needs pandas.", remedy="pip install pandas pyarrow")) from None
     return pd.DataFrame(dict(columns))
 
 

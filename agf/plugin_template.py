@@ -15,7 +15,7 @@ TEMPLATE = '''"""A network of your own for agf. It runs as it is:
     agf predict {file} --alpha 1e-8
     agf compare {file} --alpha 1e-8 --plot compare.png
 
-Needs torch: pip install 'agf[torch]'. For a usual activation on data no code is needed at all: see agf.TwoLayer.
+Needs torch: pip install torch. For a usual activation on data no code is needed at all: see agf.TwoLayer.
 """
 
 import agf

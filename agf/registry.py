@@ -141,9 +141,7 @@ def _remedy(error: BaseException) -> str:
     """What helps against an error at import: another package, or another file."""
     if isinstance(error, ModuleNotFoundError) and error.name is not None:
         package = error.name.split(".")[0]
-        return (
-            "Install it: pip install 'agf[torch]'." if package == "torch" else f"Install {package}, or mend the path."
-        )
+        return "Install it: pip install torch." if package == "torch" else f"Install {package}, or mend the path."
     return "Mend the file."
 
 

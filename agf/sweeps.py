@@ -101,7 +101,7 @@ class Sweep:
         try:
             import pandas as pd
         except ImportError:
-            raise RequestError(explain("this needs pandas.", remedy="pip install 'agf[frames]'")) from None
+            raise RequestError(explain("this needs pandas.", remedy="pip install pandas pyarrow")) from None
         return pd.DataFrame(list(self.table()), columns=self.columns())
 
 
@@ -335,7 +335,7 @@ def _on_dask(
     try:
         from distributed import Client, as_completed
     except ImportError:
-        raise RequestError(explain("this needs dask.", remedy="pip install 'agf[cluster]'")) from None
+        raise RequestError(explain("this needs dask.", remedy="pip install dask distributed")) from None
     try:
         client = Client(address, timeout="10s")
     except (OSError, ValueError) as error:

@@ -131,6 +131,14 @@ def test_the_readme_lists_every_extra_as_a_clone_installs_it():
     assert sorted(listed) == sorted(set(declared) - {"dev", "bench"})
 
 
+def test_nothing_tells_to_install_the_package_of_this_name_from_the_index():
+    # It is somebody else's there.
+    texts = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
+    texts += [*(ROOT / "agf").rglob("*.py"), *(ROOT / "problems").rglob("*.py")]
+    for path in texts:
+        assert not re.search(r"pip install [^\n]*\bagf\b", path.read_text(encoding="utf-8")), path
+
+
 def test_errors_fall_with_alpha_as_the_readme_says():
     data = agf.datasets.load("diabetes")
     problem = agf.problem("diagonal-linear", X=data["X"], y=data["y"])

@@ -175,7 +175,7 @@ def test_the_class_is_named_after_the_file(file, name):
     ("line", "remedy"),
     [
         ("import torch_that_is_not.there", "Install torch_that_is_not"),
-        ("import sys; sys.modules['torch'] = None; import torch", r"pip install 'agf\[torch\]'"),
+        ("import sys; sys.modules['torch'] = None; import torch", r"pip install torch"),
         ("x = 1 +", r"mine\.py:3: it cannot be imported .SyntaxError.*Mend the file"),
         ("1 / 0", r"mine\.py:3: it cannot be imported .ZeroDivisionError: division by zero.*Mend the file"),
     ],
