@@ -99,8 +99,14 @@ def sweep(
         raise RequestError(explain(f"unknown table format {path.name!r}.", expected="a .csv or .parquet name"))
     if idle := plan.idle_seeds():
         report.say(f"note: {idle}")
-    with _progress(quiet) as observer:
-        result = sweeps.run(plan, folder, jobs=jobs, dask=dask, observer=observer)
+    try:
+        with _progress(quiet) as observer:
+            result = sweeps.run(plan, folder, jobs=jobs, dask=dask, observer=observer)
+    except KeyboardInterrupt:
+        total = len(plan.runs())
+        left = sweeps.Sweep(Path(folder), plan).missing()
+        report.say(f"{total - left} of {total} runs are finished and kept in {folder}; the same command does the rest.")
+        raise
     result.write_table(path)
     failures = result.failures()
     report.say(f"{len(plan.runs())} runs, {len(failures)} failed. Wrote {path}.")

@@ -27,6 +27,14 @@ def versions() -> dict[str, str]:
     return out
 
 
+def brief(value: Any) -> str:
+    """One constructor argument in words: its value, or the shape and fingerprint of an array."""
+    shape = getattr(value, "shape", None)
+    if shape:
+        return f"array {shape}, fingerprint {fingerprint({'': value})}"
+    return str(value)
+
+
 def fingerprint(arguments: Mapping[str, Any]) -> str:
     """SHA-256 (first 16 hex digits) of a problem's constructor arguments: names, shapes and bytes of every value.
 

@@ -141,7 +141,7 @@ def _asked(a: Side, b: Side, head_a: dict[str, Any], head_b: dict[str, Any]) -> 
     for name in sorted({*a.arguments, *b.arguments}):
         one, two = a.arguments.get(name), b.arguments.get(name)
         if provenance.fingerprint({"": one}) != provenance.fingerprint({"": two}):
-            out.append(f"{name}: {_brief(one)} | {_brief(two)}")
+            out.append(f"{name}: {provenance.brief(one)} | {provenance.brief(two)}")
     if a.init is not None and b.init is not None:
         out += _changes("", {"alpha": a.init.alpha, "seed": a.init.seed, "kind": a.init.kind},
                         {"alpha": b.init.alpha, "seed": b.init.seed, "kind": b.init.kind})  # fmt: skip
@@ -159,13 +159,6 @@ def _asked(a: Side, b: Side, head_a: dict[str, Any], head_b: dict[str, Any]) -> 
 def _changes(prefix: str, one: dict[str, Any], two: dict[str, Any]) -> list[str]:
     names = [name for name in {**one, **two} if one.get(name) != two.get(name)]
     return [f"{prefix}{name}: {one.get(name)} | {two.get(name)}" for name in names]
-
-
-def _brief(value: Any) -> str:
-    shape = getattr(value, "shape", None)
-    if shape:
-        return f"array {shape}, fingerprint {provenance.fingerprint({'': value})}"
-    return str(value)
 
 
 _WORDS = {"": "", "stairs": "prediction, ", "trajectory": "training, ", "repeat": "repeat, "}

@@ -42,7 +42,7 @@ class Status(Enum):
         "The step budget ran out before the end. Raise max_steps, or loosen rtol.",
     )
     STALLED = ("stalled", "The step size fell below what float64 can resolve. Loosen rtol, or try another method.")
-    INTERRUPTED = ("interrupted", "Interrupted; what was computed is kept and can be resumed.")
+    INTERRUPTED = ("interrupted", "Interrupted; what was computed is kept. Training runs and sweeps can be resumed.")
     NONFINITE = ("nonfinite", "A non-finite value appeared. The result is kept up to the last good state.")
     STIFF = (
         "stiff",

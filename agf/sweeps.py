@@ -252,6 +252,7 @@ def run(
 
 def _claim(root: Path, plan: Plan) -> None:
     identity = {"format": FORMAT, "version": VERSION, **plan.identity()}
+    fixed = {name: provenance.brief(value) for name, value in plan.arguments.items()}
     try:
         if root.exists() and not root.is_dir():
             raise RequestError(explain(f"{str(root)!r} is a file.", where="sweep", expected="a folder"))
@@ -264,7 +265,7 @@ def _claim(root: Path, plan: Plan) -> None:
             for name in ("rows", "runs", "locks", "asked"):
                 (root / name).mkdir(parents=True, exist_ok=True)
             with files.atomic(marker, "w") as handle:
-                json.dump({**identity, "versions": provenance.versions()}, handle, indent=1)
+                json.dump({**identity, "arguments": fixed, "versions": provenance.versions()}, handle, indent=1)
             return
         found = json.loads(marker.read_text(encoding="utf-8"))
     except json.JSONDecodeError:
@@ -274,11 +275,16 @@ def _claim(root: Path, plan: Plan) -> None:
     changed = [name for name, value in identity.items() if found.get(name) != value]
     if changed:
         words = {"fingerprint": "the fixed arguments or data", "axes": "which axes there are"}
+        differ = [(name, found.get(name), identity[name]) for name in changed if name != "fingerprint"]
+        if "fingerprint" in changed:
+            there = found.get("arguments", {})
+            named = [name for name in {**there, **fixed} if there.get(name) != fixed.get(name)]
+            differ += [(name, there.get(name, "not given"), fixed.get(name, "not given")) for name in named]
         raise RequestError(
             explain(
                 f"{str(root)!r} belongs to another sweep; what differs: {', '.join(words.get(n, n) for n in changed)}.",
                 where="sweep",
-                found="; ".join(f"{n}: {found.get(n)} there, {identity[n]} here" for n in changed),
+                found="; ".join(f"{name}: {there} there, {here} here" for name, there, here in differ),
                 remedy="Name a new folder, or repeat the settings it was started with.",
             )
         )

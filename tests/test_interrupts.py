@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -174,7 +175,12 @@ def test_a_sweep_that_was_stopped_goes_on_and_leaves_no_process_behind(started, 
     children = descendants(process.pid)
     process.send_signal(number)
     assert process.wait(timeout=60) == (-number if number == signal.SIGKILL else 128 + number)
-    assert "Traceback" not in Path("err").read_text()
+    said = Path("err").read_text()
+    assert "Traceback" not in said
+    if number != signal.SIGKILL:
+        kept = re.search(r"(\d) of 6 runs are finished and kept in s; the same command does the rest", said)
+        assert kept is not None, said
+        assert 1 <= int(kept[1]) <= sum(path.read_bytes().count(b"\n") for path in rows.iterdir())
     deadline = time.monotonic() + 30
     while any(alive(pid) for pid in children):
         assert time.monotonic() < deadline, "workers outlive the sweep"
