@@ -152,7 +152,7 @@ def _parameters(cls: Any, pairs: tuple[str, ...]) -> tuple[dict[str, Any], dict[
 def _data(cls: Any, data: str | None, target: str | None, given: dict[str, Any]) -> dict[str, Any]:
     """The data arguments: from the file or set, or the problem's own example for what was not given."""
     if data is not None:
-        return request.data_arguments(cls, data, target)[0]
+        return request.data_arguments(cls, data, target, given)[0]
     if request.complete(cls, {parameter.name: parameter for parameter in request.parameters(cls)}, given):
         return {}
     return {key: value for key, value in cls.example().items() if key not in given}

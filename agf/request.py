@@ -108,7 +108,7 @@ def problem(
         given[_width_name(cls, known)] = width
     notes: list[str] = []
     if data is not None:
-        chosen, words = data_arguments(cls, data, target)
+        chosen, words = data_arguments(cls, data, target, given)
         notes += words
         for key in chosen:
             if key in given:
@@ -142,11 +142,12 @@ def _width_name(cls: type[Problem], known: dict[str, Parameter]) -> str:
 
 
 def data_arguments(
-    cls: type[Problem], data: str, target: str | None = None
+    cls: type[Problem], data: str, target: str | None = None, given: Iterable[str] = ()
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     """The arrays of `data` that the constructor takes by name, and sentences on the data and on unused arrays.
 
-    A lone `y` stands for `Y` and the reverse. Raises RequestError for data that cannot be read or hold none of them.
+    given : arguments that come from elsewhere. A lone `y` stands for `Y` and the reverse. Raises RequestError for data
+    that cannot be read, hold none of them, or lack one that the constructor needs.
     """
     found = datasets.read(data, target)
     known = [parameter.name for parameter in parameters(cls)]
@@ -158,16 +159,22 @@ def data_arguments(
         if source is not None:
             chosen[name] = found.arrays[source]
             used.add(source)
+    held = ", ".join(f"{key} {value.shape}" for key, value in found.arrays.items())
     if not set(chosen) & set(cls.data_arguments):
         raise DataError(
             explain(
                 f"{data!r} holds no array that the problem {cls.name!r} takes.",
-                found=", ".join(f"{key} {value.shape}" for key, value in found.arrays.items()),
+                found=held,
                 expected=", ".join(cls.data_arguments) or "no data at all: this problem is given by -p",
             )
         )
+    needed = [p.name for p in parameters(cls) if p.required]
+    missing = [name for name in needed if name not in chosen and name not in set(given)]
+    if missing:
+        words = f"{data!r} holds no {' and no '.join(missing)}, which the problem {cls.name!r} needs."
+        raise DataError(explain(words, found=held, remedy="Rename the arrays, or give the rest with -p."))
     notes = [f"Data: {found.words}."]
-    unused = sorted(set(found.arrays) - used)
+    unused = sorted(set(found.arrays) - used - {"names"})  # names of columns are for labels, where there are any
     if unused and data not in datasets.NAMED:
         notes.append(f"Not used by {cls.name}: {', '.join(unused)}.")
     return chosen, tuple(notes)

@@ -146,7 +146,8 @@ def read_template(template: Any, characters: Characters) -> Template:
     """A template from an array (p,), a spectrum {frequency: amplitude}, "one-hot", or "power-law:S".
 
     "power-law:S" has |xh_k| = k^-S, k = 1 .. p//2; "one-hot" has every |xh_k| = 1. A spectrum may also come as text,
-    "1:10,3:5". Amplitudes are real; a negative one turns the wave over. Raises DataError.
+    "1:10,3:5", or with the frequencies as text, as in JSON. Amplitudes are real; a negative one turns the wave over.
+    Raises DataError.
     """
     where = "modular-addition"
     p = characters.order
@@ -167,6 +168,7 @@ def read_template(template: Any, characters: Characters) -> Template:
     if isinstance(template, dict):
         amplitudes = np.zeros(characters.frequencies.size)
         for key, value in template.items():
+            key = int(key) if isinstance(key, str) and key.strip().isdecimal() else key  # JSON has no other keys
             amplitudes[_position(key, characters)] = _number(value, f"the amplitude of frequency {key}")
         return _from_spectrum(characters, amplitudes)
     return Template(characters, vector(template, "template", where=where, length=p))

@@ -271,6 +271,15 @@ def test_csv_and_npz_of_the_same_data_give_the_same_prediction(run, tmp_path, rn
     assert json.loads(npz[1])["times"] == json.loads(csv[1])["times"]
     assert "Not used by diagonal-linear: extra." in npz[2]
     assert {drop["label"][-3:] for drop in json.loads(csv[1])["drops"]} <= {"(a)", "(b)", "(c)"}
+    relu = run("predict", "relu", "--width", 2, "--data", tmp_path / "a.csv", "--target", "t")
+    assert "Not used" not in relu[2]  # names of columns are no data
+
+
+def test_data_that_lack_an_array_are_refused_with_what_the_file_holds(run, tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.eye(3), y=np.ones(3))
+    refused(run("predict", "relu", "--data", tmp_path / "a.npz"), "holds no X, which the problem 'relu' needs",
+            "Found x (3, 3), y (3,)")  # fmt: skip
+    refused(run("sweep", "relu", "--alpha", "1e-4", "-o", tmp_path / "s", "--data", tmp_path / "a.npz"), "holds no X")
 
 
 def test_init_from_a_file_is_the_init_of_the_prediction(run, tmp_path):
@@ -511,6 +520,10 @@ def test_options_that_contradict_one_another_are_refused(run, plugin, tmp_path):
     refused(run("compare", plugin, "--lr", "0.1"), "Add --curve")
     refused(run("compare", plugin, "--curve", "flow.npz", "--t-max", 3), "--curve replaces it")
     refused(run("compare", "stairs.npz"), "Add --curve")
+    run("compare", plugin, "-o", "both.npz")
+    refused(run("compare", "both.npz"), "holds a comparison already", "agf show both.npz")
+    for absent in ("absent.npz", "runs/absent"):
+        refused(run("compare", absent, "--curve", "flow.npz"), "there is no such file")
     refused(run("compare", "flow.npz", "--curve", "flow.npz"), "holds no prediction")
     refused(run("compare", "stairs.npz", "--curve", "stairs.npz"), "holds no trajectory")
     refused(run("compare", "stairs.npz", "--curve", "flow.npz", "--lr", "1"), "in flow time already")

@@ -210,6 +210,11 @@ def test_a_group_from_the_shell_comes_without_the_template_of_the_example(given)
     assert problem.p == (6 if "group" in given[0] else 5)
 
 
+def test_a_spectrum_from_json_has_its_frequencies_as_text():
+    problem = request.problem("modular-addition", pairs=['template={"1": 4, "3": 0.5}', "p=7"]).problem
+    assert problem.template.spectrum == pytest.approx([4.0, 0.0, 0.5])
+
+
 BAD = [
     ({"p": 1}, "at least 2"),
     ({}, "`p`, the number of residues, is missing"),
@@ -219,6 +224,7 @@ BAD = [
     ({"p": 5, "template": {0: 1.0}}, "frequency 0, the mean"),
     ({"p": 5, "template": {3: 1.0}}, "conjugate"),
     ({"p": 5, "template": {7: 1.0}}, "no frequency 7"),
+    ({"p": 5, "template": {"1.5": 1.0}}, "no frequency '1.5'"),
     ({"p": 5, "template": {1: 1j}}, "real"),
     ({"p": 5, "template": {1: np.inf}}, "finite"),
     ({"p": 5, "template": "two-hot"}, "unknown template"),

@@ -217,7 +217,7 @@ def test_a_problem_of_a_file_is_found_where_it_is_named(tmp_path):
     problem = tiny.Product(width=2)
     run = agf.predict(problem, problem.init(1e-4))
     run.save(tmp_path / "run.npz")
-    with pytest.raises(agf.RequestError, match="there is no problem 'product'"):
+    with pytest.raises(agf.RequestError, match=r"problem 'product' is not registered.*--problem \./FILE\.py"):
         replay.rerun(tmp_path / "run.npz")
     where = f"{tiny.__file__}:Product"
     assert replay.numbers(run, replay.rerun(tmp_path / "run.npz", problem=where)) == []
