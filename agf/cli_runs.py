@@ -170,9 +170,14 @@ def compare(
         raise RequestError(explain("--repeat repeats the training, and --curve replaces it."))
     settings = _settings(words)
     if _is_run(name):
-        _refuse_rebuilding(name, words)
         stairs = runs.prediction(name)
+        _refuse_rebuilding(name, words)
         if curve is None:
+            if files.read(name)[0] == "comparison":
+                remedy = (
+                    f"Print it with agf show {name}, or add --curve FILE to compare its prediction with another curve."
+                )
+                raise RequestError(explain(f"{name!r} holds a comparison already.", remedy=remedy))
             raise RequestError(explain(f"{name!r} holds a prediction.", remedy="Add --curve FILE to compare it with."))
         elsewhere = _curve(curve, stairs.problem, stairs.degree, scales)
         return out.finish(lambda: match(stairs, elsewhere))
@@ -262,8 +267,10 @@ def _descent(problem: Problem, init: Init, options: dict[str, Any], report: Sile
 
 
 def _is_run(target: str) -> bool:
-    """Whether `target` is a run file and not a problem; problems are registered names or end in .py."""
-    return ".py" not in target and target not in registry.names() and Path(target).is_file()
+    """Whether `target` names a run file, there or not, and no problem; problems are registered names or end in .py."""
+    if ".py" in target or target in registry.names():
+        return False
+    return Path(target).is_file() or target.endswith(".npz") or Path(target).name != target
 
 
 def _refuse_rebuilding(target: str, words: dict[str, Any]) -> None:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from agf import files
-from agf.curve import CurveDrop
+from agf.alignment import MARGIN, align
+from agf.curve import CurveDrop, rises
 from agf.errors import FileError, RequestError, explain
 from agf.staircase import Staircase
 from agf.table import Table, level, number, percent
 from agf.trajectory import Trajectory
 
-#: A predicted drop belongs to a visible one when its mid-level is within it, give or take this fraction of its height.
-_MARGIN = 0.1
-#: Cost of a drop without a partner; a pair that disagrees altogether, in level and in time, costs two of them.
-_ALONE = 1.0
 #: Relative change of an observed time under the repeat, up to which the drop counts as reproducible.
 REPRODUCIBLE = 3e-3
 #: A repeat of the training has the tolerance times this.
@@ -33,7 +29,8 @@ class Match:
     k : number of the predicted drop, from 1.  label : what was learned there, and what left.
     predicted_time, predicted_level : half-drop time, and level after the drop.
     observed_time : when the curve first falls below the predicted mid-level; inf if it never does.
-    observed_level : level after the visible drop; NaN where the next predicted drop is part of the same visible one.
+    observed_level : level after the visible drop; NaN where the next predicted drop is part of the same visible one,
+        and where the curve ends before the drop is over.
     visible : number, from 1, of the visible drop it belongs to, or None.
     visible_to : number of the last one, where the curve takes it in several drops, between the levels predicted before
         and after it; else the same.
@@ -109,7 +106,7 @@ class Comparison:
 
     stairs, trajectory, repeat : what was compared; repeat None where there was none.
     matches : one for each predicted drop.  drops : visible drops of the curve.
-    notes : what makes the two sides differ, in words (initial weights, normalisation, an early end).
+    notes : what makes the two sides differ, in words (initial weights, normalisation, an early end, rises).
     unmatched_predicted, unmatched_observed : numbers (from 1) of drops without a partner on the other side.
     """
 
@@ -138,6 +135,16 @@ class Comparison:
         return [j for j in range(1, len(self.drops) + 1) if j not in met]
 
     @property
+    def unseen(self) -> list[int]:
+        """Numbers of predicted drops that the curve, which goes on beyond their times, never makes."""
+        until = self.trajectory.complete_until
+        return [
+            match.k
+            for match in self.matches
+            if match.visible is None and np.isinf(match.observed_time) and match.predicted_time <= until
+        ]
+
+    @property
     def max_time_error(self) -> float:
         """Largest |time error| over the observed drops (the reproducible ones, given a repeat); NaN without any."""
         return _largest([match.time_error for match in self.matches if match.reproducible is not False])
@@ -163,17 +170,18 @@ class Comparison:
         """One row a predicted drop."""
         judged = self.repeat is not None
         probed = any(not np.isnan(match.conditioning) for match in self.matches)
+        unseen = self.unseen
         rows = []
         for match in self.matches:
             row = [
                 str(match.k),
                 number(match.predicted_time, 5),
-                "not reached" if np.isinf(match.observed_time) else number(match.observed_time, 5),
+                self._time(match, unseen),
                 percent(match.time_error),
                 level(match.predicted_level, match.start_level, 5),
                 level(match.observed_level, match.start_level, 5),
                 percent(match.level_error),
-                ", ".join(map(str, match.seen)) or "-",
+                _list(match.seen) or "-",
             ]
             if judged:
                 row += [percent(match.spread)]
@@ -194,6 +202,39 @@ class Comparison:
             self._sentences(),
         )
 
+    @staticmethod
+    def _time(match: Match, unseen: list[int]) -> str:
+        if np.isinf(match.observed_time):
+            return "not seen" if match.k in unseen else "not reached"
+        return number(match.observed_time, 5)
+
+    def _end(self) -> list[str]:
+        """What the curve does at its end: predicted drops that it does not make, and a drop that is not over."""
+        curve = self.trajectory
+        if curve.times.size == 0:
+            return []
+        end, last = float(curve.times[-1]), float(curve.losses[-1])
+        lines = []
+        if unseen := self.unseen:
+            times = ", ".join(number(self.matches[k - 1].predicted_time) for k in unseen)
+            which = f"drop {unseen[0]} at {times} was" if len(unseen) == 1 else f"drops {_list(unseen)} at {times} were"
+            rest = not self.drops or self.drops[-1].end <= self.matches[unseen[0] - 1].predicted_time
+            how = "stays at {} until {}" if rest else "comes to {} by {}"
+            lines.append(f"Predicted {which} not seen: the curve {how.format(number(last, 5), number(end))}.")
+        if curve.complete_until < end:
+            line = f"Visible drop {len(self.drops)} is not over where the curve ends, at loss {number(last)}"
+            late = self._begun()
+            lines.append(line + ("." if late is None else f": it may be the beginning of predicted drop {late}."))
+        return lines
+
+    def _begun(self) -> int | None:
+        """The predicted drop that a visible one without a partner, not over at the end of the curve, may begin."""
+        end = self.trajectory.complete_until
+        if self.trajectory.times.size == 0 or end == self.trajectory.times[-1]:
+            return None
+        late = [match.k for match in self.matches if match.visible is None and match.predicted_time > end]
+        return late[0] if late and len(self.drops) in self.unmatched_observed else None
+
     def _sentences(self) -> list[str]:
         lines = [
             "Times are flow times, errors of time relative to the observed time, of levels to L(0). "
@@ -208,12 +249,16 @@ class Comparison:
             for j in match.seen[:-1]:
                 drop = self.drops[j]  # the one after the plateau
                 lines.append(
-                    f"Predicted drop {match.k} is visible drops {', '.join(map(str, match.seen))}: the plateau at "
+                    f"Predicted drop {match.k} is visible drops {_list(match.seen)}: the plateau at "
                     f"{number(drop.before)}, which ends at time {number(drop.time)}, was not predicted."
                 )
         if self.unmatched_predicted:
-            lines.append(f"Predicted, without a visible drop: {', '.join(map(str, self.unmatched_predicted))}.")
+            lines.append(f"Predicted, without a visible drop: {_list(self.unmatched_predicted)}.")
+        lines += self._end()
+        begun = self._begun()
         for j in self.unmatched_observed:
+            if begun is not None and j == len(self.drops):
+                continue
             drop = self.drops[j - 1]
             lines.append(
                 f"Visible, not predicted: drop {j} at time {number(drop.time)}, from {number(drop.before)} "
@@ -222,7 +267,7 @@ class Comparison:
         shaky = [match.k for match in self.matches if match.conditioning > REPRODUCIBLE]
         if shaky:
             lines.append(
-                f"Conditioning: a small change moves the predicted time of {', '.join(map(str, shaky))} "
+                f"Conditioning: a small change moves the predicted time of {_list(shaky)} "
                 f"by more than {percent(REPRODUCIBLE)}."
             )
         if self.repeat is not None:
@@ -234,7 +279,7 @@ class Comparison:
         if lost:
             lines.append(
                 f"Not reproduced to {percent(REPRODUCIBLE)} by a repeat of the training, and left out of the largest "
-                f"time error: {', '.join(map(str, lost))}."
+                f"time error: {_list(lost)}."
             )
         return [
             *lines,
@@ -337,7 +382,7 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
 
     Raises
     ------
-    RequestError when the prediction has no flow times.
+    RequestError when the arguments are not a prediction and a curve, and when the prediction has no flow times.
 
     Notes
     -----
@@ -345,8 +390,10 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
     plateau between them in the curve are bundled into one visible drop; visible drops between the levels before and
     after one predicted drop belong to it together, and the plateaus between them are named. A predicted time is
     compared with the first time the curve falls below the predicted mid-level (the mean of the levels before and
-    after), whether or not a drop is visible there.
+    after), whether or not a drop is visible there. Predicted drops after the end of the curve, which it does not make
+    before, have no partner; a level is compared where the curve has come to it.
     """
+    _refuse_others(stairs, trajectory, repeat)
     times = [drop.half_time if np.isfinite(drop.half_time) else drop.time for drop in stairs.drops]
     if not np.isfinite(times).all():
         raise RequestError(
@@ -358,14 +405,23 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
         )
     visible = trajectory.drops
     levels = stairs.levels
-    partner = _align(np.asarray(times), levels, visible)
+    middles = 0.5 * (levels[:-1] + levels[1:])
+    passed = [trajectory.time_at(middle) for middle in middles]
+    whole = trajectory.complete_until
+    late = np.isinf(passed) & (np.asarray(times) > whole)  # the curve ends before it could show them
+    n = int(np.argmax(late)) if late.any() else late.size
+    cut = len(visible) if trajectory.times.size and whole < trajectory.times[-1] else None  # not over at the end
+    # What starts on the level before the first of them is its beginning, and nobody else's.
+    top = levels[n] + (MARGIN * (levels[n - 1] - levels[n]) if n else np.inf)
+    begun = cut is not None and n < late.size and visible[-1].before <= top
+    candidates = visible[:-1] if begun else visible
+    partner = align(np.asarray(times[:n]), levels[: n + 1], candidates) + [None] * (late.size - n)
     matches = []
     for k, drop in enumerate(stairs.drops):
         first, end = partner[k] or (None, None)
         last = first is not None and (k + 1 == len(partner) or partner[k + 1] != partner[k])
-        middle = 0.5 * (levels[k] + levels[k + 1])
-        observed = trajectory.time_at(middle)
-        again = np.inf if repeat is None else repeat.time_at(middle)
+        observed = passed[k]
+        again = np.inf if repeat is None else repeat.time_at(middles[k])
         finite = repeat is not None and np.isfinite(observed)
         matches.append(
             Match(
@@ -374,7 +430,7 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
                 predicted_time=times[k],
                 observed_time=observed,
                 predicted_level=drop.level,
-                observed_level=visible[end - 1].after if end is not None and last else np.nan,
+                observed_level=visible[end - 1].after if end is not None and last and end != cut else np.nan,
                 start_level=stairs.start_level,
                 visible=None if first is None else first + 1,
                 visible_to=end,
@@ -383,7 +439,29 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
                 spread=abs(_relative(again - observed, observed)) if finite else np.nan,
             )
         )
-    return Comparison(stairs, trajectory, repeat, tuple(matches), tuple(visible), _notes(stairs, trajectory))
+    return Comparison(stairs, trajectory, repeat, tuple(matches), tuple(visible), _notes(stairs, trajectory, matches))
+
+
+def _refuse_others(stairs: object, trajectory: object, repeat: object) -> None:
+    """RequestError unless the arguments of `compare` are of their kinds."""
+    if isinstance(stairs, Trajectory) and isinstance(trajectory, Staircase):
+        raise RequestError(
+            explain(
+                "the prediction and the trajectory are exchanged.",
+                where="compare",
+                expected="compare(stairs, trajectory)",
+            )
+        )
+    sides = [
+        ("stairs", stairs, Staircase, "a prediction, from agf.predict or a theory"),
+        ("trajectory", trajectory, Trajectory, "a curve, from agf.flow, agf.descend or Trajectory.from_csv"),
+        ("repeat", repeat, Trajectory | None, "a curve, from agf.flow, or None"),
+    ]
+    for name, side, kind, expected in sides:
+        if not isinstance(side, kind):
+            raise RequestError(
+                explain(f"{name} is of the wrong kind.", where="compare", found=type(side).__name__, expected=expected)
+            )
 
 
 def loosened(trajectory: Trajectory) -> dict[str, Any]:
@@ -397,7 +475,7 @@ def loosened(trajectory: Trajectory) -> dict[str, Any]:
     }
 
 
-def _notes(stairs: Staircase, trajectory: Trajectory) -> tuple[str, ...]:
+def _notes(stairs: Staircase, trajectory: Trajectory, matches: list[Match]) -> tuple[str, ...]:
     """What the reader should know about the pair."""
     notes = []
     if trajectory.problem not in ("", stairs.problem) and trajectory.method != "csv":
@@ -407,7 +485,8 @@ def _notes(stairs: Staircase, trajectory: Trajectory) -> tuple[str, ...]:
         same = np.array_equal(ours.directions, theirs.directions) and np.array_equal(ours.log_norms, theirs.log_norms)
         if not same:
             notes.append("Prediction and trajectory start from different initial weights.")
-    notes += _beyond(stairs, trajectory)
+    notes += _beyond(trajectory, matches)
+    notes += _rising(stairs, trajectory)
     if trajectory.losses.size and stairs.start_level > 0:
         gap = abs(trajectory.losses[0] / stairs.start_level - 1)
         if gap > 0.01:
@@ -418,15 +497,28 @@ def _notes(stairs: Staircase, trajectory: Trajectory) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _beyond(stairs: Staircase, trajectory: Trajectory) -> list[str]:
+def _rising(stairs: Staircase, trajectory: Trajectory) -> list[str]:
+    """A sentence on rises of the curve as large as drops looked for in it, and not small beside the predicted ones."""
+    before, gain = rises(trajectory.losses)
+    falls = [drop for drop in -np.diff(stairs.levels) if drop > 0]
+    least = MARGIN * min(falls, default=0.0)
+    gain = gain[(gain > trajectory.depth * np.abs(before)) & (gain > least)]
+    if gain.size == 0:
+        return []
+    most = percent(_relative(float(np.max(gain)), float(trajectory.losses[0])))
+    cause = "too loose a tolerance" if trajectory.kind == "gradient flow" else "noise, or too large a learning rate"
+    return [f"The curve rises by up to {most} of L(0), {gain.size} time{'s' * (gain.size > 1)}: {cause}."]
+
+
+def _beyond(trajectory: Trajectory, matches: list[Match]) -> list[str]:
     """A sentence on the predicted drops that come after the end of the curve, and on how to see them."""
     end = float(trajectory.times[-1]) if trajectory.times.size else 0.0
-    times = [drop.half_time if np.isfinite(drop.half_time) else drop.time for drop in stairs.drops]
-    late = [k for k, time in enumerate(times, 1) if time > end]
+    late = [match.k for match in matches if match.predicted_time > end and np.isinf(match.observed_time)]
     if not late:
         return []
-    which = "every predicted drop" if len(late) == len(times) else f"predicted drops {', '.join(map(str, late))}"
-    reach = 1.1 * max(times)
+    several = "s" * (len(late) > 1)
+    which = "every predicted drop" if len(late) == len(matches) else f"predicted drop{several} {_list(late)}"
+    reach = 1.1 * max(match.predicted_time for match in matches)
     lr, momentum = trajectory.settings.get("lr"), trajectory.settings.get("momentum", 0.0)
     if lr is not None:
         how = f"{reach * (1 - momentum) / lr:.0f} steps"
@@ -435,74 +527,8 @@ def _beyond(stairs: Staircase, trajectory: Trajectory) -> list[str]:
     return [f"The curve ends at flow time {number(end)}, before {which}: train to {how} to see them."]
 
 
-def _align(times: np.ndarray, levels: np.ndarray, visible: list[CurveDrop]) -> list[tuple[int, int] | None]:
-    """Visible drops (first, end) of each predicted one, or None: the monotone matching of least cost.
-
-    By dynamic programming: a visible drop takes a run of consecutive predicted drops, or a predicted drop takes a run
-    of consecutive visible ones; the two sides cost the mismatch of their level intervals (one minus intersection over
-    union) plus that of their log times, each at most one.
-    """
-    n, m = times.size, len(visible)
-    best = np.full((n + 1, m + 1), np.inf)
-    best[0] = _ALONE * np.arange(m + 1)
-    choice: dict[tuple[int, int], tuple[int, int]] = {}  # (i, j) -> how many of each side end there together
-    for i in range(n + 1):
-        for j in range(m + 1):
-            if i and best[i - 1, j] + _ALONE < best[i, j]:
-                best[i, j], choice[i, j] = best[i - 1, j] + _ALONE, (1, 0)
-            if j and best[i, j - 1] + _ALONE <= best[i, j]:
-                best[i, j], choice[i, j] = best[i, j - 1] + _ALONE, (0, 1)
-            if not (i and j):
-                continue
-            for p, v in _runs(levels, visible, i, j):
-                cost = best[i - p, j - v] + _mismatch(times, levels, i - p, i, visible[j - v : j])
-                if cost < best[i, j]:
-                    best[i, j], choice[i, j] = cost, (p, v)
-    partner: list[tuple[int, int] | None] = [None] * n
-    i, j = n, m
-    while i and j:
-        p, v = choice[i, j]
-        if p and v:
-            partner[i - p : i] = [(j - v, j)] * p
-        i, j = i - p, j - v
-    return partner
-
-
-def _runs(levels: np.ndarray, visible: list[CurveDrop], i: int, j: int) -> Iterator[tuple[int, int]]:
-    """Numbers of predicted drops before i, and of visible ones before j, that may be the same; one of them is 1."""
-    yield 1, 1
-    for p in range(2, i + 1):
-        if not (_inside(levels, i - p, visible[j - 1]) and _inside(levels, i - 1, visible[j - 1])):
-            break
-        yield p, 1
-    top, bottom = levels[i - 1], levels[i]
-    margin = _MARGIN * (top - bottom)
-    for v in range(2, j + 1 if abs(visible[j - 1].after - bottom) <= margin else 2):
-        if visible[j - v].before > top + margin:
-            break
-        if visible[j - v].before >= top - margin:
-            yield 1, v
-
-
-def _inside(levels: np.ndarray, k: int, drop: CurveDrop) -> bool:
-    """Whether the mid-level of predicted drop k (index) lies within a visible drop."""
-    middle = 0.5 * (levels[k] + levels[k + 1])
-    margin = _MARGIN * (drop.before - drop.after)
-    return bool(drop.after - margin <= middle <= drop.before + margin)
-
-
-def _mismatch(times: np.ndarray, levels: np.ndarray, first: int, end: int, drops: list[CurveDrop]) -> float:
-    """Cost in [0, 2] of taking predicted drops first..end-1 together for these visible drops."""
-    top, bottom = levels[first], levels[end]
-    highest, lowest = drops[0].before, drops[-1].after
-    union = max(top, highest) - min(bottom, lowest)
-    shared = min(top, highest) - max(bottom, lowest)
-    overlap = max(shared, 0.0) / union if union > 0 else 1.0
-    middle = 0.5 * (top + bottom)
-    half = first + int(np.argmax(levels[first + 1 : end + 1] <= middle))  # the member that passes the middle of the run
-    seen = next((drop.time for drop in drops if drop.after <= middle), drops[-1].time)
-    late = abs(np.log(times[half] / seen)) if times[half] > 0 and seen > 0 else 1.0
-    return float(1.0 - overlap + min(late, 1.0))
+def _list(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def _relative(difference: float, unit: float) -> float:

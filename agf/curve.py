@@ -157,6 +157,13 @@ def crossing(times: FloatArray, losses: FloatArray, slopes: FloatArray, level: f
     return right
 
 
+def rises(losses: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Where the losses (T,) rise: the loss before each run of rising steps, and how much it gains, both (R,)."""
+    up = np.concatenate([[False], np.diff(losses) > 0, [False]])
+    first, last = np.flatnonzero(~up[:-1] & up[1:]), np.flatnonzero(up[:-1] & ~up[1:])
+    return losses[first], losses[last] - losses[first]
+
+
 def check(times: FloatArray, losses: FloatArray, where: str = "curve") -> tuple[FloatArray, FloatArray]:
     """The curve as two float64 vectors. DataError unless finite, equally long, times >= 0 and in order."""
     times = vector(times, "times", where=where)

@@ -12,7 +12,7 @@ import numpy as np
 from agf import files, provenance, sphere
 from agf.arrays import FloatArray, positive
 from agf.clock import Clock
-from agf.curve import FINE_DEPTH, CurveDrop, detect
+from agf.curve import DEPTH, FINE_DEPTH, CurveDrop, detect
 from agf.errors import FileError, RequestError, explain
 from agf.init import Init
 from agf.staircase import init_header, join_arguments, join_init, split_arguments
@@ -101,9 +101,28 @@ class Trajectory:
     @cached_property
     def drops(self) -> list[CurveDrop]:
         """Drops found in the curve, in log time (`agf.curve.detect`); none smaller than twice the run's tolerance."""
+        return detect(self.times, self.losses, slopes=self.slopes, depth=self.depth)
+
+    @property
+    def depth(self) -> float:
+        """Smallest drop looked for in the curve, as a fraction of the loss before it."""
         rtol = self.settings.get("rtol")
-        depth = None if rtol is None else max(FINE_DEPTH, 2 * rtol)
-        return detect(self.times, self.losses, slopes=self.slopes, depth=depth)
+        if rtol is not None:
+            return max(FINE_DEPTH, 2 * rtol)
+        return FINE_DEPTH if self.slopes.size else DEPTH
+
+    @property
+    def complete_until(self) -> float:
+        """Flow time up to which it shows whole drops: its end, or the start of a drop that is not over there.
+
+        A drop is over when its last tenth took as long as the 40 % before (of an exponential approach, 96 % are then
+        done, and of a logistic fall 98 %), and wherever the flow settled.
+        """
+        end = float(self.times[-1]) if self.times.size else 0.0
+        if self.status is Status.SETTLED or not self.drops:
+            return end
+        last = self.drops[-1]
+        return last.start if end - last.end < last.end - last.time else end
 
     def params(self, k: int) -> FloatArray:
         """Parameters (H, P) of snapshot k (negative k counts from the end), a fresh array. RequestError if not kept."""

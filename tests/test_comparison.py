@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from tiny import Product
 
 import agf
 from agf import Clock, Drop, FileError, Init, RequestError, Staircase, Status, Trajectory, compare, files
+from agf.table import number
 
 T = np.concatenate([[0.0], np.geomspace(1e-2, 1e3, 4000)])
 
@@ -27,7 +29,8 @@ def curve(times, levels, width=0.02, until=np.inf, **options) -> Trajectory:
     loss = np.full_like(t, levels[-1])
     for k, time in enumerate(times):
         loss += (levels[k] - levels[k + 1]) / (1 + np.exp(np.clip((t - time) / (width * time), -700, 700)))
-    return Trajectory("made up", 2, "rk45", t, loss, Status.SETTLED, **options)
+    ended = Status.SETTLED if np.isinf(until) else Status.MAX_TIME
+    return Trajectory("made up", 2, "rk45", t, loss, ended, **options)
 
 
 def test_errors_are_relative_to_what_was_observed():
@@ -200,3 +203,110 @@ def test_results_and_problems_say_what_they_are_in_one_line():
     assert repr(stairs) == f"<Staircase of diagonal-linear, mode agf, {len(stairs.drops)} drops, fitted>"
     assert repr(observed) == "<Trajectory of diagonal-linear, auto, to flow time 1, max_time>"
     assert repr(compare(stairs, observed)) == f"<Comparison of {stairs!r} with {observed!r}>"
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6, 0.95, 0.995])
+def test_a_drop_that_lies_after_the_end_of_the_curve_has_neither_time_nor_level_nor_visible_drop(share):
+    problem = agf.problem("diagonal-linear", X=np.eye(3), y=np.array([3.0, 2.0, 1.0]))
+    init = problem.init(1e-6)
+    stairs = agf.predict(problem, init)
+    for k, (before, half) in enumerate(pairwise(stairs.half_times)):  # the first of these is 0
+        report = compare(stairs, agf.flow(problem, init, t_max=before + share * (half - before)))
+        assert all(match.visible == match.k and np.isfinite(match.time_error) for match in report.matches[:k])
+        for match in report.matches[k:]:
+            assert match.visible is None
+            assert not match.bundled
+            assert np.isinf(match.observed_time)
+            assert np.isnan([match.time_error, match.level_error, match.observed_level]).all()
+        assert report.unseen == []
+        assert str(report).count("not reached") == 3 - k
+        # alpha = 1e-6 leaves errors below 1e-3; a drop that the curve does not finish has none
+        assert np.nan_to_num(report.max_level_error) < 1e-3
+        assert np.isfinite(report.max_level_error) or k == 0 or share == 0.2  # where the drop before may not be over
+        assert "not predicted" not in str(report)
+
+
+def test_the_beginning_of_a_drop_at_the_end_of_the_curve_is_said_to_be_that():
+    report = compare(predicted([2, 10, 30], [4, 2, 1, 0.5]), curve([2, 10, 30], [4, 2, 1, 0.5], until=29.0))
+    assert [match.seen for match in report.matches] == [[1], [2], []]
+    assert report.unmatched_observed == [3]
+    assert "Visible drop 3 is not over where the curve ends" in str(report)
+    assert "it may be the beginning of predicted drop 3" in str(report)
+    assert "Visible, not predicted" not in str(report)
+
+
+@pytest.mark.parametrize(("until", "over"), [(10.2, False), (10.5, False), (12.0, True), (100.0, True)])
+def test_a_level_is_compared_once_the_drop_is_over(until, over):
+    # the logistic drop of width 0.2 at 10 is 73 %, 92 %, 99.995 % done, and all of it
+    report = compare(predicted([2, 10], [4, 2, 1]), curve([2, 10], [4, 2, 1], until=until))
+    match = report.matches[1]
+    assert match.visible == 2
+    assert abs(match.time_error) < 2e-3  # 10 against the first point of the curve below the middle
+    assert np.isfinite(match.level_error) == over
+    assert ("not over where the curve ends" in str(report)) == (not over)
+
+
+def test_only_drops_before_the_end_are_bundled():
+    levels = [4, 3, 2, 1.8]
+    report = compare(predicted([2.0, 2.1, 300], levels), curve([2, 2.1], levels[:-1], width=0.03, until=100))
+    assert [match.visible for match in report.matches] == [1, 1, None]
+    assert "Predicted drops 1, 2 are one visible drop" in str(report)
+    assert np.isclose(report.matches[1].observed_level, 2, atol=1e-2)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-30, 1e30])
+@pytest.mark.parametrize("last", [0.034, 0.0216, 0.001, 0.0])
+def test_a_drop_the_curve_never_makes_is_not_bundled_with_one_that_ends_on_the_level_before_it(last, unit):
+    levels = unit * np.array([0.3, 0.2, 0.0347, last])
+    report = compare(predicted([20, 68, 125], levels), curve([20, 67], levels[:-1]))
+    assert [match.visible for match in report.matches] == [1, 2, None]
+    assert not any(match.bundled for match in report.matches)
+    assert np.isclose(report.matches[1].observed_level, levels[2], rtol=1e-6)
+    assert report.max_level_error < 1e-6
+    assert report.unseen == report.unmatched_predicted == [3]
+    row = next(line for line in str(report).splitlines() if line.lstrip().startswith("3 "))
+    assert "not seen" in row
+    assert f"Predicted drop 3 at 125 was not seen: the curve stays at {number(levels[2], 5)} until 1000." in str(report)
+    assert "are one visible drop" not in str(report)
+    assert np.isinf(report.to_dict()["matches"][2]["observed_time"])
+
+
+def test_all_drops_the_curve_never_makes_are_named():
+    report = compare(predicted([20, 68, 125, 200], [4, 3, 2, 1, 0]), curve([20, 68], [4, 3, 2]))
+    assert "Predicted drops 3, 4 at 125, 200 were not seen: the curve stays at 2 until 1000." in str(report)
+    assert report.notes == ()
+
+
+def test_a_curve_that_rises_is_said_to():
+    smooth = curve([2, 10], [4, 2, 1])
+    stairs = predicted([2, 10], [4, 2, 1])
+    for size, said in ((0.0, False), (1e-3, False), (0.5, True)):  # the smallest predicted drop is 1
+        losses = smooth.losses.copy()
+        losses[1000::500] += size
+        notes = compare(stairs, Trajectory("made up", 2, "gd", smooth.times, losses, Status.STEPS)).notes
+        assert len(notes) == said
+        if said:
+            assert notes[0] == "The curve rises by up to 12 % of L(0), 7 times: noise, or too large a learning rate."
+
+
+def test_descent_at_too_large_a_learning_rate_is_told_from_one_that_is_stable():
+    problem = agf.problem("diagonal-linear", X=np.eye(3), y=np.array([3.0, 2.0, 1.0]))
+    init = problem.init(1e-3)
+    stairs = agf.predict(problem, init)
+    # the Hessian at the end has eigenvalue 2 * 3 / 3 = 2 along the largest coordinate: descent is stable below lr = 1
+    assert not compare(stairs, agf.descend(problem, init, lr=0.9, steps=300)).notes
+    (note,) = compare(stairs, agf.descend(problem, init, lr=1.1, steps=300)).notes
+    assert "The curve rises by up to" in note
+    assert "too large a learning rate" in note
+
+
+def test_arguments_that_are_no_prediction_and_no_curve_are_refused():
+    stairs, observed = predicted([2], [4, 2]), curve([2], [4, 2])
+    with pytest.raises(RequestError, match=r"exchanged.*compare\(stairs, trajectory\)"):
+        compare(observed, stairs)
+    with pytest.raises(RequestError, match=r"stairs is of the wrong kind. Found ndarray"):
+        compare(observed.losses, observed)
+    with pytest.raises(RequestError, match=r"trajectory is of the wrong kind. Found Comparison"):
+        compare(stairs, compare(stairs, observed))
+    with pytest.raises(RequestError, match=r"repeat is of the wrong kind. Found bool"):
+        compare(stairs, observed, repeat=True)
