@@ -23,8 +23,9 @@ from agf.contract import Problem, check_start
 from agf.errors import RequestError, explain
 from agf.fault import guard
 from agf.init import Init
-from agf.integrators import METHODS, Accepted, MarchError, Memory, NonFinite, length_of, march
-from agf.plateau import Plateau, hold
+from agf.instability import fastest_growth
+from agf.integrators import METHODS, Accepted, MarchError, Memory, NonFinite, march
+from agf.plateau import NEAR, Plateau, between_drops, hold
 from agf.polar import PolarSystem, small_neurons
 from agf.recorder import Progress, Recorder
 from agf.status import Status
@@ -60,10 +61,14 @@ _PARKED = 60.0
 _FULL_STAGES, _TOO_MANY = 1000.0, 1000.0
 #: Stages of a stabilised step from which on a plateau is looked for: a look costs a decomposition.
 _LOOK_STAGES = 100.0
+#: ... and, beside the elapsed time, steps so short that at the edge of stability they would take for ever.
+_SHORT = 1e-6
 #: When the next step is this small a fraction of the local time, local time restarts at 0, provided that steps still
 #: change the state by as much as _MOVED (a blow-up, degree > 2): time itself can no longer resolve them.
 _REBASE = 1e-9
 _MOVED = 1e-6
+#: The shortest step that a march takes, relative to its time.
+_SHORTEST = 4 * float(np.finfo(np.float64).eps)
 #: Drift of a conserved quantity, relative to the squared norm of its neuron, worth a note, over the tolerance.
 _DRIFT = 1e3
 #: Flow times beyond exp(this) do not fit in float64.
@@ -221,6 +226,7 @@ class _Run:
         self.drift_since = np.inf  # when the loss was first seen to drift, and how fast it fell and what grew then
         self.drift_fall = 0.0
         self.drift_growth = 0.0
+        self.look_loss = np.inf  # loss when a plateau was last looked for
         self.initial_conserved = system.conserved(self.y)
         self.drift = 0.0
 
@@ -304,12 +310,12 @@ class _Run:
                     self.y, self.memory, self.local = accepted.y1, accepted.memory, accepted.s1
                     self.steps += 1
                     self.evaluations = counted + accepted.evaluations
-                    settled = self._settled()
+                    turned = self._turned(accepted)
+                    settled = self._settled(turned)
                     counted = self.evaluations - accepted.evaluations
                     after_step()
                     if settled is not None:
                         return settled
-                    turned = self._turned(accepted)
                     if not turned and self._hopeless(accepted):
                         return Status.STIFF
                     if self.steps >= budget:
@@ -318,10 +324,9 @@ class _Run:
                         break
                 else:
                     return Status.MAX_TIME
-            except NonFinite:
-                return Status.NONFINITE
-            except MarchError:
-                return Status.STALLED
+            except MarchError as error:
+                if not self._unresolved():
+                    return Status.NONFINITE if isinstance(error, NonFinite) else Status.STALLED
             self.origin, self.local = self.origin + self.local, 0.0
 
     def _turned(self, accepted: Accepted) -> bool:
@@ -331,14 +336,32 @@ class _Run:
                 return False
             self.plateau = self.memory = None
             return True
-        stages2 = 1.54 * (accepted.s1 - accepted.s0) * accepted.memory.radius
-        if self.steps % _CHECK_STEPS or accepted.memory.method != "rkc2" or stages2 < _LOOK_STAGES**2:
+        if self.steps % _CHECK_STEPS or not self._resting(accepted):
             return False
         found = hold(self.system, self.y, self.settings["rtol"])
         if found is not None:
             self.plateau, self.y, evaluations = found
             self.evaluations, self.memory = self.evaluations + evaluations, None
         return found is not None
+
+    def _resting(self, accepted: Accepted) -> bool:
+        """Whether to look for a plateau: steps are cut short by stability, or by what it leaves at its edge."""
+        loss, before = self.recorder.points[-1][1], self.look_loss
+        self.look_loss = loss
+        if accepted.memory.method == "rkc2" and (
+            1.54 * (accepted.s1 - accepted.s0) * accepted.memory.radius >= _LOOK_STAGES**2
+        ):
+            return True
+        first = abs(self.recorder.points[0][1])
+        near = (NEAR * self.settings["rtol"]) ** 2 * first  # what neurons so near a minimum add to its loss
+        short = accepted.memory.step < _SHORT * (self.origin + self.local)
+        return short and abs(loss - before) <= near and between_drops(self.system, self.y, first - loss, first)
+
+    def _unresolved(self) -> bool:
+        """Whether a march failed for the resolution of local time alone: its shortest step would move the state."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            velocity = (self.plateau or self.system).velocity(self.y) / self.system.scale(self.y)
+        return self.local * _SHORTEST * float(np.max(np.abs(velocity), initial=0.0)) > _MOVED
 
     def _moved(self, accepted: Accepted) -> bool:
         """Whether a step that is short beside the elapsed time went somewhere: a blow-up, not a wall."""
@@ -388,13 +411,17 @@ class _Run:
 
     # -- stopping ---------------------------------------------------------------------------------------------
 
-    def _settled(self) -> Status | None:
-        """The settling test of `flow`; what costs evaluations is asked only every so often."""
+    def _settled(self, turned: bool) -> Status | None:
+        """The settling test of `flow`; what costs evaluations is asked every so often, and as a plateau starts."""
         elapsed = self.origin + self.local
         settings = self.settings
         if settings["t_max"] is not None:
             return None
         _, loss, slope = self.recorder.points[-1]
+        held = turned and self.plateau is not None
+        if held:  # the slope before was rounding, and the first steps from here may be longer than the time elapsed
+            self.evaluations += 1
+            slope = self._loss_and_rate(self.y)[1] / self.unit
         first = abs(self.recorder.points[0][1])
         settle = settings["settle"]
         if abs(loss) <= settle * _LOSS_FLOOR * first:  # it cannot fall by more than what counts
@@ -407,10 +434,10 @@ class _Run:
             if fall > tolerated:
                 self.parked_since = np.inf
                 return self._drifting(elapsed, fall, tolerated, patience)
-            if self.steps % _CHECK_STEPS or elapsed < self.next_check:
+            if not held and (self.steps % _CHECK_STEPS or elapsed < self.next_check):
                 return None
             self.evaluations += 1
-            if self.system.growth(self.y) * patience > 1:
+            if (self.plateau or self.system).growth(self.y) * patience > 1:
                 return None
         elif self.steps % _CHECK_STEPS or not self._still(loss, tolerated / horizon, 1 / patience):
             return None
@@ -472,7 +499,7 @@ class _Run:
         """Rate of the fastest growing perturbation of y if above `slowest`, else 0; not asked where there are kinks."""
         if not self.system.smooth:
             return 0.0
-        rate, radius, evaluations = fastest_growth(self.system, self.y)
+        rate, radius, evaluations = fastest_growth(self.plateau or self.system, self.y)
         self.evaluations += evaluations
         return rate if rate > max(slowest, _SADDLE_RATE * radius) else 0.0
 
@@ -556,45 +583,7 @@ class _Run:
         self.recorder.restore(curve, snapshot_arrays(trajectory), state)
 
 
-def fastest_growth(system: FlowSystem, y: FloatArray) -> tuple[float, float, int]:
-    """Largest growth rate of a small perturbation of y, the spectral radius, and the evaluations it took.
-
-    Eigenvalues of the Jacobian of the velocity by central differences: dense up to 16 entries, else Arnoldi for the
-    rightmost one to 1 % of the radius. Rates are per unit of s.
-    """
-    scale = system.scale(y)
-    length, evaluations = float(np.finfo(np.float64).eps) ** (1 / 3), 0
-
-    def product(v: FloatArray) -> FloatArray:
-        nonlocal evaluations
-        evaluations += 2
-        if (size := length_of(v)) == 0:
-            return np.zeros_like(v)
-        shift = length / size * scale * v.ravel()
-        with np.errstate(over="ignore", invalid="ignore"):
-            change = (system.velocity(y + shift) - system.velocity(y - shift)) * (size / (2 * length)) / scale
-        return np.where(np.isfinite(change), change, 0.0)
-
-    if y.size <= 16:
-        values = np.linalg.eigvals(np.column_stack([product(column) for column in np.eye(y.size)]))
-        return float(values.real.max()), float(np.abs(values).max()), evaluations
-    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
-
-    operator = LinearOperator((y.size, y.size), matvec=product, dtype=np.float64)
-    start = np.random.default_rng(0).standard_normal(y.size)
-    if not product(start).any():
-        return 0.0, 0.0, evaluations  # nothing moves, as where every neuron is dead
-    found: list[Any] = []
-    for which in ("LM", "LR"):
-        try:
-            found.append(eigs(operator, k=1, which=which, v0=start, tol=1e-2, maxiter=20, return_eigenvectors=False))
-        except ArpackNoConvergence as error:
-            found.append(error.eigenvalues)
-    radius = float(np.max(np.abs(found[0]), initial=0.0))
-    return float(np.max(found[1].real, initial=0.0)), radius, evaluations
-
-
 _SCALARS = (
     "origin", "local", "steps", "evaluations", "seconds", "first_time", "next_check", "parked_since", "drift",
-    "drift_since", "drift_fall", "drift_growth",
+    "drift_since", "drift_fall", "drift_growth", "look_loss",
 )  # fmt: skip

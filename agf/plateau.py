@@ -13,20 +13,25 @@ import numpy as np
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract import Problem
 from agf.init import Init
-from agf.polar import PolarSystem
+from agf.polar import FALLEN, PolarSystem
 from agf.sphere import norms
 
 #: Small are neurons below this part of the largest: with degree 3 they move the residual by 1e-15.
 _SMALL = np.log(1e-5)
 #: All are let go once a small one has reached this part, and no step of the small ones goes beyond the second.
 _AWAKE, _BEYOND = np.log(1e-4), np.log(1e-3)
+#: Active for certain are neurons above this part of the largest.
+_ACTIVE = np.log(0.1)
 #: Eigenvalues of the Hessian below this part of the largest count as 0: of an exact one, and of one by differences.
 _FLAT, _FLAT_DIFFERENCES = 1e-10, 1e-7
 #: A gradient of this part of what the curvature makes of the weights is rounding.
 _ROUNDING = 1e-13
 #: Neurons that rest may be this far from the minimum, relative to their norms, over the tolerance of a step.
-_NEAR = 100.0
-_ITERATIONS = 10
+NEAR = 100.0
+_ITERATIONS, _ROUNDS = 10, 3
+#: A gradient, as `_ROUNDING` has it, gives flat directions up to this multiple of it in curvature, relative to the
+#: largest; and one of this part is none of neurons at rest.
+_BENT, _PULLS = 10.0, 1e-3
 #: Largest Hessian that is decomposed, in parameters; and the largest that is made by differences of the gradient.
 _MOST, _MOST_DIFFERENCES = 2400, 400
 
@@ -65,8 +70,22 @@ class Plateau(PolarSystem):
         return float(np.max(log_norms[self.moving], initial=-np.inf) - np.max(log_norms[self.held]))
 
 
+def between_drops(system: object, y: FloatArray, fallen: float, first: float) -> bool:
+    """Whether some neurons are active and none is on its way: what is cheap to ask before `hold`.
+
+    fallen : how much less than `first`, that at the start, the loss is.
+    """
+    if not isinstance(system, PolarSystem) or system.power == 0 or fallen <= FALLEN * first:
+        return False
+    log_norms = system._split(y)[1][system.alive]
+    behind = log_norms - np.max(log_norms)
+    return not np.any((behind > _SMALL) & (behind < _ACTIVE))
+
+
 def hold(system: object, y: FloatArray, rtol: float) -> tuple[Plateau, FloatArray, int] | None:
     """The plateau at y, y with the large neurons moved onto their minimum, and the evaluations; None if there is none.
+
+    Where no neuron is small, all are held: the flow has ended.
 
     `rtol` : tolerance of the steps that led to y.
     """
@@ -74,15 +93,13 @@ def hold(system: object, y: FloatArray, rtol: float) -> tuple[Plateau, FloatArra
         return None
     directions, log_norms, _ = system._split(y)
     held = system.alive & (log_norms > np.max(log_norms[system.alive]) + _SMALL)
-    if not (system.alive & ~held).any():
-        return None
     who = np.flatnonzero(held)
     theta = directions[held] * np.exp(log_norms[held])[:, None]
     found = _minimum(system.problem, theta, who)
     if found is None:
         return None
     exact, evaluations = found
-    if np.max(norms(exact - theta) / norms(theta)) > _NEAR * rtol:
+    if np.max(norms(exact - theta) / norms(theta)) > NEAR * rtol:
         return None
     y, rho = y.copy(), norms(exact)
     y[: directions.size].reshape(directions.shape)[held] = exact / rho[:, None]
@@ -93,26 +110,39 @@ def hold(system: object, y: FloatArray, rtol: float) -> tuple[Plateau, FloatArra
 def _minimum(problem: Problem, theta: FloatArray, who: IntArray) -> tuple[FloatArray, int] | None:
     """The minimum next to theta (m, P), and the evaluations; None where this is a saddle or none is near.
 
-    Along flat directions, those of a symmetry with what it conserves, nothing is moved, and nothing may pull.
+    Along flat directions, those of a symmetry with what it conserves, nothing is moved, and nothing may pull. Off the
+    minimum a gradient bends them, up or down, so what counts is the Hessian next to it.
     """
-    matrix, evaluations = _hessian(problem, theta, who)
-    if matrix is None or not np.isfinite(matrix).all():
-        return None
-    values, vectors = np.linalg.eigh(matrix)
-    flat = _FLAT if evaluations == 1 else _FLAT_DIFFERENCES
-    if values[0] < -flat * values[-1] or values[-1] <= 0:
-        return None
-    steep = values > flat * values[-1]
-    values, vectors = values[steep], vectors[:, steep]
-    start, size = theta, np.linalg.norm(theta)
-    for _ in range(_ITERATIONS):
-        if not np.linalg.norm(theta - start) < size:
+    start, size = theta, float(np.linalg.norm(theta))
+    evaluations, before = 0, np.inf
+    gradient = problem.loss_grad(theta, who)[1].ravel()
+    for _ in range(_ROUNDS):
+        matrix, count = _hessian(problem, theta, who)
+        evaluations += count + 1
+        if matrix is None or not np.isfinite(matrix).all():
             return None
-        gradient = problem.loss_grad(theta, who)[1].ravel()
-        evaluations += 1
-        if np.linalg.norm(gradient) <= _ROUNDING * values[-1] * np.linalg.norm(theta):
+        values, vectors = np.linalg.eigh(matrix)
+        force = float(np.linalg.norm(gradient)) / (values[-1] * size) if values[-1] > 0 else np.inf
+        if not force < min(_PULLS, 0.1 * before):
+            return None
+        before = force
+        flat = _FLAT if count == 1 else _FLAT_DIFFERENCES
+        bent = max(flat, _BENT * force)
+        if values[0] < -bent * values[-1]:
+            return None
+        steep = values > bent * values[-1]
+        values, vectors = values[steep], vectors[:, steep]
+        for _ in range(_ITERATIONS):
+            if force <= _ROUNDING:
+                break
+            theta = theta - (vectors @ (vectors.T @ gradient / values)).reshape(theta.shape)
+            if not np.linalg.norm(theta - start) < size:
+                return None
+            gradient = problem.loss_grad(theta, who)[1].ravel()
+            evaluations += 1
+            force = float(np.linalg.norm(gradient)) / (values[-1] * size)
+        if force <= _ROUNDING and bent == flat:
             return theta, evaluations
-        theta = theta - (vectors @ (vectors.T @ gradient / values)).reshape(theta.shape)
     return None
 
 

@@ -20,7 +20,7 @@ MIXING_FLOOR = 1e-15
 #: Norm over a former norm at which a difference of squares of that former size is lost.
 _IMBALANCE = 1e-8
 #: Fall of the loss, relative to the first, that shows an active neuron.
-_FALLEN = 1e-4
+FALLEN = 1e-4
 #: Unit rows are restored when they have drifted this far; the velocity does not depend on their length.
 _DRIFT = 1e-6
 
@@ -218,6 +218,6 @@ def small_neurons(log_norms: FloatArray, loss: float, first_loss: float) -> Bool
 
     All of them while the loss has not fallen by a ten-thousandth of its first value: nothing is active yet.
     """
-    if first_loss - loss < _FALLEN * abs(first_loss):
+    if first_loss - loss < FALLEN * abs(first_loss):
         return np.ones(log_norms.shape, dtype=bool)
     return log_norms < np.max(log_norms) - 1

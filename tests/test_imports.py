@@ -25,7 +25,7 @@ RANKS = [
     {"contract"},
 ]
 #: The reference trainers judge the predictions, so they share nothing with what makes them.
-TRAINERS = ("polar", "gradient_flow", "descent", "curve", "integrators", "system")
+TRAINERS = ("polar", "gradient_flow", "descent", "curve", "integrators", "instability", "system")
 PREDICTORS = {"dormant", "threshold", "active", "phases", "limit", "resolved", "engine", "batch"}
 #: Loaded only inside the functions that use them.
 HEAVY = {"torch", "matplotlib", "networkx", "rich", "sklearn", "pandas", "mlxtend", "plotly", "dask", "joblib"}
