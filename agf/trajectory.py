@@ -115,7 +115,7 @@ class Trajectory:
     def complete_until(self) -> float:
         """Flow time up to which it shows whole drops: its end, or the start of a drop that is not over there.
 
-        A drop is over when its last tenth took as long as the 40 % before (of an exponential approach, 96 % are then
+        A drop is over when its last tenth took as long as the 40 % before (of an exponential approach, 97 % are then
         done, and of a logistic fall 98 %), and wherever the flow settled.
         """
         end = float(self.times[-1]) if self.times.size else 0.0
