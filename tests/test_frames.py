@@ -85,7 +85,7 @@ def test_frames_hold_the_same_columns_and_numbers_as_csv(results, kind, tmp_path
 def test_pandas_is_asked_for_when_missing(results, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     for result in results:
-        with pytest.raises(RequestError, match=r"needs pandas.*agf\[frames\]"):
+        with pytest.raises(RequestError, match=r"needs pandas\. pip install pandas"):
             result.to_frame()
 
 
