@@ -41,13 +41,22 @@ def _summary(cls: type[Problem] | None) -> str:
     return text.split(". ")[0].rstrip(".")
 
 
+def _network(cls: type[Problem]) -> str:
+    """The paragraph of the docstring that says what is trained: "Network: ... Loss: ..."; "" without one."""
+    paragraphs = (inspect.getdoc(cls) or "").split("\n\n")
+    return next((" ".join(words.split()) for words in paragraphs if words.startswith("Network: ")), "")
+
+
 def _parameters(cls: type[Problem], as_json: bool) -> int:
     found = request.parameters(cls)
+    example = request.example_words(cls)
     if as_json:
         print_json(
             {
                 "name": cls.name,
                 "words": _summary(cls),
+                "network": _network(cls) or None,
+                "example": example or None,
                 "data": list(cls.data_arguments),
                 "parameters": [
                     {
@@ -66,7 +75,8 @@ def _parameters(cls: type[Problem], as_json: bool) -> int:
         for p in found
     ]
     columns = ["parameter", "type", "default", "given by", "meaning"]
-    reporter().table(Table(f"{cls.name}: {_summary(cls)}", columns, rows))
+    notes = [_network(cls), f"Without data of your own: {example}." if example else ""]
+    reporter().table(Table(f"{cls.name}: {_summary(cls)}", columns, rows, [note for note in notes if note]))
     return DONE
 
 

@@ -119,10 +119,32 @@ def problem(
     elif not complete(cls, known, given):
         with guard(cls):
             example = cls.example()
-        if example:
-            notes.append("Data: the problem's own example, since no --data was given.")
+        used = {key: value for key, value in example.items() if key not in given}
+        if used:
+            held = _example_words(cls, used)
+            notes.append(f"Data: the problem's own example, since no --data was given: {held}.")
         given = {**example, **given}
     return Asked(registry.build(cls, given), tuple(notes))
+
+
+def example_words(cls: type[Problem]) -> str:
+    """The arguments of the problem's own example, such as "X (442, 10), width=5"; "" when it cannot be made here."""
+    try:
+        return _example_words(cls, cls.example())
+    except Exception:  # a package that is not installed, or a stranger's module
+        return ""
+
+
+def _example_words(cls: type[Problem], arguments: dict[str, Any]) -> str:
+    """The arguments, arrays by their shapes, and the first sentence that the example says of itself."""
+    words = ", ".join(
+        f"{name} {value.shape}" if isinstance(value, np.ndarray) else f"{name}={value!r}"
+        for name, value in arguments.items()
+        if name != "names"
+    )
+    about = " ".join((cls.example.__doc__ or "").split("\n\n")[0].split()).rstrip(".")
+    data = any(isinstance(value, np.ndarray) for value in arguments.values())
+    return f"{words} ({about[0].lower()}{about[1:]})" if about and data else words
 
 
 def complete(cls: type[Problem], known: dict[str, Parameter], given: dict[str, Any]) -> bool:

@@ -32,6 +32,9 @@ _absurd_is_infinite = np.errstate(over="ignore", invalid="ignore")
 class TwoLayer(SampledProblem):
     """Two-layer network on data, rows theta_i = (w_i, a_i), P = d + c.
 
+    Network: f(x) = sum_i a_i sigma(w_i . x), without biases. Loss: mean over the n samples of |y - f(x)|^2 / 2, summed
+    over outputs, unless `loss` says otherwise.
+
     Parameters
     ----------
     X : (n, d) inputs. Append a column of ones for a hidden bias.

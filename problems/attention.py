@@ -27,6 +27,9 @@ _ROUNDING = 1e-12
 class LinearAttention(ContextRegression):
     """Linear attention with rank-one heads; rows of theta are (V, K, Q), P = 1 + 2d. [AGF] section 4.3, [Zhang25].
 
+    Network: f = sum_h V_h sum_n y_n (x_n . K_h) (Q_h . x), n = 1..N: the sum over the context, not its mean. Task:
+    x_n and x from N(0, S), y_n = beta . x_n, y = beta . x, beta from N(0, I). Loss: expectation of (y - f)^2 / 2.
+
     Parameters
     ----------
     covariance : (d, d) covariance S of the inputs, or its (d,) eigenvalues in the standard basis. Default: 1, 1/2,
@@ -34,7 +37,7 @@ class LinearAttention(ContextRegression):
     context : N >= 1, number of pairs before the query.
     heads : H >= 1; default d.
 
-    Loss: half the mean squared error of the query's prediction, over sequences. A call costs O(H d^2).
+    A call costs O(H d^2).
     Raises DataError for a covariance that is not symmetric, not positive semidefinite or zero, and for bad counts.
     """
 

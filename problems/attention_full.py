@@ -26,6 +26,9 @@ class _Even:
 class FullLinearAttention(ContextRegression):
     """Linear attention with whole matrices W_V, W_K, W_Q of rank R, on tokens (x_n, y_n) and query (x, 0). [Zhang25].
 
+    Network: f = last entry of sum_h W_V Z Z^T W_K^T W_Q z, the sum over all N+1 tokens, not its mean. Task: x_n and x
+    from N(0, S), y_n = beta . x_n, y = beta . x, beta from N(0, I). Loss: expectation of (y - f)^2 / 2.
+
     Head h adds W_V Z Z^T W_K^T W_Q z to the last token z, Z (d+1, N+1) the sequence, and the prediction is the last
     entry; so of W_V only the last row w = (u, V) matters. A row of theta is (w, W_K, W_Q) with W_K and W_Q (R, d+1),
     P = (d+1) (1 + 2R).

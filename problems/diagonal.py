@@ -23,6 +23,8 @@ from agf.errors import DataError, explain
 class DiagonalLinear(agf.Problem):
     """Diagonal linear network beta = u * v with loss |y - X beta|^2 / (2 n).
 
+    Network: f(x) = sum_i u_i v_i x_i. Loss: mean over the n samples of (y - f(x))^2 / 2.
+
     Data are used as given: centre and scale them first if that is what you mean to train on.
 
     Parameters

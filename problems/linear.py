@@ -34,7 +34,9 @@ _SAMPLES = 2**14
 class Linear(Problem):
     """Linear network f(x) = A W x with W (H, d), A (c, H); rows theta_i = (W[i], A[:, i]), P = d + c, degree 2.
 
-    Loss, with beta = A W and B = Syx Sxx^+ the best linear map:
+    Network: f(x) = A W x. Loss: mean over the samples, or expectation, of |y - f(x)|^2 / 2, summed over outputs.
+
+    With beta = A W and B = Syx Sxx^+ the best linear map, it is
 
         L = (1/2) tr[(B - beta) Sxx (B - beta)^T] + floor,
 
@@ -314,7 +316,7 @@ class Linear(Problem):
 
     @classmethod
     def example(cls) -> dict[str, Any]:
-        """A 6-4-5 problem whose inputs do not commute with the target."""
+        """Six inputs whose covariance does not commute with a target of four outputs."""
         rng = np.random.default_rng(2)
         mixing = rng.standard_normal((6, 6))
         return {

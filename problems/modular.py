@@ -32,6 +32,9 @@ _SHARED = 0.25
 class ModularAddition(Problem):
     """Quadratic network on modular addition.
 
+    Network: f(a, b) = sum_i w_i (u_i . a.x + v_i . b.x)^2, with (a.x)[j] = x[j - a] the template x moved by a. Loss:
+    mean over all p^2 pairs (a, b) of |(a+b).x - f(a, b)|^2 / 2, summed over the p outputs.
+
     Parameters
     ----------
     p : number of residues, at least 2; may be left out when the template is an array, or with `group`.

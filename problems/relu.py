@@ -21,6 +21,9 @@ _MAX_CLASSES = 50
 class Relu(TwoLayer):
     """ReLU network f = A relu(W x) on prepared data, rows theta_i = (w_i, a_i), P = d + c.
 
+    Network: f(x) = sum_i a_i relu(w_i . x), without biases. Loss: mean over the n samples of |y - f(x)|^2 / 2, summed
+    over outputs, unless `loss` says otherwise. Both are on the data as prepared, the attributes X and Y.
+
     Parameters
     ----------
     X : (n, d) inputs. Columns that are all zero are dropped; the rest are scaled so that E|x|^2 = 1, or whitened.
@@ -76,7 +79,7 @@ class Relu(TwoLayer):
 
     @classmethod
     def example(cls) -> dict[str, Any]:
-        """The 1,797 digits of scikit-learn, whitened as in [AGF], ten neurons."""
+        """The 1,797 digits of scikit-learn."""
         from agf.datasets import load
 
         digits = load("digits")
