@@ -214,10 +214,19 @@ class Linear(Problem):
         }
 
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
-        """The modes and the singular values of A W that came with them, e.g. "mode 2 (sigma 3.1)"."""
+        """The modes and their sizes in A W after the drop, e.g. "mode 2 (sigma 3.1)".
+
+        Mode i is the i-th singular pair of Syx by size; its sigma is |w_i| |a_i|, of the rank-one part w_i, a_i of A W
+        that it has become. `theory` gives the limit alpha -> 0: the singular values of the change of A W.
+        """
         w, a = self.weights(theta)
         size = dict(zip(neurons.tolist(), np.linalg.norm(w, axis=1) * np.linalg.norm(a, axis=0), strict=True))
         return _label(chosen, [size.get(int(i), 0.0) for i in chosen])
+
+    def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
+        """Ranks of A W before and after a drop off a curve, where hidden units joined and not modes: "rank 1 to 2"."""
+        old, new = int(before["rank"]), int(after["rank"])
+        return f"A W of rank {new}, rearranged" if old == new else f"rank {old} to {new} of A W"
 
     def describe(self) -> str:
         """One line: sizes and the number of independent blocks."""

@@ -150,6 +150,19 @@ def test_errors_fall_with_alpha_as_the_readme_says():
     assert errors[1e-200] < 1e-3
 
 
+def test_errors_at_the_default_alpha_are_those_that_the_pages_admit():
+    problem = agf.problem("diagonal-linear", **agf.registry.find("diagonal-linear").example())
+    init = problem.init(alpha=1e-8)
+    stairs, observed = agf.predict(problem, init), agf.flow(problem, init)
+    errors = [abs(match.time_error) for match in agf.compare(stairs, observed).matches]
+    assert 0.135 < max(errors) == errors[7] < 0.145
+    assert max(errors[:7] + errors[8:]) < 0.0615
+    assert stairs.half_times[2] == stairs.times[1]
+    resolved = agf.compare(agf.predict(problem, init, mode="resolved"), observed)
+    assert len(resolved.matches) == 7
+    assert resolved.max_time_error < 1e-3
+
+
 def test_exit_codes_of_the_program_are_those_of_the_pages_each_with_what_to_do():
     from agf import cli
 

@@ -92,6 +92,15 @@ def test_relu_network_on_the_data_as_prepared(data, rng, name):
     assert loss_of(problem, np.concatenate([w, a], axis=1)) == pytest.approx(loss)
 
 
+def test_drops_of_a_linear_network_off_a_curve_are_named_by_rank_as_hidden_units_are_no_modes():
+    problem = agf.problem("linear", **registry.find("linear").example())
+    stairs = agf.predict(problem, problem.init(1e-4), mode="resolved", conditioning=False)
+    ranks = [int(drop.features["rank"]) for drop in stairs.drops]
+    named = [f"rank {old} to {new} of A W" for old, new in zip([0, *ranks], ranks, strict=False)]
+    assert [drop.label for drop in stairs.drops] == named
+    assert ranks[-1] == 4
+
+
 @pytest.mark.parametrize("name", registry.names())
 def test_every_problem_says_what_is_trained_and_what_its_example_is(name, capsys):
     assert main(["problems", name]) == 0
