@@ -59,6 +59,8 @@ _SADDLE_RATE = 1e-6
 _PARKED = 60.0
 #: Stages of a stabilised step that is as long as it may be, about, and how many of those are too many: 1e6 gradients.
 _FULL_STAGES, _TOO_MANY = 1000.0, 1000.0
+#: Steps on end that leave the time what it was, in float64: a drop takes hundreds, of 1e-300 a thousand.
+_TIMELESS = 3000
 #: Stages of a stabilised step from which on a plateau is looked for: a look costs a decomposition.
 _LOOK_STAGES = 100.0
 #: ... and, beside the elapsed time, steps so short that at the edge of stability they would take for ever.
@@ -226,6 +228,7 @@ class _Run:
         self.drift_since = np.inf  # when the loss was first seen to drift, and how fast it fell and what grew then
         self.drift_fall = 0.0
         self.drift_growth = 0.0
+        self.timeless = 0  # steps since time, in float64, last advanced
         self.look_loss = np.inf  # loss when a plateau was last looked for
         self.initial_conserved = system.conserved(self.y)
         self.drift = 0.0
@@ -485,8 +488,11 @@ class _Run:
         return bool(then - loss <= fall * span and np.max(grown, initial=0.0) <= growth * span)
 
     def _hopeless(self, accepted: Accepted) -> bool:
-        """Whether steps limited by the stages of the stabilised method are too short to see the next neuron grow."""
+        """Whether steps limited by stability are too short to see the next neuron grow."""
         step = accepted.s1 - accepted.s0
+        self.timeless = self.timeless + 1 if self.origin + accepted.s1 == self.origin + accepted.s0 else 0
+        if self.timeless > _TIMELESS:
+            return True
         if self.steps % _CHECK_STEPS or 1.54 * step * accepted.memory.radius < _FULL_STAGES**2:
             return False
         self.evaluations += 1
@@ -585,5 +591,5 @@ class _Run:
 
 _SCALARS = (
     "origin", "local", "steps", "evaluations", "seconds", "first_time", "next_check", "parked_since", "drift",
-    "drift_since", "drift_fall", "drift_growth", "look_loss",
+    "drift_since", "drift_fall", "drift_growth", "look_loss", "timeless",
 )  # fmt: skip

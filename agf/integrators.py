@@ -37,7 +37,8 @@ _MAX_STAGES = 2000
 #: Accepted rkc2 steps for which an estimate of the spectral radius is trusted (a rejection renews it too).
 _RADIUS_AGE = 10
 #: Dormand-Prince is stable on the negative real axis to 3.3. A step limited by that hovers between 2 and 5 (measured);
-#: this many above 2 mean stiffness, where one below, as damped steps come in between, takes back the second number.
+#: this many above 2 mean stiffness, where one far below takes back the second number. Damped steps, which may alternate
+#: with those above for ever, count neither way.
 #: Rough marches, from this tolerance on, have so few steps in all that waiting as long would be a fair part of them.
 _STIFF_PRODUCT = 2.0
 _STIFF_STEPS, _ROUGH_STIFF_STEPS, _ROUGH = (15, 15), (4, 1), 1e-3
@@ -244,6 +245,7 @@ def _advance(
     radius, vector, age = memory.radius, memory.vector, memory.age
     rejected = False
     finite = True
+    units = norm.units(y)
     for _ in range(_MAX_RETRIES):
         if chebyshev and (rejected or vector is None or age >= _RADIUS_AGE):
             radius, vector = _radius(velocity, spectral_radius, norm, y, f, vector)
@@ -259,7 +261,7 @@ def _advance(
             trial = _chebyshev(velocity, y, f, h, stages)
         else:
             stages = 6
-            trial = _dormand_prince(velocity, y, f, h)
+            trial = _dormand_prince(velocity, y, f, h, units)
         error = norm(trial.error, y, trial.y1)
         finite = bool(np.isfinite(error) and np.isfinite(trial.f1).all())
         if not finite or error > 1:
@@ -279,7 +281,9 @@ def _advance(
         if h < step:  # cut by s_end: the plan stands
             longer = max(longer, step)
         many, back = _STIFF_STEPS if norm.rtol < _ROUGH else _ROUGH_STIFF_STEPS
-        stiff = memory.stiff + 1 if trial.stiffness > _STIFF_PRODUCT else max(memory.stiff - back, 0)
+        stiff = memory.stiff + int(trial.stiffness > _STIFF_PRODUCT)
+        if trial.stiffness < 0.5 * _DAMPED_PRODUCT:
+            stiff = max(stiff - back, 0)
         after = "rkc2" if chebyshev else "rk45"
         if method == "auto":
             if not chebyshev and stiff >= many:
@@ -359,15 +363,16 @@ def _first_step(velocity: Velocity, y: FloatArray, f: FloatArray, norm: _Norm, o
     return min((0.01 * norm.rtol) ** (1 / (order + 1)) / max(speed, turning), room)
 
 
-def _dormand_prince(velocity: Velocity, y: FloatArray, f: FloatArray, h: float) -> _Trial:
+def _dormand_prince(velocity: Velocity, y: FloatArray, f: FloatArray, h: float, units: FloatArray | float) -> _Trial:
+    """One Dormand-Prince step; `units`, the scale of y, makes entries of any size count in its stiffness."""
     k = np.empty((7, y.size))
     k[0] = f
     before = y1 = y
     for i, row in enumerate(_A, 1):
         before, y1 = y1, y + h * (row @ k[:i])
         k[i] = velocity(y1)
-    gap = length_of(y1 - before)  # the last two stages are at the same time
-    stiffness = h * (length_of(k[6] - k[5]) / gap) if gap > 0 else 0.0
+    gap = length_of((y1 - before) / units)  # the last two stages are at the same time
+    stiffness = h * (length_of((k[6] - k[5]) / units) / gap) if gap > 0 else 0.0
     return _Trial(y1, k[6].copy(), h * (_E @ k), h * (_D @ k), stiffness)
 
 

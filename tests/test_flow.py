@@ -415,6 +415,38 @@ def test_plateaus_scale_as_one_over_alpha_at_a_cost_that_does_not(alpha):
         assert drop.time * alpha == pytest.approx(theirs.time * 1e-6, rel=1e-5)  # corrections are of order alpha log
 
 
+def heads(width: int) -> agf.Problem:
+    return agf.problem("linear-attention", **{**agf.registry.find("linear-attention").example(), "heads": width})
+
+
+@pytest.mark.parametrize(
+    ("width", "seed", "alpha"),
+    [
+        *((4, 1, alpha) for alpha in (1e-20, 1e-80, 1e-200)),  # every head is active in the end
+        *((5, 0, alpha) for alpha in (1e-50, 1e-80, 1e-300)),  # one head is left over, which nothing pulls
+        *((5, 1, alpha) for alpha in (1e-20, 1e-75, 1e-150)),
+        (8, 0, 1e-20),
+    ],
+)
+def test_attention_learns_at_times_over_alpha_and_settles_at_its_last_drop_at_any_alpha(width, seed, alpha):
+    problem = heads(width)
+    flow, other = (agf.flow(problem, problem.init(alpha=a, seed=seed)) for a in (alpha, 1e-10))
+    assert flow.status is other.status is Status.SETTLED
+    assert len(flow.drops) == len(other.drops) == 4
+    for drop, theirs in zip(flow.drops, other.drops, strict=True):
+        assert drop.time * alpha == pytest.approx(theirs.time * 1e-10, rel=1e-5)  # some ten tolerances of a step
+    assert flow.times[-1] < 1.01 * flow.drops[-1].time
+    assert flow.stats["steps"] < 2.0 * other.stats["steps"] - 10 * np.log10(alpha)  # a few a decade of blowing up
+
+
+def test_steps_that_do_not_advance_the_time_end_the_run_as_stiff(monkeypatch):
+    monkeypatch.setattr("agf.gradient_flow.hold", lambda *_: None)
+    problem = heads(4)
+    flow = agf.flow(problem, problem.init(alpha=1e-80, seed=1), method="rk45")
+    assert flow.status is Status.STIFF
+    assert flow.stats["steps"] < 4000
+
+
 @pytest.mark.parametrize("parts", [0.6, 0.8])
 def test_a_run_in_two_parts_across_a_plateau_is_the_run_in_one(parts):
     problem = quadratic()
