@@ -65,9 +65,9 @@ def test_words_say_the_size_and_what_was_done(name):
     assert datasets.describe(name) == data.words
 
 
-def test_a_set_whose_package_is_absent_names_the_extra(monkeypatch):
+def test_a_set_whose_package_is_absent_names_the_package(monkeypatch):
     monkeypatch.setattr(datasets.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(RequestError, match=r"ships inside scikit-learn, which is not installed.*agf\[data\]"):
+    with pytest.raises(RequestError, match=r"ships inside scikit-learn, which is not installed.*pip install scikit-learn"):
         datasets.load("diabetes")
 
 
