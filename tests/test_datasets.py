@@ -67,7 +67,7 @@ def test_words_say_the_size_and_what_was_done(name):
 
 def test_a_set_whose_package_is_absent_names_the_package(monkeypatch):
     monkeypatch.setattr(datasets.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(RequestError, match="scikit-learn, which is not installed.*pip install scikit-learn"):
+    with pytest.raises(RequestError, match=r"scikit-learn, which is not installed.*pip install scikit-learn"):
         datasets.load("diabetes")
 
 
