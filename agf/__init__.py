@@ -12,37 +12,37 @@ __version__ = "0.1.0"
 
 # public name -> module that defines it. A function never shares its name with a module of this package.
 _EXPORTS = {
-    "AutogradProblem": "autograd",
-    "TwoLayer": "two_layer",
-    "Problem": "contract",
-    "Phases": "contract",
+    "AutogradProblem": "networks.autograd",
+    "TwoLayer": "networks.two_layer",
+    "Problem": "contract.problem",
+    "Phases": "contract.problem",
     "Init": "init",
-    "Settings": "settings",
-    "Status": "status",
-    "Certificate": "saddle",
+    "Settings": "records.settings",
+    "Status": "records.status",
+    "Certificate": "algorithm.certificate",
     "Clock": "clock",
-    "State": "events",
-    "Activation": "events",
-    "Settled": "events",
-    "FlowSystem": "system",
-    "Snapshot": "system",
-    "Engine": "engine",
-    "Step": "engine",
-    "predict": "engine",
-    "predict_many": "engine",
-    "Drop": "staircase",
-    "Staircase": "staircase",
-    "Trajectory": "trajectory",
-    "flow": "gradient_flow",
-    "descend": "descent",
-    "certificate": "saddle",
-    "compare": "comparison",
-    "Comparison": "comparison",
-    "check": "checks",
+    "State": "records.state",
+    "Activation": "records.state",
+    "Settled": "records.state",
+    "FlowSystem": "contract.flow_system",
+    "Snapshot": "contract.flow_system",
+    "Engine": "algorithm.engine",
+    "Step": "algorithm.engine",
+    "predict": "algorithm.engine",
+    "predict_many": "algorithm.engine",
+    "Drop": "results.staircase",
+    "Staircase": "results.staircase",
+    "Trajectory": "results.trajectory",
+    "flow": "training.gradient_flow",
+    "descend": "training.descent",
+    "certificate": "algorithm.certificate",
+    "compare": "results.comparison",
+    "Comparison": "results.comparison",
+    "check": "conformance.checks",
     "problem": "registry",
-    "load": "runs",
-    "sweep": "sweeps",
-    "watch": "watcher",
+    "load": "results.runs",
+    "sweep": "sweeping.sweep",
+    "watch": "shell.progress",
     "AgfError": "errors",
     "RequestError": "errors",
     "DataError": "errors",
@@ -90,18 +90,18 @@ if TYPE_CHECKING:
     from agf import registry as registry
     from agf import sphere as sphere
     from agf import summary as summary
-    from agf.autograd import AutogradProblem as AutogradProblem
-    from agf.checks import check as check
+    from agf.algorithm.certificate import Certificate as Certificate
+    from agf.algorithm.certificate import certificate as certificate
+    from agf.algorithm.engine import Engine as Engine
+    from agf.algorithm.engine import Step as Step
+    from agf.algorithm.engine import predict as predict
+    from agf.algorithm.engine import predict_many as predict_many
     from agf.clock import Clock as Clock
-    from agf.comparison import Comparison as Comparison
-    from agf.comparison import compare as compare
-    from agf.contract import Phases as Phases
-    from agf.contract import Problem as Problem
-    from agf.descent import descend as descend
-    from agf.engine import Engine as Engine
-    from agf.engine import Step as Step
-    from agf.engine import predict as predict
-    from agf.engine import predict_many as predict_many
+    from agf.conformance.checks import check as check
+    from agf.contract.flow_system import FlowSystem as FlowSystem
+    from agf.contract.flow_system import Snapshot as Snapshot
+    from agf.contract.problem import Phases as Phases
+    from agf.contract.problem import Problem as Problem
     from agf.errors import AgfError as AgfError
     from agf.errors import ComputationError as ComputationError
     from agf.errors import DataError as DataError
@@ -109,22 +109,22 @@ if TYPE_CHECKING:
     from agf.errors import NoTheory as NoTheory
     from agf.errors import ProblemError as ProblemError
     from agf.errors import RequestError as RequestError
-    from agf.events import Activation as Activation
-    from agf.events import Settled as Settled
-    from agf.events import State as State
-    from agf.gradient_flow import flow as flow
     from agf.init import Init as Init
+    from agf.networks.autograd import AutogradProblem as AutogradProblem
+    from agf.networks.two_layer import TwoLayer as TwoLayer
+    from agf.records.settings import Settings as Settings
+    from agf.records.state import Activation as Activation
+    from agf.records.state import Settled as Settled
+    from agf.records.state import State as State
+    from agf.records.status import Status as Status
     from agf.registry import problem as problem
-    from agf.runs import load as load
-    from agf.saddle import Certificate as Certificate
-    from agf.saddle import certificate as certificate
-    from agf.settings import Settings as Settings
-    from agf.staircase import Drop as Drop
-    from agf.staircase import Staircase as Staircase
-    from agf.status import Status as Status
-    from agf.sweeps import sweep as sweep
-    from agf.system import FlowSystem as FlowSystem
-    from agf.system import Snapshot as Snapshot
-    from agf.trajectory import Trajectory as Trajectory
-    from agf.two_layer import TwoLayer as TwoLayer
-    from agf.watcher import watch as watch
+    from agf.results.comparison import Comparison as Comparison
+    from agf.results.comparison import compare as compare
+    from agf.results.runs import load as load
+    from agf.results.staircase import Drop as Drop
+    from agf.results.staircase import Staircase as Staircase
+    from agf.results.trajectory import Trajectory as Trajectory
+    from agf.shell.progress import watch as watch
+    from agf.sweeping.sweep import sweep as sweep
+    from agf.training.descent import descend as descend
+    from agf.training.gradient_flow import flow as flow

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agf.events import Activation, Settled, State
 from agf.init import Init
-from agf.status import Status
+from agf.records.state import Activation, Settled, State
+from agf.records.status import Status
 
 
 @dataclass(frozen=True)

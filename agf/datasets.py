@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from agf import files
 from agf.arrays import FloatArray
 from agf.errors import DataError, RequestError, explain
+from agf.records import files
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agf import files, plot
+from agf import plot
 from agf.arrays import FloatArray
-from agf.canvas import loss_scale
 from agf.errors import RequestError, explain
-from agf.staircase import Drop, Staircase
-from agf.table import number as rounded
+from agf.pictures.axes import loss_scale
+from agf.records import files
+from agf.records.table import number as rounded
+from agf.results.staircase import Drop, Staircase
 
 if TYPE_CHECKING:
     import networkx as nx

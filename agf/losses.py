@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from agf.arrays import FloatArray, matrix
-from agf.backend import Backend
 from agf.errors import DataError, explain
+from agf.numerics.backend import Backend
 
 
 @dataclass(frozen=True)

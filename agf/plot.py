@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agf.arrays import FloatArray
-from agf.canvas import (
+from agf.clock import charge
+from agf.errors import RequestError, explain
+from agf.pictures.axes import (
     OBSERVED,
     PALETTE,
     PREDICTED,
@@ -29,16 +31,14 @@ from agf.canvas import (
     save,
     say,
 )
-from agf.clock import charge
-from agf.errors import RequestError, explain
-from agf.ticks import log_time
+from agf.pictures.ticks import log_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from agf.comparison import Comparison
-    from agf.staircase import Drop, Staircase
-    from agf.trajectory import Trajectory
+    from agf.results.comparison import Comparison
+    from agf.results.staircase import Drop, Staircase
+    from agf.results.trajectory import Trajectory
 
 __all__ = [
     "OBSERVED",
@@ -190,8 +190,8 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
 
     Raises RequestError when a prediction without flow times is to share axes with others.
     """
-    from agf.staircase import Staircase
-    from agf.trajectory import Trajectory
+    from agf.results.staircase import Staircase
+    from agf.results.trajectory import Trajectory
 
     parts = [part for result in results for part in _parts(result)]
     curves = [part for part in parts if isinstance(part, Trajectory)]
@@ -221,7 +221,7 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
 
 
 def _parts(result: Staircase | Trajectory | Comparison) -> list[Staircase | Trajectory]:
-    from agf.comparison import Comparison
+    from agf.results.comparison import Comparison
 
     return [result.trajectory, result.stairs] if isinstance(result, Comparison) else [result]
 
@@ -239,7 +239,7 @@ def bands(
     loss, and times beyond the end of a run that was cut short are left out.
     Raises RequestError when a prediction has no flow times.
     """
-    from agf.staircase import Staircase
+    from agf.results.staircase import Staircase
 
     parts = [part for result in results for part in _parts(result)]
     ax = new_axes() if ax is None else ax
@@ -269,7 +269,7 @@ def bands(
 
 def _loss_on(run: Staircase | Trajectory, grid: FloatArray) -> FloatArray:
     """Loss at these flow times: the recorded curve; the resolved curve; or the steps at the half-drop times."""
-    from agf.staircase import Staircase
+    from agf.results.staircase import Staircase
 
     if not isinstance(run, Staircase):
         return run.loss_at(grid)
@@ -319,7 +319,7 @@ def features(
     name : which; default the first. names : what to call its components in the legend. Raises RequestError for an
     unknown name; a result without features says so in the picture.
     """
-    from agf.staircase import Staircase
+    from agf.results.staircase import Staircase
 
     ax = new_axes() if ax is None else ax
     ax.set_xlabel("flow time")
@@ -436,7 +436,7 @@ class _Norms:
 
 def _norms(result: Staircase | Trajectory, ax: Axes) -> _Norms | None:
     """What a result holds of norms over time; where it holds none, None, and the axes say so."""
-    from agf.staircase import Staircase
+    from agf.results.staircase import Staircase
 
     ax.set_xlabel("flow time")
     if isinstance(result, Staircase):

@@ -12,9 +12,9 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from agf.contract import Problem
+from agf.contract.blame import guard, told
+from agf.contract.problem import Problem
 from agf.errors import DataError, ProblemError, RequestError, explain
-from agf.fault import guard, told
 
 GROUP = "agf.problems"
 

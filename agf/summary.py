@@ -15,21 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agf import files, plot
+from agf import plot
 from agf.arrays import FloatArray
-from agf.canvas import loss_scale
 from agf.clock import Clock
 from agf.errors import RequestError, explain
 from agf.graph import feature, saddles
-from agf.staircase import Drop, Staircase
-from agf.status import Status
-from agf.table import Table, level, number, percent
-from agf.ticks import log_time
+from agf.pictures.axes import loss_scale
+from agf.pictures.ticks import log_time
+from agf.records import files
+from agf.records.status import Status
+from agf.records.table import Table, level, number, percent
+from agf.results.staircase import Drop, Staircase
 
 if TYPE_CHECKING:
     import networkx as nx
 
-    from agf.sweeps import Sweep
+    from agf.sweeping.sweep import Sweep
 
 #: Quantiles shown for every distribution.
 QUANTILES = (0.05, 0.5, 0.95)

@@ -9,10 +9,10 @@ import numpy as np
 
 from agf import sphere
 from agf.arrays import FloatArray, IntArray
-from agf.contract import Problem
-from agf.events import Activation, Settled, State
+from agf.contract.problem import Problem
 from agf.init import Init
-from agf.status import Status
+from agf.records.state import Activation, Settled, State
+from agf.records.status import Status
 
 
 class DiagonalToy(Problem):

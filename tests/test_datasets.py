@@ -140,7 +140,7 @@ def test_npz_that_is_damaged_or_something_else_is_refused(tmp_path):
 
 
 def test_a_run_file_is_not_data(tmp_path):
-    from agf import files
+    from agf.records import files
 
     files.write(tmp_path / "run.npz", "staircase", {}, {"X": np.ones(2)})
     with pytest.raises(DataError, match="agf run file, not data"):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import agf
-from agf.cli import main
-from agf.status import Status
+from agf.records.status import Status
+from agf.shell.main import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -164,7 +164,7 @@ def test_errors_at_the_default_alpha_are_those_that_the_pages_admit():
 
 
 def test_exit_codes_of_the_program_are_those_of_the_pages_each_with_what_to_do():
-    from agf import cli
+    from agf.shell import main as cli
 
     codes = [cli.DONE, cli.FAILED, cli.WRONG, cli.INTERRUPTED]
     rows = re.findall(

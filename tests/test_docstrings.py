@@ -9,7 +9,8 @@ from enum import Enum
 import pytest
 
 import agf
-from agf import registry, request
+from agf import registry
+from agf.shell import arguments as request
 
 FUNCTIONS = [name for name in agf.__all__ if inspect.isfunction(getattr(agf, name))]
 CLASSES = [name for name in agf.__all__ if inspect.isclass(getattr(agf, name))]

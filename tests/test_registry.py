@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import agf
-from agf import plugin_template, registry
+from agf import registry
+from agf.conformance import template as plugin_template
 
 GOOD = """
 import agf

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 
 from agf.errors import RequestError, explain
-from agf.figures.rendition import Rendition
+from agf.figures.figure import Rendition
 
 #: Figure -> module that draws it, and what it shows.
 FIGURES = {

@@ -8,9 +8,9 @@ import numpy as np
 
 import agf
 from agf import plot
-from agf.comparison import Comparison
-from agf.figures.rendition import letter, number_drops, shared_legend, subplots
-from agf.ticks import log_time
+from agf.figures.figure import letter, number_drops, shared_legend, subplots
+from agf.pictures.ticks import log_time
+from agf.results.comparison import Comparison
 
 
 def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:

@@ -8,9 +8,9 @@ import numpy as np
 
 import agf
 from agf import plot
-from agf.comparison import Comparison
-from agf.figures.rendition import letter, steps, subplots
-from agf.ticks import log_time
+from agf.figures.figure import letter, steps, subplots
+from agf.pictures.ticks import log_time
+from agf.results.comparison import Comparison
 
 ALPHAS = (1e-2, 1e-4, 1e-8, 1e-16, 1e-50)
 

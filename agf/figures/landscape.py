@@ -8,8 +8,8 @@ import numpy as np
 
 import agf
 from agf import plot
-from agf.comparison import Comparison
-from agf.figures.rendition import letter, steps, subplots
+from agf.figures.figure import letter, steps, subplots
+from agf.results.comparison import Comparison
 
 
 def data() -> dict[str, np.ndarray]:

@@ -8,9 +8,9 @@ import numpy as np
 
 import agf
 from agf import plot
-from agf.comparison import Comparison
-from agf.figures.rendition import letter, number_drops, shared_legend, steps, subplots
-from agf.ticks import log_time
+from agf.figures.figure import letter, number_drops, shared_legend, steps, subplots
+from agf.pictures.ticks import log_time
+from agf.results.comparison import Comparison
 
 
 def commuting(size: int = 5, seed: int = 0) -> dict[str, np.ndarray]:

@@ -8,9 +8,9 @@ import numpy as np
 
 import agf
 from agf import plot
-from agf.comparison import Comparison
-from agf.figures.rendition import letter, subplots
-from agf.ticks import log_time
+from agf.figures.figure import letter, subplots
+from agf.pictures.ticks import log_time
+from agf.results.comparison import Comparison
 
 
 def start(p: int, width: int, alpha: float, seed: int) -> agf.Init:

@@ -8,8 +8,8 @@ import numpy as np
 
 import agf
 from agf import datasets, plot
-from agf.comparison import Comparison
-from agf.figures.rendition import letter, shared_legend, subplots
+from agf.figures.figure import letter, shared_legend, subplots
+from agf.results.comparison import Comparison
 
 
 def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:

@@ -9,7 +9,8 @@ import re
 import sys
 from pathlib import Path
 
-from agf import figures, files
+from agf import figures
+from agf.records import files
 
 HERE = Path(__file__).parent
 TABLE = re.compile(r"^```text\n.*?^```$", re.MULTILINE | re.DOTALL)

@@ -12,7 +12,7 @@ import tracemalloc
 from itertools import pairwise
 
 import numpy as np
-from agf_problems.attention import LinearAttention
+from agf_problems.linear_attention.problem import LinearAttention
 
 import agf
 

@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 import agf
-from agf.table import Table, number
+from agf.records.table import Table, number
 
 
 def seconds(function, *arguments) -> float:

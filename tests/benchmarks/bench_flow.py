@@ -21,8 +21,8 @@ from scipy.integrate import BDF, DOP853, LSODA, OdeSolver, solve_ivp
 import agf
 from agf import registry
 from agf.arrays import FloatArray
-from agf.curve import crossing
-from agf.table import Table, number, percent
+from agf.records.table import Table, number, percent
+from agf.results.curve import crossing
 
 BUDGET_EVALUATIONS = 60_000
 BUDGET_SECONDS = 30.0

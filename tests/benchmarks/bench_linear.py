@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from agf_problems.linear import Linear
+from agf_problems.linear.problem import Linear
 from scipy.integrate import solve_ivp
 
 import agf

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator
 from itertools import permutations
 
 import numpy as np
-from agf_problems.modular import ModularAddition
+from agf_problems.modular_addition.problem import ModularAddition
 from scipy.optimize import minimize
 from work import Work
 
 import agf
-from agf.comparison import REPRODUCIBLE, loosened
-from agf.table import Table, percent
+from agf.records.table import Table, percent
+from agf.results.comparison import REPRODUCIBLE, loosened
 
 NOBODY = np.zeros(0, dtype=np.int64)
 SPECTRUM = {1: 10, 3: 5, 5: 2.5}
@@ -389,7 +389,7 @@ def ties(picture: str = "") -> Iterator[Table]:
 def draw_ties(problem: ModularAddition, init: agf.Init, stairs: agf.Staircase, flow: agf.Trajectory, path: str) -> None:
     """The loss, and how much of each frequency is learned, in the flow and in the prediction."""
     from agf import plot
-    from agf.figures.rendition import subplots
+    from agf.figures.figure import subplots
 
     figure, axes = subplots(1, 3, width=4.0, height=3.0)
     losses, trained, stepped = axes.flat

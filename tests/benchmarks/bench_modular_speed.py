@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from agf_problems.modular import ModularAddition
+from agf_problems.modular_addition.problem import ModularAddition
 
 import agf
-from agf.table import Table, percent
+from agf.records.table import Table, percent
 
 SPECTRUM = {1: 10, 3: 5, 5: 2.5}
 #: Flow time at which the comparison ends: the loss is then 1e-5 of the first.

@@ -17,10 +17,10 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 import agf
-from agf import dormant
+from agf.algorithm import dormant
+from agf.algorithm.dormant import Crossing, Threshold
 from agf.clock import Clock
-from agf.dormant import Crossing, Threshold
-from agf.table import Table, number
+from agf.records.table import Table, number
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

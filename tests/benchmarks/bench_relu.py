@@ -22,7 +22,7 @@ import numpy as np
 import agf
 from agf import registry, sphere
 from agf.datasets import load
-from agf.table import Table, number, percent
+from agf.records.table import Table, number, percent
 
 WIDTHS = (1, 2, 3, 10, 50)
 ALPHAS = (1e-10, 1e-20)

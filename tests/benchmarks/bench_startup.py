@@ -11,11 +11,11 @@ import sys
 import time
 
 REPEATS = 5
-PREDICT = "from agf.cli import main; main(['predict', 'diagonal-linear', '--data', 'diabetes', '--quiet'])"
+PREDICT = "from agf.shell.main import main; main(['predict', 'diagonal-linear', '--data', 'diabetes', '--quiet'])"
 ROWS = {
     "python -c 'import numpy' (baseline)": "import numpy",
     "import agf": "import agf",
-    "agf --help": "from agf.cli import main; main(['--help'])",
+    "agf --help": "from agf.shell.main import main; main(['--help'])",
     "agf predict diagonal-linear --data diabetes": PREDICT,
     "the same data by sklearn.datasets.load_diabetes": "from sklearn.datasets import load_diabetes; load_diabetes()",
     "import torch": "import torch",

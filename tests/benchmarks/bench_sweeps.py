@@ -27,9 +27,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from test_sweeps import PLUGIN
 
 import agf
-from agf import datasets, registry, sweeps
-from agf.engine import predict_many
-from agf.table import Table
+from agf import datasets, registry
+from agf.algorithm.engine import predict_many
+from agf.records.table import Table
+from agf.sweeping import sweep as sweeps
 
 SEEDS = 1000
 

@@ -1,0 +1,85 @@
+"""How much predicted times move when what they should not hang on is changed a little: their conditioning.
+
+A drop that moves far more than the change is decided by a competition that grows exponentially, and neither a
+prediction nor a training run at another tolerance will repeat its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from agf.arrays import FloatArray
+from agf.init import Init
+from agf.records.settings import Settings
+from agf.records.table import number
+from agf.results.staircase import Drop, Staircase
+
+#: Relative change of every initial weight, and factor of the tolerance, in a repeated prediction.
+WEIGHTS, TOLERANCE = 1e-3, 10.0
+_COARSEST = 0.1
+#: A repeat may go on for this much longer than a bound on the time: its drops may be late.
+LONGER = 1.1
+
+
+def shaken(init: Init, settings: Settings) -> tuple[Init, Settings]:
+    """The start and settings of the repeat: weights times 1 + 1e-3 N(0, 1) (signs and zeros stay), ten times the rtol.
+
+    Always the same change for the same shape, so that a prediction is repeatable.
+    """
+    factors = 1.0 + WEIGHTS * np.random.default_rng(0).standard_normal(init.directions.shape)
+    rows = init.directions * factors
+    lengths = np.linalg.norm(rows, axis=1)
+    lengths = np.where(lengths > 0, lengths, 1.0)
+    moved = replace(init, directions=rows / lengths[:, None], log_norms=init.log_norms + np.log(lengths))
+    return moved, replace(
+        settings,
+        rtol=min(TOLERANCE * settings.rtol, _COARSEST),
+        max_time=None if settings.max_time is None else LONGER * settings.max_time,
+        max_drops=None if settings.max_drops is None else settings.max_drops + 1,
+        conditioning=False,
+    )
+
+
+def measured(stairs: Staircase, again: Staircase) -> Staircase:
+    """`stairs` with the conditioning of each drop by the repeat `again`, and the cost of both."""
+    halves, levels = np.repeat(again.half_times[1:], 2), np.repeat(again.levels, 2)[1:-1]
+    times = np.concatenate([[0.0], halves])
+    losses = np.concatenate([[again.start_level], levels])
+    drops, notes = conditioned(stairs.drops, stairs.start_level, times, losses, again.status.word)
+    stats = {name: stairs.stats.get(name, 0) + again.stats.get(name, 0) for name in {**stairs.stats, **again.stats}}
+    return replace(stairs, drops=drops, stats=stats, notes=(*stairs.notes, *notes))
+
+
+def conditioned(
+    drops: Sequence[Drop], start_level: float, times: FloatArray, losses: FloatArray, ended: str
+) -> tuple[tuple[Drop, ...], tuple[str, ...]]:
+    """Drops with the relative change of their half-drop time on the curve (times, losses) of a repeat, in flow time.
+
+    The time on the repeat is when it first passes the middle of the drop; inf where it ended, with the status `ended`,
+    before it did. Returns the drops, and a note on those.
+    """
+    lowest = np.minimum.accumulate(losses)
+    out: list[Drop] = []
+    before = start_level
+    for drop in drops:
+        middle = 0.5 * (before + drop.level)
+        below = np.flatnonzero(lowest <= middle)
+        change = np.inf
+        if below.size:
+            k = max(int(below[0]), 1)
+            share = (lowest[k - 1] - middle) / (lowest[k - 1] - lowest[k]) if lowest[k - 1] > lowest[k] else 1.0
+            moved = times[k - 1] + min(max(share, 0.0), 1.0) * (times[k] - times[k - 1])
+            change = float(abs(moved / drop.half_time - 1.0)) if drop.half_time > 0 else 0.0
+        out.append(replace(drop, conditioning=change))
+        before = drop.level
+    lost = [str(k) for k, drop in enumerate(out, 1) if np.isinf(drop.conditioning)]
+    if not lost:
+        return tuple(out), ()
+    note = (
+        f"The repeat that measures conditioning ended ({ended}) at time {number(float(times[-1]))} and loss "
+        f"{number(float(lowest[-1]))}, before drop(s) {', '.join(lost)}: their conditioning is unbounded (inf)."
+    )
+    return tuple(out), (note,)

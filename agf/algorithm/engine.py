@@ -1,0 +1,263 @@
+"""The alternation: dormant neurons until the next activation, active neurons until they settle, repeat.
+
+The engine holds settings and no memory; a user can drive `init` and `step` in a loop of their own. The phases
+themselves are elsewhere (generic: `dormant`, `active`; closed forms: the problem's own).
+"""
+
+from __future__ import annotations
+
+import os
+import time as wall
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agf.algorithm.conditioning import measured, shaken
+from agf.clock import Clock
+from agf.contract.blame import blame, guard, told
+from agf.contract.problem import Phases, Problem, check_start
+from agf.errors import AgfError, ProblemError, explain
+from agf.init import Init
+from agf.records.checkpoint import Checkpoint
+from agf.records.settings import Settings
+from agf.records.state import Activation, Settled, State
+from agf.records.status import Status
+from agf.results.staircase import Drop, Staircase
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one `Engine.step` gave: the next state, and either a drop or the status that ends the run."""
+
+    state: State
+    drop: Drop | None
+    status: Status | None
+
+
+class Engine:
+    """Alternates the two phases of [AGF] Algorithm 1 for one problem and one initialization.
+
+    Parameters
+    ----------
+    problem : the problem.  init : where training starts.  settings : how to predict.
+    phases : defaults to the problem's own, else the generic ones.
+    """
+
+    def __init__(self, problem: Problem, init: Init, settings: Settings | None = None, phases: Phases | None = None):
+        check_start(problem, init, "predict")
+        self.problem = problem
+        self.settings = settings or Settings()
+        self.start = init
+        self.clock = Clock.from_norms(problem.degree, init.log_norms)
+        self.phases = phases or problem.phases(self.settings) or _generic(problem, self.settings, self.clock)
+
+    def init(self) -> State:
+        """All neurons dormant at time 0."""
+        return self.phases.start(self.start)
+
+    def step(self, state: State) -> Step:
+        """One dormant phase from this state, and the active phase that it triggers; times are accelerated times."""
+        after, activation = self.phases.dormant(state)
+        if isinstance(activation, Status):
+            return Step(after, None, activation)
+        if not (np.isfinite(activation.time) and activation.time >= state.time):
+            raise ProblemError(
+                explain(
+                    f"the dormant phase ended at time {activation.time}, before or beyond its start {state.time}.",
+                    where=f"problem {self.problem.name!r}",
+                )
+            )
+        if self.settings.max_time is not None and float(self.clock.flow(activation.time)) > self.settings.max_time:
+            return Step(state, None, Status.MAX_TIME)
+        final, settled = self.phases.active(after, activation)
+        if isinstance(settled, Status):
+            return Step(final, None, settled)
+        return Step(final, record(self.problem, self.clock, final, activation, settled), None)
+
+
+def record(problem: Problem, clock: Clock, state: State, activation: Activation, settled: Settled) -> Drop:
+    """The drop that two phases made, read off the state they ended in."""
+    active = np.flatnonzero(state.active)
+    params = state.params[active]
+    neurons = np.concatenate([activation.neurons, settled.joined])
+    return Drop(
+        time=float(clock.flow(activation.time)),
+        half_time=float(clock.flow(activation.half_time)),
+        accelerated_time=activation.time,
+        level=settled.level,
+        neurons=neurons,
+        collapsed=settled.collapsed,
+        label=problem.label(params, active, neurons),
+        utility=np.concatenate([activation.utility, settled.utility]),
+        runner_up=activation.runner_up,
+        grad_norm=settled.grad_norm,
+        predicted_decrease=settled.predicted_decrease,
+        how=settled.how,
+        critical=settled.critical,
+        features=problem.features(params, active),
+        log_norms=state.log_norms.copy(),
+        active=state.active.copy(),
+    )
+
+
+def _generic(problem: Problem, settings: Settings, clock: Clock) -> Phases:
+    from agf.algorithm.phases import GenericPhases
+
+    return GenericPhases(problem, settings, clock)
+
+
+Observer = Callable[[State, Drop | None], None]
+
+
+def predict(
+    problem: Problem,
+    init: Init,
+    *,
+    observer: Observer | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Staircase:
+    """Predict the loss drops of `problem` trained by gradient flow from `init`.
+
+    Parameters
+    ----------
+    problem, init : what is trained, and from where.
+    observer : called as observer(state, drop) after every step, for progress; it cannot change the run.
+    checkpoint : run file written as drops come, so that a killed prediction leaves the last of them readable.
+    options : fields of `Settings`: mode, threshold, settle, horizon, rtol, tie_rtol, joining, max_drops, max_time
+        (flow time), conditioning.
+
+    Returns
+    -------
+    Staircase, also when the run ended early: its status says why, and `status.failed` whether that was a failure. An
+    interrupt (Ctrl-C) returns what was computed, with status "interrupted".
+
+    Raises
+    ------
+    RequestError for a wrong request; ProblemError for a plugin that breaks its contract.
+    """
+    settings = Settings.of(options)
+    check_start(problem, init, "predict")
+    kept = Checkpoint(checkpoint, eager=True)
+    with guard(problem):
+        stairs = _predicted(problem, init, settings, observer, kept)
+        if settings.mode == "resolved" or not (settings.conditioning and stairs.drops):
+            return stairs  # mode "resolved" measures its own
+        if stairs.status is Status.INTERRUPTED:
+            return stairs
+        return measured(stairs, _predicted(problem, *shaken(init, settings), None, Checkpoint(None)))
+
+
+def _predicted(
+    problem: Problem, init: Init, settings: Settings, observer: Observer | None, kept: Checkpoint
+) -> Staircase:
+    if settings.mode == "resolved":
+        from agf.algorithm.resolved import resolve
+
+        return resolve(problem, init, settings, observer, kept)
+    if settings.mode == "limit":
+        from agf.algorithm.limit import limit
+
+        return limit(problem, init, settings, observer, kept)
+    return _alternate(Engine(problem, init, settings), observer, kept)
+
+
+def _alternate(engine: Engine, observer: Observer | None, kept: Checkpoint) -> Staircase:
+    problem, settings = engine.problem, engine.settings
+    began = wall.perf_counter()
+    state = engine.init()
+    start_level = state.level
+    drops: list[Drop] = []
+
+    def result(status: Status) -> Staircase:
+        return Staircase(
+            problem=problem.name,
+            degree=problem.degree,
+            clock=engine.clock,
+            start_level=start_level,
+            drops=tuple(drops),
+            status=status,
+            settings=settings,
+            init=engine.start,
+            arguments=problem.arguments,
+            stats={**getattr(engine.phases, "stats", {}), "seconds": wall.perf_counter() - began},
+            notes=tuple(getattr(engine.phases, "notes", ())),
+        )
+
+    observer = kept.watching(observer, lambda: result(Status.INTERRUPTED))
+    try:
+        with guard(problem, lambda: result(Status.ERROR) if drops else None):
+            while settings.max_drops is None or len(drops) < settings.max_drops:
+                step = engine.step(state)
+                state = step.state
+                if step.drop is not None:
+                    drops.append(step.drop)
+                if observer is not None:
+                    observer(state, step.drop)
+                if step.status is not None:
+                    return result(step.status)
+    except KeyboardInterrupt:
+        return result(Status.INTERRUPTED)
+    return result(Status.MAX_DROPS)
+
+
+def predict_many(problem: Problem, inits: Sequence[Init], **options: Any) -> list[Staircase]:
+    """`predict` from many initializations of one problem, in order.
+
+    Where a problem has `many_phases`, the initializations share the work, and each result agrees with that of `predict`
+    to rounding; it does not depend, not even in the last bit, on which others were asked for. Elsewhere this is a loop.
+
+    Parameters
+    ----------
+    problem : what is trained.  inits : from where.  options : fields of `Settings`, as for `predict`.
+
+    Returns
+    -------
+    A list of Staircase, one an initialization.
+
+    Raises
+    ------
+    What `predict` raises; an interrupt raises KeyboardInterrupt.
+    """
+    out = []
+    for found in predict_each(problem, inits, **options):
+        if isinstance(found, Exception):
+            raise found
+        out.append(found)
+    return out
+
+
+def predict_each(problem: Problem, inits: Sequence[Init], **options: Any) -> Iterator[Staircase | Exception]:
+    """The results of `predict_many` as they are computed; where one raises, its exception, and then the others.
+
+    Raises RequestError before the first for a wrong request.
+    """
+    settings = Settings.of(options)
+    for init in inits:
+        check_start(problem, init, "predict")
+    alone = settings.mode != "agf" or settings.conditioning  # the repeat of a prediction is its own
+    try:
+        many = None if alone or not inits else problem.many_phases(inits, settings)
+    except AgfError:  # one of them may be to blame, and then says so itself
+        many = None
+    except Exception as error:
+        guilty = blame(type(problem), error)
+        place = f" in {guilty.place}" if guilty is not None else ""
+        words = f"`many_phases` of problem {problem.name!r} raised {told(error)}{place}; each start is predicted alone."
+        warnings.warn(words, stacklevel=2)
+        many = None
+    for init, phases in zip(inits, many or [None] * len(inits), strict=True):
+        try:
+            if phases is None:
+                found = predict(problem, init, **options)
+            else:
+                found = _alternate(Engine(problem, init, settings, phases), None, Checkpoint(None))
+        except Exception as error:
+            yield error
+            continue
+        if found.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        yield found

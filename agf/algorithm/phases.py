@@ -1,0 +1,373 @@
+"""The two phases for any problem: what `Engine` uses where a problem brings none of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from agf import integrators
+from agf.algorithm import dormant as dormancy
+from agf.algorithm.active import Rest, settle
+from agf.algorithm.departures import discharge
+from agf.algorithm.departures.discharge import Discharge, mark
+from agf.algorithm.departures.following import Following
+from agf.algorithm.dormant import Crossing
+from agf.algorithm.threshold import NonFinite, Threshold
+from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.clock import Clock, half_drop_ratio
+from agf.contract.problem import Problem
+from agf.init import Init
+from agf.records.settings import Settings
+from agf.records.state import Activation, Settled, State
+from agf.records.status import Status
+from agf.sphere import cartesian, polar
+
+#: An active neuron below this part of its natural norm R*, and still shrinking, has returned to dormancy. The flow is
+#: accurate to the root of rtol; what balances the parts of a neuron is then kept to a norm below this.
+COLLAPSED = 0.05
+#: settle="converged" follows the flow for this many times the wait for the next activation.
+CONVERGED = 1000.0
+#: Horizon when no activation is to come: this many times the time since the start, or this many durations of the drop.
+_LAST_TIMES, _LAST_DROPS = 10.0, 1000.0
+#: A level is a critical point when one more horizon would lower it by less than this part of itself and of the drop.
+_CRITICAL = 1e-2
+#: What is noted where active neurons have no critical point, by `Rest.how`.
+_DRIFTS = {
+    "infimum": 'Levels marked "infimum" are not attained: active neurons move off to infinity with outputs that '
+    "cancel, and the loss falls to that level like a power of time.",
+    "rounding": 'Levels marked "rounding" are as far as float64 resolves the flow of the active neurons, some of which '
+    "cancel; predicted_decrease says how much may be left.",
+}
+
+
+class GenericPhases:
+    """Utility maximization by `dormant.cross`, cost minimization by `active.settle` ([AGF] Algorithm 1).
+
+    `State.memory` holds "radii" (H,), the log norm at which each active neuron activated (where it returns to when it
+    collapses), and "sizes" (H,), its log R*, which "collapsed" refers to; "start" (2,), loss and largest utility
+    gradient of the zero function, which tolerances refer to; "unsettled" (1,), 1 when the active neurons had no
+    critical point within the horizon; and what `discharge` needs.
+    """
+
+    def __init__(self, problem: Problem, settings: Settings, clock: Clock) -> None:
+        self.problem, self.settings, self.clock = problem, settings, clock
+        self.stats: dict[str, float] = {}
+        self.notes: list[str] = []
+
+    def start(self, init: Init) -> State:
+        """All neurons dormant, time 0."""
+        nobody = np.zeros(init.width, dtype=bool)
+        level = float(self.problem.loss_grad(np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64))[0])
+        memory = {
+            "radii": np.zeros(init.width),
+            "sizes": np.zeros(init.width),
+            "start": np.array([level, np.nan]),
+            "unsettled": np.zeros(1),
+            **discharge.memory(init),
+        }
+        return State(0.0, nobody, init.directions.copy(), init.log_norms.copy(), level, memory)
+
+    # -- utility maximization ---------------------------------------------------------------------------------
+
+    def dormant(self, state: State) -> tuple[State, Activation | Status]:
+        """Until the next activation, or the status that says why there is none."""
+        waiting = np.flatnonzero(~state.active)
+        if state.level <= self._negligible(state):
+            return state, Status.FITTED
+        if waiting.size == 0:
+            return state, self._end(state, Status.ALL_ACTIVE)
+        try:
+            drive = self._drive(state, waiting)
+            if np.isnan(state.memory["start"][1]):
+                start = np.array([state.memory["start"][0], drive])
+                state = replace(state, memory={**state.memory, "start": start})
+            if 0.0 < drive <= self._noise(state):
+                return state, Status.FITTED
+            state, free, found, elapsed = self._race(state, waiting)
+        except NonFinite as error:
+            self.notes.append(str(error))
+            return state, Status.NONFINITE
+        except integrators.Stalled as error:
+            self.notes.append(str(error))
+            return state, Status.STALLED
+        if found is Status.NO_GROWTH and 0.0 < drive <= 3.0 * self._noise(state):
+            return state, Status.FITTED
+        if isinstance(found, Status):
+            return state, self._end(state, found) if found is Status.NO_GROWTH else found
+        return self._arrive(state, free, replace(found, time=elapsed + found.time))
+
+    def _race(self, state: State, waiting: IntArray) -> tuple[State, IntArray, Crossing | Status, float]:
+        """The first crossing of the neurons that are free to turn, and the time that passed before they were.
+
+        Neurons that give back their charge (`discharge`) are taken along; each that is home joins the free ones.
+        """
+        active = np.flatnonzero(state.active)
+        residual = self.problem.residual(state.params[active], active)
+        threshold = self._threshold(state)
+        stop, elapsed = self._stop(state), 0.0
+        while True:
+            held = Discharge.of(self.problem, residual, self.clock, state)
+            free = np.setdiff1d(waiting, held.neurons)
+            home = float(np.min(held.home(state), initial=np.inf))
+            found = self._cross(state, residual, free, threshold, min(stop - elapsed, home))
+            if isinstance(found, Crossing):
+                return held.advance(state, found.time), free, found, elapsed
+            if not home < stop - elapsed or found is Status.MAX_STEPS:
+                return state, free, found, elapsed
+            directions, log_norms = state.directions.copy(), state.log_norms.copy()
+            directions[free], log_norms[free] = dormancy.carry(
+                self.problem, residual, self.clock, directions[free], log_norms[free], free, home,
+                rtol=self.settings.rtol, stats=self.stats,
+            )  # fmt: skip
+            state = held.advance(replace(state, directions=directions, log_norms=log_norms), home)
+            elapsed += home
+
+    def _arrive(self, state: State, waiting: IntArray, found: Crossing) -> tuple[State, Activation]:
+        time = state.time + found.time
+        directions, log_norms = state.directions.copy(), state.log_norms.copy()
+        directions[waiting], log_norms[waiting] = found.directions, found.log_norms
+        neurons = waiting[found.neurons]
+        if found.time > 0:  # at time zero a neuron may stand above its threshold, and starts from there
+            log_norms[neurons] = np.minimum(log_norms[neurons], found.log_radius)
+        radii = state.memory["radii"].copy()
+        radii[neurons] = found.log_radius
+        sizes = state.memory["sizes"].copy()
+        sizes[neurons] = self._sizes(state, neurons, found)
+        runner_up = None if found.runner_up is None else (int(waiting[found.runner_up[0]]), found.runner_up[1])
+        after = replace(
+            state,
+            time=time,
+            directions=directions,
+            log_norms=log_norms,
+            memory=mark({**state.memory, "radii": radii, "sizes": sizes}, waiting[found.growing], True),
+        )
+        half = max(time - self._half_lead(found), state.time)
+        return after, Activation(time, half, neurons, found.utility, runner_up)
+
+    def _sizes(self, state: State, neurons: IntArray, found: Crossing) -> FloatArray:
+        """Log R* of the neurons that activate, (k,), whatever the threshold."""
+        if self.settings.threshold == "natural":
+            return found.log_radius
+        natural = replace(self._threshold(state), natural=True)
+        log_2c = natural.log_self_interaction(found.directions[found.neurons], neurons)
+        return natural.log_radius(found.utility, log_2c)
+
+    def _half_lead(self, found: Crossing) -> float:
+        """Accelerated time by which the half-drop comes before the switch: the frozen law from n_kappa R* to R*."""
+        if self.settings.threshold == "unit":
+            return 0.0
+        kappa = self.problem.degree
+        ratio = half_drop_ratio(kappa)
+        k = int(np.argmax(found.utility))
+        utility, log_radius = float(found.utility[k]), float(found.log_radius[k])
+        gap = -np.log(ratio) if kappa == 2 else (ratio ** (2.0 - kappa) - 1.0) / (kappa - 2)
+        return float(gap / (kappa * utility) * np.exp((2 - kappa) * log_radius - self.clock.log_scale))
+
+    def _cross(
+        self, state: State, residual: Any, free: IntArray, threshold: Threshold, stop: float
+    ) -> Crossing | Status:
+        return dormancy.cross(
+            self.problem,
+            residual,
+            self.clock,
+            threshold,
+            state.directions[free],
+            state.log_norms[free],
+            free,
+            rtol=self.settings.rtol,
+            tie_rtol=self.settings.tie_rtol,
+            stop=stop,
+            stats=self.stats,
+        )
+
+    def _threshold(self, state: State) -> Threshold:
+        active = np.flatnonzero(state.active)
+        natural = self.settings.threshold == "natural"
+        noise = self._noise(state) / self.problem.degree
+        return Threshold(self.problem, natural, state.params[active], active, noise=noise)
+
+    def _drive(self, state: State, waiting: IntArray) -> float:
+        """Largest utility gradient at unit norm over the dormant neurons."""
+        alive = waiting[np.isfinite(state.log_norms[waiting])]
+        if alive.size == 0:
+            return 0.0
+        active = np.flatnonzero(state.active)
+        residual = self.problem.residual(state.params[active], active)
+        gradient = np.asarray(self.problem.utility(state.directions[alive], alive, residual)[1])
+        return float(np.linalg.norm(gradient.reshape(alive.size, -1), axis=1).max())
+
+    def _stop(self, state: State) -> float:
+        limit = self.settings.max_time
+        return np.inf if limit is None else max(float(self.clock.accelerated(limit)) - state.time, 0.0)
+
+    def _negligible(self, state: State) -> float:
+        return self.settings.rtol * float(state.memory["start"][0])
+
+    def _noise(self, state: State) -> float:
+        """Utility gradient that cannot be told from 0: losses are known to rtol, residuals and utilities to its root.
+
+        On kinks the active neurons are only where their integrator puts them, to the same root of rtol at any loss.
+        """
+        loss, drive = state.memory["start"]
+        part = 1.0 if not self.problem.smooth else np.sqrt(min(state.level / loss, 1.0))
+        return float(np.sqrt(self.settings.rtol) * part * drive) if state.active.any() else 0.0
+
+    @staticmethod
+    def _end(state: State, status: Status) -> Status:
+        return Status.NO_CRITICAL_POINT if state.memory["unsettled"][0] else status
+
+    # -- cost minimization ------------------------------------------------------------------------------------
+
+    def active(self, state: State, activation: Activation) -> tuple[State, Settled | Status]:
+        """Let the active neurons settle; those that collapse return to dormancy.
+
+        As the residual shrinks so do thresholds: dormant neurons may stand above theirs once the flow is over, without
+        any time having passed for them. They join there and then, in the same drop, and the flow goes on.
+        """
+        before, width = state.level, self._width(activation, state)
+        gone = joined = np.zeros(0, dtype=np.int64)
+        utility = np.zeros(0)
+        neurons = activation.neurons
+        while True:
+            mask = state.active.copy()
+            mask[neurons] = True
+            state = replace(state, active=mask)
+            try:
+                state, settled = self._flow(state, activation.time, before, width)
+            except integrators.MarchError as error:
+                self.notes.append(f"active phase of neurons {np.flatnonzero(mask).tolist()[:5]}: {error}")
+                return state, _march_status(error)
+            gone = np.union1d(gone, settled.collapsed)
+            state, found = self._above(state, gone)
+            if found is None:
+                stayed = state.active[joined]
+                return state, replace(settled, collapsed=gone, joined=joined[stayed], utility=utility[stayed])
+            neurons = found.neurons
+            joined, utility = np.append(joined, neurons), np.append(utility, found.utility)
+
+    def _flow(self, state: State, time: float, before: float, width: float) -> tuple[State, Settled]:
+        """Flow of the active neurons.
+
+        time : accelerated, of the activation.  before : loss then.  width : how long its drop lasts, flow time.
+        """
+        chosen = np.flatnonzero(state.active)
+        theta = cartesian(state.directions[chosen], state.log_norms[chosen])
+        following = Following.of(self.problem, state, np.sqrt(self.settings.rtol))
+        # Self-interactions beside the network at the start: for an estimate, and a problem can keep what they need.
+        threshold = self._threshold(state)
+        threshold.memory = np.full(self.problem.width, np.nan)
+        cap = self._cap(time, width)
+        multiple = self.settings.horizon * (1.0 if self.settings.settle == "horizon" else CONVERGED)
+
+        def horizon(now: FloatArray, neurons: IntArray) -> float:
+            others = np.setdiff1d(np.flatnonzero(~state.active), following.neurons)
+            wait = self._wait(state, others, neurons, now, threshold, cap / multiple)
+            return min(max(width, multiple * wait), cap)
+
+        rest = settle(
+            self.problem,
+            theta,
+            chosen,
+            horizon,
+            rtol=self.settings.rtol,
+            negligible=self._negligible(state),
+            before=before,
+            least=min(width, cap),
+            gone=COLLAPSED * np.exp(state.memory["sizes"][chosen]),
+        )
+        self._count("loss_evaluations", rest.evaluations)
+        self._count("hessians", rest.hessians)
+        state, settled = self._leave(state, chosen, rest, before)
+        return following.after(state), settled
+
+    def _cap(self, time: float, width: float) -> float:
+        """Flow time after which a level counts, whether or not another activation is to come."""
+        cap = max(_LAST_TIMES * float(self.clock.flow(time)), _LAST_DROPS * width)
+        if self.settings.max_time is None:
+            return cap
+        return min(cap, max(self.settings.max_time - float(self.clock.flow(time)), width))
+
+    def _above(self, state: State, gone: IntArray) -> tuple[State, Activation | None]:
+        """Dormant neurons that stand above their thresholds now, but for those that collapsed in this phase."""
+        waiting = np.setdiff1d(np.flatnonzero(~state.active), gone)
+        if waiting.size == 0 or state.level <= self._negligible(state):
+            return state, None
+        active = np.flatnonzero(state.active)
+        residual = self.problem.residual(state.params[active], active)
+        try:
+            found = self._cross(state, residual, waiting, self._threshold(state), 0.0)
+        except (NonFinite, integrators.Stalled):
+            return state, None  # the next dormant phase meets it again, and reports it
+        return self._arrive(state, waiting, found) if isinstance(found, Crossing) else (state, None)
+
+    def _leave(self, state: State, chosen: IntArray, rest: Rest, before: float) -> tuple[State, Settled]:
+        directions, log_norms = state.directions.copy(), state.log_norms.copy()
+        directions[chosen], log_norms[chosen] = polar(rest.theta)
+        collapsed = chosen[rest.collapsed]
+        directions[collapsed], log_norms[collapsed] = state.directions[collapsed], state.memory["radii"][collapsed]
+        mask: BoolArray = state.active.copy()
+        mask[collapsed] = False
+        level = rest.level
+        scale = min(abs(before - level), max(level, self._negligible(state)))
+        critical = rest.how == "flow" or rest.predicted_decrease <= _CRITICAL * scale
+        if rest.how in _DRIFTS and _DRIFTS[rest.how] not in self.notes:
+            self.notes.append(_DRIFTS[rest.how])
+        limit = self.settings.max_time
+        cut = limit is not None and float(self.clock.flow(state.time)) + rest.duration >= 0.999 * limit
+        after = replace(
+            state,
+            active=mask,
+            directions=directions,
+            log_norms=log_norms,
+            level=level,
+            memory=mark(
+                {**state.memory, "unsettled": np.array([float(not critical and rest.growing and not cut)])},
+                collapsed,
+                True,
+            ),
+        )
+        return after, Settled(level, collapsed, rest.grad_norm, rest.predicted_decrease, rest.how, critical)
+
+    def _width(self, activation: Activation, state: State) -> float:
+        """How long the drop lasts: flow time in which a newcomer grows by a factor e at its threshold.
+
+        At most the time since the start: a slower one is not over by the next activation, whatever its neighbours do.
+        """
+        kappa = self.problem.degree
+        log_radius = state.memory["radii"][activation.neurons]
+        width = float(np.max(np.exp((2 - kappa) * log_radius) / (kappa * activation.utility)))
+        return min(width, float(self.clock.flow(activation.time))) if activation.time > 0 else width
+
+    def _wait(
+        self, state: State, waiting: IntArray, chosen: IntArray, theta: FloatArray, threshold: Threshold, stop: float
+    ) -> float:
+        """Flow time to the activation of one of `waiting` (k,) if the residual were frozen at theta (m, P), the
+        parameters of `chosen`, roughly; inf beyond `stop`."""
+        if waiting.size == 0:
+            return np.inf
+        try:
+            time = dormancy.wait(
+                self.problem,
+                self.problem.residual(theta, chosen),
+                self.clock,
+                threshold,
+                state.directions[waiting],
+                state.log_norms[waiting],
+                waiting,
+                stop=float(self.clock.accelerated(stop)) if np.isfinite(stop) else np.inf,
+                stats=self.stats,
+            )
+        except (NonFinite, integrators.Stalled):
+            return np.inf  # the next dormant phase meets it again, and reports it
+        return float(self.clock.flow(time))
+
+    def _count(self, name: str, number: float) -> None:
+        self.stats[name] = self.stats.get(name, 0) + number
+
+
+def _march_status(error: integrators.MarchError) -> Status:
+    if isinstance(error, integrators.NonFinite):
+        return Status.NONFINITE
+    return Status.STALLED if isinstance(error, integrators.Stalled) else Status.MAX_STEPS

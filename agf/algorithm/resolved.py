@@ -1,0 +1,600 @@
+"""The time-resolved prediction: active neurons flow in real time, dormant ones ride on the changing residual.
+
+[AGF] Algorithm 1 lets the active neurons settle in no time. Here they take their time: dormant neurons stay independent
+of one another and without influence on the residual, and a neuron joins the active flow at a small fraction of the norm
+R* at which it would saturate. Drops may then overlap, and the loss curve itself is predicted. While the active set is
+settled it is not stepped: the dormant neurons alone cover the plateau, in the long steps of `dormant.cross`.
+"""
+
+from __future__ import annotations
+
+import time as wall
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from agf import integrators
+from agf.algorithm.conditioning import LONGER, conditioned
+from agf.algorithm.resolved_coordinates import Landing, Riding, ride_of
+from agf.algorithm.threshold import NonFinite, Threshold
+from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.clock import Clock, charge
+from agf.contract.blame import guard
+from agf.contract.problem import Problem
+from agf.coordinates.held_neurons import hold
+from agf.errors import RequestError, explain
+from agf.init import Init
+from agf.records.checkpoint import Checkpoint
+from agf.records.settings import Settings
+from agf.records.state import State
+from agf.records.status import Status
+from agf.results.curve import FINE_DEPTH, CurveDrop, detect
+from agf.results.staircase import Drop, Staircase
+from agf.stopping.remaining_loss import Drift
+
+#: An active neuron this far (in log norm) below the norm at which it would join has returned to dormancy.
+_LEAVES = np.log(0.1)
+#: Where hidden units mix, modes below this are lost in weights of order one before they could join.
+_LOG_FLOOR = np.log(1e-9)
+#: How far beyond its joining norm a neuron may be found at the end of a step, in log norm.
+_OVERSHOOT = np.log(1.05)
+#: Fraction of R* at which a neuron that joined is counted to the drop under way; many may share a feature.
+_ARRIVED = 0.3
+#: Dormant neurons within this log norm of the smallest norm at which a neuron ever joined are watched for joining.
+_WATCH = 4.0
+#: Losses below this part of that of the zero function count as this when "settled" is decided.
+_SMALL_LOSS = 0.01
+_MAX_STEPS = 200_000
+#: A neuron that would join this many times later than anything before it never does: it hovers where it cannot grow.
+_NEVER = 1e8
+#: Evaluations of one flow after which it gives up where the rest of the plateau would take this many times more.
+_PATIENT, _FOR_EVER = 20_000, 30.0
+_RESTLESS = (
+    "The active neurons come to rest nowhere near, and stepping through the plateau, which lasts as long as one over "
+    "alpha, would take for ever; use mode agf, or a larger alpha."
+)
+#: Log norms before joining at which the end of a plateau is drawn.
+_BEND = (4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.4, 0.2, 0.0)
+#: Points of the curve are at most this fraction of the first loss apart, or this many in one step.
+_FINE, _MOST_INSIDE = 0.005, 30
+#: When nobody else will join, the loss must stand still for this many times the time since the last change ...
+_PATIENCE = 10.0
+#: ... and active neurons that are still small may grow by this (in log norm, at their present rate) on any plateau.
+_STILL = 0.5
+#: A loss that falls like a power of time is followed until it falls by this part in another time as long.
+_DRIFTS = 0.02
+#: A squared gradient of this part of the largest one is rounding.
+_ROUNDING = 1e-26
+#: Tolerance of a step over that of the settings: what joining at a finite norm leaves out is far more than this.
+_STEP = 25.0
+#: ... at kinks at least this; and never more than the second.
+_KINKS, _COARSEST = 3e-4, 3e-3
+#: Neurons that grew by this part of what the first one did, in what they contribute, share a drop without arrivals.
+_SHARED = 0.25
+#: Memory for the states kept along the curve.
+_STATE_BYTES = 64 * 2**20
+#: Conditioning is measured by a second pass, with the joining fraction and the tolerance multiplied by these.
+_PROBE_JOINING, _PROBE_STEP = 2.0, 20.0
+
+Observer = Callable[[State, Drop | None], None]
+
+
+@dataclass(frozen=True)
+class _Event:
+    """Neurons that grew to a fair part of R* (True) or left (False); their utilities are those at which they joined."""
+
+    time: float
+    neurons: IntArray
+    joined: bool
+    utility: FloatArray
+    state: State
+
+
+@dataclass
+class _Path:
+    """The predicted curve in accelerated time, who joined and left along it, and states by which drops are told apart.
+
+    spacing : in log loss, of the states that are kept.
+    """
+
+    times: list[float] = field(default_factory=lambda: [0.0])
+    losses: list[float] = field(default_factory=list)
+    events: list[_Event] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    spacing: float = 0.5 * FINE_DEPTH
+
+    def add(self, time: float, loss: float) -> None:
+        self.times.append(time)
+        self.losses.append(loss)
+
+    def keep(self, state: State) -> None:
+        """Keep a state, in place of the last one unless the loss has fallen between them."""
+        if len(self.states) > 1 and state.level > self.states[-2].level * (1.0 - self.spacing):
+            self.states.pop()
+        self.states.append(state)
+        if len(self.states) > 2 and len(self.states) * state.directions.nbytes > _STATE_BYTES:
+            self.states[1:-1] = self.states[1:-1:2]
+            self.spacing *= 2.0
+
+    def state(self, time: float) -> State:
+        """The last state kept by a time."""
+        return [self.states[0], *(state for state in self.states if state.time <= time)][-1]
+
+
+def resolve(
+    problem: Problem, init: Init, settings: Settings, observer: Observer | None = None, kept: Checkpoint | None = None
+) -> Staircase:
+    """Predict the loss curve and its drops with the active neurons resolved in time.
+
+    The predicted curve is `Staircase.curve`. Its drops are those visible in it (`agf.results.curve.detect`): `time` and
+    `half_time` are both the half-drop time, and `neurons` are all that grew since the drop before. `conditioning` is
+    the relative change of the half-drop time when neurons join at half the norm (Settings.joining), a measure of how
+    sensitive the competition behind the drop is.
+
+    Raises RequestError for a wrong request, ProblemError for a plugin that breaks its contract.
+    """
+    began = wall.perf_counter()
+    if problem.mixes and init.log_norms.min() < _LOG_FLOOR:
+        raise RequestError(
+            explain(
+                f"hidden units share modes by rotation, and float64 loses the small ones at alpha = {init.alpha:g}.",
+                where=f"problem {problem.name!r}, mode resolved",
+                expected=f"weights of norm {np.exp(_LOG_FLOOR):.0e} or more",
+                remedy='Use mode="agf", which follows singular modes at any alpha.',
+            )
+        )
+    run = _Run(problem, init, settings, observer)
+
+    def result(status: Status, drops: list[Drop]) -> Staircase:
+        return Staircase(
+            problem=problem.name,
+            degree=problem.degree,
+            clock=run.clock,
+            start_level=run.start_level,
+            drops=tuple(drops),
+            status=status,
+            settings=settings,
+            init=init,
+            arguments=problem.arguments,
+            stats={**run.stats, "seconds": wall.perf_counter() - began},
+            notes=tuple(run.notes),
+            curve_times=run.clock.flow(np.array(run.path.times)),
+            curve_losses=np.array(run.path.losses),
+        )
+
+    if kept is not None:
+        run.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED, run.drops()))
+    with guard(problem, lambda: result(Status.ERROR, run.drops()) if len(run.path.times) > 1 else None):
+        status = run.go()
+        run.warn()
+        drops = run.drops()
+        if drops and settings.conditioning is not False and status is not Status.INTERRUPTED:
+            middle = 0.5 * (drops[-1].level + (drops[-2].level if len(drops) > 1 else run.start_level))
+            probe = _Run(problem, init, settings, None, probe=True, floor=middle)
+            ended = probe.go()
+            times = run.clock.flow(np.array(probe.path.times))
+            told, notes = conditioned(drops, run.start_level, times, np.array(probe.path.losses), ended.word)
+            drops = list(told)
+            run.notes.extend(notes)
+            for name, value in probe.stats.items():
+                run.stats[name] = run.stats.get(name, 0) + value
+        return result(status, drops)
+
+
+class _Run:
+    """One pass from the initialization to an end."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        init: Init,
+        settings: Settings,
+        observer: Observer | None,
+        *,
+        probe: bool = False,
+        floor: float = -np.inf,
+    ) -> None:
+        joining = min(_PROBE_JOINING * settings.joining, 1.0) if probe else settings.joining
+        self.problem, self.init, self.settings, self.observer = problem, init, settings, observer
+        self.floor = floor  # a loss below which nothing is asked
+        self.joining, self.rtol = joining, _tolerance(problem, settings, probe)
+        self.clock = Clock.from_norms(problem.degree, init.log_norms)
+        self.stats: dict[str, float] = {}
+        self.notes: list[str] = []
+        nobody = np.zeros(init.width, dtype=bool)
+        none, no_index = np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64)
+        self.start_level = float(problem.loss_grad(none, no_index)[0])
+        self.ride = ride_of(problem, self.clock, settings, init)
+        self.state = self.ride.start(State(0.0, nobody, init.directions, init.log_norms, self.start_level))
+        self.path = _Path(losses=[self.start_level], states=[self.state])
+        # Alone, without the active neurons: the norm at which a neuron starts to matter need not be exact.
+        natural, factor = settings.threshold == "natural", float(np.log(joining))
+        self.threshold = Threshold(problem, natural, none, no_index, log_factor=factor)
+        limit = settings.max_time
+        self.stop = np.inf if limit is None else float(self.clock.accelerated(LONGER * limit if probe else limit))
+        self.lowest = np.inf  # smallest log norm at which a neuron joined
+        self.settled = True  # nobody is active yet
+        self.moving = 0.0  # time before which the active set is known not to be settled
+        self.grown = np.full(init.width, -np.inf)  # log norm at which a neuron that joined counts in a drop
+        self.arriving = np.zeros(init.width, dtype=bool)  # joined, and not yet counted
+        self.utility = np.zeros(init.width)  # at which it joined
+        self.steepest = 0.0  # largest -dL/dt, accelerated
+        self.planned = 0.0  # accelerated time of the next step of the last flow, where its steps were stabilised
+
+    def go(self) -> Status:
+        """Alternate plateaus and flows until nothing is left to happen."""
+        try:
+            status = None
+            while status is None:
+                status = self._plateau() if self.settled else self._flow()
+            return status
+        except KeyboardInterrupt:
+            return Status.INTERRUPTED
+        except NonFinite as error:
+            self.notes.append(str(error))
+            return Status.NONFINITE
+        except integrators.MarchError as error:
+            self.notes.append(str(error))
+            if isinstance(error, integrators.NonFinite):
+                return Status.NONFINITE
+            return Status.STALLED if isinstance(error, integrators.Stalled) else Status.MAX_STEPS
+
+    # -- the active set is settled ----------------------------------------------------------------------------
+
+    def _plateau(self) -> Status | None:
+        """Dormant neurons on the frozen residual until one joins; the status when none will."""
+        waiting = np.flatnonzero(~self.state.active)
+        if self.state.level <= self.settings.rtol * self.start_level:
+            return Status.FITTED
+        if waiting.size == 0:
+            return Status.ALL_ACTIVE
+        small = np.flatnonzero(self._small())
+        found = self._cross(self.settings.rtol, max(self.stop - self.state.time, 0.0), small)
+        if isinstance(found, Status):
+            if found is Status.MAX_TIME:
+                if not np.isfinite(self.stop):
+                    return Status.NO_GROWTH
+                self.path.add(self.stop, self.state.level)
+            return found
+        log_norms = found.state.log_norms
+        if not (log_norms[small] <= self.grown[small] + _STILL).all():
+            # They turned to faster growth on the way: the flow goes on, and is not asked again too soon.
+            self.settled, self.moving = False, self.state.time + 0.5 * found.time
+            return None
+        self.state = found.state
+        self._bend(float(found.utility.max()), float(log_norms[found.neurons].max()))
+        self._join(found.neurons, found.utility)
+        return None
+
+    def _small(self) -> BoolArray:
+        """Active neurons that have not grown up: they still ride, as dormant ones do."""
+        return self.state.active & (self.state.log_norms < self.grown)
+
+    def _residual(self, state: State) -> Any:
+        active = np.flatnonzero(state.active)
+        return self.problem.residual(state.params[active], active)
+
+    def _bend(self, utility: float, log_norm: float) -> None:
+        """The last part of a plateau, which the loss leaves as (rho / rho now)^kappa by the law of a lone neuron."""
+        theta = self.state.directions * np.exp(np.maximum(self.state.log_norms, -700.0))[:, None]
+        alive = np.flatnonzero(np.isfinite(self.state.log_norms))
+        level, loss = self.state.level, float(self.problem.loss_grad(theta[alive], alive)[0])
+        kappa = self.problem.degree
+        before = np.array(_BEND)
+        left = charge(np.full(before.shape, log_norm), log_norm - before, kappa) / (kappa * utility)
+        times = self.state.time - left * np.exp(-self.clock.log_scale)
+        for time, gap in zip(times, before, strict=True):
+            if time > self.path.times[-1]:
+                self.path.add(float(time), level - (level - loss) * float(np.exp(-kappa * gap)))
+        self.state = replace(self.state, level=loss)
+
+    def _cross(self, rtol: float, stop: float, small: IntArray) -> Landing | Status:
+        """The next to join. MAX_TIME when none does by `stop`, or ever as far as a run of this length can tell."""
+        if self.state.time > 0:
+            stop = min(stop, _NEVER * self.state.time)
+        return self.ride.cross(self.state, small, self.threshold, rtol, stop, self.stats)
+
+    def _join(self, neurons: IntArray, utility: FloatArray) -> None:
+        active = self.state.active.copy()
+        active[neurons] = True
+        self.lowest = min(self.lowest, float(self.state.log_norms[neurons].min()))
+        self.settled = False
+        self.state = replace(self.state, active=active)
+        self.grown[neurons] = self.state.log_norms[neurons] + np.log(_ARRIVED / self.joining)
+        self.arriving[neurons] = True
+        self.utility[neurons] = utility
+
+    # -- the active set moves ---------------------------------------------------------------------------------
+
+    def _flow(self) -> Status | None:
+        """Everybody in real time until the active set changes or has settled; a status at an end."""
+        before = self.state
+        system = self.ride.system(before)
+        unit = float(np.exp(system.log_time_unit - self.clock.log_scale))  # accelerated time per unit of s
+        start = system.start()
+        steps = integrators.march(
+            system.velocity,
+            start,
+            method="auto" if system.smooth else "rk45",
+            rtol=self.rtol,
+            scale=system.scale,
+            groups=system.groups,
+            retract=system.retract,
+            s_end=(self.stop - before.time) / unit,
+            max_steps=_MAX_STEPS,
+            memory=self._resumed(system, start, unit),
+        )
+        looked = 0.0
+        evaluations, patience, drift = 0, _PATIENT, Drift()
+        try:
+            for step in steps:
+                evaluations = step.evaluations
+                self.planned = step.memory.step * unit if step.memory.method == "rkc2" else 0.0
+                s, joining, utility = self._first_join(system, step)
+                y = step.y1 if s == step.s1 else self._inside(system, step, s)
+                time = before.time + s * unit
+                loss, rate = system.loss_and_rate(y)
+                self._count("loss_evaluations", 1)
+                self._draw(system, step, before.time, s, loss, unit)
+                self.state = replace(system.state(y, before, time), level=loss)
+                self.path.keep(self.state)
+                if self.observer is not None:
+                    self.observer(self.state, None)
+                self._arrive()
+                gone = self._gone(system)
+                if gone.size:
+                    self._leave(gone)
+                if joining.size:
+                    self._join(joining, utility)
+                if joining.size or gone.size:
+                    return None
+                if time >= self.stop:
+                    return Status.MAX_TIME
+                self.steepest = max(self.steepest, -rate / unit)
+                size = max(loss, _SMALL_LOSS * self.start_level)
+                if -rate * s <= self.settings.rtol * size and s > 1.25 * looked and time >= self.moving:
+                    looked = s
+                    wait = self._wait(unit)
+                    last = not np.isfinite(wait)
+                    if last:
+                        # Nobody will join: this may be the end, or a saddle where the active ones linger. Where steps
+                        # are stabilised, it costs little to wait for as long as it took to come here.
+                        patient = not system.smooth or s * unit >= before.time
+                        wait = _PATIENCE * s if patient else np.inf
+                    # On plateaus too long for any relaxation to end, what is left of it is rounding.
+                    still = -rate * wait <= self.settings.rtol * size or -rate / unit <= _ROUNDING * self.steepest
+                    if not still:
+                        self.settled = self._rest(system, y)
+                    self.settled |= still and self._growth(system, step, last) * wait <= _STILL
+                    if self.settled:
+                        return None
+                if loss <= max(self.settings.rtol * self.start_level, self.floor):
+                    return Status.FITTED
+                if system.smooth and np.isinf(self.stop) and drift.due(s):
+                    resting = -rate * s <= _DRIFTS * size and self._growth(system, step, True) * s <= _STILL
+                    if drift.told(s, -rate * s) and resting and np.isinf(self._wait(unit)):
+                        return Status.NO_CRITICAL_POINT
+                if evaluations > patience:
+                    patience *= 2
+                    # what is left costs as the root of its length, by stabilised steps
+                    if np.inf > self._wait(unit) > _FOR_EVER**2 * s:
+                        self.notes.append(_RESTLESS)
+                        return Status.STALLED
+        finally:
+            self._count("velocity_evaluations", evaluations)
+        return Status.MAX_TIME
+
+    def _rest(self, system: Riding, y: FloatArray) -> bool:
+        """Put the active neurons onto the minimum they approach; whether they are there: the flow would come as near
+        only after stepping through most of the plateau."""
+        found = hold(system, y, self.rtol)
+        if found is None:
+            return False
+        plateau, y, evaluations = found
+        self._count("loss_evaluations", evaluations)
+        if not np.array_equal(plateau.held, self.state.active):
+            return False
+        self.state = system.state(y, self.state, self.state.time)
+        return True
+
+    def _resumed(self, system: Riding, y: FloatArray, unit: float) -> integrators.Memory | None:
+        """What a flow starts with where the last one was stiff: explicit steps would only stir the stiff modes up."""
+        if self.planned == 0.0:
+            return None
+        fastest = float(np.max(np.abs(system.rates(y, system.velocity(y)))))
+        self._count("velocity_evaluations", 1)
+        step = self.planned / unit
+        return integrators.Memory(min(step, self.rtol ** (1 / 3) / fastest) if fastest > 0 else step, method="rkc2")
+
+    def _inside(self, system: Riding, step: integrators.Accepted, s: float) -> FloatArray:
+        """The state at s within a step, from which another flow starts.
+
+        A stabilised step is repeated up to there: its velocities carry what is left of stiff modes, which the step
+        damps and the interpolant multiplies by its length.
+        """
+        if step.bulge is not None:
+            return step.dense(s)
+        again = integrators.march(
+            system.velocity,
+            step.y0,
+            method="rkc2",
+            rtol=self.rtol,
+            scale=system.scale,
+            groups=system.groups,
+            retract=system.retract,
+            s0=step.s0,
+            s_end=s,
+            first_step=s - step.s0,
+        )
+        *_, last = again
+        self._count("velocity_evaluations", last.evaluations)
+        return last.y1
+
+    def _draw(
+        self, system: Riding, step: integrators.Accepted, began: float, s: float, loss: float, unit: float
+    ) -> None:
+        """Add a step to the curve, with points inside where the loss falls much."""
+        fall = abs(self.path.losses[-1] - loss) / (_FINE * self.start_level)
+        for place in np.linspace(step.s0, s, min(int(fall), _MOST_INSIDE) + 2)[1:-1]:
+            inside, _ = system.loss_and_rate(step.dense(place))
+            self._count("loss_evaluations", 1)
+            self.path.add(began + place * unit, inside)
+        self.path.add(began + s * unit, loss)
+
+    def _wait(self, unit: float) -> float:
+        """How long (in units of s) the residual must stand still: until the next neuron joins, inf when none will."""
+        if self.state.active.all():
+            return float(np.inf)
+        found = self._cross(1e-3, np.inf, np.zeros(0, dtype=np.int64))
+        return found.time / unit if isinstance(found, Landing) else float(np.inf)
+
+    def _growth(self, system: Riding, step: integrators.Accepted, last: bool) -> float:
+        """Largest d log rho/ds at the end of a step over the active neurons that have not grown up, or 0; where nobody
+        else will join (`last`), one that shrinks, to leave and perhaps return, counts as well."""
+        small = self._small()
+        if not small.any():
+            return 0.0
+        rates = system.rates(step.y1, step.f1)[small]
+        return float(np.max(np.abs(rates) if last else rates, initial=0.0))
+
+    def _first_join(self, system: Riding, step: integrators.Accepted) -> tuple[float, IntArray, FloatArray]:
+        """Place in the step at which the first dormant neuron joins, who does, and their utilities."""
+        dormant = ~self.state.active & system.alive
+
+        def look(s: float) -> tuple[IntArray, FloatArray, FloatArray]:
+            y = step.y1 if s == step.s1 else step.dense(s)
+            directions, log_norms = system.polar(y)
+            rows = np.flatnonzero(dormant & (log_norms > self.lowest - _WATCH))
+            if rows.size == 0:
+                return rows, np.zeros(0), np.zeros(0)
+            self._count("utility_evaluations", 1)
+            return rows, *self.threshold.gaps(directions[rows], log_norms[rows], rows, system.residual(y))
+
+        rows, gap, utility = look(step.s1)
+        if not (gap >= 0).any():
+            return step.s1, rows[:0], utility[:0]
+        low, high, at = step.s0, step.s1, (rows, gap, utility)
+        while at[1].max() > _OVERSHOOT and high - low > 1e-6 * (step.s1 - step.s0):
+            middle = 0.5 * (low + high)
+            trial = look(middle)
+            if (trial[1] >= 0).any():
+                high, at = middle, trial
+            else:
+                low = middle
+        rows, gap, utility = at
+        over = gap >= 0
+        return high, rows[over], utility[over]
+
+    def _arrive(self) -> None:
+        """Note the neurons that joined and are by now so large that the drop is theirs."""
+        here = np.flatnonzero(self.arriving & (self.state.log_norms >= self.grown))
+        if here.size:
+            self.arriving[here] = False
+            self.path.events.append(_Event(self.state.time, here, True, self.utility[here], self.state))
+
+    def _gone(self, system: Riding) -> IntArray:
+        """Active neurons that shrank far below the norm at which they would join."""
+        state = self.state
+        low = system.active[state.log_norms[system.active] < self.lowest + _LEAVES]
+        if low.size == 0:
+            return low
+        utility, gradient = self.problem.utility(state.directions[low], low, self._residual(state))
+        self._count("utility_evaluations", 1)
+        drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
+        log_2c = self.threshold.log_self_interaction(state.directions[low], low)
+        radius = self.threshold.log_radius(drive, log_2c)
+        return low[(utility < 0) & (state.log_norms[low] < radius + _LEAVES)]
+
+    def _leave(self, neurons: IntArray) -> None:
+        active: BoolArray = self.state.active.copy()
+        active[neurons] = False
+        self.state = replace(self.state, active=active)
+        self.settled = not active.any()
+        self.arriving[neurons] = False
+        self.path.events.append(_Event(self.state.time, neurons, False, np.zeros(0), self.state))
+
+    def _count(self, name: str, number: float) -> None:
+        self.stats[name] = self.stats.get(name, 0) + number
+
+    def warn(self) -> None:
+        """Note the neurons that shrank after they had grown so much that float64 lost what their return hangs on."""
+        states = self.path.states
+        if states[-1] is not self.state:
+            states = [*states, self.state]
+        self.notes.extend(self.ride.warnings(np.array([state.log_norms for state in states])))
+
+    # -- reading the curve ------------------------------------------------------------------------------------
+
+    def drops(self) -> list[Drop]:
+        """Visible drops of the predicted curve, each with the neurons that arrived and left since the one before."""
+        times, losses = np.array(self.path.times), np.array(self.path.losses)
+        seen = detect(times, losses, depth=FINE_DEPTH)
+        arrived = [min(a.end, b.start) for a, b in pairwise(seen)]  # who arrives after most of a drop makes the next
+        left = [max(a.end, b.start) for a, b in pairwise(seen)]  # leaving may take most of the plateau after a drop
+        # A plateau is where a drop has its level; the curve is at it as soon as the loss has fallen so far.
+        reached = [float(times[int(np.argmax(losses <= drop.after))]) for drop in seen[:-1]]
+        windows = zip(
+            pairwise([-np.inf, *arrived, np.inf]),
+            pairwise([-np.inf, *left, np.inf]),
+            pairwise([-np.inf, *reached, np.inf]),
+            strict=True,
+        )
+        return [self._drop(drop, *window) for drop, window in zip(seen, windows, strict=False)]
+
+    def _drop(
+        self, seen: CurveDrop, arrival: tuple[float, float], leave: tuple[float, float], span: tuple[float, float]
+    ) -> Drop:
+        joined = [e for e in self.path.events if e.joined and arrival[0] <= e.time < arrival[1]]
+        left = [e for e in self.path.events if not e.joined and leave[0] <= e.time < leave[1]]
+        none = [np.zeros(0, dtype=np.int64)]
+        neurons = np.unique(np.concatenate([e.neurons for e in joined] or none))
+        gone = np.unique(np.concatenate([e.neurons for e in left] or none))
+        neurons, gone = np.setdiff1d(neurons, gone), np.setdiff1d(gone, neurons)
+        before, state = (self.path.state(time) for time in span)
+        active = np.flatnonzero(state.active)
+        features = self.problem.features(state.params[active], active)
+        half = float(self.clock.flow(seen.time))
+        return Drop(
+            time=half,
+            half_time=half,
+            accelerated_time=seen.time,
+            level=seen.after,
+            neurons=neurons,
+            collapsed=gone,
+            label=self._label(before, state, neurons, features),
+            utility=np.concatenate([event.utility for event in joined]) if joined else np.zeros(0),
+            how="curve",
+            features=features,
+            log_norms=state.log_norms.copy(),
+            active=state.active.copy(),
+        )
+
+    def _label(self, before: State, after: State, neurons: IntArray, features: dict[str, FloatArray]) -> str:
+        """What the network acquired over a drop, in the problem's words, else who arrived in it, else who grew most."""
+        was = np.flatnonzero(before.active)
+        words = self.problem.acquired(self.problem.features(before.params[was], was), features)
+        if words:
+            return words
+        active, rose = np.flatnonzero(after.active), ""
+        if neurons.size == 0:
+            sizes = [
+                np.where(each.active, np.exp(each.log_norms), 0.0) ** self.problem.degree for each in (before, after)
+            ]
+            gain = sizes[1] - sizes[0]
+            if not (gain > 0).any():
+                return "re-arrangement"
+            neurons, rose = np.flatnonzero(gain >= _SHARED * gain.max()), " grew on"
+        return self.problem.label(after.params[active], active, neurons) + rose
+
+
+def _tolerance(problem: Problem, settings: Settings, probe: bool) -> float:
+    """Of a step. At kinks every method is of low order, and a tighter one only shortens the steps.
+
+    Elsewhere long stabilised steps at a coarser one than `_COARSEST` let the loss rise.
+    """
+    rtol = _STEP * settings.rtol
+    rtol = max(rtol, _KINKS) if problem.kink > 0 or not problem.smooth else min(rtol, _COARSEST)
+    return min(_PROBE_STEP * rtol, _COARSEST) if probe else rtol

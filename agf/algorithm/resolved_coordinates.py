@@ -1,0 +1,303 @@
+"""How neurons ride on the residual of the active ones (mode "resolved"), in the coordinates they are carried in.
+
+`PolarRide` serves any problem: direction and log norm. A problem whose own coordinates offer it (`FlowSystem.riding`)
+is carried in those, `OwnRide`: they remember what directions lose. A coordinate of a diagonal network that grew
+1e16-fold has its two layers equal to the last bit, and when it shrinks again and changes sign hangs on the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from agf import integrators
+from agf.algorithm import dormant as dormancy
+from agf.algorithm.dormant import Crossing
+from agf.algorithm.threshold import Threshold
+from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.clock import Clock
+from agf.contract.flow_system import FlowSystem
+from agf.contract.problem import Problem
+from agf.coordinates.polar_system import PolarSystem
+from agf.init import Init
+from agf.records.settings import Settings
+from agf.records.state import State
+from agf.records.status import Status
+
+#: A crossing in own coordinates is located to this part of the time it took.
+_SHARP = 1e-9
+#: A neuron that has not crossed after this many times the shortest growth time at the start never does.
+_NEVER = 1e8
+_MAX_STEPS = 20_000
+
+
+@dataclass(frozen=True)
+class Landing:
+    """End of a plateau: when (accelerated time since its start), who joins at which utility, and everybody there."""
+
+    time: float
+    neurons: IntArray
+    utility: FloatArray
+    state: State
+
+
+class Riding(Protocol):
+    """A flow system of all neurons whose residual is made by the active ones alone.
+
+    active : (m,) their indices.  alive : (H,) bool, not exactly zero.
+    """
+
+    active: IntArray
+    alive: BoolArray
+    smooth: bool
+    log_time_unit: float
+
+    @property
+    def groups(self) -> IntArray: ...
+
+    def start(self) -> FloatArray: ...
+    def velocity(self, y: FloatArray) -> FloatArray: ...
+    def scale(self, y: FloatArray) -> FloatArray: ...
+    def retract(self, y: FloatArray) -> FloatArray: ...
+
+    def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
+        """Loss of all neurons, so that nothing jumps when one joins, and the rate at which the active ones lower it."""
+
+    def polar(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Unit directions (H, P) and log norms (H,)."""
+
+    def residual(self, y: FloatArray) -> Any:
+        """What the active neurons leave to fit."""
+
+    def rates(self, y: FloatArray, velocity: FloatArray) -> FloatArray:
+        """d log rho/ds, (H,), from the velocity at y."""
+
+    def state(self, y: FloatArray, before: State, time: float) -> State:
+        """The state at y. Neurons that are exactly zero stay so."""
+
+
+class Ride(Protocol):
+    """What a run of mode "resolved" asks of the coordinates."""
+
+    def start(self, state: State) -> State:
+        """The state at time 0, with what the coordinates must remember."""
+
+    def system(self, state: State) -> Riding:
+        """Everybody in real time, from `state`."""
+
+    def cross(
+        self, state: State, small: IntArray, threshold: Threshold, rtol: float, stop: float, stats: dict[str, float]
+    ) -> Landing | Status:
+        """The next dormant neuron to reach `threshold` on the frozen residual, with the active neurons `small` (k,)
+        riding along, and the others held; the status of `dormant.cross` when there is none by `stop`."""
+
+    def warnings(self, log_norms: FloatArray) -> list[str]:
+        """What float64 lost in these coordinates, from the log norms (T, H) of a run."""
+
+
+def ride_of(problem: Problem, clock: Clock, settings: Settings, init: Init) -> Ride:
+    """The ride in the problem's own coordinates where they offer one, else in polar ones."""
+    system = problem.flow_system(init)
+    nobody = np.zeros(0, dtype=np.int64)
+    if system is not None and system.riding(nobody) is not None:
+        return OwnRide(problem, clock, system, init)
+    return PolarRide(problem, clock, settings, init)
+
+
+class PolarRiding(PolarSystem):
+    """`Riding` in direction and log norm."""
+
+    def __init__(self, problem: Problem, state: State, alpha: float) -> None:
+        super().__init__(problem, Init(state.directions, state.log_norms, alpha))
+        self.active = np.flatnonzero(state.active)
+
+    def _members(self, log_norms: FloatArray) -> BoolArray:
+        members = np.zeros(log_norms.shape, dtype=bool)
+        members[self.active] = True
+        return members & self._present(log_norms)
+
+    def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
+        directions, log_norms, _ = self._split(y)
+        loss, gradient = self.problem.loss_grad(self._theta(directions, log_norms), self.neurons)
+        with np.errstate(over="ignore"):
+            return float(loss), -float(np.sum(gradient[self.active] ** 2)) * float(np.exp(self.log_time_unit))
+
+    def polar(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return self._split(y)[:2]
+
+    def residual(self, y: FloatArray) -> Any:
+        directions, log_norms, _ = self._split(y)
+        return self.problem.residual(self._theta(directions, log_norms)[self.active], self.active)
+
+    def rates(self, y: FloatArray, velocity: FloatArray) -> FloatArray:
+        rates = velocity[-self.neurons.size :]
+        return -rates / (self.power * y[-self.neurons.size :]) if self.power else rates
+
+    def state(self, y: FloatArray, before: State, time: float) -> State:
+        directions, log_norms, _ = self._split(y)
+        return replace(before, time=time, directions=directions, log_norms=np.where(self.alive, log_norms, -np.inf))
+
+
+class PolarRide:
+    """`Ride` of any problem; plateaus are those of `dormant.cross`."""
+
+    def __init__(self, problem: Problem, clock: Clock, settings: Settings, init: Init) -> None:
+        self.problem, self.clock, self.settings, self.init = problem, clock, settings, init
+
+    def start(self, state: State) -> State:
+        return state
+
+    def system(self, state: State) -> Riding:
+        return PolarRiding(self.problem, state, self.init.alpha)
+
+    def warnings(self, log_norms: FloatArray) -> list[str]:
+        return PolarSystem(self.problem, self.init).history_warnings(log_norms)
+
+    def cross(
+        self, state: State, small: IntArray, threshold: Threshold, rtol: float, stop: float, stats: dict[str, float]
+    ) -> Landing | Status:
+        waiting, active = np.flatnonzero(~state.active), np.flatnonzero(state.active)
+        residual = self.problem.residual(state.params[active], active)
+        directions, log_norms = state.directions.copy(), state.log_norms.copy()
+        found = dormancy.cross(
+            self.problem,
+            residual,
+            self.clock,
+            threshold,
+            directions[waiting],
+            log_norms[waiting],
+            waiting,
+            rtol=rtol,
+            tie_rtol=self.settings.tie_rtol,
+            stop=stop,
+            stats=stats,
+        )
+        if not isinstance(found, Crossing):
+            return found
+        directions[waiting], log_norms[waiting] = found.directions, found.log_norms
+        if small.size:
+            directions[small], log_norms[small] = dormancy.carry(
+                self.problem, residual, self.clock, directions[small], log_norms[small], small, found.time,
+                rtol=rtol, stats=stats,
+            )  # fmt: skip
+        after = replace(state, time=state.time + found.time, directions=directions, log_norms=log_norms)
+        return Landing(found.time, waiting[found.neurons], found.utility, after)
+
+
+class OwnRiding:
+    """`Riding` in a problem's own coordinates; `State.memory["own"]` is y."""
+
+    def __init__(self, problem: Problem, system: FlowSystem, state: State, alive: BoolArray) -> None:
+        self.problem, self._system, self._y = problem, system, state.memory["own"]
+        self.active, self.alive = np.flatnonzero(state.active), alive
+        self.smooth, self.log_time_unit, self.groups = system.smooth, system.log_time_unit, system.groups
+        self.velocity, self.scale, self.retract = system.velocity, system.scale, system.retract
+        self.loss_and_rate = system.loss_and_rate
+
+    def start(self) -> FloatArray:
+        return self._y
+
+    def polar(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        found = self._system.snapshot(y)
+        return found.directions, found.log_norms
+
+    def residual(self, y: FloatArray) -> Any:
+        directions, log_norms = self.polar(y)
+        theta = directions[self.active] * np.exp(log_norms[self.active])[:, None]
+        return self.problem.residual(theta, self.active)
+
+    def rates(self, y: FloatArray, velocity: FloatArray) -> FloatArray:
+        del velocity
+        directions, log_norms = self.polar(y)
+        neurons = np.flatnonzero(self.alive)
+        kappa, out = self.problem.degree, np.zeros(self.alive.size)
+        utility = self.problem.utility(directions[neurons], neurons, self.residual(y))[0]
+        out[neurons] = kappa * utility * np.exp((kappa - 2) * log_norms[neurons] + self.log_time_unit)
+        return out
+
+    def state(self, y: FloatArray, before: State, time: float) -> State:
+        directions, log_norms = self.polar(y)
+        return replace(before, time=time, directions=directions, log_norms=log_norms, memory={"own": y})
+
+
+class OwnRide:
+    """`Ride` in own coordinates, in which plateaus are integrated as well, with the residual frozen."""
+
+    def __init__(self, problem: Problem, clock: Clock, system: FlowSystem, init: Init) -> None:
+        self.problem, self.clock, self._system = problem, clock, system
+        self.alive = np.isfinite(init.log_norms)
+
+    def _riding(self, state: State, at: FloatArray | None = None) -> OwnRiding:
+        system = self._system.riding(np.flatnonzero(state.active), at)
+        if system is None:
+            raise TypeError("these coordinates do not offer riding")
+        return OwnRiding(self.problem, system, state, self.alive)
+
+    def start(self, state: State) -> State:
+        return replace(state, memory={"own": self._system.start()})
+
+    def system(self, state: State) -> Riding:
+        return self._riding(state)
+
+    def warnings(self, log_norms: FloatArray) -> list[str]:
+        return self._system.history_warnings(log_norms)
+
+    def cross(
+        self, state: State, small: IntArray, threshold: Threshold, rtol: float, stop: float, stats: dict[str, float]
+    ) -> Landing | Status:
+        y0 = state.memory["own"]
+        riding = self._riding(state, y0)
+        unit = float(np.exp(riding.log_time_unit - self.clock.log_scale))
+        residual, waiting = riding.residual(y0), np.flatnonzero(~state.active & self.alive)
+        moving = np.isin(riding.groups, np.concatenate([waiting, small]))
+
+        def look(y: FloatArray) -> tuple[FloatArray, FloatArray]:
+            stats["utility_evaluations"] = stats.get("utility_evaluations", 0) + 1
+            directions, log_norms = riding.polar(y)
+            return threshold.gaps(directions[waiting], log_norms[waiting], waiting, residual)
+
+        gap, utility = look(y0)
+        s, y = 0.0, y0
+        if not (gap >= 0).any():
+            fastest = self._fastest(riding, y0, waiting, residual)
+            if not np.isfinite(fastest):
+                return Status.NO_GROWTH
+            steps = integrators.march(
+                lambda y: np.where(moving, riding.velocity(y), 0.0),
+                y0,
+                rtol=rtol,
+                scale=riding.scale,
+                groups=riding.groups,
+                retract=riding.retract,
+                s_end=min(stop / unit, _NEVER * fastest),
+                max_steps=_MAX_STEPS,
+            )
+            for step in steps:
+                s, y = step.s1, step.y1
+                gap, utility = look(y)
+                if (gap >= 0).any():
+                    break
+            else:
+                return Status.MAX_TIME
+            low = step.s0
+            while s - low > _SHARP * step.s1:
+                middle = 0.5 * (low + s)
+                trial = look(step.dense(middle))
+                if (trial[0] >= 0).any():
+                    s, y, (gap, utility) = middle, step.dense(middle), trial
+                else:
+                    low = middle
+        over = gap >= 0
+        time = s * unit
+        return Landing(time, waiting[over], utility[over], riding.state(y, state, state.time + time))
+
+    def _fastest(self, riding: OwnRiding, y: FloatArray, waiting: IntArray, residual: Any) -> float:
+        """Time (s) in which the fastest of `waiting` grows by a factor e at the largest rate its gradient allows."""
+        directions, log_norms = riding.polar(y)
+        gradient = self.problem.utility(directions[waiting], waiting, residual)[1]
+        drive = np.linalg.norm(gradient, axis=1)  # degree times the largest utility, along it
+        with np.errstate(divide="ignore"):
+            times = np.exp((2 - self.problem.degree) * log_norms[waiting] - np.log(drive) - riding.log_time_unit)
+        return float(np.min(times, initial=np.inf))

@@ -1,0 +1,1 @@
+"""Whether a problem keeps its contract: laws, checks, and admission at the door."""

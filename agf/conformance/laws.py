@@ -1,0 +1,555 @@
+"""The laws that every problem obeys, each a function of a `Probe` that says what it measured or raises a Violation.
+
+Slopes of Taylor remainders, Euler's identity, one method against another. Nothing here knows any problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from agf import sphere
+from agf.arrays import FloatArray, IntArray
+from agf.conformance.probe import NotApplicable, Probe, Violation
+from agf.errors import NoTheory
+from agf.init import Init
+from agf.records.table import number
+
+#: A remainder below this part of the value is rounding.
+_ROUNDING = 1e-12
+
+
+def _attributes(probe: Probe) -> str:
+    p = probe.problem
+    for name, least in (("degree", 2), ("width", 1), ("n_params", 1)):
+        value = getattr(p, name, None)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise Violation(name, repr(value), f"an integer of at least {least}", f"`{name}` not set in __init__")
+    if not isinstance(getattr(p, "name", None), str):
+        raise Violation("name", repr(getattr(p, "name", None)), "a string", "the class attribute is missing")
+    return f"degree {p.degree}, {p.width} neurons of {p.n_params} parameters"
+
+
+def at_start(probe: Probe, init: Init) -> None:
+    """What is computed first: the loss without neurons, not negative, and the utilities of the given neurons."""
+    p = probe.problem
+    loss, _ = probe.loss_grad(probe.empty, probe.nobody)
+    some = np.flatnonzero(np.isfinite(init.log_norms[probe.neurons]))
+    who = probe.neurons[some]
+    residual = probe.residual(probe.empty, probe.nobody)
+    probe.utility(init.directions[who], who, residual)
+    probe.pull(init.directions[who], init.log_norms[who], who, residual)
+    beside, _ = probe.loss_grad(probe.theta, probe.neurons)
+    least = min(loss, beside)
+    if least < -_ROUNDING * max(abs(loss), abs(beside)):
+        raise Violation(
+            "loss_grad", f"a loss of {least:.6g}", "losses of at least 0: all tolerances are shares of the loss",
+            f"a constant left out of the loss of {p.name!r}, such as the entropy of the targets",
+        )  # fmt: skip
+
+
+def _shapes(probe: Probe) -> str:
+    p = probe.problem
+    for m in {1, probe.neurons.size}:
+        theta, who = probe.theta[:m], probe.neurons[:m]
+        probe.loss_grad(theta, who)
+        residual = probe.residual(theta, who)
+        probe.utility(probe.directions[:m], who, residual)
+        probe.pull(probe.directions[:m], np.log(sphere.norms(theta)), who, residual)
+    words = p.label(probe.theta, probe.neurons, probe.neurons[:1])
+    if not isinstance(words, str):
+        raise Violation("label", type(words).__name__, "a string", "the label is not returned as words")
+    return "shapes and finiteness of loss_grad, utility and pull"
+
+
+def _empty(probe: Probe) -> str:
+    loss, _ = probe.loss_grad(probe.empty, probe.nobody)
+    residual = probe.residual(probe.empty, probe.nobody)
+    probe.utility(probe.empty, probe.nobody, residual)
+    probe.pull(probe.empty, np.zeros(0), probe.nobody, residual)
+    one = probe.neurons[:1]
+    zero, grad = probe.loss_grad(np.zeros((1, probe.problem.n_params)), one)
+    if abs(zero - loss) > 1e-12 * abs(loss):
+        raise Violation(
+            "loss_grad", f"{zero:.10g} with one neuron at zero", f"{loss:.10g}, the loss without neurons",
+            "a constant in the network, or a regularizer that counts neurons",
+        )  # fmt: skip
+    if np.abs(grad).max() > 1e-10 * np.abs(probe.loss_grad(probe.theta, probe.neurons)[1]).max():
+        raise Violation(
+            "loss_grad", f"a gradient of {np.abs(grad).max():.3g} at theta = 0", "0, for a degree of at least 2",
+            "a single layer of weights, or a constant in the activation",
+        )  # fmt: skip
+    return f"loss without neurons {number(loss, 6)}"
+
+
+def _gradient(probe: Probe) -> str:
+    return _taylor("loss_grad", lambda t: probe.loss_grad(t, probe.neurons), probe)
+
+
+def _utility_gradient(probe: Probe) -> str:
+    residual = probe.residual(probe.empty, probe.nobody)
+
+    def total(theta: FloatArray) -> tuple[float, FloatArray]:
+        values, grads = probe.utility(theta, probe.neurons, residual)
+        return float(values.sum()), grads
+
+    return _taylor("utility", total, probe)
+
+
+def _taylor(method: str, function: Callable[[FloatArray], tuple[float, FloatArray]], probe: Probe) -> str:
+    value, grad = function(probe.theta)
+    along = sphere.random(probe.rng, 1, probe.theta.size).reshape(probe.theta.shape) * probe.size
+    order = _remainder_order(function, probe.theta, value, grad, along, probe.steps)
+    if order is None:
+        return "gradient exact to rounding"
+    if order > 1.5:
+        return f"the Taylor remainder falls as step^{order:.2f}"
+    ratios = []
+    for p in range(probe.problem.n_params):
+        column = np.zeros_like(along)
+        column[:, p] = along[:, p]
+        h = 1e-5
+        measured = (function(probe.theta + h * column)[0] - function(probe.theta - h * column)[0]) / (2 * h)
+        ratios.append(measured / np.sum(grad * column) if np.sum(grad * column) != 0 else np.inf)
+    wrong = np.flatnonzero(np.abs(np.array(ratios) - 1.0) > 1e-3).astype(np.int64)
+    columns = f"parameters {_ranges(wrong)} of each neuron" if 0 < wrong.size < len(ratios) else "all parameters"
+    ratio = float(np.median(np.array(ratios)[wrong])) if wrong.size else 1.0
+    raise Violation(
+        method, f"a remainder that falls as step^{order:.2f}; measured over returned slope {ratio:.4g} in {columns}",
+        "step^2 and a ratio of 1", _factor(ratio),
+    )  # fmt: skip
+
+
+def _remainder_order(
+    function: Callable[[FloatArray], tuple[float, FloatArray]],
+    theta: FloatArray,
+    value: float,
+    grad: FloatArray,
+    along: FloatArray,
+    steps: FloatArray,
+) -> float | None:
+    """Order in h of f(theta + h v) - f(theta) - h grad.v at the smallest steps above rounding; None if all rounding."""
+    slope = float(np.sum(grad * along))
+    ahead = np.array([function(theta + h * along)[0] for h in steps])
+    errors = np.abs(ahead - value - steps * slope)
+    seen = errors > _ROUNDING * max(abs(value), float(np.abs(ahead).max()))
+    if seen.sum() < 3:
+        return None
+    last = np.flatnonzero(seen)[-4:]
+    return float(np.polyfit(np.log(steps[last]), np.log(errors[last]), 1)[0])
+
+
+def _factor(ratio: float) -> str:
+    if abs(ratio + 1.0) < 1e-3:
+        return "the sign"
+    if abs(ratio) > 1e6 or abs(ratio) < 1e-6:
+        return "a term left out"
+    for value in (0.5, 2.0):
+        if abs(ratio / value - 1.0) < 1e-3:
+            return f"a factor {value:g}: half-squared losses have the 1/2"
+    if abs(ratio - round(ratio)) < 1e-3 or abs(1.0 / ratio - round(1.0 / ratio)) < 1e-3:
+        return "a factor: a sum over samples or outputs in one place and a mean in the other"
+    return "a wrong formula, or a term left out"
+
+
+def _homogeneity(probe: Probe) -> str:
+    p = probe.problem
+    residual = probe.residual(probe.empty, probe.nobody)
+    values, grads = probe.utility(probe.theta, probe.neurons, residual)
+    top = np.abs(values).max()
+    if top == 0:
+        raise NotApplicable("every utility is zero at random weights")
+    best = int(np.argmax(np.abs(values)))
+    for s in (0.25, 3.0):
+        scaled = probe.utility(s * probe.theta, probe.neurons, residual)[0]
+        if np.abs(scaled - s**p.degree * values).max() > 1e-9 * s**p.degree * top:
+            measured = np.log(np.abs(scaled[best] / values[best])) / np.log(s)
+            raise Violation(
+                "utility", f"degree {measured:.4g} at scale {s:g}", f"U(s theta) = s^{p.degree} U(theta)",
+                "digits lost near theta = 0 by subtracting nearly equal numbers; use a form that loses none"
+                if abs(measured - p.degree) < 1e-6
+                else f"`degree` should be {round(float(measured))}" if abs(measured - round(float(measured))) < 1e-6
+                else "the activation itself in place of its leading order at the origin",
+            )  # fmt: skip
+    euler = np.sum(probe.theta * grads, axis=1) - p.degree * values
+    if np.abs(euler).max() > 1e-9 * p.degree * top:
+        raise Violation(
+            "utility", f"theta.grad U = {np.sum(probe.theta[best] * grads[best]) / values[best]:.6g} U",
+            f"{p.degree} U (Euler)", "a gradient that is not that of the utility returned",
+        )  # fmt: skip
+    return f"degree {p.degree}, Euler identity to {np.abs(euler).max() / (p.degree * top):.0e}"
+
+
+def _utility_loss(probe: Probe) -> str:
+    """L(active) - L(active + s neuron) = s^degree U + smaller terms, with and without active neurons."""
+    p = probe.problem
+    half = probe.neurons.size // 2
+    cases = [(probe.empty, probe.nobody, probe.neurons)]
+    if half:
+        cases.append((probe.theta[:half], probe.neurons[:half], probe.neurons[half:]))
+    worst = 0.0
+    for active, who, others in cases:
+        theta = probe.theta[-others.size :]
+        values = probe.utility(theta, others, probe.residual(active, who))[0]
+        if not values.any():
+            continue
+        k = int(np.argmax(np.abs(values)))
+        scales = 2.0 ** -np.arange(0.0, 24.0 / p.degree)
+        ratios = np.array(
+            [
+                probe.gain(active, who, s * theta[k : k + 1], others[k : k + 1]) / (s**p.degree * values[k])
+                for s in scales
+            ]
+        )
+        noise = 1e-15 * abs(probe.loss_grad(active, who)[0]) / (scales**p.degree * abs(values[k]))
+        # the first correction is a power of s, so successive halvings tell the limit
+        best = int(np.argmin(np.abs(np.diff(ratios)) + noise[1:]))
+        step = abs(ratios[best + 1] - ratios[best])
+        error = abs(ratios[best + 1] - 1.0)
+        if error > 3.0 * step + 100.0 * noise[best + 1] + 1e-9:
+            raise Violation(
+                "utility", f"a small neuron lowers the loss by {ratios[best + 1]:.4g} times its utility"
+                + (" beside active neurons" if who.size else ""), "1", _factor(float(ratios[best + 1])) +
+                ", between `utility` (or `residual`) and `loss_grad`",
+            )  # fmt: skip
+        worst = max(worst, error)
+    return f"a small neuron lowers the loss by its utility, to {worst:.0e}"
+
+
+def _pull(probe: Probe) -> str:
+    """pull = -grad L / rho^(degree-1) at any norm, and grad U where the norm is tiny; network_pull is made of it."""
+    p = probe.problem
+    directions, log_norms = sphere.polar(probe.theta)
+    residual = probe.residual(probe.theta, probe.neurons)
+    pull = probe.pull(directions, log_norms, probe.neurons, residual)
+    wanted = -probe.loss_grad(probe.theta, probe.neurons)[1] * np.exp(-(p.degree - 1) * log_norms)[:, None]
+    if np.abs(pull - wanted).max() > 1e-8 * np.abs(wanted).max():
+        ratio = float(np.sum(pull * wanted) / np.sum(wanted**2))
+        raise Violation(
+            "pull", f"{ratio:.4g} times -grad L / rho^{p.degree - 1}", "1",
+            "an activation that is not homogeneous: override `pull`" if abs(ratio - 1) < 0.5 else _factor(ratio),
+        )  # fmt: skip
+    tiny = probe.pull(directions, np.full(log_norms.shape, -700.0), probe.neurons, residual)
+    leading = probe.utility(directions, probe.neurons, residual)[1]
+    if np.abs(tiny - leading).max() > 1e-6 * np.abs(leading).max():
+        raise Violation(
+            "pull", f"{np.abs(tiny).max():.3g} at norm exp(-700)", f"grad U = {np.abs(leading).max():.3g}",
+            "an underflow: divide by the norm before multiplying, or hand over to the leading order",
+        )  # fmt: skip
+    members = np.arange(probe.neurons.size) % 2 == 0
+    apart = probe.pull(
+        directions, log_norms, probe.neurons, probe.residual(probe.theta[members], probe.neurons[members])
+    )
+    shared = probe.network_pull(directions, log_norms, probe.neurons, members)
+    if np.abs(shared - apart).max() > 1e-8 * np.abs(apart).max():
+        raise Violation(
+            "network_pull", f"{number(np.abs(shared - apart).max())} from `pull` on the residual of the members",
+            "`pull` on the `residual` of the rows in `members`", "`members` or a norm left out of the residual",
+        )  # fmt: skip
+    return "pull is the gradient of the loss, and of the utility at norm exp(-700)"
+
+
+def _permutation(probe: Probe) -> str:
+    """The order of rows never matters; where neurons are interchangeable their indices do not either."""
+    p = probe.problem
+    loss, grad = probe.loss_grad(probe.theta, probe.neurons)
+    order = np.arange(probe.neurons.size)[::-1]
+    trials = [("rows and indices reversed", probe.theta[order], probe.neurons[order])]
+    if p.interchangeable:
+        trials.append(("rows reversed, indices kept", probe.theta[order], probe.neurons))
+    for words, theta, neurons in trials:
+        other, turned = probe.loss_grad(theta, neurons)
+        if abs(other - loss) > 1e-10 * abs(loss) or np.abs(turned - grad[order]).max() > 1e-9 * np.abs(grad).max():
+            raise Violation(
+                "loss_grad", f"{other:.10g} with {words}", f"{loss:.10g}, whatever the order",
+                "a loop that depends on the order, or neurons with an identity: set interchangeable = False",
+            )  # fmt: skip
+    return "the order of neurons does not matter" + ("" if p.interchangeable else "; their indices do")
+
+
+def _no_aliases(probe: Probe) -> str:
+    """Results belong to the caller: a second call does not change what the first returned."""
+    residual = probe.residual(probe.theta, probe.neurons)
+    kept = {
+        "loss_grad": probe.loss_grad(probe.theta, probe.neurons)[1],
+        "utility": probe.utility(probe.theta, probe.neurons, residual)[1],
+    }
+    copies = {name: array.copy() for name, array in kept.items()}
+    probe.residual(0.5 * probe.theta, probe.neurons)
+    probe.loss_grad(0.5 * probe.theta, probe.neurons)
+    probe.utility(0.5 * probe.theta, probe.neurons, residual)
+    for name, array in kept.items():
+        if not np.array_equal(array, copies[name]):
+            raise Violation(
+                name, "a result overwritten by the next call", "a new array", "a work array that is returned"
+            )
+    again = probe.utility(probe.theta, probe.neurons, residual)[1]
+    if not np.array_equal(again, copies["utility"]):
+        raise Violation(
+            "residual", "another utility from the same residual", "the same one", "state kept between calls"
+        )
+    return "inputs unchanged, results not overwritten"
+
+
+def _conserved(probe: Probe) -> str:
+    """d/dt along the flow, by differences, against the rate at which a step of that length changes the quantity."""
+    p = probe.problem
+    flow = -probe.loss_grad(probe.theta, probe.neurons)[1]
+    step = 1e-5 * probe.size / max(float(np.linalg.norm(flow)), 1e-300)
+    other = sphere.random(probe.rng, 1, flow.size).reshape(flow.shape) * np.linalg.norm(flow)
+    found = p.conserved(probe.theta, probe.neurons)
+    if not found:
+        raise NotApplicable("no conserved quantities are named")
+
+    def rate(along: FloatArray, name: str) -> FloatArray:
+        ahead = np.asarray(p.conserved(probe.theta + step * along, probe.neurons)[name])
+        behind = np.asarray(p.conserved(probe.theta - step * along, probe.neurons)[name])
+        return (ahead - behind) / (2 * step)
+
+    for name, value in found.items():
+        drift, typical = np.abs(rate(flow, name)).max(), np.abs(rate(other, name)).max()
+        noise = 1e-14 * float(np.abs(value).max()) / step
+        if drift > 1e-5 * typical + noise:
+            ratio = drift / typical if typical else np.inf
+            raise Violation(
+                "conserved", f"{name!r} drifts {ratio:.2g} times as fast as in a random direction",
+                "0 along the flow", "a wrong factor in the quantity, or a wrong gradient",
+            )  # fmt: skip
+    return "kept along the flow: " + ", ".join(found)
+
+
+def _outputs(probe: Probe) -> str:
+    """out_i . out_j = E<f_i, f_j>, which a half-squared loss shows in L(i, j) - L(i) - L(j) + L()."""
+    p = probe.problem
+    if not p.quadratic_loss:
+        raise NotApplicable("the loss is not half-squared")
+    if probe.neurons.size < 2:
+        raise NotApplicable("there is one neuron only")
+    out = p.outputs(probe.theta, probe.neurons)
+    if out is None:
+        raise NotApplicable("`outputs` is not offered")
+    out = np.asarray(out)
+    if out.ndim != 2 or out.shape[0] != probe.neurons.size:
+        raise Violation(
+            "outputs", f"shape {out.shape}", f"({probe.neurons.size}, N), one row a neuron", "a missing reshape"
+        )
+    first, second = (probe.theta[:1], probe.neurons[:1]), (probe.theta[1:2], probe.neurons[1:2])
+    both = probe.theta[:2], probe.neurons[:2]
+    losses = [probe.loss_grad(*pair)[0] for pair in (both, first, second, (probe.empty, probe.nobody))]
+    wanted = losses[0] - losses[1] - losses[2] + losses[3]
+    found = float(out[0] @ out[1])
+    scale = float(np.linalg.norm(out[0]) * np.linalg.norm(out[1]))
+    if abs(found - wanted) > 1e-8 * scale + 1e-13 * abs(losses[3]):
+        raise Violation(
+            "outputs", f"out_0 . out_1 = {found:.6g}", f"E<f_0, f_1> = {wanted:.6g}, from the loss",
+            _factor(wanted / found if found else np.inf),
+        )  # fmt: skip
+    return "products of outputs are those in the loss"
+
+
+def _self_interaction(probe: Probe) -> str:
+    """C from the loss alone, and no self-interaction left beside an active neuron with the same output."""
+    p = probe.problem
+    alone = probe._array(
+        "self_interaction",
+        p.self_interaction(probe.directions, probe.neurons, probe.empty, probe.nobody),
+        probe.neurons.shape,
+        "one a neuron",
+    )
+    if (alone < 0).any():
+        raise Violation("self_interaction", f"{alone.min():.3g}", "0 or more", "a subtraction of nearly equal numbers")
+    words = "not negative"
+    if p.quadratic_loss and _homogeneous_outputs(probe):
+        k, s = int(np.argmax(alone)), probe.size
+        who = probe.neurons[k : k + 1]
+        utility = probe.utility(probe.directions[k : k + 1], who, probe.residual(probe.empty, probe.nobody))[0][0]
+        gain = probe.gain(probe.empty, probe.nobody, s * probe.directions[k : k + 1], who)
+        wanted = (s**p.degree * utility - gain) / s ** (2 * p.degree)
+        noise = 1e-13 * abs(probe.loss_grad(probe.empty, probe.nobody)[0]) / s ** (2 * p.degree)
+        if abs(alone[k] - wanted) > 1e-6 * abs(wanted) + noise:
+            raise Violation(
+                "self_interaction", f"{alone[k]:.6g}", f"{wanted:.6g}, from the loss", _factor(float(wanted / alone[k]))
+            )
+        words = "as in the loss"
+    beside = np.asarray(p.self_interaction(probe.directions, probe.neurons, probe.theta[:1], probe.neurons[:1]))
+    if beside.shape == alone.shape and p.quadratic_loss and (beside > alone * (1 + 1e-6) + 1e-12 * alone.max()).any():
+        raise Violation(
+            "self_interaction", f"{beside.max():.4g} beside an active neuron", f"at most {alone.max():.4g}, as alone",
+            "a projection that does not project",
+        )  # fmt: skip
+    return f"{words}, and not larger beside active neurons"
+
+
+def _homogeneous_outputs(probe: Probe) -> bool:
+    """Whether the neuron itself, not only its leading order, is homogeneous: -grad L of a lone neuron tells."""
+    one, who = probe.theta[:1], probe.neurons[:1]
+    gains = [probe.gain(probe.empty, probe.nobody, s * one, who) for s in (1.0, 0.5, 2.0)]
+    # gain = s^k U - s^2k C: three scales, two unknowns
+    k = probe.problem.degree
+    matrix = np.array([[s**k, -(s ** (2 * k))] for s in (1.0, 0.5, 2.0)])
+    answer, *_ = np.linalg.lstsq(matrix, np.array(gains), rcond=None)
+    return bool(np.abs(matrix @ answer - gains).max() < 1e-10 * np.abs(gains).max())
+
+
+def _hessian(probe: Probe) -> str:
+    p = probe.problem
+    theta, who = probe.theta[:2], probe.neurons[:2]
+    matrix = p.hessian(theta, who)
+    if matrix is None:
+        raise NotApplicable("`hessian` is not offered")
+    matrix = probe._array("hessian", matrix, (theta.size, theta.size), "rows and columns as theta.ravel()")
+    along = sphere.random(probe.rng, 1, theta.size).reshape(theta.shape) * probe.size
+    h = 1e-6
+    wanted = (probe.loss_grad(theta + h * along, who)[1] - probe.loss_grad(theta - h * along, who)[1]) / (2 * h)
+    found = (matrix @ along.ravel()).reshape(theta.shape)
+    if np.abs(found - wanted).max() > 1e-4 * np.abs(wanted).max():
+        ratio = float(np.sum(wanted * found) / np.sum(found**2)) if found.any() else np.inf
+        raise Violation("hessian", f"{ratio:.4g} times too small along a random direction", "1", _factor(ratio))
+    if np.abs(matrix - matrix.T).max() > 1e-8 * np.abs(matrix).max():
+        raise Violation(
+            "hessian", "a matrix that is not symmetric", "a symmetric one", "rows and columns ordered apart"
+        )
+    return "the derivative of the gradient, symmetric"
+
+
+def _batches(probe: Probe) -> str:
+    p: Any = probe.problem
+    if not hasattr(p, "batch_loss_grad"):
+        raise NotApplicable("`batch_loss_grad` is not offered")
+    n = int(p.n_samples)
+    grad = probe.loss_grad(probe.theta, probe.neurons)[1]
+    parts = [rows for rows in (np.arange(n // 3), np.arange(n // 3, n)) if rows.size]
+    mean = sum(rows.size / n * p.batch_loss_grad(probe.theta, probe.neurons, rows)[1] for rows in parts)
+    if np.abs(mean - grad).max() > 1e-10 * np.abs(grad).max():
+        ratio = np.sum(mean * grad) / np.sum(grad**2)
+        raise Violation(
+            "batch_loss_grad", f"batches that average to {ratio:.4g} times the gradient",
+            "1", "a sum over the batch where the loss is a mean",
+        )  # fmt: skip
+    return "batches average to the whole"
+
+
+def _initial(probe: Probe) -> str:
+    p = probe.problem
+    alpha = 1e-200
+    init, again, other = p.init(alpha, seed=1), p.init(alpha, seed=1), p.init(alpha, seed=2)
+    if init.directions.shape != (p.width, p.n_params):
+        raise Violation("initial", f"shape {init.directions.shape}", f"({p.width}, {p.n_params})", "rows are neurons")
+    if not np.array_equal(init.directions, again.directions) or not np.array_equal(init.log_norms, again.log_norms):
+        raise Violation("initial", "two results from one seed", "the same one", "randomness not taken from `rng`")
+    finite = init.log_norms[np.isfinite(init.log_norms)]
+    if finite.size == 0 or np.abs(finite - np.log(alpha)).max() > 20:
+        raise Violation(
+            "initial", "norms far from alpha", "parameters of order one: `init` scales them", "alpha applied twice"
+        )
+    same = np.array_equal(init.directions, other.directions)
+    return "reproducible" + (" and deterministic" if same else ", seeds differ") + ", norms of order alpha at 1e-200"
+
+
+def _flow_system(probe: Probe) -> str:
+    """The problem's own coordinates start at the same network, loss and slope as plain gradient flow."""
+    p = probe.problem
+    theta = sphere.random(probe.rng, p.width, p.n_params) * 0.1 * probe.size
+    theta = p.initial(1.0, probe.rng, "gaussian") * 0.1 * probe.size if not p.interchangeable else theta
+    init = Init.from_params(theta)
+    system = p.flow_system(init)
+    if system is None:
+        raise NotApplicable("plain polar coordinates are used")
+    y = system.start()
+    loss, grad = probe.loss_grad(init.params(), np.arange(p.width))
+    rate = -float(np.sum(grad**2)) * np.exp(system.log_time_unit)
+    found = float(system.loss(y)), float(system.loss_rate(y))
+    if abs(found[0] - loss) > 1e-9 * abs(loss):
+        raise Violation(
+            "flow_system", f"loss {found[0]:.10g} at the start", f"{loss:.10g}", "other coordinates of the weights"
+        )
+    if abs(found[1] - rate) > 1e-6 * abs(rate):
+        raise Violation(
+            "flow_system",
+            f"loss_rate {found[1]:.6g} at the start",
+            f"-|grad L|^2 = {rate:.6g}",
+            _factor(rate / found[1] if found[1] else np.inf),
+        )
+    return "starts at the same loss and slope as gradient flow"
+
+
+def _theory(probe: Probe) -> str:
+    """A closed form starts at the loss of nothing, only falls, and for degree 2 is the limit that is predicted."""
+    p = probe.problem
+    try:
+        theory = p.theory()
+    except NoTheory as reason:
+        raise NotApplicable("no closed form is offered") from reason
+    start = probe.loss_grad(probe.empty, probe.nobody)[0]
+    if abs(theory.levels[0] - start) > 1e-9 * abs(start):
+        raise Violation(
+            "theory",
+            f"levels[0] = {theory.levels[0]:.10g}",
+            f"{start:.10g}, the loss without neurons",
+            "another normalisation",
+        )
+    if (np.diff(theory.levels) > 1e-9 * start).any():
+        raise Violation("theory", "a level that rises", "levels that fall", "levels out of order")
+    if p.degree != 2:
+        return f"{len(theory.drops)} drops that start at the loss without neurons"
+    from agf.algorithm.engine import predict
+
+    limit = predict(p, p.init(1e-8, seed=0), mode="limit")
+    count = min(len(limit.drops), len(theory.drops))
+    for name, a, b in (
+        ("accelerated times", theory.accelerated_times, limit.accelerated_times),
+        ("levels", theory.levels, limit.levels),
+    ):
+        gap = np.abs(a[: count + 1] - b[: count + 1]) / np.abs(b[: count + 1]).max()
+        if count and gap.max() > 1e-3:
+            k = int(np.argmax(gap > 1e-3))
+            raise Violation(
+                "theory",
+                f"{name}[{k}] = {a[k]:.6g}",
+                f'{b[k]:.6g}, of mode "limit"',
+                "a formula outside its assumptions",
+            )
+    return f'{count} drops as in mode "limit"'
+
+
+def _ranges(indices: IntArray) -> str:
+    """ "0-3, 7" for 0, 1, 2, 3, 7."""
+    groups = np.split(indices, np.flatnonzero(np.diff(indices) > 1) + 1)
+    return ", ".join(f"{g[0]}-{g[-1]}" if g.size > 1 else str(g[0]) for g in groups)
+
+
+LAWS: dict[str, Callable[[Probe], str]] = {
+    "attributes": _attributes,
+    "shapes and finiteness": _shapes,
+    "empty network": _empty,
+    "gradient of the loss": _gradient,
+    "gradient of the utility": _utility_gradient,
+    "homogeneity": _homogeneity,
+    "utility against loss": _utility_loss,
+    "pull against loss": _pull,
+    "order of neurons": _permutation,
+    "no side effects": _no_aliases,
+    "initialization": _initial,
+    "conserved quantities": _conserved,
+    "outputs against loss": _outputs,
+    "self-interaction": _self_interaction,
+    "hessian": _hessian,
+    "minibatches": _batches,
+    "own flow coordinates": _flow_system,
+    "closed form": _theory,
+}
+
+#: Law -> the laws it builds on, beside the first two: when one of those is broken, this one may well be.
+_BUILDS_ON = {
+    "utility against loss": ("homogeneity",),
+    "pull against loss": ("gradient of the loss", "gradient of the utility", "homogeneity", "utility against loss"),
+    "self-interaction": ("utility against loss",),
+    "conserved quantities": ("gradient of the loss",),
+    "hessian": ("gradient of the loss",),
+    "minibatches": ("gradient of the loss",),
+    "own flow coordinates": ("gradient of the loss",),
+    "closed form": ("gradient of the loss", "gradient of the utility", "utility against loss"),
+}
+NEEDS = {law: ("attributes", "shapes and finiteness", *_BUILDS_ON.get(law, ())) for law in LAWS}

@@ -1,0 +1,133 @@
+"""Random points at which a problem is tested, and calls that check what comes back.
+
+Points have the problem's natural size, so that units do not matter.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from agf import sphere
+from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.contract.problem import Problem
+
+#: Steps of a Taylor remainder, relative to the size of the point: all, and as few as tell its order.
+STEPS = 2.0 ** -np.arange(3.0, 24.0)
+FEW_STEPS = STEPS[[5, 7, 9, 11]]
+#: Neurons that take part, at most.
+_MOST = 6
+
+
+class Violation(Exception):
+    """A broken law. method : whose fault; found, expected, cause : the three things a reader needs."""
+
+    def __init__(self, method: str, found: str, expected: str, cause: str) -> None:
+        super().__init__(f"{method}: found {found}, expected {expected}. Likely cause: {cause}.")
+        self.method, self.found, self.expected, self.cause = method, found, expected, cause
+
+
+class NotApplicable(Exception):
+    """The problem does not offer what this check is about; str() says what."""
+
+
+class Probe:
+    """A problem with random points to test it at; every call is checked for shape, finiteness and changed inputs.
+
+    steps : of Taylor remainders, default `STEPS`.
+    """
+
+    def __init__(self, problem: Problem, rng: np.random.Generator, steps: FloatArray | None = None) -> None:
+        self.problem = problem
+        self.steps = STEPS if steps is None else steps
+        self.rng = rng
+        self.last = "Problem"
+        m = min(problem.width, _MOST)
+        self.neurons: IntArray = np.sort(rng.choice(problem.width, m, replace=False)).astype(np.int64)
+        self.nobody: IntArray = np.zeros(0, dtype=np.int64)
+
+    @cached_property
+    def empty(self) -> FloatArray:
+        return np.zeros((0, self.problem.n_params))
+
+    @cached_property
+    def directions(self) -> FloatArray:
+        """Unit rows for `neurons`."""
+        return sphere.random(self.rng, self.neurons.size, self.problem.n_params)
+
+    @cached_property
+    def size(self) -> float:
+        """Norm at which a neuron would take a fifth of the loss: the natural unit of theta."""
+        loss = abs(self.loss_grad(self.empty, self.nobody)[0])
+        utility = np.abs(self.utility(self.directions, self.neurons, self.residual(self.empty, self.nobody))[0])
+        best = float(utility.max(initial=0.0))
+        return float((0.2 * loss / best) ** (1.0 / self.problem.degree)) if best > 0 and loss > 0 else 1.0
+
+    @cached_property
+    def theta(self) -> FloatArray:
+        """A network of `neurons`, norms between half and one and a half of the natural size."""
+        return self.directions * self.size * self.rng.uniform(0.5, 1.5, (self.neurons.size, 1))
+
+    def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
+        out = self._call("loss_grad", theta, neurons)
+        self._pair("loss_grad", out, "(loss, gradient)")
+        loss = float(out[0])
+        if not np.isfinite(loss):
+            raise Violation("loss_grad", f"a loss of {loss}", "a finite number", "a log, a root or an overflow")
+        return loss, self._array("loss_grad", out[1], theta.shape, "one row of gradient a neuron")
+
+    def residual(self, theta: FloatArray, neurons: IntArray) -> Any:
+        return self._call("residual", theta, neurons)
+
+    def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
+        out = self._call("utility", theta, neurons, residual)
+        self._pair("utility", out, "(utilities, gradients)")
+        values = self._array("utility", out[0], theta.shape[:1], "one utility a neuron")
+        return values, self._array("utility", out[1], theta.shape, "one row of gradient a neuron")
+
+    def pull(self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any) -> FloatArray:
+        out = self._call("pull", directions, log_norms, neurons, residual)
+        return self._array("pull", out, directions.shape, "one row a neuron")
+
+    def network_pull(
+        self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, members: BoolArray
+    ) -> FloatArray:
+        out = self._call("network_pull", directions, log_norms, neurons, members)
+        return self._array("network_pull", out, directions.shape, "one row a neuron")
+
+    def gain(self, theta: FloatArray, neurons: IntArray, extra: FloatArray, which: IntArray) -> float:
+        """Loss that neurons `extra` take away when they are added to a network."""
+        both = np.concatenate([theta, extra]), np.concatenate([neurons, which])
+        return self.loss_grad(theta, neurons)[0] - self.loss_grad(*both)[0]
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        self.last = method
+        copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+        out = getattr(self.problem, method)(*copies)
+        for k, (given, now) in enumerate(zip(arguments, copies, strict=True)):
+            if isinstance(given, np.ndarray) and not np.array_equal(given, now, equal_nan=True):
+                raise Violation(
+                    method, f"argument {k + 1} changed by the call", "inputs left alone",
+                    "an in-place operation such as theta *= s, or a view written to; copy first",
+                )  # fmt: skip
+        return out
+
+    def _pair(self, method: str, out: Any, words: str) -> None:
+        if not (isinstance(out, tuple) and len(out) == 2):
+            raise Violation(method, f"a {type(out).__name__}", f"a pair {words}", "a value left out of the return")
+
+    def _array(self, method: str, value: Any, shape: tuple[int, ...], words: str) -> FloatArray:
+        array = np.asarray(value)
+        if array.shape != shape or array.dtype != np.float64:
+            raise Violation(
+                method, f"shape {array.shape} of {array.dtype}", f"shape {shape} of float64, {words}",
+                "a sum over the wrong axis, a transposed or flattened array, or float32 arithmetic",
+            )  # fmt: skip
+        if not np.isfinite(array).all():
+            bad = np.argwhere(~np.isfinite(array))[0].tolist()
+            raise Violation(
+                method, f"{array[tuple(bad)]} at index {bad}", "finite values", "a division by zero, log or root at 0"
+            )
+        return array

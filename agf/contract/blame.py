@@ -1,0 +1,157 @@
+"""Errors raised by a problem's own methods: which method, on which line, given what; and what was computed by then.
+
+The program of a stranger may raise anything. What reaches the user is one sentence, with the exception chained to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from agf.contract.flow_system import FlowSystem
+from agf.contract.problem import Problem
+from agf.errors import AgfError, ComputationError, ProblemError, explain
+
+#: Whose frames an error may pass through and still be the fault of what the problem returned.
+_LIBRARIES = ("agf", "agf_problems", "numpy", "scipy", "torch", "contextlib")
+_RETURNS = {
+    "loss_grad": "(loss, gradient (m, P))",
+    "residual": "what `utility` reads",
+    "utility": "(utilities (m,), gradients (m, P))",
+    "pull": "an array (m, P)",
+    "outputs": "an array (m, N) or None",
+    "self_interaction": "an array (m,)",
+    "features": "a dict of arrays",
+    "label": "a few words",
+    "initial": "an array (H, P)",
+    "neuron": "a torch scalar or vector, one number an output",
+}
+
+
+@dataclass(frozen=True)
+class Blame:
+    """method : its name.  place : method, file and line.  given : the shapes of its arguments, "" when it has none."""
+
+    method: str
+    place: str
+    given: str
+
+    def words(self, error: BaseException) -> str:
+        """What happened, in one message."""
+        rows = self.given and self.method not in ("initial", "neuron", "__init__")
+        expected = _RETURNS.get(self.method, "")
+        return explain(
+            f"it raised {told(error)}.",
+            where=self.place,
+            found=self.given or None,
+            expected=expected + (" for any number of rows m, also none" if rows and expected else ""),
+            remedy="The other methods may be right: `agf check` tries each.",
+        )
+
+
+def told(error: BaseException) -> str:
+    """Type and message of an exception, on one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def blame(owner: type, error: BaseException) -> Blame | None:
+    """The method of a problem class (outside the package) in which `error` was raised, or None when it was in none."""
+    modules = {
+        cls.__module__ for cls in owner.__mro__ if cls.__module__.split(".")[0] not in ("agf", "abc", "builtins")
+    }
+    frames = [pair for pair in traceback.walk_tb(error.__traceback__) if pair[0].f_globals.get("__name__") in modules]
+    while frames and not _is_method(frames[0][0], owner):
+        frames.pop(0)
+    if not frames:
+        return None
+    (outer, _), (inner, line) = frames[0], frames[-1]
+    code = outer.f_code
+    path = os.path.relpath(inner.f_code.co_filename)
+    path = inner.f_code.co_filename if path.startswith("..") else path
+    place = f"{code.co_qualname.rpartition('<locals>.')[2]} ({path}:{line})"
+    return Blame(code.co_name, place, _arguments(outer))
+
+
+def _is_method(frame: FrameType, owner: type) -> bool:
+    """Whether a frame is of a method of the problem, or of its own coordinates; observers and callers are neither."""
+    if not frame.f_code.co_argcount:
+        return False
+    first = frame.f_locals.get(frame.f_code.co_varnames[0])
+    return isinstance(first, (owner, FlowSystem)) or first is owner
+
+
+def _arguments(frame: FrameType) -> str:
+    names = frame.f_code.co_varnames[1 : frame.f_code.co_argcount]
+    shapes = [(name, getattr(frame.f_locals.get(name), "shape", None)) for name in names]
+    return ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes if shape is not None)
+
+
+def _returned(problem: Problem | type[Problem], owner: type, error: BaseException) -> str | None:
+    """The sentence on an error in the package over what a stranger's problem returned; None when it is not that."""
+    roots = {cls.__module__.split(".")[0] for cls in owner.__mro__}
+    frames = [
+        (frame.f_globals.get("__name__", ""), frame, line) for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    if roots <= {"agf", "agf_problems", "abc", "builtins"} or not all(
+        name.split(".")[0] in _LIBRARIES for name, *_ in frames
+    ):
+        return None
+    name, frame, line = [item for item in frames if item[0].split(".")[0] == "agf"][-1]
+    return explain(
+        f"what a method returned cannot be used ({told(error)}, in {frame.f_code.co_name} of {name}, line {line}).",
+        where=f"problem {problem.name!r}",
+        remedy="Run `agf check` on it: it names the method.",
+    )
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an exception of Python, numpy or torch says that memory ran out."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and "not enough memory" in str(error))
+    )
+
+
+def nothing() -> None:
+    """There is no partial result."""
+
+
+@contextlib.contextmanager
+def guard(problem: Problem | type[Problem], partial: Callable[[], Any] = nothing) -> Iterator[None]:
+    """Turn what a problem's methods raise into one sentence that keeps `partial()`, what was computed by then.
+
+    Raises ProblemError when there is nothing yet, else ComputationError, with the exception as its cause; a lack of
+    memory is always a ComputationError. Errors that are not the problem's pass as they are.
+    """
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if isinstance(error, AgfError) and not isinstance(error, ProblemError):
+            raise
+        owner = problem if isinstance(problem, type) else type(problem)
+        found = blame(owner, error)
+        if isinstance(error, ProblemError):
+            words: str | None = str(error)
+        elif out_of_memory(error):
+            words = explain(
+                f"out of memory ({told(error)}).", remedy="Use less data, a smaller width or another method."
+            )
+        else:
+            words = found.words(error) if found is not None else _returned(problem, owner, error)
+        if words is None:
+            raise
+        kept = None
+        with contextlib.suppress(Exception):  # what raised may do so again
+            kept = partial()
+        if kept is None and not out_of_memory(error):
+            if isinstance(error, ProblemError):
+                raise
+            raise ProblemError(words) from error
+        raise ComputationError(words, kept) from error

@@ -1,0 +1,376 @@
+"""The contract of a problem: what a plugin must define, what it may define, and what is derived.
+
+A problem is a two-layer network f(x) = sum_i f_i(x; theta_i), its data and its loss. The engine and the reference
+trainers see nothing else. `AutogradProblem` and `TwoLayer` derive most of it; docs/write-a-problem.md has examples.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+
+from agf import sphere
+from agf.arrays import BoolArray, FloatArray, IntArray, count
+from agf.contract.flow_system import FlowSystem
+from agf.errors import DataError, NoTheory, ProblemError, RequestError, explain
+from agf.init import Init, check_alpha
+from agf.records.state import Activation, Settled, State
+from agf.records.status import Status
+from agf.records.table import Table
+
+if TYPE_CHECKING:
+    from agf.records.settings import Settings
+    from agf.results.staircase import Staircase
+
+
+class Phases(Protocol):
+    """The two phases of [AGF] Algorithm 1. A problem with closed forms may bring its own (`Problem.phases`).
+
+    Each method takes a state and returns a new one; neither keeps memory between calls. Times are accelerated times.
+    """
+
+    def start(self, init: Init) -> State:
+        """All neurons of `init` dormant, time 0."""
+        ...
+
+    def dormant(self, state: State) -> tuple[State, Activation | Status]:
+        """Utility maximization until the next activation, or the status that says why there is none."""
+        ...
+
+    def active(self, state: State, activation: Activation) -> tuple[State, Settled | Status]:
+        """Cost minimization of the active neurons, `activation.neurons` being new; state.level is the new level."""
+        ...
+
+
+class Problem(ABC):
+    """A two-layer network with its data and loss.
+
+    Must define
+    -----------
+    name : registered name.
+    degree : leading order kappa of the utility (activation degree + 1).
+    width, n_params : H and P.
+    loss_grad, residual, utility : below.
+
+    May define
+    ----------
+    network_pull, initial, outputs, self_interaction, theory, features, label, acquired, conserved, phases, many_phases,
+    flow_system, hessian, example.
+
+    Derived
+    -------
+    init, arguments, describe, table.
+
+    Conventions: `theta` is (m, P), `neurons` the (m,) indices of these rows in 0..H-1 (they matter where neurons are
+    not interchangeable); m may be 0. `directions` (m, P) are unit rows and `log_norms` (m,) natural logs of norms, for
+    what would underflow as theta. `residual` is what the method `residual` returned. Inputs are never modified. Losses
+    carry this problem's own normalisation (docs/notation.md), and the engine and the trainers use the same functions.
+    All times that a problem sees are flow times, but for those of its own phases, which are accelerated.
+    """
+
+    name: ClassVar[str]
+    #: Names of the constructor arguments that come from a data file, in order.
+    data_arguments: ClassVar[tuple[str, ...]] = ()
+    #: Kinds of random initialization that `initial` knows.
+    kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
+    #: False where a neuron's index means something (diagonal networks: the coordinate).
+    interchangeable: ClassVar[bool] = True
+    #: True where hidden units share features by rotation, so that float64 weights of order one bury the small modes.
+    mixes: ClassVar[bool] = False
+    #: Whether f_i is smooth in theta; False for a sharp ReLU.
+    smooth: bool = True
+    #: Half-width over which the corners of f_i are rounded, relative to a typical pre-activation; 0 where there are
+    #: none, or sharp ones. The phases do not ask for more accuracy than a corner allows.
+    kink: float = 0.0
+    #: Whether the loss is half-squared, so that self-interactions are exact.
+    quadratic_loss: bool = True
+
+    degree: int
+    width: int
+    n_params: int
+    #: Constructor arguments as given, for run files.
+    arguments: dict[str, Any]
+    _spanned: tuple[bytes, FloatArray] | None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = vars(cls)
+        if "network_pull" not in own and not own.keys().isdisjoint(("residual", "utility", "pull")):
+            cls.network_pull = Problem.network_pull  # type: ignore[method-assign]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Problem:
+        self = super().__new__(cls)
+        self._spanned = None
+        try:
+            bound = inspect.signature(cls.__init__).bind(self, *args, **kwargs)
+        except TypeError:
+            self.arguments = {}  # __init__ is about to raise the same, with its own message
+        else:
+            given = dict(list(bound.arguments.items())[1:])
+            given.update(given.pop("kwargs", {}))
+            self.arguments = given
+        return self
+
+    # -- must define ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
+        """Loss of the network made of these neurons only, at least 0, and its gradient: (float, (m, P))."""
+
+    @abstractmethod
+    def residual(self, theta: FloatArray, neurons: IntArray) -> Any:
+        """What is left to fit, r = -dl/df, in whatever form `utility` reads; opaque to everybody else."""
+
+    @abstractmethod
+    def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
+        """Leading-order utility U_i = E<f_i(x; theta_i), r> and its gradient: ((m,), (m, P)), unit: loss.
+
+        Homogeneous of degree `degree` in theta_i. To first order, adding neuron i lowers the loss by U_i; a dormant one
+        follows grad U_i ([AGF] eq. 2).
+        """
+
+    # -- may define -------------------------------------------------------------------------------------------
+
+    def pull(self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any) -> FloatArray:
+        """-grad_theta_i L / rho_i^(degree - 1) at theta_i = rho_i * direction_i, (m, P); r includes neuron i itself.
+
+        For homogeneous neurons this is grad U at the unit direction, the default, and nothing underflows at any rho.
+        A non-homogeneous activation overrides it with its exact gradient where rho_i is not tiny.
+        """
+        del log_norms
+        return self.utility(directions, neurons, residual)[1]
+
+    def network_pull(
+        self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, members: BoolArray
+    ) -> FloatArray:
+        """`pull` of all rows on the residual of the network that the rows in `members` (m,) make, (m, P).
+
+        Override it only where `residual` and `pull` share work; a class that overrides one of these and not this one
+        gets the composition back.
+        """
+        network = slice(None) if members.all() else members
+        theta = sphere.cartesian(directions[network], log_norms[network])
+        return self.pull(directions, log_norms, neurons, self.residual(theta, neurons[network]))
+
+    def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
+        """Order-one parameters (H, P); `init` scales them by alpha.
+
+        Default: "gaussian", entries N(0, 1/P), so that norms are about alpha.
+        alpha : the scale, for kinds that depend on it.  rng : the only source of randomness.  kind : one of `kinds`.
+        """
+        del alpha, kind
+        return rng.standard_normal((self.width, self.n_params)) / np.sqrt(self.n_params)
+
+    def outputs(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
+        """f_i on the data, flattened and weighted so that sum_j out_ij out_kj = E<f_i, f_k>: (m, N), or None.
+
+        Used for natural thresholds (see `self_interaction`). None when too large to form.
+        """
+        del theta, neurons
+        return None
+
+    def self_interaction(
+        self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
+    ) -> FloatArray:
+        """C_i = (1/2) E|f_i - P_A f_i|^2 of unit neurons, (m,), unit: loss.
+
+        active, active_neurons : parameters and indices of the active neurons A, like theta and neurons.
+        P_A projects on the span of the active neurons' Jacobian. Default: from `outputs` if defined (Jacobian by
+        central differences); else without P_A, from the loss itself (exact for a half-squared loss):
+        C = L(unit neuron) - L(nothing) + U.
+        """
+        out = self.outputs(directions, neurons)
+        if out is None:
+            none = np.zeros((0, self.n_params))
+            nobody = np.zeros(0, dtype=np.int64)
+            zero = self.loss_grad(none, nobody)[0]
+            utilities = self.utility(directions, neurons, self.residual(none, nobody))[0]
+            losses = [self.loss_grad(directions[i : i + 1], neurons[i : i + 1])[0] for i in range(neurons.size)]
+            return np.maximum(np.asarray(losses) - zero + utilities, 0.0)
+        if active_neurons.size:
+            span = self._jacobian_span(active, active_neurons)
+            out = out - (out @ span.T) @ span
+        return 0.5 * np.sum(out**2, axis=1)
+
+    def _jacobian_span(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
+        """Orthonormal rows that span the outputs' Jacobian, rank decided at 1e-10 of the largest; kept for the last
+        network, since a dormant phase asks about the same one again and again."""
+        key = theta.tobytes() + neurons.tobytes()
+        if self._spanned is None or self._spanned[0] != key:
+            _, values, rows = np.linalg.svd(self._jacobian(theta, neurons), full_matrices=False)
+            self._spanned = key, rows[values > 1e-10 * values.max(initial=0.0)]
+        return self._spanned[1]
+
+    def _jacobian(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
+        rows = []
+        for p in range(self.n_params):  # over parameters, not over neurons: all neurons move together
+            step = 1e-5 * np.maximum(np.abs(theta).max(axis=1, initial=0.0), 1e-8)
+            shift = np.zeros_like(theta)
+            shift[:, p] = step
+            plus, minus = self.outputs(theta + shift, neurons), self.outputs(theta - shift, neurons)
+            assert plus is not None
+            assert minus is not None
+            rows.append((plus - minus) / (2 * step[:, None]))
+        return np.concatenate(rows)
+
+    def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
+        """Dense Hessian of the loss, (mP, mP), or None to let others difference the gradient."""
+        del theta, neurons
+        return None
+
+    def theory(self, alpha: float | None = None, **options: Any) -> Staircase:
+        """The sequence in closed form as alpha -> 0; flow times only when alpha is given; options: the problem's own.
+
+        Raises NoTheory where there is none, the default.
+        """
+        del alpha, options
+        raise NoTheory(
+            explain(
+                "has no closed form.",
+                where=f"problem {self.name!r}",
+                remedy='Use agf.predict(problem, init), or mode="limit" where degree is 2.',
+            )
+        )
+
+    def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        """What the network has learned, by name (coefficients, singular values, power spectrum, ...)."""
+        del theta, neurons
+        return {}
+
+    def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
+        """A few words for the drop of neurons `chosen` (indices in 0..H-1), e.g. "coordinate 3".
+
+        theta, neurons : the active network after the drop.
+        """
+        del theta, neurons
+        word = "neuron" if chosen.size == 1 else "neurons"
+        return f"{word} {', '.join(str(int(i)) for i in chosen)}"
+
+    def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
+        """A few words for what grew most between two sets of `features`, e.g. "frequency 3"; "" leaves it to `label`.
+
+        before, after : as `features` returns them, for the networks before and after a drop.
+        For drops read off a curve (mode "resolved"), over which several neurons may grow, shrink and trade places.
+        """
+        del before, after
+        return ""
+
+    def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        """Quantities that gradient flow conserves, by name, (m,) each where they belong to neurons."""
+        del theta, neurons
+        return {}
+
+    def phases(self, settings: Settings) -> Phases | None:
+        """The problem's own two phases under these settings where it has closed forms, or None for the generic ones."""
+        del settings
+        return None
+
+    def many_phases(self, inits: Sequence[Init], settings: Settings) -> Sequence[Phases | None] | None:
+        """Phases under these settings for each of many inits that share work (`batch.Script`), or None to use a loop.
+
+        An entry may be None, for an initialization that is better predicted alone. What an initialization gets must
+        not depend on the others: a sweep that was cut off asks again for those that are missing.
+        """
+        del inits, settings
+        return None
+
+    def flow_system(self, init: Init) -> FlowSystem | None:
+        """The problem's own coordinates for gradient flow, or None for the generic polar ones."""
+        del init
+        return None
+
+    @classmethod
+    def example(cls) -> dict[str, Any]:
+        """Constructor arguments used when the user gives no data, and for the conformance checks."""
+        return {}
+
+    def describe(self) -> str:
+        """One line for reports: what the network and the data are."""
+        return f"{self.name}, {self.width} neurons of {self.n_params} parameters, degree {self.degree}"
+
+    # -- derived ----------------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """What was asked for: sizes, and the constructor arguments (arrays by shape)."""
+        rows = [["neurons", str(self.width)], ["parameters a neuron", str(self.n_params)], ["degree", str(self.degree)]]
+        rows += [[name, _brief(value)] for name, value in self.arguments.items()]
+        return Table(self.describe(), ["what", "value"], rows)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.describe()}>"
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def init(self, alpha: float, seed: int | None = 0, kind: str = "gaussian") -> Init:
+        """Random initialization at scale alpha.
+
+        alpha : initialization scale, 0 < alpha; seed : integer >= 0 for numpy.random.default_rng, or None for a fresh
+        one; kind : one of `kinds`. Raises DataError for a bad alpha, seed or kind.
+        """
+        check_sizes(self, f"{self.name}.init")
+        alpha = check_alpha(alpha)
+        seed = None if seed is None else count(seed, "seed", where=f"{self.name}.init", least=0)
+        if kind not in self.kinds:
+            raise DataError(
+                explain(
+                    f"unknown kind of initialization {kind!r}.",
+                    where=f"{self.name}.init",
+                    expected="one of " + ", ".join(self.kinds),
+                )
+            )
+        theta = self.initial(alpha, np.random.default_rng(seed), kind)
+        return Init.scaled(theta, alpha, seed, kind)
+
+
+def check_sizes(problem: Problem, where: str) -> None:
+    """Refuse a problem whose degree, width or number of parameters cannot be. Raises ProblemError."""
+    for name, least in (("degree", 2), ("width", 1), ("n_params", 1)):
+        value = getattr(problem, name, None)
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+            raise ProblemError(
+                explain(
+                    f"problem {problem.name!r} has {name} = {value!r}.",
+                    where=where,
+                    expected=f"an integer, at least {least}",
+                    remedy="Its __init__ sets degree, width and n_params.",
+                )
+            )
+
+
+def check_start(problem: Any, init: Any, where: str) -> None:
+    """Refuse what is not a Problem, not an Init, or an Init of another shape. Raises RequestError."""
+    if not isinstance(problem, Problem):
+        raise RequestError(
+            explain(f"a {type(problem).__name__} is not a problem.", where=where, expected="agf.problem(name, ...)")
+        )
+    check_sizes(problem, where)
+    if not isinstance(init, Init):
+        raise RequestError(
+            explain(
+                f"a {type(init).__name__} is not an initialization.",
+                where=where,
+                expected="problem.init(alpha=...) or agf.Init.from_params(theta)",
+            )
+        )
+    if (init.width, init.n_params) != (problem.width, problem.n_params):
+        raise RequestError(
+            explain(
+                f"the initialization has shape ({init.width}, {init.n_params}).",
+                where=f"{where} of problem {problem.name!r}",
+                expected=f"({problem.width}, {problem.n_params}), one row a neuron",
+            )
+        )
+
+
+def _brief(value: Any) -> str:
+    """An argument for people: an array as its shape, anything else in at most 60 characters."""
+    shape = getattr(value, "shape", None)
+    if shape:
+        return "array of " + " x ".join(str(size) for size in shape)
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,1 @@
+"""Coordinates of gradient flow that keep their accuracy at any scale of the weights."""

@@ -1,0 +1,223 @@
+"""Gradient flow of any problem in (direction, log norm): nothing underflows, and errors are relative to each neuron."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.contract.flow_system import FlowSystem, Snapshot
+from agf.contract.problem import Problem
+from agf.errors import ProblemError, explain
+from agf.init import Init
+
+#: Log norms below this are 0 in the parameters handed to the problem: no subnormal arithmetic, and a product of two
+#: such entries would be 0 anyway.
+_VANISHED = -345.0
+#: Sizes start at exp(this) at most; a neuron that much smaller than the largest is as good as still.
+_LOG_HUGE = 690.0
+#: Initial weights below this fraction of the final ones drown in their rounding where hidden units mix.
+MIXING_FLOOR = 1e-15
+#: Norm over a former norm at which a difference of squares of that former size is lost.
+_IMBALANCE = 1e-8
+#: Fall of the loss, relative to the first, that shows an active neuron.
+FALLEN = 1e-4
+#: Unit rows are restored when they have drifted this far; the velocity does not depend on their length.
+_DRIFT = 1e-6
+
+
+class PolarSystem(FlowSystem):
+    """y = (directions (H, P) row by row, sizes (H,)); d theta/dt = -grad L in polar form ([AGF] eq. 2, with the
+    residual of the whole network, neuron i included, in place of the dormant one):
+
+        d theta_bar/dt = rho^(kappa-2) (I - theta_bar theta_bar^T) pull
+        d log rho/dt   = rho^(kappa-2) theta_bar . pull,     pull = -grad_i L / rho^(kappa-1)
+
+    The size of a neuron is log rho for kappa = 2, and (rho / rho_max(0))^(2-kappa) for kappa > 2: in both a dormant
+    neuron of settled direction moves linearly, so that steps are long however small alpha is. Time is in units of
+    exp(log_time_unit) = rho_max(0)^(2-kappa), which makes velocities of order one at the start. Neurons that are
+    exactly zero never move. One group a neuron, in which an error of `rtol` is an error of the parameters theta_i of
+    size rtol |theta_i|.
+    """
+
+    def __init__(self, problem: Problem, init: Init) -> None:
+        self.problem = problem
+        self.init = init
+        self.neurons = np.arange(init.width)
+        self.alive = np.isfinite(init.log_norms)
+        self._zero = np.flatnonzero(~self.alive)
+        self.smooth = problem.smooth
+        self.power = problem.degree - 2
+        self.log_largest = float(init.log_norms[self.alive].max())
+        self.log_time_unit = -self.power * self.log_largest if self.power else 0.0
+        width, n_params = init.directions.shape
+        self._groups = np.concatenate([np.repeat(self.neurons, n_params), self.neurons])
+        self._scale = np.full(width * (n_params + 1), (n_params + 1) ** -0.5)
+
+    @property
+    def groups(self) -> IntArray:
+        """Neuron of each entry of y."""
+        return self._groups
+
+    def start(self) -> FloatArray:
+        """y at time 0."""
+        log_norms = np.where(self.alive, self.init.log_norms, self.log_largest)
+        sizes = log_norms
+        if self.power:
+            sizes = np.exp(np.minimum(self.power * (self.log_largest - log_norms), _LOG_HUGE))
+        return np.concatenate([self.init.directions.ravel(), sizes])
+
+    def scale(self, y: FloatArray) -> FloatArray:
+        """Makes the root mean square over a neuron's entries the Euclidean norm of its relative error."""
+        if self.power == 0:
+            return self._scale
+        scale = self._scale.copy()
+        scale[-self.neurons.size :] *= self.power * y[-self.neurons.size :]
+        return scale
+
+    def velocity(self, y: FloatArray) -> FloatArray:
+        """dy/ds, from `network_pull`. Raises ProblemError when the problem returns another shape."""
+        directions, log_norms, lengths = self._split(y)
+        members = self._members(log_norms)
+        pull = np.asarray(self.problem.network_pull(directions, log_norms, self.neurons, members))
+        if pull.shape != directions.shape:
+            raise ProblemError(
+                explain(
+                    f"`pull` returned shape {pull.shape}.",
+                    where=f"problem {self.problem.name!r}",
+                    expected=f"{directions.shape}, one row of parameters a neuron",
+                )
+            )
+        width = self.neurons.size
+        radial = np.einsum("ij,ij->i", directions, pull)
+        out = np.empty_like(y)
+        turn = out[:-width].reshape(directions.shape)
+        np.multiply(directions, radial[:, None], out=turn)
+        np.subtract(pull, turn, out=turn)
+        if self.power:  # rho^(kappa-2) in units of 1/s, NaN beyond the blow-up
+            lengths *= np.exp(self.power * (log_norms - self.log_largest))
+        turn *= lengths[:, None]
+        np.multiply(radial, -self.power if self.power else 1.0, out=out[-width:])
+        if self._zero.size:
+            turn[self._zero] = out[-width:][self._zero] = 0.0
+        return out
+
+    def _members(self, log_norms: FloatArray) -> BoolArray:
+        """Neurons that make the residual, (H,)."""
+        return self._present(log_norms)
+
+    def _present(self, log_norms: FloatArray) -> BoolArray:
+        """Neurons large enough to be told from zero, (H,)."""
+        return self.alive & (log_norms > _VANISHED)
+
+    def retract(self, y: FloatArray) -> FloatArray:
+        """Unit rows restored; y itself while they are unit to 1e-6."""
+        directions, _, lengths = self._split(y)
+        if np.all(np.abs(lengths[self.alive] - 1) < _DRIFT):
+            return y
+        return np.concatenate([directions.ravel(), y[directions.size :]])
+
+    def loss(self, y: FloatArray) -> float:
+        """Loss of the whole network."""
+        return self.loss_and_rate(y)[0]
+
+    def loss_rate(self, y: FloatArray) -> float:
+        """dL/ds = -|grad L|^2 per unit of s."""
+        return self.loss_and_rate(y)[1]
+
+    def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
+        """Both from one gradient."""
+        directions, log_norms, _ = self._split(y)
+        loss, gradient = self.problem.loss_grad(self._theta(directions, log_norms), self.neurons)
+        with np.errstate(over="ignore"):
+            return float(loss), -float(np.sum(gradient**2)) * float(np.exp(self.log_time_unit))
+
+    def growth(self, y: FloatArray) -> float:
+        """Largest d log rho/ds over the neurons that are still small, or 0."""
+        rates = self.velocity(y)[-self.neurons.size :]
+        if self.power:
+            rates = -rates / (self.power * y[-self.neurons.size :])
+        small = self.alive & small_neurons(self._split(y)[1], self.loss(y), self.loss(self.start()))
+        return float(np.max(rates[small], initial=0.0))
+
+    def snapshot(self, y: FloatArray) -> Snapshot:
+        """Directions, log norms and the problem's features at y."""
+        directions, log_norms, _ = self._split(y)
+        features = self.problem.features(self._theta(directions, log_norms), self.neurons)
+        return Snapshot(
+            np.where(self.alive, log_norms, -np.inf),
+            directions.copy(),
+            {name: np.array(value, dtype=np.float64) for name, value in features.items()},
+        )
+
+    def conserved(self, y: FloatArray) -> dict[str, FloatArray]:
+        """The problem's conserved quantities at y."""
+        directions, log_norms, _ = self._split(y)
+        return self.problem.conserved(self._theta(directions, log_norms), self.neurons)
+
+    def warnings(self, y: FloatArray) -> list[str]:
+        """The float64 floor of networks whose hidden units mix: modes below 1e-16 of the weights are rounding."""
+        shrunk = self.log_largest - float(np.max(self._split(y)[1][self.alive]))
+        if shrunk > np.log(MIXING_FLOOR) or not self._mixes():
+            return []
+        return [
+            "The hidden units of this network mix features by rotation, and its initial weights are "
+            f"{np.exp(shrunk):.0e} of the final ones: rounding of the large weights replaces smaller modes, and drops "
+            "after the first come early. Use a larger alpha, or coordinates that keep the modes apart (flow_system)."
+        ]
+
+    def history_warnings(self, log_norms: FloatArray) -> list[str]:
+        """The other floor: a neuron that grew 1e8-fold has lost the difference of its two layers, which it needs to
+        change sign should it shrink again."""
+        if self.problem.degree != 2 or self.problem.n_params < 2:
+            return []
+        log_norms = np.where(self.alive, log_norms, 0.0)
+        peak = np.maximum.accumulate(log_norms, axis=0)
+        lost = (peak - log_norms[0] > -np.log(_IMBALANCE)) & (peak - log_norms > np.log(10.0))
+        neurons = np.flatnonzero(lost.any(axis=0))
+        if neurons.size == 0:
+            return []
+        named = ", ".join(map(str, neurons[:8])) + (", ..." if neurons.size > 8 else "")
+        return [
+            f"Neuron(s) {named} grew more than 1e8-fold and shrank again: rounding has lost the difference "
+            "between their layers, so a later change of sign may come at a wrong time or never. Use a larger alpha, or "
+            "coordinates that keep it (flow_system)."
+        ]
+
+    def _mixes(self) -> bool:
+        """Whether the loss is the same for rotated hidden units (as in a fully connected linear network)."""
+        if self.neurons.size < 2:
+            return False
+        rng = np.random.default_rng(0)
+        theta = rng.standard_normal(self.init.directions.shape)
+        # A reflection of the neurons among themselves: orthogonal, and cheap at any width.
+        v = rng.standard_normal(self.neurons.size)
+        mixed = theta - np.outer(v, 2 * (v @ theta) / (v @ v))
+        plain, other, none = (
+            self.problem.loss_grad(weights, self.neurons)[0] for weights in (theta, mixed, np.zeros_like(theta))
+        )
+        return bool(abs(plain - other) < 1e-9 * abs(plain - none))
+
+    def _split(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Unit directions (H, P), log norms (H,), and the lengths (H,) the rows of y had."""
+        width = self.neurons.size
+        rows = y[:-width].reshape(width, -1)
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        lengths += lengths == 0
+        sizes = y[-width:]
+        if self.power:  # a stage beyond the blow-up has a negative size: NaN, and the step is rejected
+            sizes = self.log_largest - np.log(sizes) / self.power
+        return rows / lengths[:, None], sizes, lengths
+
+    def _theta(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
+        present = self._present(log_norms)
+        return directions * np.where(present, np.exp(np.where(present, log_norms, 0.0)), 0.0)[:, None]
+
+
+def small_neurons(log_norms: FloatArray, loss: float, first_loss: float) -> BoolArray:
+    """(H,) neurons whose growth may still become a drop: smaller than the largest by a factor e at least.
+
+    All of them while the loss has not fallen by a ten-thousandth of its first value: nothing is active yet.
+    """
+    if first_loss - loss < FALLEN * abs(first_loss):
+        return np.ones(log_norms.shape, dtype=bool)
+    return log_norms < np.max(log_norms) - 1

@@ -1,0 +1,1 @@
+"""Problems built from samples: two-layer networks by name, and neurons written in torch."""

@@ -1,0 +1,228 @@
+"""Activation functions, and their leading order at the origin, which is measured rather than written down.
+
+sigma(z) = right z^power for small z > 0 and left |z|^power for small z < 0, up to smaller terms; the degree of the
+utility is `power + 1` ([AGF] section 2 needs exactly this much of sigma).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from agf.arrays import count
+from agf.errors import DataError, ProblemError, explain
+from agf.numerics.backend import Backend
+
+Function = Callable[[Backend, Any], Any]
+_NUMPY = Backend.of(None)
+#: Where the leading order is read off: sigma(z) / z^p has converged to rounding here for every smooth sigma.
+_TINY = 1e-20
+#: Neurons whose kink would be narrower than this (norm 1e-303) count as zero, and their quotients do not overflow.
+SMALLEST = 1e-306
+
+
+@dataclass(frozen=True)
+class Activation:
+    """sigma, sigma' and sigma'' of arrays of any shape, and what follows from them.
+
+    At a kink `slope` is the left one, so relu'(0) = 0; `curvature` ignores kinks.
+
+    Attributes
+    ----------
+    smooth : whether sigma' is continuous.
+    power, right, left : leading order, see the module.
+    homogeneous : whether sigma equals its leading order everywhere (relu, power), so that nothing is approximated.
+    """
+
+    name: str
+    value: Function
+    slope: Function
+    curvature: Function
+    smooth: bool
+    power: int
+    right: float
+    left: float
+    homogeneous: bool
+
+    @classmethod
+    def of(cls, name: str, value: Function, slope: Function, curvature: Function, smooth: bool = True) -> Activation:
+        """Measure the leading order of sigma. Raises ProblemError when it has none or misses the origin."""
+
+        def at(z: float) -> float:
+            return float(value(_NUMPY, np.array([z]))[0])
+
+        if at(0.0) != 0.0:
+            raise ProblemError(
+                explain(
+                    "sigma(0) is not 0.",
+                    where=f"activation {name!r}",
+                    found=at(0.0),
+                    expected="a sigma through the origin",
+                )
+            )
+        side = 1.0 if at(_TINY) != 0.0 else -1.0
+        small, double = at(side * _TINY), at(2 * side * _TINY)
+        power = round(math.log2(double / small)) if small != 0.0 and double / small > 0 else 0
+        if power < 1 or abs(double / small / 2.0**power - 1.0) > 1e-9:
+            raise ProblemError(
+                explain(
+                    "sigma has no leading power at the origin.",
+                    where=f"activation {name!r}",
+                    found=f"sigma({_TINY:g}) = {small:g}, sigma({2 * _TINY:g}) = {double:g}",
+                    expected="sigma(z) ~ c z^p with a whole p >= 1",
+                )
+            )
+        right, left = at(_TINY) / _TINY**power, at(-_TINY) / _TINY**power
+        z = np.array([-3.0, -0.7, 0.4, 2.0])
+        leading = np.where(z > 0, right, left) * np.abs(z) ** power
+        homogeneous = bool(np.allclose(value(_NUMPY, z), leading, rtol=1e-12, atol=0.0))
+        return cls(name, value, slope, curvature, smooth, power, right, left, homogeneous)
+
+    @property
+    def degree(self) -> int:
+        """kappa, the degree of the utility."""
+        return self.power + 1
+
+    def leading_value(self, b: Backend, z: Any) -> Any:
+        """Leading order of sigma, itself where sigma is homogeneous."""
+        if self.homogeneous:
+            return self.value(b, z)
+        return b.xp.where(z > 0, b.array(self.right), b.array(self.left)) * abs(z) ** self.power
+
+    def leading_slope(self, b: Backend, z: Any) -> Any:
+        """Its derivative."""
+        if self.homogeneous:
+            return self.slope(b, z)
+        factor = b.xp.where(z > 0, b.array(self.right), b.array(-self.left))
+        return self.power * factor * abs(z) ** (self.power - 1)
+
+    def rounded(self, b: Backend, z: Any) -> tuple[Any, Any]:
+        """A sigma of power 1 whose kink is rounded over |z| < 1/2: value and slope.
+
+        A parabola joins the two sides. Taken at w . x in units of a width in proportion to |w|, it is |w| phi(w . x /
+        |w|) with a continuous derivative: still homogeneous in w. Where both sides of a kink push towards it, the slope
+        in between that balances them is then reached instead of being chattered across (any of them is a subgradient).
+        """
+        left, jump = -self.left, self.right + self.left
+        value = z + 0.5
+        slope = b.xp.clip(value, 0.0, 1.0)
+        value -= 0.5 * slope
+        value *= slope  # 0 on the left, (z + 1/2)^2 / 2 inside, z on the right
+        if jump != 1.0:
+            value, slope = jump * value, jump * slope
+        if left:
+            value, slope = value + left * z, slope + left
+        return value, slope
+
+    def rounded_curvature(self, b: Backend, z: Any, delta: Any) -> Any:
+        """Second derivative across w of the same, (samples, m)."""
+        jump = self.right + self.left
+        return (abs(z) < delta) * (0.5 * jump / b.xp.where(delta > SMALLEST, delta, b.array(1.0)))
+
+
+def _zero(b: Backend, z: Any) -> Any:
+    return b.zeros(tuple(z.shape))
+
+
+def _one(b: Backend, z: Any) -> Any:
+    return b.zeros(tuple(z.shape)) + 1.0
+
+
+def _leaky(name: str, leak: float) -> Activation:
+    def value(b: Backend, z: Any) -> Any:
+        return b.xp.where(z > 0, z, leak * z) if leak else b.xp.clip(z, 0.0, None)
+
+    def slope(b: Backend, z: Any) -> Any:
+        return b.xp.where(z > 0, b.array(1.0), b.array(leak)) if leak else z > 0
+
+    return Activation.of(name, value, slope, _zero, smooth=False)
+
+
+def _power(name: str, k: int) -> Activation:
+    return Activation.of(
+        name, lambda b, z: z**k, lambda b, z: k * z ** (k - 1), lambda b, z: k * (k - 1) * z ** max(k - 2, 0)
+    )
+
+
+def _linear() -> Activation:
+    return Activation.of("linear", lambda b, z: z, _one, _zero)
+
+
+def _tanh() -> Activation:
+    def slope(b: Backend, z: Any) -> Any:
+        return 1.0 - b.xp.tanh(z) ** 2
+
+    return Activation.of("tanh", lambda b, z: b.xp.tanh(z), slope, lambda b, z: -2.0 * b.xp.tanh(z) * slope(b, z))
+
+
+def _erf() -> Activation:
+    def slope(b: Backend, z: Any) -> Any:
+        return (2.0 / math.sqrt(math.pi)) * b.xp.exp(-(z**2))
+
+    return Activation.of("erf", lambda b, z: b.special.erf(z), slope, lambda b, z: -2.0 * z * slope(b, z))
+
+
+def _gelu() -> Activation:
+    def density(b: Backend, z: Any) -> Any:
+        return b.xp.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
+
+    return Activation.of(
+        "gelu",
+        lambda b, z: z * b.special.ndtr(z),
+        lambda b, z: b.special.ndtr(z) + z * density(b, z),
+        lambda b, z: (2.0 - z**2) * density(b, z),
+    )
+
+
+def _silu() -> Activation:
+    def slope(b: Backend, z: Any) -> Any:
+        s = b.special.expit(z)
+        return s * (1.0 + z * (1.0 - s))
+
+    def curvature(b: Backend, z: Any) -> Any:
+        s = b.special.expit(z)
+        return s * (1.0 - s) * (2.0 + z * (1.0 - 2.0 * s))
+
+    return Activation.of("silu", lambda b, z: z * b.special.expit(z), slope, curvature)
+
+
+_MAKERS: dict[str, Callable[[], Activation]] = {
+    "linear": _linear,
+    "relu": partial(_leaky, "relu", 0.0),
+    "square": partial(_power, "square", 2),
+    "tanh": _tanh,
+    "erf": _erf,
+    "gelu": _gelu,
+    "silu": _silu,
+}
+
+#: Valid names, in the order they are listed to people.
+NAMES = ("linear", "relu", "leaky-relu", "square", "power", "tanh", "erf", "gelu", "silu")
+
+
+def activation(name: str, *, leak: float | None = None, power: int | None = None) -> Activation:
+    """The activation of that name; `leak` (default 0.01) is for leaky-relu, `power` (default 3) for power.
+
+    Raises DataError for an unknown name, with the list of valid ones, and for a parameter the activation does not take.
+    """
+    key = str(name).lower().replace("_", "-").replace(" ", "-")
+    if key not in NAMES:
+        raise DataError(explain(f"unknown activation {name!r}.", expected="one of " + ", ".join(NAMES)))
+    for given, parameter, owner in ((leak, "leak", "leaky-relu"), (power, "power", "power")):
+        if given is not None and key != owner:
+            raise DataError(
+                explain(f"`{parameter}` is for activation {owner!r}.", where=f"activation {key!r}", found=given)
+            )
+    if key == "power":
+        return _power("power", count(3 if power is None else power, "power"))
+    if key == "leaky-relu":
+        slope = 0.01 if leak is None else float(leak)
+        if not 0.0 <= slope <= 1.0:
+            raise DataError(explain("`leak` must be between 0 and 1.", where="activation 'leaky-relu'", found=leak))
+        return _leaky("leaky-relu", slope)
+    return _MAKERS[key]()

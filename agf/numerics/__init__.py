@@ -1,0 +1,1 @@
+"""Numerical methods without a word of the theory."""

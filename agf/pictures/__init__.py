@@ -1,0 +1,1 @@
+"""How results are drawn: axes, ticks and the interactive page."""

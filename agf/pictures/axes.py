@@ -1,0 +1,280 @@
+"""What all pictures share: axes, colours, the scale of the loss, rules with names, legends, and files."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agf.arrays import FloatArray
+from agf.errors import FileError, explain
+from agf.pictures import ticks
+from agf.records import files
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from agf.results.staircase import Staircase
+    from agf.results.trajectory import Trajectory
+
+#: Okabe and Ito, in the order used for features and neurons.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+PREDICTED = "#D55E00"
+OBSERVED = "#0072B2"
+RULE = "#999999"
+#: Formats that matplotlib writes without further software.
+SUFFIXES = (".pdf", ".svg", ".eps", ".ps", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
+#: Least distance between the middles of two drop labels, in sizes of their font.
+_LABEL_GAP = 1.5
+#: More labels than this, or than fit on the axes, are left to the table; letters of the longest one.
+_MOST_LABELS = 24
+_LONGEST_LABEL = 24
+
+
+def new_axes(enlarged: float = 1.0) -> Axes:
+    """Axes of a new figure in the user's style. enlarged : size over that of the style.
+
+    The figure belongs to pyplot only if the session already uses pyplot (so that notebooks show it); otherwise no
+    global state is touched, and no display is needed.
+    """
+    if "matplotlib.pyplot" in sys.modules:
+        ax = sys.modules["matplotlib.pyplot"].subplots(layout="constrained")[1]
+        ax.get_figure().set_size_inches(*(enlarged * ax.get_figure().get_size_inches()))
+        return ax
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    figure.set_size_inches(*(enlarged * figure.get_size_inches()))
+    FigureCanvasAgg(figure)
+    return figure.subplots()
+
+
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Refuse a picture that could not be written, before anything is computed. Raises FileError."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise FileError(
+            explain(
+                f"cannot draw {str(path)!r}: its suffix names no picture format.",
+                expected="one of " + ", ".join(SUFFIXES),
+            )
+        )
+    files.check_writable(path)
+
+
+def save(ax: Axes, path: str | os.PathLike[str] | None) -> Axes:
+    """Write the figure of `ax` in the format of the suffix; nothing when path is None. Returns `ax`.
+
+    The file appears complete or not at all, and holds no date, so that equal pictures are equal files.
+    Raises FileError for an unknown suffix or a path that cannot be written.
+    """
+    if path is None:
+        return ax
+    check_path(path)
+    import matplotlib as mpl
+
+    suffix = Path(path).suffix.lower()[1:]
+    undated: dict[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    figure = ax.get_figure(root=True)
+    assert figure is not None  # axes without a figure cannot be drawn on either
+    with mpl.rc_context({"svg.hashsalt": "agf"}), files.atomic(path) as handle:
+        figure.savefig(handle, format=suffix, dpi=200, metadata=undated.get(suffix))
+    return ax
+
+
+# -- rules and words ----------------------------------------------------------------------------------------------
+
+
+def drop_rules(ax: Axes, times: FloatArray, labels: Sequence[str]) -> None:
+    """A thin vertical rule at each time, and the labels above the axes, pushed apart where they would overlap."""
+    from matplotlib.font_manager import FontProperties
+
+    # From the foot of the words, so that a leader crosses none of them.
+    foot: dict[str, Any] = {"relpos": (0.5, 0.0), "patchA": None, "shrinkA": 0, "shrinkB": 0}
+    leader = {"arrowstyle": "-", "color": RULE, "linewidth": 0.5, **foot}
+    for time in times:
+        ax.axvline(time, color=RULE, linewidth=0.6, linestyle=":", zorder=0)
+    to_fraction = ax.transScale + ax.transLimits
+    at = np.array([to_fraction.transform((time, ax.get_ylim()[0]))[0] for time in times])
+    shown = np.flatnonzero((at >= 0) & (at <= 1))
+    figure = ax.get_figure(root=True)
+    assert figure is not None  # axes without a figure cannot be drawn on either
+    font = FontProperties(size="x-small").get_size_in_points()
+    gap = _LABEL_GAP * font / (72 * ax.bbox.width / figure.dpi)
+    if shown.size > min(_MOST_LABELS, 1 / gap) or not any(labels):
+        return
+    order = shown[np.argsort(at[shown], kind="stable")]
+    placed = spread(at[order], gap)
+    placed += max(-placed.min(initial=0.0), 0.0) - max(placed.max(initial=1.0) - 1.0, 0.0)
+    for index, x in zip(order, placed, strict=True):
+        ax.annotate(
+            short(labels[index]),
+            (times[index], 1.0),
+            (x, 1.03),
+            xycoords=ax.get_xaxis_transform(),
+            textcoords="axes fraction",
+            rotation=90,
+            ha="center",
+            va="bottom",
+            fontsize="x-small",
+            arrowprops=leader,
+            annotation_clip=False,
+        )
+
+
+def short(label: str) -> str:
+    """A label that leaves room for the picture: a long one without parentheses, then with as many items as fit."""
+    bare = re.sub(r"\s*\([^()]*\)", "", label)
+    for whole in (label, bare):
+        if len(whole) <= _LONGEST_LABEL:
+            return whole
+    items = re.split(r", | and ", bare)
+    for kept in range(len(items) - 1, 0, -1):
+        some = f"{', '.join(items[:kept])} + {len(items) - kept} more"
+        if len(some) <= _LONGEST_LABEL:
+            return some
+    return bare[: _LONGEST_LABEL - 3] + "..."
+
+
+def spread(positions: FloatArray, gap: float) -> FloatArray:
+    """Sorted positions moved as little as possible (least squares) so that neighbours are `gap` apart.
+
+    Isotonic regression of positions - k gap by pooling adjacent violators.
+    """
+    blocks: list[tuple[float, int]] = []
+    for k, position in enumerate(positions):
+        mean, count = float(position) - k * gap, 1
+        while blocks and blocks[-1][0] > mean:
+            before, size = blocks.pop()
+            mean, count = (before * size + mean * count) / (size + count), size + count
+        blocks.append((mean, count))
+    flat = np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
+    return flat + gap * np.arange(len(positions))
+
+
+def say(ax: Axes, words: str) -> None:
+    """A sentence in the picture, on what is absent."""
+    ax.text(0.5, 0.6, words, transform=ax.transAxes, ha="center", va="center", wrap=True)
+
+
+# -- scale of the loss, legend -------------------------------------------------------------------------------------
+
+#: A drop smaller than this share of the axis is hard to see.
+_VISIBLE = 0.02
+#: Levels whose last is a smaller share of the first than this span decades.
+_DECADES = 0.05
+
+
+def plateaus(run: Staircase | Trajectory) -> FloatArray:
+    """Losses on the plateaus of a prediction, or found in a curve, from the first to the last."""
+    from agf.results.staircase import Staircase
+
+    if isinstance(run, Staircase):
+        return run.levels
+    return np.array([drop.before for drop in run.drops] + [drop.after for drop in run.drops[-1:]])
+
+
+@dataclass(frozen=True)
+class LossScale:
+    """The scale log(L - base + floor) of a loss axis: logarithmic above the floor and linear below it.
+
+    first : the highest level, L(0).
+    """
+
+    base: float
+    floor: float
+    first: float
+
+    @property
+    def ticks(self) -> list[tuple[list[float], list[str]]]:
+        """Losses at the ticks, and their words, from dense (at most nine) to sparse sets: the base and powers of ten.
+
+        The words are losses where the base is 0, else the base and what is to be added to it.
+        """
+        powers = np.arange(np.ceil(np.log10(2 * self.floor)), np.floor(np.log10(self.first - self.base)) + 1)
+        plus, base = "+" if self.base else "", f"{self.base:.4g}"
+        sets = []
+        for stride in range(-(-powers.size // 8) or 1, max(powers.size, 1) + 1):
+            some = powers[::-stride][::-1]  # with the largest, which is furthest from the base
+            words = [base, *[f"{plus}{10.0**power:g}" for power in some]]
+            sets.append(([self.base, *(self.base + 10.0**some).tolist()], words))
+        return sets
+
+    @property
+    def label(self) -> str:
+        """What the axis shows."""
+        return f"loss (log of what is above {self.base:.4g})" if self.base else "loss"
+
+
+def find_scale(runs: Sequence[FloatArray], drawn: float = np.inf) -> LossScale | None:
+    """The scale on which every drop of the runs can be seen; None where that is a linear one.
+
+    runs : levels of each run, from the first plateau to the last.  drawn : lowest loss in the picture beside them.
+    The base is 0 where the levels span decades, else the lowest level; the floor is a third of the last but one
+    plateau, so that the last plateau is in the picture too.
+    """
+    runs = [levels[np.isfinite(levels)] for levels in runs]
+    runs = [levels for levels in runs if levels.size > 1 and _least_fall(levels) < _VISIBLE]
+    if not runs:
+        return None
+    first = max(float(levels[0]) for levels in runs)
+    lowest = min(drawn, *[float(levels.min()) for levels in runs])
+    rounding = np.finfo(np.float64).eps * abs(first)
+    base = lowest if lowest < -rounding or lowest > _DECADES * first else 0.0
+    floor = min(float(np.min(_above(levels[:-1] - base, rounding), initial=first - base)) for levels in runs) / 3
+    return LossScale(base, floor, first)
+
+
+def loss_scale(ax: Axes, runs: Sequence[FloatArray]) -> None:
+    """Put the loss axis on the scale on which every drop can be seen (`find_scale`); what is drawn already stays in."""
+    scale = find_scale(runs, float(ax.dataLim.y0) if ax.has_data() else np.inf)
+    if scale is None:
+        return
+    base, floor = scale.base, scale.floor
+
+    def forward(loss: FloatArray) -> FloatArray:
+        return np.log10(np.maximum(loss - base, -0.5 * floor) + floor)
+
+    def inverse(height: FloatArray) -> FloatArray:
+        return base - floor + 10.0**height
+
+    ax.set_yscale("function", functions=(forward, inverse))
+    ticks.losses(ax, scale.ticks)
+    low, high = forward(np.array([base, scale.first]))
+    room = 0.05 * (high - low)
+    ax.set_ylim(*inverse(np.array([max(low - room, np.log10(0.6 * floor)), high + room])))
+    if base:
+        ax.set_ylabel(scale.label)
+
+
+def _least_fall(levels: FloatArray) -> float:
+    """The smallest fall between neighbours that is not rounding, as a share of the whole; infinite when none falls."""
+    rounding = 1e3 * np.finfo(np.float64).eps * float(np.max(np.abs(levels), initial=0.0))
+    falls = [before - after for before, after in pairwise(levels.tolist()) if before - after > rounding]
+    return min(falls) / (max(levels) - min(levels)) if falls else np.inf
+
+
+def _above(levels: FloatArray, rounding: float) -> FloatArray:
+    """The levels that are more than rounding."""
+    return levels[levels > rounding]
+
+
+def legend_below(ax: Axes) -> None:
+    """The legend in a row below the axes, where it hides neither curves nor rules."""
+    from matplotlib.transforms import ScaledTranslation
+
+    handles, words = ax.get_legend_handles_labels()
+    figure = ax.get_figure(root=True)
+    assert figure is not None  # axes without a figure cannot be drawn on either
+    below = ax.transAxes + ScaledTranslation(0, -34 / 72, figure.dpi_scale_trans)  # under ticks and label of the axis
+    columns = 3 if max(map(len, words), default=0) < 24 else 2
+    ax.legend(handles, words, loc="upper center", bbox_to_anchor=(0.5, 0.0), bbox_transform=below, ncols=columns,
+              frameon=False)  # fmt: skip

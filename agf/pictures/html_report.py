@@ -1,0 +1,176 @@
+"""An interactive report: one self-contained page with the staircase over the curve, norms, features and the drop table.
+
+The page needs no network: the plotting library is embedded, and the numbers are those of the run files, as JSON.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from agf.arrays import FloatArray
+from agf.errors import RequestError, explain
+from agf.pictures import axes as canvas
+from agf.records import files
+from agf.results.comparison import Comparison
+from agf.results.staircase import Staircase
+from agf.results.trajectory import Trajectory
+
+#: Points of a curve and snapshots shown; more would only make the page heavy.
+MAX_POINTS = 4000
+MAX_SNAPSHOTS = 200
+MAX_NEURONS = 200
+#: Entries of one feature value shown; larger arrays are left to `Trajectory.features`.
+MAX_ENTRIES = 2500
+
+Result = Staircase | Trajectory | Comparison
+
+
+def report(runs: Sequence[Result], path: str | os.PathLike[str]) -> int:
+    """Write an interactive page about `runs` to `path`; returns its size in bytes.
+
+    Raises RequestError when there is nothing to show or plotly is missing, FileError when it cannot be written.
+    """
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise RequestError(explain("this needs plotly.", remedy="pip install plotly")) from None
+    if not runs:
+        raise RequestError(explain("no run was given.", where="report"))
+    flat = _flat(runs)
+    staircases = [run for run in flat if isinstance(run, Staircase)]
+    curves = [run for run in flat if isinstance(run, Trajectory)]
+    names = sorted({run.problem for run in flat})
+    data = {
+        "curves": [_curve(run, i, len(curves)) for i, run in enumerate(curves)],
+        "staircases": [_steps(run, i, staircases, curves) for i, run in enumerate(staircases)],
+        "scale": _scale([*staircases, *curves]),
+        "snapshots": next((_snapshots(run) for run in curves if run.snapshot_times.size), None),
+    }
+    tables = "\n".join(f'<div class="scroll">{run.table().html()}</div>' for run in runs)
+    title = "Staircase of " + ", ".join(names)
+    parts = {
+        "TITLE": html.escape(title),
+        "SUBTITLE": html.escape(_subtitle(staircases, curves)),
+        "TABLES": tables,
+        "DATA": _embedded(data),
+        "PLOTLY": get_plotlyjs(),
+        "SCRIPT": _resource("page.js"),
+    }
+    page = _fill(_resource("page.html"), parts)
+    with files.atomic(path, "w") as handle:
+        handle.write(page)
+    return len(page.encode())
+
+
+def _resource(name: str) -> str:
+    return resources.files("agf").joinpath(name).read_text(encoding="utf-8")
+
+
+def _fill(template: str, parts: dict[str, str]) -> str:
+    """Each @NAME@ replaced once, in one pass, so that nothing inserted is read as a name."""
+    return re.sub(r"@([A-Z]+)@", lambda match: parts[match[1]], template)
+
+
+def _embedded(data: Any) -> str:
+    """Strict JSON that cannot end its script element."""
+    return json.dumps(files.jsonable(data), allow_nan=False).replace("<", "\\u003c")
+
+
+def _flat(runs: Sequence[Result]) -> list[Staircase | Trajectory]:
+    """Comparisons taken apart, and each run once."""
+    out: list[Staircase | Trajectory] = []
+    for run in runs:
+        parts: list[Staircase | Trajectory] = [run.stairs, run.trajectory] if isinstance(run, Comparison) else [run]
+        out += [part for part in parts if all(part is not other for other in out)]
+    return out
+
+
+def _subtitle(staircases: list[Staircase], curves: list[Trajectory]) -> str:
+    words = []
+    runs: list[Staircase | Trajectory] = [*staircases, *curves]
+    for run in runs:
+        kind = f"{run.mode} prediction" if isinstance(run, Staircase) else run.kind
+        start = [] if run.init is None else [run.init.words]
+        start += [] if run.init is None or run.init.seed is None else [f"seed {run.init.seed}"]
+        words.append(f"{', '.join([kind, *start])}: {run.status.word}")
+    return "; ".join(words)
+
+
+def _thinned(size: int, most: int) -> np.ndarray:
+    """Indices of at most `most` of `size` points, both ends kept."""
+    return np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(int)) if size else np.zeros(0, int)
+
+
+def _curve(run: Trajectory, index: int, count: int) -> dict[str, Any]:
+    keep = _thinned(run.times.size, MAX_POINTS)
+    name = run.kind if count == 1 else f"{run.kind} {index + 1}"
+    return {"name": html.escape(name), "times": run.times[keep], "losses": run.losses[keep]}
+
+
+def _steps(run: Staircase, index: int, staircases: list[Staircase], curves: list[Trajectory]) -> dict[str, Any]:
+    times, levels = run.half_times[1:], run.levels  # as in the pictures: what one reads off a curve
+    known = times[np.isfinite(times)]
+    if known.size == 0:
+        ends: list[float] = [float(curve.times[-1]) for curve in curves if curve.times.size] or [1.0]
+        first, last = max(ends) * 1e-4, max(ends)
+        steps = np.array([first, last]), np.array([levels[0], levels[0]])
+    else:
+        last = max([float(known[-1]) * 2, *[float(curve.times[-1]) for curve in curves if curve.times.size]])
+        steps = np.array([known[0] / 10, *known, last]), np.array([*levels[: known.size + 1], levels[known.size]])
+    name = "prediction" if len(staircases) == 1 else f"prediction {index + 1}"
+    return {
+        "name": html.escape(f"{name} ({run.mode})"),
+        "times": steps[0],
+        "levels": steps[1],
+        "drops": [
+            {
+                "half_time": drop.half_time,
+                "middle": (before + drop.level) / 2,
+                "label": html.escape(drop.label),
+                "level": drop.level,
+                "time": drop.time,
+            }
+            for before, drop in zip(levels, run.drops, strict=False)
+        ],
+    }
+
+
+def _scale(runs: list[Staircase | Trajectory]) -> dict[str, Any] | None:
+    """The scale of the loss that pictures have too (`canvas.find_scale`); None where it is linear."""
+    losses = [run.losses for run in runs if isinstance(run, Trajectory) and run.losses.size]
+    drawn = min([float(np.min(values)) for values in losses], default=np.inf)
+    found = canvas.find_scale([canvas.plateaus(run) for run in runs], drawn)
+    if found is None:
+        return None
+    ticks, words = found.ticks[0]
+    return {"base": found.base, "floor": found.floor, "ticks": ticks, "words": words, "label": found.label}
+
+
+def _snapshots(run: Trajectory) -> dict[str, Any]:
+    keep = _thinned(run.snapshot_times.size, MAX_SNAPSHOTS)
+    moments = run.snapshot_times[keep]
+    norms = run.log_norms[keep][:, :MAX_NEURONS] / np.log(10.0) if run.log_norms.size else np.zeros((keep.size, 0))
+    features = {
+        name: {"values": values[keep], "range": _range(values[keep])}
+        for name, values in run.features_over_time.items()
+        if values.ndim <= 3 and values[:1].size <= MAX_ENTRIES
+    }
+    return {"times": moments, "losses": run.loss_at(moments), "log_norms": norms.T, "features": features}
+
+
+def _range(values: FloatArray) -> list[float] | None:
+    """A fixed vertical range over all times, so that bars can be compared while the slider moves."""
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        return None
+    low, high = min(float(finite.min()), 0.0), max(float(finite.max()), 0.0)
+    margin = 0.05 * (high - low) or 1.0
+    return [low - margin, high + margin]

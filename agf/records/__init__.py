@@ -1,0 +1,1 @@
+"""What is written down: states, settings, statuses, tables and files."""

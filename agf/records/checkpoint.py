@@ -1,0 +1,89 @@
+"""A run file that is written again and again while a run lasts, so that a killed run leaves its last state readable."""
+
+from __future__ import annotations
+
+import os
+import time as wall
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from agf.errors import ComputationError
+from agf.records import files
+
+#: Seconds between writes: a tenth of the age of the run within these bounds, and ten times what a write takes.
+_SOONEST, _LATEST = 1.0, 60.0
+
+
+class Result(Protocol):
+    """Anything that can be saved: a prediction, a trajectory, a comparison."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a run file."""
+        ...
+
+
+class Checkpoint:
+    """The run file `path`, or nothing when it is None. Raises FileError at once for one that cannot be written.
+
+    whole : makes what is written of a result, for one that is part of another.
+    eager : write the first result at once, and then as often as writing takes little of the time: for results that
+        come rarely, each a good deal of work.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        *,
+        whole: Callable[[Any], Result] | None = None,
+        eager: bool = False,
+    ) -> None:
+        if path is not None:
+            files.check_writable(path)
+        self.path, self.whole = path, whole
+        self.soonest = 0.0 if eager else _SOONEST
+        self.began = self.saved = wall.perf_counter()
+        self.cost = 0.0
+        if eager:
+            self.saved = -float("inf")
+
+    @classmethod
+    def of(cls, asked: Checkpoint | str | os.PathLike[str] | None) -> Checkpoint:
+        """A checkpoint as it is, or the one at a path."""
+        return asked if isinstance(asked, Checkpoint) else cls(asked)
+
+    def offer(self, make: Callable[[], Result]) -> None:
+        """Save what `make` gives if it is time to."""
+        now = wall.perf_counter()
+        pause = max(min(max(0.1 * (now - self.began), self.soonest), _LATEST), 10 * self.cost)
+        if self.path is not None and now - self.saved > pause:
+            self.save(make())
+            self.saved = wall.perf_counter()
+            self.cost = self.saved - now
+
+    def watching(self, observer: Callable[..., None] | None, make: Callable[[], Result]) -> Callable[..., None] | None:
+        """An observer that also offers what `make` gives whenever there is news."""
+        if self.path is None:
+            return observer
+
+        def watch(*news: Any) -> None:
+            if observer is not None:
+                observer(*news)
+            self.offer(make)
+
+        return watch
+
+    def save(self, result: Result) -> None:
+        """Save now."""
+        if self.path is not None:
+            (result if self.whole is None else self.whole(result)).save(self.path)
+
+    @contextmanager
+    def last(self) -> Iterator[None]:
+        """Save what a ComputationError raised inside carries."""
+        try:
+            yield
+        except ComputationError as error:
+            if error.partial is not None:
+                self.save(error.partial)
+            raise

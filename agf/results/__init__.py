@@ -1,0 +1,1 @@
+"""What a computation gives back: staircases, trajectories, comparisons and their files."""

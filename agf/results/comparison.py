@@ -1,0 +1,544 @@
+"""Predicted drops against observed ones: who meets whom, and by how much they miss."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from agf.errors import FileError, RequestError, explain
+from agf.records import files
+from agf.records.table import Table, level, number, percent
+from agf.results.curve import CurveDrop, rises
+from agf.results.matching import MARGIN, align
+from agf.results.staircase import Staircase
+from agf.results.trajectory import Trajectory
+
+#: Relative change of an observed time under the repeat, up to which the drop counts as reproducible.
+REPRODUCIBLE = 3e-3
+#: A repeat of the training has the tolerance times this.
+_LOOSER = 10.0
+
+
+@dataclass(frozen=True)
+class Match:
+    """One predicted drop and what was observed of it. Times are flow times.
+
+    k : number of the predicted drop, from 1.  label : what was learned there, and what left.
+    predicted_time, predicted_level : half-drop time, and level after the drop.
+    observed_time : when the curve first falls below the predicted mid-level; inf if it never does.
+    observed_level : level after the visible drop; NaN where the next predicted drop is part of the same visible one,
+        and where the curve ends before the drop is over.
+    visible : number, from 1, of the visible drop it belongs to, or None.
+    visible_to : number of the last one, where the curve takes it in several drops, between the levels predicted before
+        and after it; else the same.
+    bundled : whether other predicted drops belong to the same visible one.
+    conditioning : relative change of the predicted time under a change of settings, NaN if not measured.
+    spread : relative change of the observed time in the repeat, NaN if there was none.
+    """
+
+    k: int
+    label: str
+    predicted_time: float
+    observed_time: float
+    predicted_level: float
+    observed_level: float
+    start_level: float
+    visible: int | None
+    bundled: bool
+    conditioning: float = np.nan
+    spread: float = np.nan
+    visible_to: int | None = None
+
+    @property
+    def seen(self) -> list[int]:
+        """Numbers of the visible drops it belongs to or consists of."""
+        return [] if self.visible is None else list(range(self.visible, (self.visible_to or self.visible) + 1))
+
+    @property
+    def time_error(self) -> float:
+        """predicted / observed - 1; NaN when the drop was not observed."""
+        if not np.isfinite(self.observed_time):
+            return np.nan
+        return _relative(self.predicted_time - self.observed_time, self.observed_time)
+
+    @property
+    def level_error(self) -> float:
+        """(predicted - observed level) / predicted L(0)."""
+        return _relative(self.predicted_level - self.observed_level, self.start_level)
+
+    @property
+    def relative_level_error(self) -> float:
+        """(predicted - observed level) / observed level."""
+        return _relative(self.predicted_level - self.observed_level, self.observed_level)
+
+    @property
+    def reproducible(self) -> bool | None:
+        """Whether the repeat has the drop at the same time, to 0.3 %; None without a repeat."""
+        return None if np.isnan(self.spread) else bool(self.spread <= REPRODUCIBLE)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "k": self.k,
+            "label": self.label,
+            "predicted_time": self.predicted_time,
+            "observed_time": self.observed_time,
+            "time_error": self.time_error,
+            "predicted_level": self.predicted_level,
+            "observed_level": self.observed_level,
+            "level_error": self.level_error,
+            "relative_level_error": self.relative_level_error,
+            "visible": self.visible,
+            "visible_to": self.visible_to,
+            "bundled": self.bundled,
+            "conditioning": self.conditioning,
+            "spread": self.spread,
+            "reproducible": self.reproducible,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Predicted and observed drops, matched in order.
+
+    stairs, trajectory, repeat : what was compared; repeat None where there was none.
+    matches : one for each predicted drop.  drops : visible drops of the curve.
+    notes : what makes the two sides differ, in words (initial weights, normalisation, an early end, rises).
+    unmatched_predicted, unmatched_observed : numbers (from 1) of drops without a partner on the other side.
+    """
+
+    stairs: Staircase
+    trajectory: Trajectory
+    repeat: Trajectory | None
+    matches: tuple[Match, ...]
+    drops: tuple[CurveDrop, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def sides(self) -> dict[str, Staircase | Trajectory]:
+        """What was compared, by the names of `compare`: stairs, trajectory and, where there is one, repeat."""
+        found: dict[str, Staircase | Trajectory] = {"stairs": self.stairs, "trajectory": self.trajectory}
+        return found if self.repeat is None else {**found, "repeat": self.repeat}
+
+    @property
+    def unmatched_predicted(self) -> list[int]:
+        """Numbers of predicted drops that no visible drop contains."""
+        return [match.k for match in self.matches if match.visible is None]
+
+    @property
+    def unmatched_observed(self) -> list[int]:
+        """Numbers of visible drops that neither contain a predicted one nor are part of one."""
+        met = {j for match in self.matches for j in match.seen}
+        return [j for j in range(1, len(self.drops) + 1) if j not in met]
+
+    @property
+    def unseen(self) -> list[int]:
+        """Numbers of predicted drops that the curve, which goes on beyond their times, never makes."""
+        until = self.trajectory.complete_until
+        return [
+            match.k
+            for match in self.matches
+            if match.visible is None and np.isinf(match.observed_time) and match.predicted_time <= until
+        ]
+
+    @property
+    def max_time_error(self) -> float:
+        """Largest |time error| over the observed drops (the reproducible ones, given a repeat); NaN without any."""
+        return _largest([match.time_error for match in self.matches if match.reproducible is not False])
+
+    @property
+    def max_level_error(self) -> float:
+        """Largest |level error|, relative to L(0), over the visible levels; NaN without any."""
+        return _largest([match.level_error for match in self.matches])
+
+    @property
+    def curve_error(self) -> float:
+        """Largest |predicted curve - observed loss| / L(0) over the times both cover; NaN unless mode is "resolved"."""
+        if self.stairs.curve_times.size == 0:
+            return np.nan
+        times, losses = self.trajectory.times, self.trajectory.losses
+        both = times <= self.stairs.curve_times[-1]
+        gap = np.abs(self.stairs.curve(times[both]) - losses[both])
+        return _relative(float(np.max(gap, initial=0.0)), self.stairs.start_level)
+
+    # -- looking at it ----------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """One row a predicted drop."""
+        judged = self.repeat is not None
+        probed = any(not np.isnan(match.conditioning) for match in self.matches)
+        unseen = self.unseen
+        rows = []
+        for match in self.matches:
+            row = [
+                str(match.k),
+                number(match.predicted_time, 5),
+                self._time(match, unseen),
+                percent(match.time_error),
+                level(match.predicted_level, match.start_level, 5),
+                level(match.observed_level, match.start_level, 5),
+                percent(match.level_error),
+                _list(match.seen) or "-",
+            ]
+            if judged:
+                row += [percent(match.spread)]
+            if probed:
+                row += [percent(match.conditioning)]
+            rows.append([*row, match.label])
+        columns = ["drop", "predicted", "observed", "error", "level", "observed", "error", "visible drop"]
+        if judged:
+            columns += ["reproduced to"]
+        if probed:
+            columns += ["conditioning"]
+        scale = f", {self.stairs.init.words}" if self.stairs.init is not None else ""
+        return Table(
+            f"{self.stairs.problem}{scale}: predicted (mode {self.stairs.mode}) against observed "
+            f"({self.trajectory.kind}) half-drop times and levels",
+            [*columns, "learned"],
+            rows,
+            self._sentences(),
+        )
+
+    @staticmethod
+    def _time(match: Match, unseen: list[int]) -> str:
+        if np.isinf(match.observed_time):
+            return "not seen" if match.k in unseen else "not reached"
+        return number(match.observed_time, 5)
+
+    def _end(self) -> list[str]:
+        """What the curve does at its end: predicted drops that it does not make, and a drop that is not over."""
+        curve = self.trajectory
+        if curve.times.size == 0:
+            return []
+        end, last = float(curve.times[-1]), float(curve.losses[-1])
+        lines = []
+        if unseen := self.unseen:
+            times = ", ".join(number(self.matches[k - 1].predicted_time) for k in unseen)
+            which = f"drop {unseen[0]} at {times} was" if len(unseen) == 1 else f"drops {_list(unseen)} at {times} were"
+            rest = not self.drops or self.drops[-1].end <= self.matches[unseen[0] - 1].predicted_time
+            how = "stays at {} until {}" if rest else "comes to {} by {}"
+            lines.append(f"Predicted {which} not seen: the curve {how.format(number(last, 5), number(end))}.")
+        if curve.complete_until < end:
+            line = f"Visible drop {len(self.drops)} is not over where the curve ends, at loss {number(last)}"
+            late = self._begun()
+            lines.append(line + ("." if late is None else f": it may be the beginning of predicted drop {late}."))
+        return lines
+
+    def _begun(self) -> int | None:
+        """The predicted drop that a visible one without a partner, not over at the end of the curve, may begin."""
+        end = self.trajectory.complete_until
+        if self.trajectory.times.size == 0 or end == self.trajectory.times[-1]:
+            return None
+        late = [match.k for match in self.matches if match.visible is None and match.predicted_time > end]
+        return late[0] if late and len(self.drops) in self.unmatched_observed else None
+
+    def _sentences(self) -> list[str]:
+        lines = [
+            "Times are flow times, errors of time relative to the observed time, of levels to L(0). "
+            f"Largest: time {percent(self.max_time_error)}, level {percent(self.max_level_error)}."
+        ]
+        if not np.isnan(self.curve_error):
+            lines.append(f"The predicted curve is within {percent(self.curve_error)} of L(0) throughout.")
+        for j in sorted({match.visible for match in self.matches if match.visible is not None and match.bundled}):
+            members = ", ".join(str(match.k) for match in self.matches if match.visible == j)
+            lines.append(f"Predicted drops {members} are one visible drop: the curve shows no plateau between them.")
+        for match in self.matches:
+            for j in match.seen[:-1]:
+                drop = self.drops[j]  # the one after the plateau
+                lines.append(
+                    f"Predicted drop {match.k} is visible drops {_list(match.seen)}: the plateau at "
+                    f"{number(drop.before)}, which ends at time {number(drop.time)}, was not predicted."
+                )
+        if self.unmatched_predicted:
+            lines.append(f"Predicted, without a visible drop: {_list(self.unmatched_predicted)}.")
+        lines += self._end()
+        begun = self._begun()
+        for j in self.unmatched_observed:
+            if begun is not None and j == len(self.drops):
+                continue
+            drop = self.drops[j - 1]
+            lines.append(
+                f"Visible, not predicted: drop {j} at time {number(drop.time)}, from {number(drop.before)} "
+                f"to {number(drop.after)}."
+            )
+        shaky = [match.k for match in self.matches if match.conditioning > REPRODUCIBLE]
+        if shaky:
+            lines.append(
+                f"Conditioning: a small change moves the predicted time of {_list(shaky)} "
+                f"by more than {percent(REPRODUCIBLE)}."
+            )
+        if self.repeat is not None:
+            kept = [str(match.k) for match in self.matches if match.reproducible]
+            lines.append(
+                f"Reproduced to {percent(REPRODUCIBLE)} by a repeat of the training: {', '.join(kept) or 'none'}."
+            )
+        lost = [match.k for match in self.matches if match.reproducible is False]
+        if lost:
+            lines.append(
+                f"Not reproduced to {percent(REPRODUCIBLE)} by a repeat of the training, and left out of the largest "
+                f"time error: {_list(lost)}."
+            )
+        return [
+            *lines,
+            f"prediction {self.stairs.status.word}: {self.stairs.status.sentence}",
+            f"trajectory {self.trajectory.status.word}: {self.trajectory.status.sentence}",
+            *self.notes,
+            *self.stairs.notes,
+            *self.trajectory.notes,
+        ]
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.stairs!r} with {self.trajectory!r}>"
+
+    def __str__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """Draw it (`agf.plot.comparison`, with its options); saved to `path` when given. Returns the axes."""
+        from agf import plot
+
+        return plot.save(plot.comparison(self, **options), path)
+
+    # -- plain values -----------------------------------------------------------------------------------------
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, a row a predicted drop (`frames.comparison`). RequestError without pandas."""
+        from agf.results import frames
+
+        return frames.frame(frames.comparison(self))
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the same rows as csv at `path`. Raises FileError when it cannot be written."""
+        from agf.results import frames
+
+        frames.write(frames.comparison(self), path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, the document that `--json` prints."""
+        return {
+            "problem": self.stairs.problem,
+            "mode": self.stairs.mode,
+            "method": self.trajectory.method,
+            "alpha": None if self.stairs.init is None else self.stairs.init.alpha,
+            "matches": [match.to_dict() for match in self.matches],
+            "observed": [
+                {"time": d.time, "before": d.before, "after": d.after, "start": d.start, "end": d.end}
+                for d in self.drops
+            ],
+            "unmatched_predicted": self.unmatched_predicted,
+            "unmatched_observed": self.unmatched_observed,
+            "max_time_error": self.max_time_error,
+            "max_level_error": self.max_level_error,
+            "curve_error": self.curve_error,
+            "notes": list(self.notes),
+            "status": {"prediction": self.stairs.status.word, "trajectory": self.trajectory.status.word},
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a run file at `path` with both sides in it. Raises FileError when it cannot be written."""
+        header: dict[str, Any] = {"result": self.to_dict(), "parts": {}}
+        arrays: dict[str, np.ndarray] = {}
+        for name, side in self.sides.items():
+            header["parts"][name], more = side.to_file()
+            arrays.update({f"{name}/{key}": value for key, value in more.items()})
+        files.write(path, "comparison", header, arrays)
+
+    @classmethod
+    def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Comparison:
+        """From header and arrays of the run file at `path`; matched again. Raises FileError when parts are missing."""
+        parts = header.get("parts")
+        if not isinstance(parts, dict) or not {"stairs", "trajectory"} <= parts.keys():
+            raise FileError(explain(f"cannot read {str(path)!r}: it lacks the prediction or the trajectory."))
+
+        def own(name: str) -> dict[str, np.ndarray]:
+            return {key.removeprefix(f"{name}/"): a for key, a in arrays.items() if key.startswith(f"{name}/")}
+
+        return compare(
+            Staircase.from_file(parts["stairs"], own("stairs"), path),
+            Trajectory.from_file(parts["trajectory"], own("trajectory"), path),
+            repeat=Trajectory.from_file(parts["repeat"], own("repeat"), path) if "repeat" in parts else None,
+        )
+
+
+def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | None = None) -> Comparison:
+    """Match predicted drops with those visible in a loss curve.
+
+    Parameters
+    ----------
+    stairs : a prediction with flow times (for a theory as alpha -> 0: `theory(alpha=...)`).
+    trajectory : the curve, in flow time.
+    repeat : the same training under slightly different settings (say ten times the tolerance): drops whose time it
+        does not reproduce to 0.3 % are marked.
+
+    Returns
+    -------
+    Comparison: a match for each predicted drop, with relative errors of its time and level, and what has no partner.
+
+    Raises
+    ------
+    RequestError when the arguments are not a prediction and a curve, and when the prediction has no flow times.
+
+    Notes
+    -----
+    Drops are matched in order, at least total disagreement in level intervals and log times. Predicted drops with no
+    plateau between them in the curve are bundled into one visible drop; visible drops between the levels before and
+    after one predicted drop belong to it together, and the plateaus between them are named. A predicted time is
+    compared with the first time the curve falls below the predicted mid-level (the mean of the levels before and
+    after), whether or not a drop is visible there. Predicted drops after the end of the curve, which it does not make
+    before, have no partner; a level is compared where the curve has come to it.
+    """
+    _refuse_others(stairs, trajectory, repeat)
+    times = [drop.half_time if np.isfinite(drop.half_time) else drop.time for drop in stairs.drops]
+    if not np.isfinite(times).all():
+        raise RequestError(
+            explain(
+                "the prediction has no flow times to compare.",
+                where="compare",
+                remedy="Give the theory an alpha: theory(alpha=1e-8).",
+            )
+        )
+    visible = trajectory.drops
+    levels = stairs.levels
+    middles = 0.5 * (levels[:-1] + levels[1:])
+    passed = [trajectory.time_at(middle) for middle in middles]
+    whole = trajectory.complete_until
+    late = np.isinf(passed) & (np.asarray(times) > whole)  # the curve ends before it could show them
+    n = int(np.argmax(late)) if late.any() else late.size
+    cut = len(visible) if trajectory.times.size and whole < trajectory.times[-1] else None  # not over at the end
+    # What starts on the level before the first of them is its beginning, and nobody else's.
+    top = levels[n] + (MARGIN * (levels[n - 1] - levels[n]) if n else np.inf)
+    begun = cut is not None and n < late.size and visible[-1].before <= top
+    candidates = visible[:-1] if begun else visible
+    partner = align(np.asarray(times[:n]), levels[: n + 1], candidates) + [None] * (late.size - n)
+    matches = []
+    for k, drop in enumerate(stairs.drops):
+        first, end = partner[k] or (None, None)
+        last = first is not None and (k + 1 == len(partner) or partner[k + 1] != partner[k])
+        observed = passed[k]
+        again = np.inf if repeat is None else repeat.time_at(middles[k])
+        finite = repeat is not None and np.isfinite(observed)
+        matches.append(
+            Match(
+                k=k + 1,
+                label=stairs.words[k],
+                predicted_time=times[k],
+                observed_time=observed,
+                predicted_level=drop.level,
+                observed_level=visible[end - 1].after if end is not None and last and end != cut else np.nan,
+                start_level=stairs.start_level,
+                visible=None if first is None else first + 1,
+                visible_to=end,
+                bundled=first is not None and partner.count(partner[k]) > 1,
+                conditioning=drop.conditioning,
+                spread=abs(_relative(again - observed, observed)) if finite else np.nan,
+            )
+        )
+    return Comparison(stairs, trajectory, repeat, tuple(matches), tuple(visible), _notes(stairs, trajectory, matches))
+
+
+def _refuse_others(stairs: object, trajectory: object, repeat: object) -> None:
+    """RequestError unless the arguments of `compare` are of their kinds."""
+    if isinstance(stairs, Trajectory) and isinstance(trajectory, Staircase):
+        raise RequestError(
+            explain(
+                "the prediction and the trajectory are exchanged.",
+                where="compare",
+                expected="compare(stairs, trajectory)",
+            )
+        )
+    sides = [
+        ("stairs", stairs, Staircase, "a prediction, from agf.predict or a theory"),
+        ("trajectory", trajectory, Trajectory, "a curve, from agf.flow, agf.descend or Trajectory.from_csv"),
+        ("repeat", repeat, Trajectory | None, "a curve, from agf.flow, or None"),
+    ]
+    for name, side, kind, expected in sides:
+        if not isinstance(side, kind):
+            raise RequestError(
+                explain(f"{name} is of the wrong kind.", where="compare", found=type(side).__name__, expected=expected)
+            )
+
+
+def loosened(trajectory: Trajectory) -> dict[str, Any]:
+    """Options of `flow` for a repeat of a gradient flow: to the same time, at ten times its tolerance."""
+    settings = trajectory.settings
+    return {
+        "t_max": float(trajectory.times[-1]),
+        "method": settings["method"],
+        "rtol": min(_LOOSER * settings["rtol"], 0.1),
+        "max_steps": settings["max_steps"],
+    }
+
+
+def _notes(stairs: Staircase, trajectory: Trajectory, matches: list[Match]) -> tuple[str, ...]:
+    """What the reader should know about the pair."""
+    notes = []
+    if trajectory.problem not in ("", stairs.problem) and trajectory.method != "csv":
+        notes.append(f"The trajectory is of {trajectory.problem!r}, the prediction of {stairs.problem!r}.")
+    ours, theirs = stairs.init, trajectory.init
+    if ours is not None and theirs is not None:
+        same = np.array_equal(ours.directions, theirs.directions) and np.array_equal(ours.log_norms, theirs.log_norms)
+        if not same:
+            notes.append("Prediction and trajectory start from different initial weights.")
+    notes += _beyond(trajectory, matches)
+    notes += _rising(stairs, trajectory)
+    if trajectory.losses.size and stairs.start_level > 0:
+        gap = abs(trajectory.losses[0] / stairs.start_level - 1)
+        if gap > 0.01:
+            notes.append(
+                f"The curve starts at loss {number(trajectory.losses[0])}, the prediction at "
+                f"{number(stairs.start_level)}: the losses may be normalised differently."
+            )
+    return tuple(notes)
+
+
+def _rising(stairs: Staircase, trajectory: Trajectory) -> list[str]:
+    """A sentence on rises of the curve as large as drops looked for in it, and not small beside the predicted ones."""
+    before, gain = rises(trajectory.losses)
+    falls = [drop for drop in -np.diff(stairs.levels) if drop > 0]
+    least = MARGIN * min(falls, default=0.0)
+    gain = gain[(gain > trajectory.depth * np.abs(before)) & (gain > least)]
+    if gain.size == 0:
+        return []
+    most = percent(_relative(float(np.max(gain)), float(trajectory.losses[0])))
+    cause = "too loose a tolerance" if trajectory.kind == "gradient flow" else "noise, or too large a learning rate"
+    return [f"The curve rises by up to {most} of L(0), {gain.size} time{'s' * (gain.size > 1)}: {cause}."]
+
+
+def _beyond(trajectory: Trajectory, matches: list[Match]) -> list[str]:
+    """A sentence on the predicted drops that come after the end of the curve, and on how to see them."""
+    end = float(trajectory.times[-1]) if trajectory.times.size else 0.0
+    late = [match.k for match in matches if match.predicted_time > end and np.isinf(match.observed_time)]
+    if not late:
+        return []
+    several = "s" * (len(late) > 1)
+    which = "every predicted drop" if len(late) == len(matches) else f"predicted drop{several} {_list(late)}"
+    reach = 1.1 * max(match.predicted_time for match in matches)
+    lr, momentum = trajectory.settings.get("lr"), trajectory.settings.get("momentum", 0.0)
+    if lr is not None:
+        how = f"{reach * (1 - momentum) / lr:.0f} steps"
+    else:
+        how = f"flow time {number(reach)}" + (" (t_max, --t-max)" if trajectory.method != "csv" else "")
+    return [f"The curve ends at flow time {number(end)}, before {which}: train to {how} to see them."]
+
+
+def _list(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _relative(difference: float, unit: float) -> float:
+    """difference / unit; 0 where both vanish, NaN where only the unit does."""
+    if unit == 0:
+        return 0.0 if difference == 0 else np.nan
+    return float(difference / unit)
+
+
+def _largest(values: list[float]) -> float:
+    """Largest absolute value, NaNs left out; NaN when nothing is left."""
+    finite = [abs(value) for value in values if not np.isnan(value)]
+    return max(finite) if finite else np.nan

@@ -1,0 +1,139 @@
+"""A loss curve from a text file that a user trained elsewhere, and the map from its steps to flow time."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agf.arrays import FloatArray, positive
+from agf.clock import Clock
+from agf.errors import DataError, FileError, RequestError, explain
+from agf.results import curve
+
+#: Column names understood when none is given, in order of preference; case does not matter.
+LOSSES = ("loss", "train_loss", "training_loss", "train/loss")
+TIMES = ("time", "t", "flow_time")
+STEPS = ("step", "steps", "iteration", "iter", "update")
+_SEPARATORS = ",;\t "
+
+
+def read(
+    path: str | os.PathLike[str],
+    time: str | int | None,
+    loss: str | int | None,
+    step: str | int | None,
+    lr: float | None,
+    momentum: float,
+) -> tuple[FloatArray, FloatArray, str]:
+    """Flow times, losses and a sentence that states the time map; see `Trajectory.from_csv`."""
+    where = str(path)
+    header, table = _table(path)
+    if time is not None and step is not None:
+        raise RequestError(explain("both `time` and `step` are given.", where=where, expected="one of them"))
+    losses = table[:, _column(header, table, loss, LOSSES, "loss", where)]
+    if step is None and (time is not None or (lr is None and _find(header, TIMES) is not None)):
+        times = table[:, _column(header, table, time, TIMES, "time", where)]
+        if lr is not None:
+            raise RequestError(explain("`lr` is for steps, and a column of times is named.", where=where))
+        note = "Times in the file are taken as flow times."
+    else:
+        if lr is None:
+            raise RequestError(
+                explain(
+                    "there is no column of times, and steps need a learning rate.",
+                    where=where,
+                    found="columns " + ", ".join(header),
+                    expected="a column `time` in flow time, or steps and their learning rate",
+                    remedy="Give lr= (on the command line --lr, and --momentum).",
+                )
+            )
+        steps = table[:, _column(header, table, step, STEPS, "step", where)]
+        lr = positive(lr, "lr", where=where)
+        if not 0 <= momentum < 1:
+            raise RequestError(explain("`momentum` must be in [0, 1).", where=where, found=momentum))
+        times = Clock.flow_of_steps(steps, lr, momentum)
+        note = f"Flow time = step x lr / (1 - momentum) = step x {lr / (1 - momentum):g}, right to first order in lr."
+    times, losses = curve.check(times, losses, where)
+    return times, losses, note
+
+
+def _table(path: str | os.PathLike[str]) -> tuple[list[str], FloatArray]:
+    """Column names ("0", "1", ... without a header) and numbers (rows, columns)."""
+    where = str(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise FileError(explain(f"cannot read {where!r}: {error.strerror or error}.")) from None
+    except UnicodeDecodeError:
+        raise FileError(explain(f"cannot read {where!r}: it is not text.", expected="a csv file")) from None
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    if not lines:
+        raise DataError(explain("the file is empty.", where=where))
+    separator = max(_SEPARATORS, key=lambda mark: (lines[0].strip().count(mark), -_SEPARATORS.index(mark)))
+    rows = [
+        [cell.strip() for cell in row if cell or separator != " "]
+        for row in csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    ]
+    if any(_number(cell) is None for cell in rows[0]):
+        header, rows = rows[0], rows[1:]
+    else:
+        header = [str(i) for i in range(len(rows[0]))]
+    if not rows:
+        raise DataError(explain("the file has a header and no rows.", where=where))
+    out = np.empty((len(rows), len(header)))
+    for i, row in enumerate(rows):
+        if len(row) != len(header):
+            raise DataError(
+                explain(f"row {i + 1} has {len(row)} cells.", where=where, expected=f"{len(header)}, as in the header")
+            )
+        # Cells that are not numbers are refused only in the columns that are used.
+        out[i] = [np.nan if (value := _number(cell)) is None else value for cell in row]
+    return header, out
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _find(header: list[str], names: tuple[str, ...]) -> int | None:
+    lower = [name.strip().lower() for name in header]
+    return next((lower.index(name) for name in names if name in lower), None)
+
+
+def _column(header: list[str], table: FloatArray, wanted: Any, names: tuple[str, ...], what: str, where: str) -> int:
+    """Index of a column, by name or index, or by its usual names; a file of two unnamed columns is x, loss."""
+    if wanted is None:
+        found = _find(header, names)
+        if found is None and header == ["0", "1"]:
+            found = 1 if what == "loss" else 0
+    elif isinstance(wanted, int):
+        found = wanted if -len(header) <= wanted < len(header) else None
+    else:
+        found = header.index(wanted) if wanted in header else _find(header, (str(wanted).lower(),))
+    if found is None:
+        raise DataError(
+            explain(
+                f"there is no column {wanted if wanted is not None else what!r}.",
+                where=where,
+                found="columns " + ", ".join(header),
+                remedy=f"Call it {names[0]!r} in the file, or name it with {what}= in Python.",
+            )
+        )
+    bad = np.flatnonzero(~np.isfinite(table[:, found]))
+    if bad.size:
+        raise DataError(
+            explain(
+                f"column {header[found]!r} has {bad.size} cell(s) that are not finite numbers, "
+                f"the first in row {int(bad[0]) + 1}.",
+                where=where,
+                remedy="Remove those rows first.",
+            )
+        )
+    return found

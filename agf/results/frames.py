@@ -1,0 +1,104 @@
+"""Results as flat tables of plain columns: csv files, and pandas frames where pandas is installed."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agf.errors import RequestError, explain
+from agf.records import files
+
+if TYPE_CHECKING:
+    from agf.results.comparison import Comparison
+    from agf.results.staircase import Staircase
+    from agf.results.trajectory import Trajectory
+
+Columns = dict[str, Any]
+
+
+def staircase(stairs: Staircase) -> Columns:
+    """One row a drop, after a row for the start (drop 0); times as in `Staircase`, several neurons joined by blanks."""
+    unknown = [np.nan]
+    drops = stairs.drops
+    bounds = np.full(len(drops), np.nan) if stairs.bounds is None else stairs.bounds
+    return {
+        "drop": np.arange(len(drops) + 1),
+        "time": stairs.times,
+        "half_time": stairs.half_times,
+        "accelerated_time": stairs.accelerated_times,
+        "level": stairs.levels,
+        "label": ["start", *stairs.words],
+        "neurons": ["", *[_listed(drop.neurons) for drop in drops]],
+        "collapsed": ["", *[_listed(drop.collapsed) for drop in drops]],
+        "utility": unknown + [float(drop.utility.max()) if drop.utility.size else np.nan for drop in drops],
+        "runner_up": ["", *[str(drop.runner_up[0]) if drop.runner_up else "" for drop in drops]],
+        "runner_up_gap": unknown + [drop.runner_up[1] if drop.runner_up else np.nan for drop in drops],
+        "bound": np.append(unknown, bounds),
+        "grad_norm": unknown + [drop.grad_norm for drop in drops],
+        "predicted_decrease": unknown + [drop.predicted_decrease for drop in drops],
+        "how": ["", *[drop.how for drop in drops]],
+        "critical": ["", *["yes" if drop.critical else "no" for drop in drops]],
+    }
+
+
+def _listed(neurons: np.ndarray) -> str:
+    return " ".join(str(i) for i in neurons.tolist())
+
+
+def trajectory(traj: Trajectory, snapshots: bool = False) -> Columns:
+    """One row a recorded loss (`time`, `loss`: what `Trajectory.from_csv` reads).
+
+    snapshots : one row a snapshot instead, with `log_norm_I` of every neuron and `FEATURE_I` (`FEATURE_I_J` of a
+    matrix) of every entry of every feature.
+    """
+    if not snapshots:
+        return {"time": traj.times, "loss": traj.losses}
+    moments = traj.snapshot_times
+    out: Columns = {"time": moments, "loss": traj.loss_at(moments) if moments.size else moments}
+    if traj.log_norms.size:
+        out |= {f"log_norm_{i}": traj.log_norms[:, i] for i in range(traj.log_norms.shape[1])}
+    for name, values in traj.features_over_time.items():
+        for index in np.ndindex(values.shape[1:]):
+            out["_".join([name, *map(str, index)])] = values[(slice(None), *index)]
+    return out
+
+
+def comparison(report: Comparison) -> Columns:
+    """One row a predicted drop: the fields of `Match`."""
+    rows = [match.to_dict() for match in report.matches]
+    names = ["k", "label", "predicted_time", "observed_time", "time_error", "predicted_level", "observed_level",
+             "level_error", "relative_level_error", "visible", "visible_to", "bundled", "spread",
+             "conditioning"]  # fmt: skip
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def frame(columns: Mapping[str, Any]) -> Any:
+    """A pandas DataFrame of these columns. Raises RequestError when pandas is not installed."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise RequestError(explain("this needs pandas.", remedy="pip install pandas pyarrow")) from None
+    return pd.DataFrame(dict(columns))
+
+
+def write(columns: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Write columns as csv: floats to the last digit, NaN and None as empty cells. FileError when unwritable."""
+    with files.atomic(path, "w") as handle:
+        writer = csv.writer(handle, lineterminator="\n")
+        writer.writerow(columns)
+        for row in zip(*columns.values(), strict=True):
+            writer.writerow([_cell(value) for value in row])
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, float | np.floating):
+        return "" if np.isnan(value) else repr(float(value))
+    return value

@@ -1,0 +1,61 @@
+"""Load any run file."""
+
+from __future__ import annotations
+
+import os
+
+from agf.errors import FileError, RequestError, explain
+from agf.records import files
+from agf.results.comparison import Comparison
+from agf.results.staircase import Staircase
+from agf.results.trajectory import Trajectory
+
+_KINDS: dict[str, type[Staircase] | type[Trajectory] | type[Comparison]] = {
+    "staircase": Staircase,
+    "trajectory": Trajectory,
+    "comparison": Comparison,
+}
+
+
+def load(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison:
+    """What was saved under `path`.
+
+    Parameters
+    ----------
+    path : a run file, as `save`, a checkpoint or `agf ... -o` writes it.
+
+    Returns
+    -------
+    Staircase, Trajectory or Comparison, whichever was saved; a comparison is matched again.
+
+    Raises
+    ------
+    FileError, saying which: absent, not a run file, truncated, of a later version, with a part missing or holding
+    pickles (nothing in a file is ever executed).
+    """
+    kind, header, arrays = files.read(path)
+    if kind not in _KINDS:
+        raise FileError(
+            explain(f"cannot read {str(path)!r}: it holds {kind!r}.", expected="one of " + ", ".join(_KINDS))
+        )
+    return _KINDS[kind].from_file(header, arrays, path)
+
+
+def prediction(path: str | os.PathLike[str]) -> Staircase:
+    """The prediction saved under `path`, alone or in a comparison. RequestError when there is none; else as `load`."""
+    run = load(path)
+    stairs = run.stairs if isinstance(run, Comparison) else run
+    if not isinstance(stairs, Staircase):
+        expected = "a run file of agf predict or compare"
+        raise RequestError(explain(f"{str(path)!r} holds no prediction.", expected=expected))
+    return stairs
+
+
+def trajectory(path: str | os.PathLike[str]) -> Trajectory:
+    """The trajectory saved under `path`, alone or in a comparison. RequestError when there is none; else as `load`."""
+    run = load(path)
+    curve = run.trajectory if isinstance(run, Comparison) else run
+    if not isinstance(curve, Trajectory):
+        expected = "a run file of agf train or compare"
+        raise RequestError(explain(f"{str(path)!r} holds no trajectory.", expected=expected))
+    return curve

@@ -1,0 +1,381 @@
+"""The predicted staircase: drops, levels and what is needed to draw, save and repeat it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from agf.arrays import FloatArray, IntArray
+from agf.clock import Clock
+from agf.errors import FileError, explain
+from agf.init import Init
+from agf.records import files, provenance
+from agf.records.settings import Settings
+from agf.records.status import Status
+from agf.records.table import Table, level, number, percent
+
+_NOBODY = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Drop:
+    """One drop of the loss.
+
+    time, half_time : flow time of the switch, and of the moment at which the loss has fallen half-way (what one reads
+    off a curve); NaN where a theory gives no time.  accelerated_time : time / clock.scale.
+    level : loss on the plateau after it.
+    neurons, collapsed : indices that became active, and that returned to dormancy.
+    label : what was learned, in words.
+    utility : (k,) utility of the activated neurons at unit norm.
+    runner_up : (index of the next neuron, accelerated time it lacked), or None.
+    grad_norm, predicted_decrease, how, critical : the certificate of the level (`events.Settled`).
+    conditioning : relative change of half_time in a repeat under slightly changed settings (`conditioning`); inf if it
+        does not come there, NaN if not measured.
+    features : problem features after the drop.  log_norms : (H,) after the drop.  active : (H,) bool after the drop.
+    """
+
+    time: float
+    half_time: float
+    accelerated_time: float
+    level: float
+    neurons: IntArray = field(default_factory=_NOBODY.copy)
+    collapsed: IntArray = field(default_factory=_NOBODY.copy)
+    label: str = ""
+    utility: FloatArray = field(default_factory=lambda: np.zeros(0))
+    runner_up: tuple[int, float] | None = None
+    grad_norm: float = np.nan
+    predicted_decrease: float = np.nan
+    how: str = ""
+    critical: bool = True
+    conditioning: float = np.nan
+    features: dict[str, FloatArray] = field(default_factory=dict)
+    log_norms: FloatArray | None = None
+    active: np.ndarray | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: the JSON of one drop."""
+        return {
+            "time": self.time,
+            "half_time": self.half_time,
+            "accelerated_time": self.accelerated_time,
+            "level": self.level,
+            "neurons": self.neurons.tolist(),
+            "collapsed": self.collapsed.tolist(),
+            "label": self.label,
+            "utility": self.utility.tolist(),
+            "runner_up": list(self.runner_up) if self.runner_up else None,
+            "grad_norm": self.grad_norm,
+            "predicted_decrease": self.predicted_decrease,
+            "how": self.how,
+            "critical": self.critical,
+            "conditioning": self.conditioning,
+        }
+
+
+_DROP_ARRAYS = ("log_norms", "active")
+
+
+@dataclass(frozen=True, repr=False)
+class Staircase:
+    """The predicted staircase of K drops.
+
+    problem : name of the problem.  degree : kappa.  arguments : its constructor arguments, enough to build it again.
+    clock : between flow time and accelerated time.  settings, init : what was asked for, and where training starts.
+    start_level : loss of the zero function, in the problem's own normalisation, as all levels.
+    drops : K records in order of time.
+    status, sentence : why it ended.  stats : evaluations and seconds.  notes : what the reader should know, in words.
+    bounds : (K,) lower bounds on the jump times (flow time) where the theory gives them, else NaN.
+    curve_times, curve_losses : predicted loss curve (mode="resolved"), else empty; flow time, loss.
+    """
+
+    problem: str
+    degree: int
+    clock: Clock
+    start_level: float
+    drops: tuple[Drop, ...]
+    status: Status
+    settings: Settings = field(default_factory=Settings)
+    init: Init | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    bounds: FloatArray | None = None
+    stats: dict[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    curve_times: FloatArray = field(default_factory=lambda: np.zeros(0))
+    curve_losses: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def mode(self) -> str:
+        """ "agf", "limit", "resolved", or "theory" for a closed form."""
+        return "theory" if self.status is Status.THEORY else self.settings.mode
+
+    @property
+    def times(self) -> FloatArray:
+        """(K+1,) flow time of the switches, times[0] = 0."""
+        return np.array([0.0, *[drop.time for drop in self.drops]])
+
+    @property
+    def half_times(self) -> FloatArray:
+        """(K+1,) flow time at which each drop is half-way, half_times[0] = 0."""
+        return np.array([0.0, *[drop.half_time for drop in self.drops]])
+
+    @property
+    def accelerated_times(self) -> FloatArray:
+        """(K+1,) times in units of clock.scale (theory: of -log alpha)."""
+        return np.array([0.0, *[drop.accelerated_time for drop in self.drops]])
+
+    @property
+    def levels(self) -> FloatArray:
+        """(K+1,) loss on each plateau, levels[0] that of the zero function."""
+        return np.array([self.start_level, *[drop.level for drop in self.drops]])
+
+    def level(self, t: Any) -> FloatArray:
+        """Loss of the staircase at flow times t (any shape), right-continuous."""
+        t = np.asarray(t, dtype=np.float64)
+        return self.levels[np.searchsorted(self.times[1:], t, side="right")]
+
+    def curve(self, t: Any) -> FloatArray:
+        """Predicted loss at flow times t: the resolved curve where there is one, else the steps."""
+        if self.curve_times.size == 0:
+            return self.level(t)
+        return np.interp(np.asarray(t, dtype=np.float64), self.curve_times, self.curve_losses)
+
+    def features(self, name: str) -> FloatArray:
+        """(K, ...) one feature after each drop, by name. KeyError when the problem has no such feature."""
+        return np.array([drop.features[name] for drop in self.drops])
+
+    # -- looking at it ----------------------------------------------------------------------------------------
+
+    @property
+    def words(self) -> list[str]:
+        """(K,) what happens at each drop: its label and what leaves, by the label under which it joined alone."""
+        called: dict[int, str] = {}
+        out = []
+        for drop in self.drops:
+            left = [called.get(i, f"neuron {i}") for i in drop.collapsed.tolist()]
+            out.append(drop.label + (f"; leaves: {', '.join(left)}" if left else ""))
+            if drop.neurons.size == 1:
+                called[int(drop.neurons[0])] = drop.label
+        return out
+
+    def table(self) -> Table:
+        """The drops as a table; with their conditioning where it was measured."""
+        probed = any(not np.isnan(drop.conditioning) for drop in self.drops)
+        rows = [["0", "0", "0", "0", number(self.start_level, 6), *["-"] * probed, "start"]]
+        for k, (drop, words) in enumerate(zip(self.drops, self.words, strict=True), 1):
+            rows.append(
+                [str(k), number(drop.time, 6), number(drop.half_time, 6), number(drop.accelerated_time, 6),
+                 level(drop.level, self.start_level, 6), *[percent(drop.conditioning)] * probed, words]
+            )  # fmt: skip
+        scale = f", {self.init.words}" if self.init is not None else ""
+        return Table(
+            f"Predicted staircase of {self.problem}{scale}, mode {self.mode}",
+            ["drop", "time", "half-drop time", "accelerated", "level", *["conditioning"] * probed, "learned"],
+            rows,
+            [f"{self.status.word}: {self.status.sentence}", *self.notes],
+        )
+
+    def __repr__(self) -> str:
+        return f"<Staircase of {self.problem}, mode {self.mode}, {len(self.drops)} drops, {self.status.word}>"
+
+    def __str__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """Draw it (`agf.plot.staircase`, with its options); saved to `path` when given. Returns the axes."""
+        from agf import plot
+
+        return plot.save(plot.staircase(self, **options), path)
+
+    def graph(self) -> Any:
+        """The saddles visited as a networkx DiGraph (`agf.graph.saddles`)."""
+        from agf import graph
+
+        return graph.saddles([self])
+
+    # -- plain values -----------------------------------------------------------------------------------------
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, a row a drop (`frames.staircase`). RequestError when pandas is not installed."""
+        from agf.results import frames
+
+        return frames.frame(frames.staircase(self))
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the same rows as csv at `path`. Raises FileError when it cannot be written."""
+        from agf.results import frames
+
+        frames.write(frames.staircase(self), path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, the document that `--json` prints."""
+        return {
+            "problem": self.problem,
+            "mode": self.mode,
+            "threshold": self.settings.threshold,
+            "settle": self.settings.settle,
+            "alpha": None if self.init is None else self.init.alpha,
+            "seed": None if self.init is None else self.init.seed,
+            "degree": self.degree,
+            "clock_scale": self.clock.scale,
+            "times": self.times.tolist(),
+            "half_times": self.half_times.tolist(),
+            "accelerated_times": self.accelerated_times.tolist(),
+            "levels": self.levels.tolist(),
+            "bounds": None if self.bounds is None else self.bounds.tolist(),
+            "drops": [drop.to_dict() for drop in self.drops],
+            "status": self.status.word,
+            "notes": list(self.notes),
+            "stats": dict(self.stats),
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a run file at `path`. Raises FileError when it cannot be written; nothing is then left behind."""
+        files.write(path, "staircase", *self.to_file())
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Header and arrays of the run file."""
+        header = {
+            "result": self.to_dict(),
+            "settings": self.settings.to_dict(),
+            "log_scale": self.clock.log_scale,
+            "feature_names": sorted({name for drop in self.drops for name in drop.features}),
+            "fingerprint": provenance.fingerprint(self.arguments),
+            "versions": provenance.versions(),
+        }
+        arrays: dict[str, np.ndarray] = {
+            "curve_times": self.curve_times,
+            "curve_losses": self.curve_losses,
+        }
+        if self.init is not None:
+            header["init"] = init_header(self.init)
+            arrays["init_directions"] = self.init.directions
+            arrays["init_log_norms"] = self.init.log_norms
+        header["arguments"], more = split_arguments(self.arguments)
+        arrays.update(more)
+        for k, drop in enumerate(self.drops):
+            for name, value in drop.features.items():
+                arrays[f"drop{k}_feature_{name}"] = value
+            for name in _DROP_ARRAYS:
+                if getattr(drop, name) is not None:
+                    arrays[f"drop{k}_{name}"] = getattr(drop, name)
+        return header, arrays
+
+    @classmethod
+    def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Staircase:
+        """From header and arrays of the run file at `path` (`files.read`). Raises FileError when parts are missing."""
+        try:
+            result = header["result"]
+            drops = tuple(
+                Drop(
+                    time=files.from_json_float(d["time"]),
+                    half_time=files.from_json_float(d["half_time"]),
+                    accelerated_time=files.from_json_float(d["accelerated_time"]),
+                    level=files.from_json_float(d["level"]),
+                    neurons=np.asarray(files.typed(d["neurons"], list), dtype=np.int64).reshape(len(d["neurons"])),
+                    collapsed=np.asarray(files.typed(d["collapsed"], list), dtype=np.int64).reshape(
+                        len(d["collapsed"])
+                    ),
+                    label=files.typed(d["label"], str),
+                    utility=np.asarray([files.from_json_float(u) for u in d["utility"]]),
+                    runner_up=(int(d["runner_up"][0]), files.from_json_float(d["runner_up"][1]))
+                    if d["runner_up"]
+                    else None,
+                    grad_norm=files.from_json_float(d["grad_norm"]),
+                    predicted_decrease=files.from_json_float(d["predicted_decrease"]),
+                    how=d["how"],
+                    critical=d["critical"],
+                    conditioning=files.from_json_float(d["conditioning"]),
+                    features={
+                        name: arrays[f"drop{k}_feature_{name}"]
+                        for name in header["feature_names"]
+                        if f"drop{k}_feature_{name}" in arrays
+                    },
+                    log_norms=arrays.get(f"drop{k}_log_norms"),
+                    active=arrays.get(f"drop{k}_active"),
+                )
+                for k, d in enumerate(result["drops"])
+            )
+            return cls(
+                problem=result["problem"],
+                degree=result["degree"],
+                clock=Clock(result["degree"], files.from_json_float(header["log_scale"])),
+                start_level=files.from_json_float(result["levels"][0]),
+                drops=drops,
+                status=Status.from_word(result["status"]),
+                settings=Settings.of(header["settings"]),
+                init=join_init(header, arrays, path),
+                arguments=join_arguments(header["arguments"], arrays, path),
+                bounds=None
+                if result["bounds"] is None
+                else np.asarray([files.from_json_float(b) for b in result["bounds"]]),
+                stats=files.typed(result["stats"], dict),
+                notes=tuple(files.typed(note, str) for note in result["notes"]),
+                curve_times=files.array(arrays, "curve_times", path),
+                curve_losses=files.array(arrays, "curve_losses", path),
+            )
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+            if isinstance(error, FileError):
+                raise
+            raise FileError(
+                explain(f"cannot read {str(path)!r}: a part is missing or of the wrong kind ({error}).")
+            ) from None
+
+
+def init_header(init: Init) -> dict[str, Any]:
+    """The scalar parts of an Init, for a run file."""
+    return {"alpha": init.alpha, "seed": init.seed, "kind": init.kind}
+
+
+def join_init(header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Init | None:
+    """The Init of a run file, or None when it has none."""
+    if "init" not in header:
+        return None
+    return Init(
+        files.array(arrays, "init_directions", path),
+        files.array(arrays, "init_log_norms", path),
+        **header["init"],
+    )
+
+
+def split_arguments(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Constructor arguments as JSON plus arrays; an array is named in the JSON as {"array": member}."""
+    plain: dict[str, Any] = {}
+    arrays: dict[str, np.ndarray] = {}
+    for name, value in arguments.items():
+        if value is None or isinstance(value, bool | int | float | str):
+            plain[name] = value
+        elif isinstance(value, dict):
+            plain[name] = {"dict": [[key, item] for key, item in value.items()]}
+        elif isinstance(value, tuple | list) and all(isinstance(v, bool | int | float | str) for v in value):
+            plain[name] = list(value)
+        else:
+            try:
+                array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+                usable = array.dtype.kind in "biufU"
+            except (TypeError, ValueError):
+                usable = False
+            if usable:
+                arrays[f"argument_{name}"] = array
+                plain[name] = {"array": f"argument_{name}"}
+            else:
+                plain[name] = {"unsaved": type(value).__name__}
+    return plain, arrays
+
+
+def join_arguments(plain: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> dict[str, Any]:
+    """Inverse of `split_arguments`; what could not be saved is left out."""
+    out: dict[str, Any] = {}
+    for name, value in files.typed(plain, dict).items():
+        if isinstance(value, dict) and "array" in value:
+            out[name] = files.array(arrays, value["array"], path)
+        elif isinstance(value, dict) and "dict" in value:
+            out[name] = dict(value["dict"])
+        elif not (isinstance(value, dict) and "unsaved" in value):
+            out[name] = value
+    return out

@@ -1,0 +1,282 @@
+"""A loss curve with what was recorded along it: from gradient flow, gradient descent, or a file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from agf import sphere
+from agf.arrays import FloatArray, positive
+from agf.clock import Clock
+from agf.errors import FileError, RequestError, explain
+from agf.init import Init
+from agf.records import files, provenance
+from agf.records.status import Status
+from agf.records.table import Table, level, number
+from agf.results.curve import DEPTH, FINE_DEPTH, CurveDrop, detect
+from agf.results.staircase import init_header, join_arguments, join_init, split_arguments
+
+_EMPTY = np.zeros(0)
+
+
+@dataclass(frozen=True, repr=False)
+class Trajectory:
+    """Training as it happened. T snapshots, T_dense recorded losses (every accepted step or so).
+
+    problem : name.  degree : kappa.  arguments, init : the problem's constructor arguments, and where training started.
+    method : "rk45", "rkc2", "gd", "csv", ..., a word for the record.  status : why it ended.
+    clock : between flow time and accelerated time, or None where neurons are not small or not known.
+    times, losses : (T_dense,) flow time and loss, at every accepted step; the loss in the problem's own normalisation.
+    slopes : (T_dense,) dL/dt per unit of flow time, or empty; with them `time_at` is third order between the points.
+    snapshot_times : (T,) flow time of the snapshots, log-spaced.
+    log_norms : (T, H).  directions : (T, H, P) unit rows, may be empty when not kept.
+    features_over_time : name -> (T, ...).
+    settings : what the run was asked for (method, tolerances, lr, momentum, ...).
+    stats : evaluations, steps, seconds, drift of conserved quantities.
+    notes : warnings in words (float64 floor, drift).
+    state : what resuming needs beside the rest; opaque.
+    """
+
+    problem: str
+    degree: int
+    method: str
+    times: FloatArray
+    losses: FloatArray
+    status: Status
+    clock: Clock | None = None
+    slopes: FloatArray = field(default_factory=_EMPTY.copy)
+    snapshot_times: FloatArray = field(default_factory=_EMPTY.copy)
+    log_norms: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    directions: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    features_over_time: dict[str, FloatArray] = field(default_factory=dict)
+    init: Init | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    stats: dict[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    state: dict[str, FloatArray] = field(default_factory=dict)
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        time: str | int | None = None,
+        loss: str | int | None = None,
+        step: str | int | None = None,
+        lr: float | None = None,
+        momentum: float = 0.0,
+        problem: str = "curve",
+        degree: int = 2,
+    ) -> Trajectory:
+        """A loss curve trained elsewhere, from a text file separated by commas, semicolons, tabs or blanks.
+
+        Parameters
+        ----------
+        path : the file.
+        time : column of flow times, by name or index.  step : instead, column of optimizer steps, with
+            lr, momentum : flow time = step lr / (1 - momentum), right to first order in lr. Minibatch steps are steps.
+        loss : column of losses. Without names, the usual ones are looked for ("loss", "time", "step", ...); two unnamed
+            columns are time or step, and loss.
+        problem, degree : for the record.
+
+        The time map is stated in `notes`. Raises FileError, DataError or RequestError for what is no curve.
+        """
+        from agf.results import curve_file
+
+        times, losses, note = curve_file.read(path, time, loss, step, lr, momentum)
+        settings = {"path": str(path)} if lr is None else {"path": str(path), "lr": float(lr), "momentum": momentum}
+        return cls(problem, degree, "csv", times, losses, Status.CURVE, settings=settings, notes=(note,))
+
+    @property
+    def kind(self) -> str:
+        """How it came about, in words: "gradient flow", "gradient descent" or "curve"."""
+        return {"gd": "gradient descent", "sgd": "stochastic gradient descent", "csv": "curve"}.get(
+            self.method, "gradient flow"
+        )
+
+    @cached_property
+    def drops(self) -> list[CurveDrop]:
+        """Drops found in the curve, in log time (`curve.detect`); none smaller than twice the run's tolerance."""
+        return detect(self.times, self.losses, slopes=self.slopes, depth=self.depth)
+
+    @property
+    def depth(self) -> float:
+        """Smallest drop looked for in the curve, as a fraction of the loss before it."""
+        rtol = self.settings.get("rtol")
+        if rtol is not None:
+            return max(FINE_DEPTH, 2 * rtol)
+        return FINE_DEPTH if self.slopes.size else DEPTH
+
+    @property
+    def complete_until(self) -> float:
+        """Flow time up to which it shows whole drops: its end, or the start of a drop that is not over there.
+
+        A drop is over when its last tenth took as long as the 40 % before (of an exponential approach, 97 % are then
+        done, and of a logistic fall 98 %), and wherever the flow settled.
+        """
+        end = float(self.times[-1]) if self.times.size else 0.0
+        if self.status is Status.SETTLED or not self.drops:
+            return end
+        last = self.drops[-1]
+        return last.start if end - last.end < last.end - last.time else end
+
+    def params(self, k: int) -> FloatArray:
+        """Parameters (H, P) of snapshot k (negative k counts from the end), a fresh array. RequestError if not kept."""
+        if self.directions.shape[0] == 0:
+            raise RequestError(explain("this trajectory holds no parameters.", where=f"trajectory of {self.problem}"))
+        return sphere.cartesian(self.directions[k], self.log_norms[k])
+
+    def features(self, name: str) -> FloatArray:
+        """(T, ...) one feature over the snapshots. KeyError when there is no such feature."""
+        return self.features_over_time[name]
+
+    def loss_at(self, t: Any) -> FloatArray:
+        """Loss at flow times t, interpolated between recorded points (cubic where slopes are known)."""
+        from agf.results.curve import interpolate
+
+        return interpolate(self.times, self.losses, self.slopes, np.asarray(t, dtype=np.float64))
+
+    def time_at(self, loss: float) -> float:
+        """First flow time at which the loss is below `loss`; inf if it never is. Located on the dense solution."""
+        from agf.results.curve import crossing
+
+        return crossing(self.times, self.losses, self.slopes, loss)
+
+    # -- looking at it ----------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """Drops found in the curve, as a table."""
+        rows = [
+            [str(k), number(d.time, 6), number(d.before, 6), level(d.after, self.losses[0], 6)]
+            for k, d in enumerate(self.drops, 1)
+        ]
+        return Table(
+            f"Drops found in the {self.kind} of {self.problem}",
+            ["drop", "half-drop time", "level before", "level after"],
+            rows,
+            [f"{self.status.word}: {self.status.sentence}", *self.notes],
+        )
+
+    def __repr__(self) -> str:
+        end = f"to flow time {number(float(self.times[-1]))}, " if self.times.size else ""
+        return f"<Trajectory of {self.problem}, {self.method}, {end}{self.status.word}>"
+
+    def __str__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """Draw it (`agf.plot.trajectory`, with its options); saved to `path` when given. Returns the axes."""
+        from agf import plot
+
+        return plot.save(plot.trajectory(self, **options), path)
+
+    # -- plain values -----------------------------------------------------------------------------------------
+
+    def to_frame(self, *, snapshots: bool = False) -> Any:
+        """A pandas DataFrame: times and losses, or snapshots with norms and features (`frames.trajectory`).
+
+        Raises RequestError when pandas is not installed.
+        """
+        from agf.results import frames
+
+        return frames.frame(frames.trajectory(self, snapshots))
+
+    def to_csv(self, path: str | os.PathLike[str], *, snapshots: bool = False) -> None:
+        """Write the same rows as csv at `path`; `from_csv` reads the curve again. Raises FileError when it cannot."""
+        from agf.results import frames
+
+        frames.write(frames.trajectory(self, snapshots), path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, the document that `--json` prints."""
+        return {
+            "problem": self.problem,
+            "method": self.method,
+            "degree": self.degree,
+            "alpha": None if self.init is None else self.init.alpha,
+            "seed": None if self.init is None else self.init.seed,
+            "times": self.times.tolist(),
+            "losses": self.losses.tolist(),
+            "drops": [{"time": d.time, "before": d.before, "after": d.after} for d in self.drops],
+            "status": self.status.word,
+            "settings": self.settings,
+            "notes": list(self.notes),
+            "stats": dict(self.stats),
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a run file at `path`. Raises FileError when it cannot be written; nothing is then left behind."""
+        files.write(path, "trajectory", *self.to_file())
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Header and arrays of the run file."""
+        plain, arrays = split_arguments(self.arguments)
+        header: dict[str, Any] = {
+            "problem": self.problem,
+            "degree": self.degree,
+            "method": self.method,
+            "status": self.status.word,
+            "log_scale": None if self.clock is None else self.clock.log_scale,
+            "settings": self.settings,
+            "stats": self.stats,
+            "notes": list(self.notes),
+            "feature_names": sorted(self.features_over_time),
+            "arguments": plain,
+            "fingerprint": provenance.fingerprint(self.arguments),
+            "versions": provenance.versions(),
+        }
+        for name in _ARRAYS:
+            arrays[name] = getattr(self, name)
+        for name, value in self.features_over_time.items():
+            arrays[f"feature_{name}"] = value
+        for name, value in self.state.items():
+            arrays[f"state_{name}"] = value
+        if self.init is not None:
+            header["init"] = init_header(self.init)
+            arrays["init_directions"] = self.init.directions
+            arrays["init_log_norms"] = self.init.log_norms
+        return header, arrays
+
+    @classmethod
+    def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Trajectory:
+        """From header and arrays of the run file at `path` (`files.read`). Raises FileError when parts are missing."""
+        try:
+            scale = header["log_scale"]
+            settings = files.typed(header["settings"], dict)
+            if "rtol" in settings:
+                positive(settings["rtol"], "rtol")
+            curve = [files.array(arrays, name, path) for name in ("times", "losses")]
+            if curve[0].ndim != 1 or curve[0].shape != curve[1].shape:
+                raise ValueError(f"times have shape {curve[0].shape} and losses {curve[1].shape}")
+            return cls(
+                problem=header["problem"],
+                degree=header["degree"],
+                method=files.typed(header["method"], str),
+                status=Status.from_word(header["status"]),
+                clock=None if scale is None else Clock(header["degree"], float(scale)),
+                features_over_time={n: files.array(arrays, f"feature_{n}", path) for n in header["feature_names"]},
+                init=join_init(header, arrays, path),
+                arguments=join_arguments(header["arguments"], arrays, path),
+                settings=settings,
+                stats=files.typed(header["stats"], dict),
+                notes=tuple(files.typed(note, str) for note in header["notes"]),
+                state={n.removeprefix("state_"): a for n, a in arrays.items() if n.startswith("state_")},
+                **{name: files.array(arrays, name, path) for name in _ARRAYS},
+            )
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, FileError):
+                raise
+            raise FileError(
+                explain(f"cannot read {str(path)!r}: a part is missing or of the wrong kind ({error}).")
+            ) from None
+
+
+_ARRAYS = ("times", "losses", "slopes", "snapshot_times", "log_norms", "directions")

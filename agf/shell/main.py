@@ -1,0 +1,135 @@
+"""The command `agf`: finds the command asked for, imports only its module, and turns errors into exit codes.
+
+Exit codes: 0 done; 1 the computation failed (what was computed is saved); 2 the request was wrong (nothing was
+computed or written); 128 + the number of the signal that asked to stop (what was computed is saved): 130 Ctrl-C, 143
+SIGTERM, 129 a terminal that hung up. People read standard error; standard output carries one JSON document with
+`--json`, and help and version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from agf import __version__
+from agf.errors import ComputationError, RequestError
+from agf.shell import signals as interrupts
+
+DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+
+#: Command -> where it is defined, and its line in the help; nothing is imported to list them.
+COMMANDS = {
+    "problems": ("agf.shell.problems:problems", "List the problems, or the parameters of one."),
+    "predict": ("agf.shell.runs:predict", "Predict the staircase of losses of a problem."),
+    "train": ("agf.shell.runs:train", "Train by gradient flow, or by gradient descent with --lr and --steps."),
+    "compare": ("agf.shell.runs:compare", "Predict, train from the same initialization, and match the drops."),
+    "show": ("agf.shell.show:show", "Show a saved run."),
+    "plot": ("agf.shell.show:plot", "Draw saved runs."),
+    "graph": ("agf.shell.results:graph", "The saddles visited by saved predictions, as one graph."),
+    "report": ("agf.shell.results:report", "One interactive page about saved runs."),
+    "diff": ("agf.shell.results:diff", "Say what differs between two saved runs."),
+    "rerun": ("agf.shell.results:rerun", "Compute a saved run again from its file alone."),
+    "figure": ("agf.shell.figure:figure", "Compute and draw the experiments of the paper."),
+    "sweep": ("agf.shell.sweep:sweep", "Run the product of settings, resumable and shareable."),
+    "summarize": ("agf.shell.sweep:summary", "Statistics of a sweep."),
+    "check": ("agf.shell.problems:check", "Check a problem, registered or in a file, against its contract."),
+    "new": ("agf.shell.problems:new", "Write a commented problem of your own to start from."),
+}
+
+
+def to_stderr(callback: Callable[..., Any] | None) -> Callable[..., Any]:
+    """A command whose problems may print what they like: only `print_json`, by `obj`, reaches standard output."""
+    assert callback is not None
+
+    @functools.wraps(callback)
+    def run(*args: Any, **options: Any) -> Any:
+        click.get_current_context().obj = sys.stdout
+        with contextlib.redirect_stdout(sys.stderr):
+            return callback(*args, **options)
+
+    return run
+
+
+class Lazy(click.Group):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name][0].split(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        command = copy.copy(command)
+        command.callback = to_stderr(command.callback)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(f"there is no command {args[0]!r}. Expected one of {', '.join(COMMANDS)}.", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="agf", message="%(prog)s %(version)s")
+def agf() -> None:
+    """Predict the staircase of losses of a network trained from tiny initialization, and check it.
+
+    Try: agf compare diagonal-linear
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line (default: that of the process); returns the exit code, raises nothing for bad requests."""
+    with interrupts.heeded() as told:
+        code = _run(arguments)
+    return told.code(INTERRUPTED) if code == INTERRUPTED or (code == DONE and told.number) else code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        code = agf.main(args=None if arguments is None else list(arguments), prog_name="agf", standalone_mode=False)
+        sys.stdout.flush()
+    except (click.Abort, KeyboardInterrupt):
+        return _complain("interrupted", INTERRUPTED)
+    except click.UsageError as error:
+        return _complain(error.format_message(), WRONG)
+    except RequestError as error:
+        return _complain(str(error), WRONG)
+    except ComputationError as error:
+        return _complain(str(error), FAILED)
+    except BrokenPipeError:  # the reader of our output left early, as `head` does
+        _drop_output()
+        return FAILED
+    except OSError as error:  # every file of ours is written by agf.files, so this is standard output
+        _drop_output()
+        return _complain(f"cannot write the output ({error.strerror or error}).", WRONG)
+    return code if isinstance(code, int) else DONE
+
+
+def _complain(words: str, code: int) -> int:
+    sentence = " ".join(words.split())
+    with contextlib.suppress(OSError):  # nobody is listening any more
+        click.echo(f"agf: error: {sentence}" if code != INTERRUPTED else f"agf: {sentence}", err=True)
+    return code
+
+
+def _drop_output() -> None:
+    """Point standard output nowhere, so that the interpreter's last flush does not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,97 @@
+"""Where a command's result goes: run file, picture, one JSON document, a table; and the exit code it means."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agf.errors import ComputationError, RequestError, explain
+from agf.records import files
+from agf.records.status import Status
+from agf.shell import signals as interrupts
+from agf.shell.console import reporter
+from agf.shell.main import DONE, FAILED, INTERRUPTED
+
+
+class Output:
+    """The output options of one command, checked before anything is computed.
+
+    output : run file or None.  picture : picture file or None.  as_json, quiet : as the options say.
+    inputs : files that are read, which no output may replace.
+    kept : what to deliver when an interrupt finds the command between two results.
+    Raises FileError for a path that cannot be written, RequestError when both paths are one.
+    """
+
+    kept: Any = None
+
+    def __init__(
+        self,
+        output: str | None,
+        picture: str | None,
+        as_json: bool,
+        quiet: bool,
+        inputs: Iterable[str | None] = (),
+    ) -> None:
+        self.output, self.picture, self.as_json = output, picture, as_json
+        self.report = reporter(quiet)
+        if output is not None:
+            files.check_writable(output)
+        if picture is not None:
+            from agf import plot
+
+            plot.check_path(picture)
+            if output is not None and Path(output).absolute() == Path(picture).absolute():
+                raise RequestError(explain(f"run file and picture are both {output!r}.", remedy="Give two names."))
+        inputs = tuple(inputs)
+        for path in (output, picture):
+            files.check_distinct(path, inputs)
+
+    def finish(self, compute: Callable[[], Any]) -> int:
+        """Save, draw and print the Staircase, Trajectory or Comparison that `compute` gives; returns the exit code.
+
+        When it raises ComputationError, what it had by then is treated so first.
+        """
+        try:
+            result, failure = compute(), None
+        except ComputationError as error:
+            result, failure = error.partial, error
+        except KeyboardInterrupt:
+            if self.kept is not None:
+                self._deliver(self.kept)
+            raise
+        if result is not None:
+            self._deliver(result)
+        if failure is not None:
+            raise failure
+        return exit_code(result)
+
+    def _deliver(self, result: Any) -> None:
+        if self.output is not None:
+            with interrupts.holding():
+                result.save(self.output)
+        if self.picture is not None:
+            result.plot(self.picture)
+        if self.as_json:
+            print_json(result.to_dict())
+        self.report.table(result.table())
+        for written in (self.output, self.picture):
+            if written is not None:
+                self.report.say(f"Wrote {written}.")
+
+
+def print_json(document: Any) -> None:
+    """The one document on standard output (see `cli.to_stderr`): strict JSON, NaN as null."""
+    click.get_current_context().obj.write(json.dumps(files.jsonable(document), allow_nan=False, indent=2) + "\n")
+
+
+def exit_code(result: Any) -> int:
+    """0 done, 1 failed, 130 interrupted; of a comparison, the worse of its two sides."""
+    found = [getattr(result, "status", None)]
+    found += [getattr(getattr(result, side, None), "status", None) for side in ("stairs", "trajectory")]
+    if Status.INTERRUPTED in found:
+        return INTERRUPTED
+    return FAILED if any(status is not None and status.failed for status in found) else DONE

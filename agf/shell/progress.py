@@ -1,0 +1,76 @@
+"""Progress of a computation in words: where it is watched decides how it looks, the computation never knows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from agf.records.state import State
+from agf.records.table import number
+
+if TYPE_CHECKING:
+    from agf.results.staircase import Drop
+    from agf.training.recorder import Progress
+
+#: Seconds between two updates of a line that is replaced, and between two lines of a log.
+_REPLACED, _LOGGED = 0.2, 10.0
+
+
+class Watcher:
+    """Observer of predictions and of trainers that passes on how far they are.
+
+    what : what is going on, the first words.  update : called with a sentence.  every : least seconds between calls;
+    the first news and every drop are passed on at once.
+    """
+
+    def __init__(self, what: str, update: Callable[[str], None], every: float = _REPLACED) -> None:
+        self.what, self.update, self.every = what, update, every
+        self.due, self.drops = 0.0, 0
+
+    def __call__(self, news: State | Progress, drop: Drop | None = None) -> None:
+        if drop is not None:
+            self.drops += 1
+            self.update(
+                f"{self.what}: drop {self.drops}, {drop.label}, time {number(drop.time)}, level {number(drop.level)}"
+            )
+        elif not isinstance(news, State) and monotonic() >= self.due:
+            self.due = monotonic() + self.every
+            self.update(f"{self.what}: time {number(news.time)}, loss {number(news.loss)}, step {news.step}")
+
+
+def watch(what: str = "computing") -> Watcher:
+    """An observer for `predict`, `flow` and `descend` that shows progress wherever the session is.
+
+    In a notebook one line below the cell is replaced, on a terminal the current line; in a log file there is a line at
+    every drop, and every ten seconds.
+
+    Parameters
+    ----------
+    what : what is going on, the first words of the line.
+
+    Returns
+    -------
+    Watcher, to be passed as `observer`; nothing is raised when there is nowhere to show it.
+
+    >>> flow = agf.flow(problem, init, observer=agf.watch("gradient flow"))  # doctest: +SKIP
+    """
+    handle = _notebook_line()
+    if handle is not None:
+        return Watcher(what, lambda words: handle.update({"text/plain": words}, raw=True))
+    if sys.stderr.isatty():
+        return Watcher(what, lambda words: print(f"\r\x1b[K{words}", end="", file=sys.stderr, flush=True))
+    return Watcher(what, lambda words: print(words, file=sys.stderr, flush=True), every=_LOGGED)
+
+
+def _notebook_line() -> Any:
+    """A line below the notebook's cell that can be replaced, or None outside notebooks."""
+    if "ipykernel" not in sys.modules:
+        return None
+    from IPython.core.getipython import get_ipython
+    from IPython.display import display
+
+    if getattr(get_ipython(), "kernel", None) is None:
+        return None
+    return display({"text/plain": ""}, raw=True, display_id=True)

@@ -1,0 +1,216 @@
+"""Repeat a run from its file alone, and say in words what differs between two runs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agf import registry
+from agf.algorithm.engine import predict
+from agf.errors import FileError, RequestError, explain
+from agf.records import files, provenance
+from agf.results.comparison import Comparison, compare
+from agf.results.runs import load
+from agf.results.staircase import Staircase
+from agf.results.trajectory import Trajectory
+
+Side = Staircase | Trajectory
+Result = Side | Comparison
+
+
+def rerun(path: str | os.PathLike[str], *, problem: str | None = None, observer: Any = None) -> Result:
+    """Compute the run of a file again, from what the file holds: problem, data, initial weights and settings.
+
+    problem : where to find the problem when it is not registered under its name, as in "./mine.py:Mine".
+
+    Both sides of a comparison are computed again and matched again; a curve that was trained elsewhere is kept.
+    The same versions on the same machine give the same numbers (`differences` shows it). Raises FileError when the file
+    does not hold all that it needs, or its data are not those the run was made from; RequestError when the problem is
+    not the one of the file.
+    """
+    result = load(path)
+    _, header, _ = files.read(path)
+    if not isinstance(result, Comparison):
+        return _again(result, header, path, problem, observer)
+    again: dict[str, Any] = dict(result.sides)
+    for name, side in result.sides.items():
+        if not from_elsewhere(side):
+            again[name] = _again(side, header["parts"][name], path, problem, observer)
+    return compare(again.pop("stairs"), again.pop("trajectory"), **again)
+
+
+def from_elsewhere(side: Side) -> bool:
+    """Whether it is a loss curve that was trained elsewhere, which nothing here can repeat."""
+    return isinstance(side, Trajectory) and side.init is None
+
+
+def _again(
+    result: Side, header: dict[str, Any], path: str | os.PathLike[str], problem: str | None, observer: Any
+) -> Side:
+    """One prediction or trajectory again; header : its part of the run file."""
+    _check_complete(result, header, path)
+    if result.init is None:
+        raise FileError(
+            explain(f"{str(path)!r} holds no initial weights.", remedy="A curve from elsewhere cannot be repeated.")
+        )
+    if problem is None and result.problem not in registry.names():
+        raise RequestError(
+            explain(
+                f"the problem {result.problem!r} is not registered: it is in a file that runs do not hold.",
+                where=str(path),
+                remedy="Name the file: --problem ./FILE.py, in Python problem='./FILE.py'.",
+            )
+        )
+    found = registry.find(result.problem if problem is None else problem)
+    if found.name != result.problem:
+        raise RequestError(explain(f"{str(path)!r} is a run of {result.problem!r}.", found=f"problem {found.name!r}"))
+    built = registry.build(found, result.arguments)
+    if isinstance(result, Staircase):
+        return predict(built, result.init, observer=observer, **result.settings.to_dict())
+    if "lr" in result.settings:
+        from agf.training.descent import descend
+
+        return descend(built, result.init, observer=observer, **result.settings)
+    from agf.training.gradient_flow import flow
+
+    return flow(built, result.init, observer=observer, **result.settings)
+
+
+def _check_complete(result: Side, header: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    missing = [name for name, value in header["arguments"].items() if isinstance(value, dict) and "unsaved" in value]
+    if missing:
+        raise FileError(explain(f"{str(path)!r} does not hold the argument(s) {', '.join(missing)}."))
+    now = provenance.fingerprint(result.arguments)
+    if header.get("fingerprint") != now:
+        raise FileError(
+            explain(
+                f"the data in {str(path)!r} are not those that the run was made from.",
+                found=f"fingerprint {now}",
+                expected=str(header.get("fingerprint")),
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What differs, in sentences: in what was asked, and in what came out. Both empty: the runs are the same."""
+
+    asked: tuple[str, ...]
+    numbers: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.asked or self.numbers)
+
+    def __str__(self) -> str:
+        if not self:
+            return "The runs are the same: same request, same numbers."
+        lines = ["What was asked:"] if self.asked else ["The same was asked."]
+        lines += [f"  {sentence}" for sentence in self.asked]
+        lines += ["What came out:"] if self.numbers else ["The same came out."]
+        lines += [f"  {sentence}" for sentence in self.numbers]
+        return "\n".join(lines)
+
+
+def differences(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> Differences:
+    """What differs between two run files of one kind; of comparisons, on either side.
+
+    Raises FileError when one cannot be read, RequestError when they are of two kinds.
+    """
+    a, b = load(first), load(second)
+    _, head_a, _ = files.read(first)
+    _, head_b, _ = files.read(second)
+    if type(a) is not type(b):
+        kinds = [f"{str(path)!r} is a {_KINDS[type(run)]}" for path, run in ((first, a), (second, b))]
+        raise RequestError(explain(f"{' and '.join(kinds)}.", expected="two runs of one kind"))
+    asked: list[str] = []
+    for name, (one, two) in _pairs(a, b).items():
+        found = _asked(one, two, head_a["parts"][name] if name else head_a, head_b["parts"][name] if name else head_b)
+        asked += [sentence for sentence in found if sentence not in asked]  # both sides share problem and weights
+    return Differences(tuple(asked), tuple(numbers(a, b)))
+
+
+def _pairs(a: Result, b: Result) -> dict[str, tuple[Side, Side]]:
+    """The sides that two results of one kind both have, by name; a single run is its own side, named ""."""
+    one = a.sides if isinstance(a, Comparison) else {"": a}
+    two = b.sides if isinstance(b, Comparison) else {"": b}
+    return {name: (side, two[name]) for name, side in one.items() if name in two}
+
+
+_KINDS = {Staircase: "prediction", Trajectory: "trajectory", Comparison: "comparison"}
+
+
+def _asked(a: Side, b: Side, head_a: dict[str, Any], head_b: dict[str, Any]) -> list[str]:
+    """What differs in the request of two predictions or two trajectories, and in the versions that answered."""
+    out = []
+    if a.problem != b.problem:
+        out.append(f"problem: {a.problem} | {b.problem}")
+    for name in sorted({*a.arguments, *b.arguments}):
+        one, two = a.arguments.get(name), b.arguments.get(name)
+        if provenance.fingerprint({"": one}) != provenance.fingerprint({"": two}):
+            out.append(f"{name}: {provenance.brief(one)} | {provenance.brief(two)}")
+    if a.init is not None and b.init is not None:
+        out += _changes("", {"alpha": a.init.alpha, "seed": a.init.seed, "kind": a.init.kind},
+                        {"alpha": b.init.alpha, "seed": b.init.seed, "kind": b.init.kind})  # fmt: skip
+        same = a.init.directions.shape == b.init.directions.shape and bool(
+            np.array_equal(a.init.directions, b.init.directions) and np.array_equal(a.init.log_norms, b.init.log_norms)
+        )
+        if not same and not out:
+            out.append("initial weights differ")
+    one = a.settings.to_dict() if isinstance(a, Staircase) else a.settings
+    two = b.settings.to_dict() if isinstance(b, Staircase) else b.settings
+    out += _changes("", one, two)
+    return out + _changes("version of ", head_a.get("versions", {}), head_b.get("versions", {}))
+
+
+def _changes(prefix: str, one: dict[str, Any], two: dict[str, Any]) -> list[str]:
+    names = [name for name in {**one, **two} if one.get(name) != two.get(name)]
+    return [f"{prefix}{name}: {one.get(name)} | {two.get(name)}" for name in names]
+
+
+_WORDS = {"": "", "stairs": "prediction, ", "trajectory": "training, ", "repeat": "repeat, "}
+
+
+def numbers(a: Result, b: Result) -> list[str]:
+    """Sentences on what differs in the numbers of two results of one kind; empty when they are equal to the bit."""
+    pairs = _pairs(a, b)
+    out = [f"{_WORDS[name]}{sentence}" for name, pair in pairs.items() for sentence in _side_numbers(*pair)]
+    repeats = [isinstance(run, Comparison) and run.repeat is not None for run in (a, b)]
+    if repeats[0] is not repeats[1]:
+        out.append(f"only the {'first' if repeats[0] else 'second'} has a repeat of the training")
+    return out
+
+
+def _side_numbers(a: Side, b: Side) -> list[str]:
+    out = []
+    if a.status is not b.status:
+        out.append(f"status: {a.status.word} | {b.status.word}")
+    if isinstance(a, Staircase) and isinstance(b, Staircase):
+        if len(a.drops) != len(b.drops):
+            out.append(f"number of drops: {len(a.drops)} | {len(b.drops)}")
+        common = min(len(a.drops), len(b.drops)) + 1
+        for k in range(common - 1):
+            if a.drops[k].label != b.drops[k].label:
+                out.append(f"drop {k + 1} learned: {a.drops[k].label} | {b.drops[k].label}")
+                break
+        for name in ("times", "half_times", "levels"):
+            out += _distance(name, getattr(a, name)[:common], getattr(b, name)[:common])
+    elif isinstance(a, Trajectory) and isinstance(b, Trajectory):
+        if np.array_equal(a.times, b.times):
+            return out + _distance("losses", a.losses, b.losses)
+        end = min(a.times[-1], b.times[-1])
+        grid = np.geomspace(end * 1e-4, end, 400)
+        out += _distance("losses at equal times", a.loss_at(grid), b.loss_at(grid))
+    return out
+
+
+def _distance(name: str, one: np.ndarray, two: np.ndarray) -> list[str]:
+    if np.array_equal(one, two, equal_nan=True):
+        return []
+    scale = np.maximum(np.abs(one), np.abs(two))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        relative = np.where(scale > 0, np.abs(one - two) / scale, 0.0)
+    worst = int(np.nanargmax(relative))
+    return [f"{name}: up to {relative[worst]:.2g} relative (entry {worst}: {one[worst]:.6g} | {two[worst]:.6g})"]

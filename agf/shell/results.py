@@ -1,0 +1,111 @@
+"""Commands on saved runs: graph, report, diff, rerun."""
+
+from __future__ import annotations
+
+import click
+
+from agf.records import files
+from agf.results.comparison import Comparison
+from agf.results.runs import load, prediction
+from agf.shell.console import reporter
+from agf.shell.main import DONE, FAILED
+from agf.shell.output import print_json
+from agf.shell.progress import Watcher
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True)
+@click.option("-o", "--output", metavar="FILE", help="Export: .graphml or .dot, or a picture (pdf, svg, png, ...).")
+@click.option("--json", "as_json", is_flag=True, help="Print the graph as one JSON document on standard output.")
+@click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
+def graph(runs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool) -> int:
+    """The saddles that the predictions RUNS visited, merged into one transition graph."""
+    import networkx as nx
+
+    from agf import graph as saddle_graph
+    from agf import plot
+    from agf.records.table import Table, number, percent
+
+    if output is not None:
+        files.check_writable(output)
+        files.check_distinct(output, runs)
+    found = saddle_graph.saddles([prediction(path) for path in runs])
+    rows = []
+    for source, target, data in found.edges(data=True):
+        moment = number(saddle_graph.edge_time(found, (source, target)))
+        rows.append([source, percent(data["probability"]), str(data["count"]), moment, data["change"]])
+    report = reporter(quiet)
+    report.table(
+        Table(
+            f"Transitions between saddles of {found.graph['problem']}, {found.graph['runs']} run(s)",
+            ["from", "probability", "runs", f"mean {found.graph['clock']}", "change"],
+            rows,
+            [f"Most likely: {saddle_graph.story(found)}"],
+        )
+    )
+    if output is not None and output.endswith((".graphml", ".dot")):
+        saddle_graph.write(found, output)
+    elif output is not None:
+        plot.save(saddle_graph.draw(found), output)
+    if output is not None:
+        report.say(f"Wrote {output}.")
+    if as_json:
+        print_json(nx.node_link_data(found, edges="edges"))
+    return DONE
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True)
+@click.option("-o", "--output", default="report.html", metavar="FILE", help="Page to write; default report.html.")
+@click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
+def report(runs: tuple[str, ...], output: str, quiet: bool) -> int:
+    """One self-contained interactive page about RUNS: curve, staircase, norms, features, drops."""
+    from agf.pictures import html_report as page
+
+    files.check_writable(output)
+    files.check_distinct(output, runs)
+    size = page.report([load(path) for path in runs], output)
+    reporter(quiet).say(f"Wrote {output} ({size / 1e6:.1f} MB, opens without a network).")
+    return DONE
+
+
+@click.command()
+@click.argument("first")
+@click.argument("second")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
+@click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
+def diff(first: str, second: str, as_json: bool, quiet: bool) -> int:
+    """Say in words what differs between two runs, in what was asked and in what came out. Exit code 1 if anything."""
+    from agf.shell.rerun import differences
+
+    found = differences(first, second)
+    reporter(quiet).say(str(found))
+    if as_json:
+        print_json({"asked": list(found.asked), "numbers": list(found.numbers)})
+    return FAILED if found else DONE
+
+
+@click.command()
+@click.argument("run")
+@click.option("-o", "--output", metavar="RUN", help="Run file to write.")
+@click.option("--problem", metavar="FILE", help="Where the problem of RUN is, when it is in a file (./mine.py:Mine).")
+@click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
+def rerun(run: str, output: str | None, problem: str | None, quiet: bool) -> int:
+    """Compute RUN again from its file alone, and say whether the numbers are the same. Exit code 1 if not."""
+    from agf.shell import rerun as replay
+
+    if output is not None:
+        files.check_writable(output)
+        files.check_distinct(output, [run])
+    before = load(run)
+    teller = reporter(quiet)
+    with teller.progress("computing again") as update:
+        again = replay.rerun(run, problem=problem, observer=Watcher("computing again", update))
+    if output is not None:
+        again.save(output)
+        teller.say(f"Wrote {output}.")
+    if isinstance(again, Comparison) and replay.from_elsewhere(again.trajectory):
+        teller.say("The curve was trained elsewhere and is taken as it is; the prediction was computed again.")
+    changed = replay.numbers(before, again)
+    teller.say("The same numbers." if not changed else "The numbers differ:\n  " + "\n  ".join(changed))
+    return FAILED if changed else DONE

@@ -1,0 +1,319 @@
+"""Commands that compute: predict, train, compare."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agf import registry
+from agf.algorithm.engine import predict as predicted
+from agf.clock import Clock
+from agf.conformance.admission import admit
+from agf.contract.blame import guard
+from agf.contract.problem import Problem
+from agf.errors import ComputationError, ProblemError, RequestError, explain
+from agf.init import Init
+from agf.records import files
+from agf.records.checkpoint import Checkpoint
+from agf.records.settings import Settings
+from agf.records.status import Status
+from agf.results.staircase import Staircase
+from agf.shell import arguments as request
+from agf.shell.console import Silent
+from agf.shell.options import (
+    data_options,
+    descent_options,
+    flow_options,
+    given,
+    init_options,
+    output_options,
+    prediction_options,
+)
+from agf.shell.output import Output
+from agf.shell.progress import Watcher
+
+if TYPE_CHECKING:
+    from agf.results.trajectory import Trajectory
+
+_DATA = ("data", "target", "pairs", "width")
+_INIT = ("alpha", "seed", "kind", "init_file")
+_FLOW = ("t_max", "method", "rtol", "max_steps")
+_DESCENT = ("lr", "steps", "momentum", "batch_size")
+
+
+@click.command()
+@click.argument("name")
+@data_options
+@init_options
+@prediction_options
+@click.option("--max-time", type=float, help="Flow time at which to stop.")
+@output_options
+def predict(
+    name: str,
+    output: str | None,
+    picture: str | None,
+    as_json: bool,
+    quiet: bool,
+    **words: Any,
+) -> int:
+    """Predict the staircase of losses of the problem NAME, or of a problem in a file (./mine.py:Mine)."""
+    out = Output(output, picture, as_json, quiet, _read(name, words))
+    settings = _settings(words)
+    problem, init = _problem_and_init(name, words, out.report)
+    return out.finish(lambda: _predict(problem, init, settings, out))
+
+
+@click.command()
+@click.argument("name")
+@data_options
+@init_options
+@flow_options
+@descent_options
+@click.option("--steps", type=click.IntRange(1), help="Gradient-descent steps; needs --lr.")
+@click.option("--batch-size", type=click.IntRange(1), help="Samples in a minibatch; default all.")
+@click.option(
+    "--resume", metavar="RUN", help="Go on with this run of the same problem: its data, weights and settings."
+)
+@click.option(
+    "--checkpoint",
+    metavar="RUN",
+    help="Run file written while training, for --resume after a crash; that of -o by default.",
+)
+@output_options
+def train(
+    name: str,
+    resume: str | None,
+    checkpoint: str | None,
+    output: str | None,
+    picture: str | None,
+    as_json: bool,
+    quiet: bool,
+    **words: Any,
+) -> int:
+    """Train the problem NAME: gradient flow by default, gradient descent with --lr and --steps."""
+    out = Output(output, picture, as_json, quiet, _read(name, words))
+    files.check_distinct(checkpoint, _read(name, words))
+    descent, flow = _choice(words, _DESCENT), _choice(words, _FLOW)
+    if descent and flow:
+        raise RequestError(
+            explain(
+                "options of gradient flow and of gradient descent are mixed.",
+                found=", ".join(_dashed(option) for option in (*flow, *descent)),
+            )
+        )
+    if resume is not None:
+        problem, init, before = _resumed(name, resume, words)
+        if "lr" in before.settings:
+            if flow or descent.keys() - {"steps"}:
+                raise RequestError(
+                    explain(f"{resume!r} has its own settings.", expected="only --steps, their new total")
+                )
+            descent = {**before.settings, **descent, "resume": before}
+        elif descent:
+            raise RequestError(explain(f"{resume!r} is a gradient flow.", remedy="Leave the options of descent out."))
+        else:
+            bounds = ("t_max", "max_steps")  # what ended it need not end it again
+            flow = {**{k: v for k, v in before.settings.items() if k not in bounds}, **flow, "resume": before}
+    else:
+        if descent and not {"lr", "steps"} <= set(descent):
+            raise RequestError(explain("gradient descent needs --lr and --steps."))
+        problem, init = _problem_and_init(name, words, out.report, predict=False)
+        if descent and words["seed"] is not None:
+            descent["seed"] = words["seed"]
+    kept = {"checkpoint": output if checkpoint is None else checkpoint}
+    if descent:
+        code = out.finish(lambda: _descent(problem, init, {**descent, **kept}, out.report))
+    else:
+        code = out.finish(lambda: _flow(problem, init, {**flow, **kept}, out.report))
+    if checkpoint is not None:
+        out.report.say(f"Wrote {checkpoint}.")
+    return code
+
+
+@click.command()
+@click.argument("name", metavar="NAME|RUN")
+@data_options
+@init_options
+@prediction_options
+@flow_options
+@click.option("--curve", metavar="FILE", help="Compare with this loss curve (csv), or trajectory (run file).")
+@click.option("--repeat", is_flag=True, help="Train again at ten times the tolerance, to see which drops it repeats.")
+@descent_options
+@output_options
+def compare(
+    name: str,
+    curve: str | None,
+    repeat: bool,
+    output: str | None,
+    picture: str | None,
+    as_json: bool,
+    quiet: bool,
+    **words: Any,
+) -> int:
+    """Match predicted drops with observed ones.
+
+    NAME is a problem, which is predicted and trained from the same initialization; or the run file of a prediction,
+    with --curve. A csv curve has a column `loss` and a column `time` (flow time) or `step`, with --lr and --momentum.
+    """
+    from agf.results import runs
+    from agf.results.comparison import compare as match
+
+    out = Output(output, picture, as_json, quiet, [*_read(name, words), curve])
+    scales = _choice(words, ("lr", "momentum"))
+    flow = _choice(words, _FLOW)
+    if curve is None and scales:
+        raise RequestError(explain("--lr and --momentum describe a curve.", remedy="Add --curve FILE."))
+    if curve is not None and flow:
+        raise RequestError(explain("--t-max and --method are for training, and --curve replaces it."))
+    if curve is not None and repeat:
+        raise RequestError(explain("--repeat repeats the training, and --curve replaces it."))
+    settings = _settings(words)
+    if _is_run(name):
+        stairs = runs.prediction(name)
+        _refuse_rebuilding(name, words)
+        if curve is None:
+            if files.read(name)[0] == "comparison":
+                remedy = (
+                    f"Print it with agf show {name}, or add --curve FILE to compare its prediction with another curve."
+                )
+                raise RequestError(explain(f"{name!r} holds a comparison already.", remedy=remedy))
+            raise RequestError(explain(f"{name!r} holds a prediction.", remedy="Add --curve FILE to compare it with."))
+        elsewhere = _curve(curve, stairs.problem, stairs.degree, scales)
+        return out.finish(lambda: match(stairs, elsewhere))
+    problem, init = _problem_and_init(name, words, out.report)
+    read = None if curve is None else _curve(curve, problem.name, problem.degree, scales)
+
+    def both() -> Any:
+        out.kept = stairs = _predict(problem, init, settings, out)
+        if stairs.status.failed or stairs.status is Status.INTERRUPTED:
+            return stairs
+        kept = Checkpoint(output, whole=lambda trajectory: match(stairs, trajectory))
+        try:
+            observed = _flow(problem, init, {**flow, "checkpoint": kept}, out.report) if read is None else read
+        except (ComputationError, ProblemError) as error:  # the prediction is kept, with the curve up to there if any
+            curve = getattr(error, "partial", None)
+            raise ComputationError(str(error), stairs if curve is None else match(stairs, curve)) from error
+        out.kept = match(stairs, observed)
+        again = _again(problem, init, observed, out.report) if repeat else None
+        return (
+            out.kept if again is None or again.status is Status.INTERRUPTED else match(stairs, observed, repeat=again)
+        )
+
+    return out.finish(both)
+
+
+# -- parts of commands ------------------------------------------------------------------------------------------
+
+
+def _choice(words: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Those of the options `names` that the command has and the user gave."""
+    return given(**{name: words[name] for name in names if name in words})
+
+
+def _read(name: str, words: dict[str, Any]) -> list[str | None]:
+    """Files that a command reads: plugin or run, data, weights; `train --resume` may replace the run it continues."""
+    return [name.rpartition(":")[0] if ".py:" in name else name, words["data"], words["init_file"]]
+
+
+def _settings(words: dict[str, Any]) -> Settings:
+    return Settings.of(_choice(words, ("mode", "threshold", "settle", "conditioning", "max_drops", "max_time")))
+
+
+def _problem_and_init(name: str, words: dict[str, Any], report: Silent, predict: bool = True) -> tuple[Problem, Init]:
+    asked = request.problem(name, **{key: words[key] for key in _DATA})
+    alpha, seed, kind, file = (words[key] for key in _INIT)
+    init = request.initialization(asked.problem, alpha=alpha, seed=seed, kind=kind, file=file)
+    with guard(asked.problem):
+        if predict:
+            Clock.from_norms(asked.problem.degree, init.log_norms)  # refuses an alpha too large for the theory
+        report.say(asked.problem.describe())
+    for note in asked.notes:
+        report.say(note)
+    admit(asked.problem, init, name)
+    return asked.problem, init
+
+
+def _predict(problem: Problem, init: Init, settings: Settings, out: Output) -> Staircase:
+    with out.report.progress("predicting") as update:
+        watcher = Watcher("predicting", update)
+        return predicted(problem, init, observer=watcher, checkpoint=out.output, **settings.to_dict())
+
+
+def _flow(problem: Problem, init: Init, options: dict[str, Any], report: Silent) -> Trajectory:
+    from agf.training.gradient_flow import flow
+
+    with report.progress("gradient flow") as update:
+        return flow(problem, init, observer=Watcher("gradient flow", update), **options)
+
+
+def _again(problem: Problem, init: Init, before: Trajectory, report: Silent) -> Trajectory:
+    """The same flow to the same time at ten times the tolerance."""
+    from agf.results.comparison import loosened
+    from agf.training.gradient_flow import flow
+
+    with report.progress("gradient flow again") as update:
+        return flow(problem, init, observer=Watcher("gradient flow", update), **loosened(before))
+
+
+def _descent(problem: Problem, init: Init, options: dict[str, Any], report: Silent) -> Trajectory:
+    from agf.training.descent import descend
+
+    with report.progress("gradient descent") as update:
+        return descend(problem, init, observer=Watcher("gradient descent", update), **options)
+
+
+# -- runs and curves --------------------------------------------------------------------------------------------
+
+
+def _is_run(target: str) -> bool:
+    """Whether `target` names a run file, there or not, and no problem; problems are registered names or end in .py."""
+    if ".py" in target or target in registry.names():
+        return False
+    return Path(target).is_file() or target.endswith(".npz") or Path(target).name != target
+
+
+def _refuse_rebuilding(target: str, words: dict[str, Any]) -> None:
+    extra = [name for name, value in words.items() if value not in (None, ()) and name not in ("lr", "momentum")]
+    if extra:
+        raise RequestError(
+            explain(f"{target!r} is a prediction already.", found=", ".join(_dashed(name) for name in extra),
+                    remedy="Leave these options out.")
+        )  # fmt: skip
+
+
+def _dashed(option: str) -> str:
+    return {"pairs": "-p", "init_file": "--init"}.get(option, "--" + option.replace("_", "-"))
+
+
+def _resumed(name: str, path: str, words: dict[str, Any]) -> tuple[Problem, Init, Trajectory]:
+    """The problem of a saved trajectory, built again, where it started, and the trajectory."""
+    from agf.results.runs import load
+    from agf.results.trajectory import Trajectory
+
+    extra = _choice(words, (*_DATA, *_INIT))
+    if extra.pop("pairs", None) or extra:
+        raise RequestError(
+            explain("--resume takes data and initial weights from the run.", remedy="Leave other sources out.")
+        )
+    before = load(path)
+    if not isinstance(before, Trajectory) or before.init is None:
+        raise RequestError(explain(f"{path!r} holds no training that could go on.", expected="a run of agf train"))
+    cls = registry.find(name)
+    if cls.name != before.problem:
+        raise RequestError(explain(f"{path!r} is a run of {before.problem!r}.", expected=f"a run of {cls.name!r}"))
+    return registry.build(cls, before.arguments), before.init, before
+
+
+def _curve(path: str, problem: str, degree: int, scales: dict[str, Any]) -> Trajectory:
+    """The trajectory of a run file, or the loss curve of a text file with its learning rate."""
+    from agf.results import runs
+    from agf.results.trajectory import Trajectory
+
+    if not zipfile.is_zipfile(path):
+        return Trajectory.from_csv(path, problem=problem, degree=degree, **scales)
+    if scales:
+        raise RequestError(explain(f"{path!r} is in flow time already.", remedy="Leave --lr and --momentum out."))
+    return runs.trajectory(path)

@@ -1,0 +1,91 @@
+"""Commands that look at saved runs: show, plot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from agf.errors import RequestError, explain
+from agf.records import files
+from agf.results.runs import load, trajectory
+from agf.shell.console import reporter
+from agf.shell.main import DONE
+from agf.shell.output import print_json
+
+
+@click.command()
+@click.argument("run")
+@click.option("--csv", "csv", metavar="FILE", help="Write drops, or a curve, as csv to FILE.")
+@click.option("--snapshots", is_flag=True, help="With --csv: norms and features of a trajectory instead of its curve.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
+def show(run: str, csv: str | None, snapshots: bool, as_json: bool) -> int:
+    """Show the run file RUN as a table."""
+    if csv is not None:
+        files.check_writable(csv)
+        files.check_distinct(csv, [run])
+    elif snapshots:
+        raise RequestError(explain("--snapshots says what --csv writes.", remedy="Add --csv FILE."))
+    result = load(run)
+    if as_json:
+        print_json(result.to_dict())
+    report = reporter()
+    report.table(result.table())
+    if csv is None:
+        return DONE
+    if snapshots:
+        trajectory(run).to_csv(csv, snapshots=True)
+    else:
+        result.to_csv(csv)
+    report.say(f"Wrote {csv}.")
+    return DONE
+
+
+VIEWS = ("loss", "band", "norms", "features", "charges", "utilities")
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("-o", "--output", "--plot", "picture", metavar="FILE", required=True, help="Picture; format by suffix.")
+@click.option("--view", type=click.Choice(VIEWS), default="loss", show_default=True, help="What to draw over time.")
+@click.option("--feature", metavar="NAME", help="Which feature, with --view features; default the first.")
+def plot(runs: tuple[str, ...], picture: str, view: str, feature: str | None) -> int:
+    """Draw the run files RUN... into one picture.
+
+    Several runs share the axes of the loss, and are summed up by median and 5-95 % in a band; the other views, of
+    norms, features, charges and utilities over time, draw one run.
+    """
+    from agf import plot as draw
+
+    draw.check_path(picture)
+    files.check_distinct(picture, runs)
+    results = [load(run) for run in runs]
+    if feature is not None and view != "features":
+        raise RequestError(explain("--feature names what --view features draws.", remedy="Add --view features."))
+    if view == "loss":
+        axes = draw.overlay(results)
+    elif view == "band":
+        axes = draw.bands(results)
+    elif len(results) > 1:
+        raise RequestError(explain(f"--view {view} draws one run.", found=f"{len(results)} runs"))
+    else:
+        axes = _view(results[0], view, feature, runs[0])
+    draw.save(axes, picture)
+    reporter().say(f"Wrote {picture}.")
+    return DONE
+
+
+def _view(result: Any, view: str, feature: str | None, run: str) -> Any:
+    from agf import plot as draw
+    from agf.results.trajectory import Trajectory
+
+    result = getattr(result, "trajectory", result)
+    if view == "features":
+        return draw.features(result, feature)
+    if view == "charges":
+        return draw.charges(result)
+    if view == "utilities":
+        return draw.utilities(result)
+    if not isinstance(result, Trajectory):
+        raise RequestError(explain("norms over time are recorded by training.", where=run, expected="a trajectory"))
+    return draw.neurons(result)

@@ -1,0 +1,236 @@
+"""Commands on many runs: sweep, summarize."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agf import datasets, registry
+from agf.errors import RequestError, explain
+from agf.records import files
+from agf.shell import arguments as request
+from agf.shell.console import reporter
+from agf.shell.main import DONE, FAILED
+from agf.shell.output import print_json
+from agf.summary import Summary, summarize
+from agf.sweeping import sweep as sweeps
+
+
+def values(text: str, kind: str = "") -> list[Any]:
+    """The values of an axis: "1e-2,1e-4", "natural,unit", or a range of integers "0:50" or "0:50:5" (end excluded).
+
+    Raises RequestError for an empty or unreadable range.
+    """
+    bounds = text.split(":")
+    if 2 <= len(bounds) <= 3:
+        try:
+            found: list[Any] = list(range(*(int(bound) for bound in bounds)))
+        except ValueError:
+            raise RequestError(
+                explain(f"cannot read the range {text!r}.", expected="START:STOP or START:STOP:STEP")
+            ) from None
+        if not found:
+            raise RequestError(explain(f"the range {text!r} is empty.", expected="START:STOP, STOP excluded"))
+        return found
+    if not text.strip(","):
+        raise RequestError(explain("a range is empty.", found=repr(text)))
+    try:
+        return [request.typed(word.strip(), kind) for word in text.split(",")]
+    except ValueError as error:
+        raise RequestError(explain(f"cannot read {text!r}.", expected=str(error))) from None
+
+
+@click.command()
+@click.argument("name")
+@click.option("-o", "--output", "folder", required=True, metavar="DIR", help="Folder of the sweep; made when absent.")
+@click.option("--alpha", required=True, metavar="LIST", help="Scales, as in 1e-2,1e-4,1e-8.")
+@click.option("--seed", default="0", metavar="RANGE", help="Seeds, as in 0:50 (50 excluded) or 1,2,5; default 0.")
+@click.option("-p", "pairs", metavar="KEY=LIST", multiple=True, help="A problem parameter, as in width=10,20.")
+@click.option("--mode", metavar="LIST", help="Kinds of prediction.")
+@click.option("--threshold", metavar="LIST", help="Threshold rules, as in natural,unit.")
+@click.option("--settle", metavar="LIST", help="Rules for where active neurons stop.")
+@click.option("--kind", metavar="LIST", help="Kinds of initialization.")
+@click.option("--do", "actions", default="predict", metavar="LIST", help="Any of predict,train,compare.")
+@click.option("--data", metavar="FILE", help=f"npz or csv file, or one of {', '.join(datasets.NAMED)}.")
+@click.option("--target", metavar="COLUMN", help="The column of a csv file to predict.")
+@click.option("--t-max", type=float, help="Flow time at which training stops; default when settled.")
+@click.option("--jobs", type=click.IntRange(1), default=1, help="Processes; default 1.")
+@click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster with this scheduler.")
+@click.option("--table", "table", metavar="FILE", help="Table to write; .csv or .parquet; default DIR/table.csv.")
+@click.option("--no-files", is_flag=True, help="Write only the table, no run files.")
+@click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
+def sweep(
+    name: str,
+    folder: str,
+    alpha: str,
+    seed: str,
+    pairs: tuple[str, ...],
+    actions: str,
+    data: str | None,
+    target: str | None,
+    t_max: float | None,
+    jobs: int,
+    dask: str | None,
+    table: str | None,
+    no_files: bool,
+    quiet: bool,
+    **rules: str | None,
+) -> int:
+    """Run the product of settings of the problem NAME, resuming what DIR already has.
+
+    Any number of processes may work in DIR at once; a killed sweep goes on where it stopped.
+    """
+    cls = registry.find(name)
+    arguments, axes = _parameters(cls, pairs)
+    axes.update({rule: values(text) for rule, text in rules.items() if text is not None})
+    arguments.update(_data(cls, data, target, {**arguments, **axes}))
+    seeds = values(seed, "int")
+    plan = sweeps.Plan(
+        problem=name,
+        axes={"alpha": [_scale(a) for a in values(alpha)], **axes, "seed": seeds},
+        arguments=arguments,
+        do=tuple(actions.split(",")),
+        flow={} if t_max is None else {"t_max": t_max},
+        keep_files=not no_files,
+    )
+    report = reporter(quiet)
+    path = Path(table or Path(folder) / "table.csv")
+    if path.suffix not in (".csv", ".parquet"):
+        raise RequestError(explain(f"unknown table format {path.name!r}.", expected="a .csv or .parquet name"))
+    if idle := plan.idle_seeds():
+        report.say(f"note: {idle}")
+    try:
+        with _progress(quiet) as observer:
+            result = sweeps.run(plan, folder, jobs=jobs, dask=dask, observer=observer)
+    except KeyboardInterrupt:
+        total = len(plan.runs())
+        left = sweeps.Sweep(Path(folder), plan).missing()
+        report.say(f"{total - left} of {total} runs are finished and kept in {folder}; the same command does the rest.")
+        raise
+    result.write_table(path)
+    failures = result.failures()
+    report.say(f"{len(plan.runs())} runs, {len(failures)} failed. Wrote {path}.")
+    for settings, message in failures[:5]:
+        report.say(f"  failed: {', '.join(f'{k}={v}' for k, v in settings.items())}: {message}")
+    if len(failures) > 5:
+        report.say(f"  and {len(failures) - 5} more, in the column `error` of the table.")
+    return FAILED if failures else DONE
+
+
+def _scale(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise RequestError(explain(f"cannot read the scale {value!r}.", where="--alpha", expected="numbers")) from None
+
+
+def _parameters(cls: Any, pairs: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """Fixed arguments (one value) and axes (several) from KEY=LIST words."""
+    known = {parameter.name: parameter for parameter in request.parameters(cls)}
+    fixed: dict[str, Any] = {}
+    axes: dict[str, list[Any]] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or key not in known:
+            raise RequestError(
+                explain(f"unknown parameter {pair!r}.", where=f"problem {cls.name!r}",
+                        expected="KEY=LIST with KEY one of " + ", ".join(known))
+            )  # fmt: skip
+        if key in fixed or key in axes:
+            raise RequestError(explain(f"parameter `{key}` is given twice.", where=f"problem {cls.name!r}"))
+        if text[:1] in "[{":  # one JSON value
+            fixed.update(request.parse(cls, [pair]))
+            continue
+        found = values(text, known[key].kind)
+        if len(found) > 1:
+            axes[key] = found
+        else:
+            fixed[key] = found[0]
+    return fixed, axes
+
+
+def _data(cls: Any, data: str | None, target: str | None, given: dict[str, Any]) -> dict[str, Any]:
+    """The data arguments: from the file or set, or the problem's own example for what was not given."""
+    if data is not None:
+        return request.data_arguments(cls, data, target, given)[0]
+    if request.complete(cls, {parameter.name: parameter for parameter in request.parameters(cls)}, given):
+        return {}
+    return {key: value for key, value in cls.example().items() if key not in given}
+
+
+class _progress:
+    """Progress with rate and time left on a terminal, nothing elsewhere."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.shown = sys.stderr.isatty() and not quiet
+
+    def __enter__(self) -> sweeps.Observer | None:
+        if not self.shown:
+            return None
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.bar = Progress(
+            TextColumn("sweep"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(), TextColumn("{task.fields[failed]}"), console=Console(stderr=True),
+        )  # fmt: skip
+        self.bar.start()
+        task = self.bar.add_task("sweep", total=None, rate="", failed="")
+
+        def observe(finished: int, total: int, failed: int) -> None:
+            speed = self.bar.tasks[0].speed
+            rate = "" if not speed else f"{speed:.2g} runs/s"
+            words = f"{failed} failed" if failed else ""
+            self.bar.update(task, completed=finished, total=total, rate=rate, failed=words)
+
+        return observe
+
+    def __exit__(self, *_: object) -> None:
+        if self.shown:
+            self.bar.stop()
+
+
+@click.command(name="summarize")
+@click.argument("folder")
+@click.option("--plot", "picture", metavar="FILE", help="Picture of the median staircases; pdf, svg, png, ...")
+@click.option("--graph", "graph", metavar="FILE", help="Merged saddle graph: .graphml or .dot, or a picture.")
+@click.option("--json", "as_json", is_flag=True, help="Print the tables as one JSON document on standard output.")
+@click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
+def summary(folder: str, picture: str | None, graph: str | None, as_json: bool, quiet: bool) -> int:
+    """Statistics of the sweep in FOLDER: times, levels, orders, agreement with the flow, convergence in alpha."""
+    found = summarize(sweeps.reopen(folder))
+    for path in (picture, graph):
+        if path is not None:
+            files.check_writable(path)
+    report = reporter(quiet)
+    for table in found.tables():
+        report.table(table)
+    if picture is not None:
+        from agf import plot
+
+        plot.save(found.draw(), picture)
+        report.say(f"Wrote {picture}.")
+    if graph is not None:
+        _write_graph(found, graph)
+        report.say(f"Wrote {graph}.")
+    if as_json:
+        document = [
+            {"title": table.title, "columns": list(table.columns), "rows": [list(row) for row in table.rows],
+             "notes": list(table.notes)}
+            for table in found.tables()
+        ]  # fmt: skip
+        print_json(document)
+    return DONE
+
+
+def _write_graph(found: Summary, path: str) -> None:
+    from agf import graph, plot
+
+    merged = found.graph()
+    if path.endswith((".graphml", ".dot")):
+        graph.write(merged, path)
+    else:
+        plot.save(graph.draw(merged), path)

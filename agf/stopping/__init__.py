@@ -1,0 +1,1 @@
+"""Why a flow stops: reasons that training and prediction share."""

@@ -1,0 +1,121 @@
+"""What a decaying flow can still lose, told by the Hessian: also where the loss falls like a power of time.
+
+Two neurons may move off to infinity with outputs that cancel, and the loss fall as t^-q to an infimum it never reaches.
+The gradient g is then along a mode of curvature c with c t = (1 + q) / 2, and can still lose (1 + q) / q times
+g^2 / 2 c, what an exponential decay of that rate loses. Modes that grow must be told from those of a saddle: where the
+loss falls like a power of time they grow as powers too, at a rate that falls as 1/t; at a saddle the rate holds up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from agf.arrays import FloatArray
+from agf.numerics.ndf import cholesky
+
+#: (1 + q) / q of the slowest decay supposed, q = 1/2.
+_SLOW = 3.0
+#: A growth rate times the age may change by this factor over a doubling of the age or more, and be at most the second.
+_HELD, _POWER = 1.25, 0.5
+#: A mode that grows by fewer e-folds than this over the time ahead does not count.
+_IDLE = 1.0
+#: A fall -t dL/dt that goes as t^-q has q in this range; near a saddle it goes faster, first down and then up.
+_SLOWEST, _FASTEST = 0.02, 1.25
+#: ... as told over this many spans of time, each of this ratio or more: t exp(-t) seems a power over two at most.
+_SPANS, _SPAN = 3, 2.0
+_EPS = float(np.finfo(np.float64).eps)
+#: Gradients below this part of what the stiffest mode makes of y are rounding.
+_ROUNDING = 10 * _EPS
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A flow of age t at y (N,): its gradient (N,) and Hessian (N, N)."""
+
+    t: float
+    y: FloatArray
+    gradient: FloatArray
+    hessian: FloatArray
+
+
+def left(now: Moment, ahead: float, earlier: Callable[[], Moment | None]) -> float:
+    """Loss that the flow can still lose in a time `ahead`; inf where a mode grows away from here.
+
+    earlier : the flow at half its age or less, asked for only when a mode grows.
+    """
+    modes = _Modes.of(now)
+    rate = modes.escaping(ahead)
+    if rate > 0:
+        then = earlier()
+        before = 0.0 if then is None else then.t * max(-float(np.linalg.eigvalsh(then.hessian)[0]), 0.0)
+        if not before / _HELD <= rate * now.t <= min(_HELD * before, _POWER):
+            return np.inf
+    return modes.left(ahead)
+
+
+def escape(now: Moment, ahead: float) -> float:
+    """Rate of the fastest mode along which the flow leaves within a time `ahead`, 0 when it stays: is this a saddle?"""
+    if cholesky(now.hessian, _IDLE / ahead) is not None:
+        return 0.0
+    return _Modes.of(now).escaping(ahead)
+
+
+class Drift:
+    """Whether a loss falls like a power of time, with nowhere to settle: told without a Hessian, from the curve."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[float, float]] = []
+
+    def due(self, t: float) -> bool:
+        """Whether it is time to look again."""
+        return not self.seen or t >= _SPAN * self.seen[-1][0]
+
+    def told(self, t: float, fall: float) -> bool:
+        """Note the fall -t dL/dt at t; whether it has gone as a power of t for long enough."""
+        if fall <= 0:
+            self.seen.clear()
+            return False
+        self.seen = [*self.seen[-_SPANS:], (t, fall)]
+        if len(self.seen) <= _SPANS:
+            return False
+        log_t, log_fall = np.log(self.seen).T
+        powers = -np.diff(log_fall) / np.diff(log_t)
+        return bool(((powers >= _SLOWEST) & (powers <= _FASTEST)).all())
+
+
+@dataclass(frozen=True)
+class _Modes:
+    """Curvatures (N,), the gradient along each (N,), 0 where that is rounding, the rounding of the former, and |y|."""
+
+    curvatures: FloatArray
+    pulls: FloatArray
+    rounding: float
+    size: float
+
+    @classmethod
+    def of(cls, now: Moment) -> _Modes:
+        values, vectors = np.linalg.eigh(now.hessian)
+        pulls, size = vectors.T @ now.gradient, float(np.linalg.norm(now.y))
+        stiffest = float(np.abs(values).max())
+        pulls[np.abs(pulls) <= _ROUNDING * stiffest * size] = 0.0
+        return cls(values.astype(np.float64), pulls, values.size * _EPS * stiffest, size)
+
+    def escaping(self, ahead: float) -> float:
+        """Rate of the fastest mode that grows to the size of y in a time `ahead`; 0 when none does.
+
+        One that is rounding now counts where even its square would have grown from there.
+        """
+        growing = self.curvatures < -self.rounding
+        rates, pulls = -self.curvatures[growing], np.abs(self.pulls[growing])
+        seeds = np.where(pulls > 0, pulls, _EPS**2 * self.size * rates)
+        needs = np.maximum(np.log(self.size * rates / seeds), _IDLE)
+        return float(np.max(rates, where=rates * ahead > needs, initial=0.0))
+
+    def left(self, ahead: float) -> float:
+        lasting = np.full(self.curvatures.size, ahead)
+        decays = self.curvatures > self.rounding
+        lasting[decays] = np.minimum(ahead, 0.5 * _SLOW / self.curvatures[decays])
+        return float(self.pulls**2 @ lasting)

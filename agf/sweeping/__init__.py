@@ -1,0 +1,1 @@
+"""Many runs: the plan, its chunks, the journal and the table."""

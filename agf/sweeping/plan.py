@@ -1,0 +1,151 @@
+"""What a sweep is to run: the product of settings, in chunks; each run with a name that every process gives it."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import itertools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from agf import registry
+from agf.contract.problem import Problem
+from agf.errors import AgfError, RequestError, explain
+from agf.init import Init, check_alpha
+from agf.records import files, provenance
+from agf.records.settings import Settings
+
+ACTIONS = ("predict", "train", "compare")
+#: Seeds a chunk: large enough to batch, small enough to share and to show progress.
+CHUNK = 32
+_INIT_AXES = ("alpha", "seed", "kind")
+_SETTINGS_AXES = tuple(item.name for item in fields(Settings))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    problem : registered name, or path.py:Class.  arguments : fixed constructor arguments (data among them).
+    axes : name -> values, in order: alpha, seed, kind, any field of `Settings`, any constructor argument.
+    do : which of "predict", "train", "compare".  flow : options of `agf.flow`.
+    keep_files : whether run files are written besides the table.
+    """
+
+    problem: str
+    axes: dict[str, list[Any]]
+    arguments: dict[str, Any] = field(default_factory=dict)
+    do: tuple[str, ...] = ("predict",)
+    flow: dict[str, Any] = field(default_factory=dict)
+    keep_files: bool = True
+
+    def __post_init__(self) -> None:
+        where = "sweep"
+        for action in self.do:
+            if action not in ACTIONS:
+                raise RequestError(explain(f"unknown action {action!r}.", where=where, expected=", ".join(ACTIONS)))
+        if not self.do:
+            raise RequestError(explain("nothing to do.", where=where, expected="one of " + ", ".join(ACTIONS)))
+        if "alpha" not in self.axes:
+            raise RequestError(explain("no alpha given.", where=where, remedy="For example --alpha 1e-2,1e-4."))
+        for name, values in self.axes.items():
+            if not values:
+                raise RequestError(explain(f"the range of `{name}` is empty.", where=where))
+            if len({_canonical(value) for value in values}) != len(values):
+                raise RequestError(explain(f"the range of `{name}` has repeated values.", where=where))
+            if name in self.arguments:
+                raise RequestError(explain(f"`{name}` is given both as fixed and as an axis.", where=where))
+
+    def identity(self) -> dict[str, Any]:
+        """What must not change between start and resume. Values of the axes may be added to, their names not."""
+        return {
+            "problem": self.problem,
+            "fingerprint": provenance.fingerprint(self.arguments),
+            "axes": sorted(self.axes),
+            "do": list(self.do),
+            "flow": files.jsonable(self.flow),
+        }
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Every combination, the last axis fastest."""
+        return [dict(zip(self.axes, values, strict=True)) for values in itertools.product(*self.axes.values())]
+
+    def chunks(self) -> dict[str, list[dict[str, Any]]]:
+        """Runs grouped by chunk name: same settings but for a block of seeds. Independent of the ranges asked for."""
+        out: dict[str, list[dict[str, Any]]] = {}
+        for run in self.runs():
+            seed = run.get("seed", 0)
+            rest = {name: value for name, value in run.items() if name != "seed"}
+            out.setdefault(digest({**rest, "block": int(seed) // CHUNK}), []).append(run)
+        return out
+
+    def check_axes(self) -> None:
+        """Refuse axes that nothing has, and values of settings and seeds that mean nothing. Raises RequestError."""
+        parameters = inspect.signature(registry.find(self.problem).__init__).parameters
+        known = {*_SETTINGS_AXES, *_INIT_AXES}
+        open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+        for name, values in self.axes.items():
+            if name not in known and name not in parameters and not open_ended:
+                expected = ", ".join(sorted([*known, *list(parameters)[1:]]))
+                raise RequestError(explain(f"unknown axis `{name}`.", where="sweep", expected=f"one of {expected}"))
+            for value in values if name in _SETTINGS_AXES else ():
+                Settings.of({name: value})
+        for alpha in self.axes["alpha"]:
+            check_alpha(alpha)
+        seeds = self.axes.get("seed", [0])
+        if not all(isinstance(s, int | np.integer) and s >= 0 for s in seeds):
+            raise RequestError(explain("seeds must be integers >= 0.", where="sweep", found=seeds))
+
+    def build(self, run: Mapping[str, Any]) -> Problem:
+        """The problem of a run."""
+        own = {name: value for name, value in run.items() if name not in (*_INIT_AXES, *_SETTINGS_AXES)}
+        return registry.build(registry.find(self.problem), {**self.arguments, **own})
+
+    def idle_seeds(self) -> str:
+        """A sentence when the seed changes nothing, because an initialization is not random; else ""."""
+        seeds = self.axes.get("seed", [0])
+        if len(seeds) < 2:
+            return ""
+        first = self.runs()[0]
+        try:
+            problem = self.build(first)
+            for kind in self.axes.get("kind", [None]):
+                here = {**first, **({} if kind is None else {"kind": kind})}
+                one, two = (init(problem, {**here, "seed": seed}) for seed in seeds[:2])
+                if np.array_equal(one.directions, two.directions) and np.array_equal(one.log_norms, two.log_norms):
+                    return explain(
+                        f"the initialization {one.kind!r} is not random: all {len(seeds)} seeds are the same run.",
+                        where="sweep",
+                        remedy="Name a random kind, for example gaussian, or one seed.",
+                    )
+        except (AgfError, ArithmeticError, TypeError, ValueError):
+            pass  # the runs say what is wrong, each for itself
+        return ""
+
+
+def init(problem: Problem, run: Mapping[str, Any]) -> Init:
+    """Where a run starts."""
+    options = {"kind": run["kind"]} if "kind" in run else {}
+    return problem.init(run["alpha"], int(run.get("seed", 0)), **options)
+
+
+def settings(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of `Settings` that a run names."""
+    return {name: value for name, value in run.items() if name in _SETTINGS_AXES}
+
+
+def key(run: Mapping[str, Any]) -> str:
+    """Name of a run: a digest of its settings, the same in every process and every sweep that asks for it."""
+    return digest(dict(run))
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(files.jsonable(value), sort_keys=True)
+
+
+def digest(values: dict[str, Any]) -> str:
+    return hashlib.sha256(_canonical(values).encode()).hexdigest()[:16]

@@ -1,0 +1,354 @@
+"""Many runs: the product of settings, computed once each, in a folder that survives kills and may be shared.
+
+A sweep is a folder. `sweep.json` says what it is; `rows/CHUNK.jsonl` holds one line a finished run, appended
+at once; `runs/` holds the run files. A chunk is a block of seeds at one combination of the other settings; a process
+computes it under a file lock that the operating system releases when the process dies, so nothing is computed twice and
+a killed sweep goes on where it stopped. There is no scheduler here: joblib runs the chunks, or a Dask cluster.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agf.errors import ComputationError, FileError, RequestError, explain
+from agf.records import files, provenance
+from agf.sweeping import journal as ledger
+from agf.sweeping.chunk import compute, rows, unfinished
+from agf.sweeping.plan import Plan, digest, key
+
+__all__ = ["Observer", "Plan", "Sweep", "key", "reopen", "run", "sweep"]
+
+FORMAT = "agf-sweep"
+VERSION = 1
+
+
+def reopen(folder: str | os.PathLike[str]) -> Sweep:
+    """The sweep in a folder with every run that was asked for in it, to read. Raises FileError when it is none."""
+    marker = Path(folder) / "sweep.json"
+    try:
+        found = json.loads(marker.read_text(encoding="utf-8"))
+        known = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((Path(folder) / "asked").iterdir())]
+    except (OSError, json.JSONDecodeError):
+        raise FileError(explain(f"{str(folder)!r} is no sweep.", expected="a folder written by agf sweep")) from None
+    axes: dict[str, list[Any]] = {}
+    for asked in known:
+        for name, values in asked.items():
+            axes.setdefault(name, []).extend(value for value in values if value not in axes.get(name, []))
+    return Sweep(Path(folder), Plan(found["problem"], axes, {}, tuple(found["do"]), found["flow"]))
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep's folder and the runs asked for; reads what is finished."""
+
+    folder: Path
+    plan: Plan
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Finished runs in the order of the plan, one dict each; memory is bounded by one chunk."""
+        for name, runs in self.plan.chunks().items():
+            finished = ledger.finished(rows(self.folder, name))
+            for run in runs:
+                if key(run) in finished:
+                    yield finished[key(run)]
+
+    def missing(self) -> int:
+        """How many of the runs asked for are not finished."""
+        return len(self.plan.runs()) - sum(1 for _ in self.entries())
+
+    def failures(self) -> list[tuple[dict[str, Any], str]]:
+        """Settings and message of every run that failed."""
+        return [(entry["run"], entry["error"]) for entry in self.entries() if entry["error"]]
+
+    def table(self) -> Iterator[dict[str, Any]]:
+        """The tidy table: one row a run and drop (k = 0 is the start), see `columns`."""
+        for entry in self.entries():
+            yield from _tidy(entry)
+
+    def columns(self) -> list[str]:
+        """Names of the table's columns."""
+        return ["run", *self.plan.axes, *_COLUMNS]
+
+    def write_table(self, path: str | os.PathLike[str]) -> Path:
+        """Write the table as `.csv`, or `.parquet` (needs pandas and pyarrow). The same runs give the same bytes."""
+        target = Path(path)
+        if target.suffix == ".parquet":
+            buffer = io.BytesIO()
+            self.to_frame().to_parquet(buffer, index=False)
+            with files.atomic(target) as handle:
+                handle.write(buffer.getvalue())
+            return target
+        if target.suffix != ".csv":
+            raise RequestError(explain(f"unknown table format {target.name!r}.", expected="a .csv or .parquet name"))
+        with files.atomic(target, "w") as handle:
+            writer = csv.DictWriter(handle, self.columns(), lineterminator="\n", restval="")
+            writer.writeheader()
+            for row in self.table():
+                writer.writerow({name: _cell(value) for name, value in row.items()})
+        return target
+
+    def to_frame(self) -> Any:
+        """The table as a pandas DataFrame. Raises RequestError when pandas is not installed."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise RequestError(explain("this needs pandas.", remedy="pip install pandas pyarrow")) from None
+        return pd.DataFrame(list(self.table()), columns=self.columns())
+
+
+_COLUMNS = (
+    "source", "k", "time", "half_time", "accelerated_time", "level", "label", "neurons", "collapsed",
+    "observed_time", "time_error", "level_error", "status", "error",
+)  # fmt: skip
+
+
+def _cell(value: Any) -> Any:
+    return repr(value) if isinstance(value, float) else value
+
+
+def _tidy(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    base = {"run": entry["key"], **entry["run"], "status": "", "error": entry["error"]}
+    if entry["error"]:
+        yield {**base, "source": "", "k": 0}
+        return
+    if "predict" in entry:
+        doc = entry["predict"]
+        matches = {match["k"]: match for match in entry.get("compare", [])}
+        yield {
+            **base, "source": "predict", "k": 0, "time": 0.0, "half_time": 0.0, "accelerated_time": 0.0,
+            "level": doc["start_level"], "label": "start", "status": doc["status"],
+        }  # fmt: skip
+        for k, drop in enumerate(doc["drops"], 1):
+            row = {
+                **base, "source": "predict", "k": k, "status": doc["status"], "label": drop["label"],
+                "neurons": " ".join(map(str, drop["neurons"])), "collapsed": " ".join(map(str, drop["collapsed"])),
+            }  # fmt: skip
+            for name in ("time", "half_time", "accelerated_time", "level"):
+                row[name] = drop[name]
+            if k in matches:
+                row.update({name: matches[k][name] for name in ("observed_time", "time_error", "level_error")})
+            yield row
+    if "train" in entry:
+        doc = entry["train"]
+        for k, drop in enumerate(doc["drops"], 1):
+            yield {
+                **base, "source": "train", "k": k, "half_time": drop["time"], "level": drop["after"],
+                "status": doc["status"],
+            }  # fmt: skip
+
+
+# -- running ------------------------------------------------------------------------------------------------------
+
+Observer = Callable[[int, int, int], None]
+
+
+def sweep(
+    problem: str,
+    *,
+    folder: str | os.PathLike[str],
+    alpha: Iterable[float],
+    seed: Iterable[int] = (0,),
+    do: Sequence[str] = ("predict",),
+    jobs: int = 1,
+    dask: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    flow: Mapping[str, Any] | None = None,
+    keep_files: bool = True,
+    observer: Observer | None = None,
+    **axes: Iterable[Any],
+) -> Sweep:
+    """Run the product of settings, resuming what the folder already has.
+
+    Parameters
+    ----------
+    problem : registered name, or path.py:Class.
+    folder : made when absent; any number of processes may work in it at once.
+    alpha, seed, axes : values of each axis; `axes` may name fields of `Settings` (threshold=["natural", "unit"]) and
+        constructor arguments (width=[10, 20]).
+    do : any of "predict", "train", "compare" ("compare" includes both).
+    jobs : processes.  dask : address of a Dask scheduler to use instead.
+    arguments : fixed constructor arguments, such as the data.  flow : options of `agf.flow`.
+    keep_files : whether run files are written besides the table.
+    observer : called as observer(finished, total, failed) as chunks end.
+
+    Returns
+    -------
+    Sweep. Failures of single runs are recorded in it, not raised. Seeds that change nothing are a warning.
+
+    Raises
+    ------
+    RequestError for a wrong request or a folder of another sweep; FileError when the folder cannot be written (what was
+    finished stays); ComputationError when workers keep dying.
+    """
+    plan = Plan(
+        problem,
+        {"alpha": list(alpha), **{name: list(values) for name, values in axes.items()}, "seed": list(seed)},
+        dict(arguments or {}),
+        tuple(do),
+        dict(flow or {}),
+        keep_files,
+    )
+    if idle := plan.idle_seeds():
+        warnings.warn(idle, stacklevel=2)
+    return run(plan, folder, jobs=jobs, dask=dask, observer=observer)
+
+
+def run(
+    plan: Plan,
+    folder: str | os.PathLike[str],
+    *,
+    jobs: int = 1,
+    dask: str | None = None,
+    observer: Observer | None = None,
+) -> Sweep:
+    """Compute what is missing of `plan` in `folder`; see `sweep`."""
+    root = Path(folder)
+    plan.check_axes()
+    _claim(root, plan)
+    with files.atomic(root / "asked" / f"{digest(plan.axes)}.json", "w") as handle:
+        json.dump(files.jsonable(plan.axes), handle)
+    result = Sweep(root, plan)
+    tell = observer or (lambda finished, total, failed: None)
+    todo = plan.chunks()
+    total = len(plan.runs())
+    losses = 0
+    while True:
+        open_chunks = {name: runs for name, runs in todo.items() if unfinished(root, name, runs)}
+        finished = total - sum(len(unfinished(root, name, runs)) for name, runs in open_chunks.items())
+        failed = len(result.failures())
+        tell(finished, total, failed)
+        if not open_chunks:
+            return result
+        before = finished
+        try:
+            for done, bad in _execute(root, plan, open_chunks, jobs, dask):
+                finished, failed = finished + done, failed + bad
+                tell(finished, total, failed)
+        except Exception as error:
+            if not _is_lost_worker(error):
+                raise
+            losses = 0 if finished > before else losses + 1
+            if losses == 3:
+                raise ComputationError(
+                    explain(
+                        f"workers died three times in a row without finishing a run ({type(error).__name__}).",
+                        where=f"sweep {root}",
+                        remedy="Finished runs are kept. Check memory, or use fewer jobs, and start again.",
+                    ),
+                    result,
+                ) from error
+        if finished == before:
+            time.sleep(0.5)  # the rest is being computed by other processes; take over what they leave
+
+
+def _claim(root: Path, plan: Plan) -> None:
+    identity = {"format": FORMAT, "version": VERSION, **plan.identity()}
+    fixed = {name: provenance.brief(value) for name, value in plan.arguments.items()}
+    try:
+        if root.exists() and not root.is_dir():
+            raise RequestError(explain(f"{str(root)!r} is a file.", where="sweep", expected="a folder"))
+        marker = root / "sweep.json"
+        if not marker.exists():
+            if root.exists() and any(not entry.name.startswith(".") for entry in root.iterdir()):
+                raise RequestError(
+                    explain(f"{str(root)!r} is not empty and not a sweep.", where="sweep", remedy="Name a new folder.")
+                )
+            for name in ("rows", "runs", "locks", "asked"):
+                (root / name).mkdir(parents=True, exist_ok=True)
+            with files.atomic(marker, "w") as handle:
+                json.dump({**identity, "arguments": fixed, "versions": provenance.versions()}, handle, indent=1)
+            return
+        found = json.loads(marker.read_text(encoding="utf-8"))
+    except json.JSONDecodeError:
+        raise FileError(explain(f"{str(root / 'sweep.json')!r} is damaged.", remedy="Name a new folder.")) from None
+    except OSError as error:
+        raise FileError(explain(f"cannot use the folder {str(root)!r} ({error.strerror}).")) from None
+    changed = [name for name, value in identity.items() if found.get(name) != value]
+    if changed:
+        words = {"fingerprint": "the fixed arguments or data", "axes": "which axes there are"}
+        differ = [(name, found.get(name), identity[name]) for name in changed if name != "fingerprint"]
+        if "fingerprint" in changed:
+            there = found.get("arguments", {})
+            named = [name for name in {**there, **fixed} if there.get(name) != fixed.get(name)]
+            differ += [(name, there.get(name, "not given"), fixed.get(name, "not given")) for name in named]
+        raise RequestError(
+            explain(
+                f"{str(root)!r} belongs to another sweep; what differs: {', '.join(words.get(n, n) for n in changed)}.",
+                where="sweep",
+                found="; ".join(f"{name}: {there} there, {here} here" for name, there, here in differ),
+                remedy="Name a new folder, or repeat the settings it was started with.",
+            )
+        )
+
+
+#: Exceptions of joblib and Dask that say that a worker died, by name: their modules are imported only where used.
+_LOST = {
+    "TerminatedWorkerError", "BrokenProcessPool", "BrokenPipeError", "EOFError",
+    "KilledWorker", "CancelledError", "FutureCancelledError", "FuturesCancelledError", "CommClosedError",
+}  # fmt: skip
+
+
+def _is_lost_worker(error: BaseException) -> bool:
+    return bool(_LOST & {type(error).__name__, type(error.__cause__).__name__})
+
+
+_WATCH = "agf-watch"
+
+
+def _execute(
+    root: Path, plan: Plan, chunks: dict[str, list[dict[str, Any]]], jobs: int, dask: str | None
+) -> Iterator[tuple[int, int]]:
+    """How many runs finished, and how many of them failed, chunk by chunk as they end."""
+    if dask is not None:
+        yield from _on_dask(root, plan, chunks, dask)
+    elif jobs == 1:
+        for name, runs in chunks.items():
+            yield compute(root, plan, name, runs)
+    else:
+        from joblib import Parallel, delayed, parallel_config
+
+        with parallel_config("loky", inner_max_num_threads=1):
+            tasks = [delayed(_in_worker)(os.getpid(), root, plan, name, runs) for name, runs in chunks.items()]
+            yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks)
+
+
+def _in_worker(sweep: int, root: Path, plan: Plan, name: str, runs: list[dict[str, Any]]) -> tuple[int, int]:
+    """One chunk in a process of joblib, which ends with the sweep: nobody tells it when that one is killed."""
+    if all(thread.name != _WATCH for thread in threading.enumerate()):
+        threading.Thread(target=_end_with, args=(sweep,), name=_WATCH, daemon=True).start()
+    return compute(root, plan, name, runs)
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _on_dask(
+    root: Path, plan: Plan, chunks: dict[str, list[dict[str, Any]]], address: str
+) -> Iterator[tuple[int, int]]:
+    """One task a chunk. The plan, with the data, goes to every worker once."""
+    try:
+        from distributed import Client, as_completed
+    except ImportError:
+        raise RequestError(explain("this needs dask.", remedy="pip install dask distributed")) from None
+    try:
+        client = Client(address, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise RequestError(explain(f"no Dask scheduler answers at {address!r} ({error}).", where="sweep")) from None
+    with client:
+        shared = client.scatter(plan, broadcast=True, hash=False)
+        tasks = [client.submit(compute, root, shared, name, runs, pure=False) for name, runs in chunks.items()]
+        for _, found in as_completed(tasks, with_results=True):
+            yield found

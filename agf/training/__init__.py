@@ -1,0 +1,1 @@
+"""The reference trainers, gradient flow and gradient descent, which judge the predictions."""

@@ -1,0 +1,297 @@
+"""Gradient descent on the raw parameters, with momentum and minibatches: what people run, recorded as the flow is.
+
+Float64 parameters, nothing protected: what gradient descent does at a scale is what you see.
+"""
+
+from __future__ import annotations
+
+import os
+import time as wall
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from agf import sphere
+from agf.arrays import FloatArray, IntArray, count, positive
+from agf.clock import Clock
+from agf.contract.blame import guard
+from agf.contract.flow_system import Snapshot
+from agf.contract.problem import Problem, check_start
+from agf.errors import RequestError, explain
+from agf.init import Init
+from agf.records.checkpoint import Checkpoint
+from agf.records.status import Status
+from agf.results.trajectory import Trajectory
+from agf.training.gradient_flow import clock_of, same_start, snapshot_arrays
+from agf.training.recorder import Progress, Recorder
+
+#: Minibatch runs evaluate the full loss whenever the step count has grown by this factor.
+_LOSS_RATIO = 1.01
+#: Observers are called, and checkpoints considered, every so many steps.
+_TELL = 100
+
+
+def descend(
+    problem: Problem,
+    init: Init,
+    *,
+    lr: float,
+    steps: int,
+    momentum: float = 0.0,
+    batch_size: int | None = None,
+    seed: int = 0,
+    snapshots: int = 200,
+    observer: Callable[[Progress], None] | None = None,
+    resume: Trajectory | None = None,
+    checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+) -> Trajectory:
+    """Train by (stochastic) gradient descent: v <- momentum v - lr g, theta <- theta + v.
+
+    Parameters
+    ----------
+    problem, init : what is trained, and from where.
+    lr, momentum : the trajectory's times are flow times, step lr / (1 - momentum): right to first order in lr, on
+        plateaus better than in drops.
+    steps : optimizer steps in all, those of a resumed run included.
+    batch_size : rows a minibatch, drawn without replacement in every epoch (the last batch of an epoch may be smaller);
+        None for the full batch. The problem must offer `batch_loss_grad(theta, neurons, rows)` and `n_samples`. The
+        recorded loss is always that of all samples.
+    seed : of the shuffling.
+    snapshots : most snapshots kept, spaced in log time and in loss.
+    observer : called with a `Progress` every hundred steps.
+    resume : a trajectory of `descend` to continue; a run in two parts is identical to one in one.
+    checkpoint : run file written every so often, as by `flow`.
+
+    Returns
+    -------
+    Trajectory: status "steps" when all were taken, "nonfinite" when the parameters left float64 (kept up to the last
+    good state), "interrupted" after Ctrl-C.
+
+    Raises
+    ------
+    RequestError for a wrong request, or when every neuron of `init` underflows in raw parameters; ProblemError and
+    ComputationError as `flow`.
+    """
+    check_start(problem, init, "descend")
+    lr = positive(lr, "lr", where="descend")
+    count(steps, "steps", where="descend")
+    count(snapshots, "snapshots", where="descend", least=2)
+    if not 0 <= momentum < 1:
+        raise RequestError(explain("`momentum` must be in [0, 1).", where="descend", found=momentum))
+    batches = None if batch_size is None else _Batches(problem, count(batch_size, "batch_size", where="descend"), seed)
+    kept = Checkpoint.of(checkpoint)
+    settings = {
+        "lr": lr,
+        "steps": steps,
+        "momentum": momentum,
+        "batch_size": batch_size,
+        "seed": seed,
+        "snapshots": snapshots,
+    }
+    run = _Descent(problem, init, settings, batches)
+    if resume is not None:
+        run.resume(resume)
+    return run.go(steps, observer, kept)
+
+
+class _Batches:
+    """Rows of each step: every epoch is a fresh permutation that depends on seed and epoch only."""
+
+    def __init__(self, problem: Problem, size: int, seed: int) -> None:
+        if not (hasattr(problem, "batch_loss_grad") and hasattr(problem, "n_samples")):
+            raise RequestError(
+                explain(
+                    f"problem {problem.name!r} has no minibatches.",
+                    where="descend",
+                    remedy="Leave batch_size out, or define batch_loss_grad(theta, neurons, rows) and n_samples.",
+                )
+            )
+        self.problem = cast(Any, problem)
+        self.total = int(self.problem.n_samples)
+        if size > self.total:
+            raise RequestError(
+                explain(
+                    "`batch_size` is larger than the data.", where="descend", found=size, expected=f"<= {self.total}"
+                )
+            )
+        self.size = size
+        self.seed = seed
+        self.each_epoch = -(-self.total // size)
+        self.epoch = -1
+        self.order = np.zeros(0, dtype=np.int64)
+
+    def gradient(self, theta: FloatArray, neurons: IntArray, step: int) -> FloatArray:
+        """Gradient of the minibatch loss at step number `step`, (H, P)."""
+        epoch, k = divmod(step, self.each_epoch)
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.order = np.random.default_rng([self.seed, epoch]).permutation(self.total)
+        rows = self.order[k * self.size : (k + 1) * self.size]
+        return np.asarray(self.problem.batch_loss_grad(theta, neurons, rows)[1])
+
+
+class _Descent:
+    """One run of `descend`."""
+
+    def __init__(self, problem: Problem, init: Init, settings: dict[str, Any], batches: _Batches | None) -> None:
+        self.problem = problem
+        self.init = init
+        self.settings = settings
+        self.batches = batches
+        self.neurons = np.arange(init.width)
+        self.theta = init.params()
+        if not self.theta.any():
+            raise RequestError(
+                explain(
+                    f"at alpha = {init.alpha:g} every parameter is 0 in float64.",
+                    where="descend",
+                    remedy="Choose a larger alpha, or train with agf.flow, which carries log norms.",
+                )
+            )
+        self.velocity = np.zeros_like(self.theta)
+        self.step = 0
+        self.evaluations = 0
+        self.seconds = 0.0
+        self.next_loss = 0
+        self.recorder = Recorder(settings["snapshots"], 1e-6, sloped=False)
+
+    def go(self, steps: int, observer: Callable[[Progress], None] | None, checkpoint: Checkpoint) -> Trajectory:
+        """Until the steps are done or something ends them; always hands back what there is."""
+        began = wall.perf_counter() - self.seconds
+
+        def so_far() -> Trajectory:
+            self.seconds = wall.perf_counter() - began
+            return self.trajectory(Status.INTERRUPTED)
+
+        status = Status.STEPS
+        try:
+            with checkpoint.last(), guard(self.problem, self._partial):
+                self._begin()
+                while self.step < steps:
+                    if not self._advance():
+                        status = Status.NONFINITE
+                        break
+                    if self.step % _TELL:
+                        continue
+                    if observer is not None:
+                        observer(Progress(self.time, self.recorder.points[-1][1], self.step))
+                    checkpoint.offer(so_far)
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+            self.recorder.cut(self.time)
+        self.seconds = wall.perf_counter() - began
+        result = self.trajectory(status)
+        checkpoint.save(result)
+        return result
+
+    def _partial(self) -> Trajectory | None:
+        """What there is when something has raised; no method of the problem is called again."""
+        self.recorder.cut(self.time)
+        return self.trajectory(Status.ERROR) if self.step else None
+
+    def _time(self, step: int) -> float:
+        return float(Clock.flow_of_steps(step, self.settings["lr"], self.settings["momentum"]))
+
+    @property
+    def time(self) -> float:
+        """Flow time of the parameters."""
+        return self._time(self.step)
+
+    def _loss_grad(self, theta: FloatArray) -> tuple[float, FloatArray]:
+        self.evaluations += 1
+        loss, gradient = self.problem.loss_grad(theta, self.neurons)
+        return float(loss), gradient
+
+    def _begin(self) -> None:
+        """The gradient at the first step, and the record of the start unless resumed."""
+        loss, self.gradient = self._loss_grad(self.theta)
+        if not self.recorder.points:
+            self._record(0, loss, self.theta)
+
+    def _advance(self) -> bool:
+        """One step, recorded where due; False, and nothing changed, when it leaves the finite numbers."""
+        batches, step = self.batches, self.step + 1
+        gradient = self.gradient if batches is None else batches.gradient(self.theta, self.neurons, self.step)
+        with np.errstate(over="ignore", invalid="ignore"):
+            velocity = self.settings["momentum"] * self.velocity - self.settings["lr"] * gradient
+            theta = self.theta + velocity
+            if not np.isfinite(theta.sum()):
+                return False
+            if batches is None or step >= self.next_loss:
+                loss, self.gradient = self._loss_grad(theta)
+                if not np.isfinite(loss):
+                    return False
+                self._record(step, loss, theta)
+        self.evaluations += batches is not None
+        self.theta, self.velocity, self.step = theta, velocity, step
+        return True
+
+    def _record(self, step: int, loss: float, theta: FloatArray) -> None:
+        self.next_loss = max(step + 1, int(_LOSS_RATIO * step))
+        time = self._time(step)
+        self.recorder.point(time, loss)
+        if time >= self.recorder.due or self.recorder.fallen(loss):
+            self.recorder.take(time, loss, self._snapshot(theta))
+
+    def _snapshot(self, theta: FloatArray) -> Snapshot:
+        directions, log_norms = sphere.polar(theta)
+        features = self.problem.features(theta, self.neurons)
+        return Snapshot(log_norms, directions, {name: np.array(value) for name, value in features.items()})
+
+    def trajectory(self, status: Status) -> Trajectory:
+        """What there is, with the state needed to go on."""
+        times, losses, slopes = self.recorder.curve()
+        points = times.size
+        last = None
+        if status is not Status.ERROR:
+            if not points or self.time > times[-1]:  # between two evaluations of the full loss
+                times, losses = np.append(times, self.time), np.append(losses, self._loss_grad(self.theta)[0])
+            if self.recorder.kept and self.time > self.recorder.kept[-1][0]:
+                last = (self.time, float(losses[-1]), self._snapshot(self.theta))
+        lr, momentum = self.settings["lr"], self.settings["momentum"]
+        return Trajectory(
+            problem=self.problem.name,
+            degree=self.problem.degree,
+            method="gd" if self.batches is None else "sgd",
+            times=times,
+            losses=losses,
+            slopes=slopes,
+            status=status,
+            clock=clock_of(self.problem, self.init),
+            **self.recorder.arrays(last),
+            init=self.init,
+            arguments=self.problem.arguments,
+            settings=self.settings,
+            stats={"evaluations": float(self.evaluations), "steps": float(self.step), "seconds": self.seconds},
+            notes=(f"Flow time = step x lr / (1 - momentum) = step x {lr / (1 - momentum):g}, to first order in lr.",),
+            state={
+                **self.recorder.state(),
+                "theta": self.theta,
+                "velocity": self.velocity,
+                "descent": np.array([self.step, self.evaluations, self.seconds, self.next_loss, points]),
+            },
+        )
+
+    def resume(self, trajectory: Trajectory) -> None:
+        """Go on from the end of `trajectory`. Raises RequestError when it is not a run of these settings."""
+        state = trajectory.state
+        kept = ("lr", "momentum", "batch_size", "seed")
+        if (
+            not same_start(trajectory, self.problem, self.init)
+            or "theta" not in state
+            or any(trajectory.settings.get(name) != self.settings[name] for name in kept)
+        ):
+            raise RequestError(
+                explain(
+                    "cannot resume: the trajectory is not one of `descend` on this problem and initialization with "
+                    f"the same {', '.join(kept)}.",
+                    where="descend",
+                    found=f"{trajectory.method} trajectory of {trajectory.problem}",
+                )
+            )
+        self.theta, self.velocity = state["theta"].copy(), state["velocity"].copy()
+        step, evaluations, self.seconds, next_loss, points = (float(v) for v in state["descent"])
+        self.step, self.evaluations, self.next_loss = int(step), int(evaluations), int(next_loss)
+        curve = trajectory.times[: int(points)], trajectory.losses[: int(points)], trajectory.slopes
+        self.recorder.restore(curve, snapshot_arrays(trajectory), state)

@@ -1,0 +1,1 @@
+"""Diagonal linear networks ([AGF] section 3, [PF23])."""

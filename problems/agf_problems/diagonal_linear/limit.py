@@ -1,0 +1,267 @@
+"""The staircase of a diagonal network as alpha -> 0, by following it from stage to stage ([PF23] Algorithm 1).
+
+In units of -log alpha, s_i = z_i / -log alpha moves at the rate v_i = x_i . r / n. When |s_i| reaches 1 coordinate i
+may be non-zero, with the sign of s_i, and the coefficients jump to the least-squares solution under these signs.
+"""
+
+from __future__ import annotations
+
+import time as wall
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+import agf
+from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.errors import explain
+from agf.init import check_alpha
+from agf_problems.diagonal_linear.signed_fit import SignedFit
+
+#: Coordinates whose s would reach +-1 within this fraction of the elapsed phase activate together.
+_TIE = 1e-9
+#: Rounding error of s, a sum of a few thousand terms of size at most 1.
+_ROUNDING = 1e-13
+#: A level whose optimality conditions are violated by more than this, relative, is no level.
+_KKT_LIMIT = 1e-7
+#: Stages certified in one matrix product.
+_BATCH = 256
+#: With d > _WIDE n, only the columns that are next to activate are followed, _WIDE n of them, and the others checked
+#: every so many stages.
+_WIDE = 6
+_ROUND = 48
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One plateau. time : accelerated.
+
+    columns : (m,) those with |s| = 1, sorted.  signs : (m,) their s.  coefficients : (m,) theirs; the others are zero.
+    entered, left : columns that became non-zero and zero.  speeds : (k,) |v| of those that entered, before the drop.
+    runner_up : column that would have been next and the time it lacked, or None.
+    """
+
+    time: float
+    columns: IntArray
+    signs: FloatArray
+    coefficients: FloatArray
+    entered: IntArray
+    left: IntArray
+    speeds: FloatArray
+    runner_up: tuple[int, float] | None
+
+
+@dataclass
+class _Follower:
+    """Where the columns that are followed stand: all of them, or for d >> n those near +-1.
+
+    columns : (w,) sorted.  s : (w,).  inside : (w,) bool, non-zero coefficient.
+    idle : (w,) bool, reached +-1 as combinations of active columns, and can add nothing.
+    """
+
+    fit: SignedFit
+    columns: IntArray
+    s: FloatArray
+    inside: BoolArray
+    idle: BoolArray
+    time: float = 0.0
+
+    def stages(self, n: int) -> Iterator[Stage]:
+        """Plateau after plateau, until nothing but rounding error moves these columns."""
+        while True:
+            v = np.where(self.idle, 0.0, self.fit.pull / n)
+            speeds = np.abs(v)
+            outward = np.sign(v) * self.s
+            lacking = _quotient(1.0 - outward, speeds)
+            step = max(float(lacking.min(initial=np.inf)), 0.0)
+            if step == np.inf:
+                return
+            moved = v * step
+            there = np.flatnonzero(outward + (1.0 + _TIE) * np.abs(moved) >= 1.0 - _ROUNDING)
+            self.s += moved
+            self.s[there] = np.sign(v[there])
+            self.time += step
+            edge = np.flatnonzero(np.abs(self.s) == 1.0)
+            columns, signs = self.columns[edge], self.s[edge]
+            self.fit.minimize(columns, signs)
+            coefficients = self.fit.shared(columns, signs)
+            inside = np.zeros_like(self.inside)
+            inside[edge] = coefficients != 0.0
+            changed = np.flatnonzero(inside != self.inside)
+            entered, left = changed[inside[changed]], changed[~inside[changed]]
+            if entered.size == 0:  # what reached +-1 lies in the span of the others, up to rounding
+                self.idle[there] = True
+                continue
+            if left.size:
+                self.idle[:] = False
+            self.inside = inside
+            lacking[there] = np.inf
+            second = int(lacking.argmin())
+            gap = float(lacking[second] - step)
+            yield Stage(
+                self.time, columns, signs, coefficients, self.columns[entered], self.columns[left],
+                speeds[entered], None if np.isinf(gap) else (int(self.columns[second]), gap),
+            )  # fmt: skip
+
+
+def _quotient(gaps: FloatArray, speeds: FloatArray) -> FloatArray:
+    """gaps / speeds, inf where the speed is 0 (and the gap then 1)."""
+    with np.errstate(divide="ignore"):
+        return gaps / speeds
+
+
+def stages(x: FloatArray, y: FloatArray) -> Iterator[Stage]:
+    """The plateaus in order, until nothing but rounding error is left to fit. x : (n, d), y : (n,)."""
+    n, d = x.shape
+    every = _Follower(SignedFit(x, y), np.arange(d), np.zeros(d), np.zeros(d, dtype=bool), np.zeros(d, dtype=bool))
+    return _wide_stages(every, n) if d > _WIDE * n else every.stages(n)
+
+
+def _wide_stages(every: _Follower, n: int) -> Iterator[Stage]:
+    """The same for d >> n, following only columns that are near +-1.
+
+    Between activations the others move on straight lines, s_i + x_i . w / n with w the integral of the residual. One
+    matrix product per round tells whether one of them reached +-1, and from which stage on the round must be redone.
+    """
+    fit, d = every.fit, every.s.size
+    overlooked = np.zeros(0, dtype=np.int64)
+    buffer = np.empty((_ROUND, d))
+    while True:
+        fit.watch(None)
+        v = np.where(every.idle, 0.0, fit.pull / n)
+        lacking = _quotient(1.0 - np.sign(v) * every.s, np.abs(v))
+        if not np.isfinite(lacking.min()):
+            return
+        # those that arrive first if nothing changes, and those that need little to arrive if something does
+        size = min(_WIDE * n, d)
+        chosen = np.zeros(d, dtype=bool)
+        chosen[np.argpartition(lacking, size - 1)[:size]] = True
+        chosen[np.argpartition(-np.abs(every.s), size - 1)[:size]] = True
+        chosen[overlooked] = True
+        chosen |= np.abs(every.s) == 1.0
+        columns = np.flatnonzero(chosen)
+        fit.watch(columns)
+        some = _Follower(fit, columns, every.s[columns], every.inside[columns], every.idle[columns], every.time)
+        time, residual, integral = every.time, fit.residual(), np.zeros(n)
+        path: list[Stage] = []
+        marks = [(some.s.copy(), some.inside, some.idle.copy(), fit.coefficients[columns], time)]
+        integrals = []
+        for stage in islice(some.stages(n), _ROUND):
+            integral = integral + residual * (stage.time - time)
+            time, residual = stage.time, fit.residual()
+            path.append(stage)
+            marks.append((some.s.copy(), some.inside, some.idle.copy(), fit.coefficients[columns], time))
+            integrals.append(integral)
+        if not path:  # only idle columns were moving
+            every.idle[columns] = some.idle
+            continue
+        reached = fit.products(np.stack(integrals), out=buffer[: len(path)])
+        reached /= n
+        reached += every.s
+        np.abs(reached, out=reached)
+        reached[:, columns] = 0.0
+        bad = reached.max(axis=1) >= 1.0 - 10.0 * _TIE
+        good = int(bad.argmax()) if bad.any() else len(path)
+        yield from path[:good]
+        s, inside, idle, coefficients, every.time = marks[good]
+        if good < len(path):
+            overlooked = np.union1d(overlooked, np.flatnonzero(reached[good] >= 1.0 - 10.0 * _TIE))
+            fit.restore(columns, coefficients)
+        if good:
+            every.s += fit.products(integrals[good - 1]) / n
+            every.s[columns] = s
+        every.inside[columns], every.idle[columns] = inside, idle
+
+
+@dataclass(frozen=True)
+class _Certificates:
+    """Per stage, recomputed from the data: level, |dL/dtheta|, duality gap, relative violation of optimality."""
+
+    levels: FloatArray
+    grad_norms: FloatArray
+    gaps: FloatArray
+    kkt: FloatArray
+
+
+def _certify(x: FloatArray, y: FloatArray, path: list[Stage]) -> _Certificates:
+    n = y.size
+    norms, size = np.sqrt(np.einsum("ij,ij->j", x, x)), float(np.linalg.norm(y))
+    parts: list[tuple[FloatArray, ...]] = [(np.zeros(0),) * 4]
+    for start in range(0, len(path), _BATCH):
+        some = path[start : start + _BATCH]
+        used = np.unique(np.concatenate([stage.columns for stage in some]))
+        beta, edge = np.zeros((len(some), used.size)), np.zeros((len(some), used.size))
+        for row, stage in enumerate(some):
+            places = np.searchsorted(used, stage.columns)
+            beta[row, places] = stage.coefficients
+            edge[row, places] = stage.signs
+        r = y - beta @ x[:, used].T
+        v = r @ x[:, used] / n
+        # v_i must vanish where beta_i does not, and push no coordinate at 0 to the side that is open to it; it is
+        # relative to |x_i| (|y| + sum_j |x_j| |beta_j|) / n, so that rounding beta alone would give about 1e-16
+        violation = np.where(beta != 0.0, np.abs(v), np.maximum(edge * v, 0.0)) / norms[used]
+        parts.append(
+            (
+                0.5 * np.sum(r**2, axis=1) / n,
+                np.sqrt(np.sum(2.0 * np.abs(beta) * v**2, axis=1)),
+                np.abs(np.sum(beta * v, axis=1)),
+                n * np.max(violation, axis=1) / (size + np.abs(beta) @ norms[used]),
+            )
+        )
+    return _Certificates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _dense(stage: Stage, d: int) -> FloatArray:
+    beta = np.zeros(d)
+    beta[stage.columns] = stage.coefficients
+    return beta
+
+
+def staircase(problem: agf.Problem, x: FloatArray, y: FloatArray, alpha: float | None) -> agf.Staircase:
+    """The sequence as a Staircase, with flow times where alpha is given."""
+    began = wall.perf_counter()
+    unit = np.nan
+    if alpha is not None:
+        unit = -np.log(check_alpha(alpha))
+        if not unit > 0:
+            raise agf.RequestError(
+                explain(
+                    "alpha is too large for the theory, which is about alpha -> 0.",
+                    where=f"{problem.name}.theory",
+                    found=alpha,
+                    expected="alpha < 1",
+                )
+            )
+    path = list(stages(x, y))
+    proof = _certify(x, y, path)
+    worst = float(proof.kkt.max(initial=0.0))
+    drops = tuple(
+        agf.Drop(
+            time=unit * stage.time,
+            half_time=unit * stage.time,
+            accelerated_time=stage.time,
+            level=float(proof.levels[k]),
+            neurons=stage.entered,
+            collapsed=stage.left,
+            label=problem.label(np.zeros((0, 2)), stage.entered[:0], stage.entered),
+            utility=0.5 * stage.speeds,
+            runner_up=stage.runner_up,
+            grad_norm=float(proof.grad_norms[k]),
+            predicted_decrease=float(proof.gaps[k]),
+            how="closed form",
+            features={"coefficients": _dense(stage, problem.width)},
+        )
+        for k, stage in enumerate(path)
+    )
+    return agf.Staircase(
+        problem=problem.name,
+        degree=problem.degree,
+        clock=agf.Clock(2, float(np.log(unit))),
+        start_level=0.5 * float(y @ y) / y.size,
+        drops=drops,
+        status=agf.Status.THEORY if worst <= _KKT_LIMIT else agf.Status.STALLED,
+        init=None if alpha is None else problem.init(alpha),
+        arguments=problem.arguments,
+        stats={"kkt": worst, "stages": float(len(path)), "seconds": wall.perf_counter() - began},
+    )

@@ -1,0 +1,174 @@
+"""Many initializations of a diagonal network at once.
+
+The least-squares problems depend on the order of the coordinates only, not on where they started: initializations that
+have learned the same coordinates in the same order share one fit, and their dormant phases are one array operation.
+They part where their orders do, so that the whole is a walk through the tree of orders.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import agf
+from agf.arrays import FloatArray, IntArray
+from agf.batch import Move, Script
+from agf_problems.diagonal_linear.mirror import Mirror
+from agf_problems.diagonal_linear.phases import LEAD, ROUNDING, DiagonalPhases
+from agf_problems.diagonal_linear.signed_fit import SignedFit
+
+#: Entries of X above which a copy of the fit at every fork costs more memory than sharing saves time.
+MAX_SIZE = 1 << 20
+
+
+@dataclass
+class _Group:
+    """Initializations that took the same way through the tree.
+
+    members (m,) : which.  z (m, d), times (m,) : their signed coordinates and flow times.
+    fit : that of the parent, to be copied unless `last`.  edge (d,) : signs to minimize with.
+    activations : (m,) what brought them here.
+    """
+
+    members: IntArray
+    z: FloatArray
+    times: FloatArray
+    fit: SignedFit
+    last: bool
+    edge: FloatArray
+    activations: list[agf.Activation]
+
+
+class DiagonalMany:
+    """Scripts of many initializations of one diagonal network.
+
+    x : (n, d).  y : (n,).  settings : as for `DiagonalPhases`.  inits : where they start.
+    """
+
+    def __init__(self, x: FloatArray, y: FloatArray, settings: agf.Settings, inits: Sequence[agf.Init]) -> None:
+        self._x, self._y, self._settings = x, y, settings
+        alone = DiagonalPhases(x, y, settings)
+        self._starts = [alone.start(init) for init in inits]
+        self._mirrors = np.stack([state.memory["mirror"] for state in self._starts], axis=1)  # (4, S, d)
+        self._scales = np.exp([float(state.memory["log_scale"]) for state in self._starts])
+        self._moves: list[list[Move]] = [[] for _ in inits]
+        self._ends: list[agf.Status | None] = [None for _ in inits]
+
+    def scripts(self) -> list[Script | None]:
+        """One script each; None where coordinates tied that can add nothing, which `DiagonalPhases` sorts out."""
+        count, d = len(self._starts), self._x.shape[1]
+        everybody, nothing = np.arange(count), np.zeros(d)
+        root = _Group(everybody, np.zeros((count, d)), np.zeros(count), SignedFit(self._x, self._y), True, nothing, [])
+        stack = list(self._part(root, nothing))
+        while stack:  # depth first: few fits are alive at once
+            group = stack.pop()
+            beta = self._settle(group)
+            if beta is not None:
+                stack.extend(self._part(group, beta))
+        return [
+            None if end is None else Script(start, moves, end)
+            for start, moves, end in zip(self._starts, self._moves, self._ends, strict=True)
+        ]
+
+    def _mirror(self, members: IntArray, columns: IntArray) -> Mirror:
+        """Starts of these coordinates of these initializations, (m * k,), members slowest."""
+        return Mirror(*self._mirrors[:, members[:, None], columns].reshape(4, -1))
+
+    def _part(self, group: _Group, beta: FloatArray) -> Iterator[_Group]:
+        """The dormant phase of a group that has settled at beta (d,): the groups of those that go on together."""
+        members, z, elapsed, fit, n = group.members, group.z, group.times, group.fit, self._y.size
+        v = fit.pull / n
+        columns = np.flatnonzero((v != 0.0) & (beta == 0.0))
+        if columns.size == 0:
+            self._finish(members, agf.Status.FITTED)
+            return
+        signs, speeds = np.sign(v[columns]), np.abs(v[columns])
+        shape = (members.size, columns.size)
+        mirror = self._mirror(members, columns)
+        heights = mirror.height(z[:, columns].ravel(), np.tile(signs, members.size)).reshape(shape)
+        if self._settings.threshold == "unit":
+            target = mirror.height_of_norm(0.0)
+        else:
+            sizes = speeds * n / fit.copies[columns] / fit.distance(columns)
+            target = mirror.height_of_coefficient(np.tile(sizes, members.size))
+        times = np.maximum(target.reshape(shape) - heights, 0.0) / speeds
+        growing = np.isfinite(times)  # an infinite height belongs to a coordinate without a part of this sign
+        some = growing.any(axis=1)
+        self._finish(members[~some], agf.Status.NO_GROWTH)
+        members, z, elapsed = members[some], z[some], elapsed[some]
+        times, heights, growing = times[some], heights[some], growing[some]
+        limit = self._settings.max_drops
+        if members.size == 0 or (limit is not None and len(self._moves[members[0]]) >= limit):
+            self._finish(members, agf.Status.MAX_DROPS)
+            return
+        first = times.argmin(axis=1)
+        steps = np.take_along_axis(times, first[:, None], axis=1)
+        slack = self._settings.tie_rtol * steps + ROUNDING * np.where(growing, np.abs(heights), 0.0) / speeds
+        tied = growing & (times <= steps + slack)
+        lead = LEAD if self._settings.threshold == "natural" else 0.0
+        halves = np.maximum(steps[:, 0] - lead / speeds[first], 0.0)
+        others = np.where(tied, np.inf, times)
+        second = others.argmin(axis=1)
+        waits = np.maximum(np.take_along_axis(others, second[:, None], axis=1) - steps, 0.0)[:, 0]
+
+        patterns, which = np.unique(tied, axis=0, return_inverse=True)
+        for k, pattern in enumerate(patterns):
+            ours = np.flatnonzero(which == k)
+            chosen = columns[pattern]
+            edge = np.where(beta != 0.0, group.edge, 0.0)
+            edge[chosen] = signs[pattern]
+            moved = z[ours]
+            moved[:, columns] += v[columns] * steps[ours]
+            scales = self._scales[members[ours]]
+            now, half = (elapsed[ours] + steps[ours, 0]) / scales, (elapsed[ours] + halves[ours]) / scales
+            activations = [
+                agf.Activation(
+                    float(now[i]),
+                    float(half[i]),
+                    chosen,
+                    0.5 * speeds[pattern],
+                    (int(columns[second[j]]), float(waits[j] / scales[i])) if np.isfinite(waits[j]) else None,
+                )
+                for i, j in enumerate(ours)
+            ]
+            # the one that takes the fit over comes first, and so is popped when all the others have copied it
+            yield _Group(members[ours], moved, elapsed[ours] + steps[ours, 0], fit, k == 0, edge, activations)
+
+    def _settle(self, group: _Group) -> FloatArray | None:
+        """The active phase: coefficients (d,), or None when those that joined can add nothing."""
+        if not group.last:
+            group.fit = copy.deepcopy(group.fit, {id(data): data for data in (self._x, self._y)})
+        fit, edge, members = group.fit, group.edge, group.members
+        allowed = np.flatnonzero(edge)
+        fit.minimize(allowed, edge[allowed])
+        beta = np.zeros(edge.size)
+        beta[allowed] = fit.shared(allowed, edge[allowed])
+        if not beta[group.activations[0].neurons].any():
+            return None
+        active = beta != 0.0
+        inside = np.flatnonzero(active)
+        mirror = self._mirror(members, inside)
+        targets = mirror.height_of_coefficient(np.tile(np.abs(beta[inside]), members.size))
+        group.z[:, inside] = mirror.depth(targets, np.tile(edge[inside], members.size)).reshape(members.size, -1)
+
+        r = self._y - self._x @ beta
+        v = r @ self._x / r.size
+        level, gap = 0.5 * float(r @ r) / r.size, abs(float(beta @ v))
+        collapsed = np.flatnonzero((edge != 0.0) & ~active)
+        whole, z = self._mirror(members, np.arange(edge.size)), group.z.ravel()
+        log_norms = whole.log_norms(z).reshape(group.z.shape)
+        directions = whole.directions(z).reshape(*group.z.shape, 2)
+        slopes = np.exp(log_norms[:, inside]) * v[inside]
+        for i, member in enumerate(members):
+            settled = agf.Settled(level, collapsed, float(np.linalg.norm(slopes[i])), gap, "closed form")
+            activation = group.activations[i]
+            state = agf.State(activation.time, active, directions[i], log_norms[i], level)
+            self._moves[member].append(Move(activation, settled, state))
+        return beta
+
+    def _finish(self, members: IntArray, status: agf.Status) -> None:
+        for member in members:
+            self._ends[member] = status

@@ -1,0 +1,210 @@
+"""Both phases of a diagonal network in closed form, at any alpha.
+
+Dormant coordinates move in the signed coordinate z at the constant rate v_i = x_i . r / n; a coordinate that returned
+to dormancy keeps its z, moves inwards, and must pass z = 0 before it can activate with the other sign. Active
+coordinates sit at the least-squares solution with the signs they activated with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+import agf
+from agf.arrays import FloatArray, IntArray
+from agf.errors import explain
+from agf_problems.diagonal_linear.mirror import Mirror
+from agf_problems.diagonal_linear.signed_fit import SignedFit
+
+#: Rounding error of a height, relative to its size: a sum of a few thousand terms.
+ROUNDING = 1e-13
+#: Change of z between the half-drop and the switch: asinh(1)/2, so asinh(1)/(4 U) in time.
+LEAD = 0.5 * float(np.arcsinh(1.0))
+
+
+@dataclass(frozen=True)
+class _Minimum:
+    """A minimization: from these coefficients and signs (d,) to these, and the same with equal columns sharing."""
+
+    start: FloatArray
+    signs: FloatArray
+    coefficients: FloatArray
+    shared: FloatArray
+
+
+class DiagonalPhases:
+    """The two phases of [AGF] Algorithm 1 for `DiagonalLinear`.
+
+    X : (n, d).  y : (n,).  settings : `threshold`, `tie_rtol` are read; the active phase has a closed form, whatever
+    `settle` says.
+    """
+
+    def __init__(self, x: FloatArray, y: FloatArray, settings: agf.Settings) -> None:
+        self._x, self._y, self._settings = x, y, settings
+        self._n = y.size
+        # caches of what the states determine: the fit at some coefficients, and the last minimization
+        self._fit = SignedFit(x, y)
+        self._fit_at = np.zeros(x.shape[1])
+        self._last: _Minimum | None = None
+
+    def start(self, init: agf.Init) -> agf.State:
+        """All coordinates dormant at time 0. Raises RequestError when alpha is too large for the theory."""
+        clock = agf.Clock.from_norms(2, init.log_norms)
+        mirror = Mirror.of(init)
+        self._refuse_large(init, mirror)
+        d = init.width
+        memory = {
+            "z": np.zeros(d),
+            "mirror": mirror.pack(),
+            "coefficients": np.zeros(d),
+            "signs": np.zeros(d),
+            "idle": np.zeros(d),
+            "log_scale": np.array(clock.log_scale),
+        }
+        level = 0.5 * float(self._y @ self._y) / self._y.size
+        return agf.State(0.0, np.zeros(d, dtype=bool), init.directions, init.log_norms, level, memory)
+
+    def dormant(self, state: agf.State) -> tuple[agf.State, agf.Activation | agf.Status]:
+        """Constant rates in z until the first coordinate, with all tied ones, reaches its threshold."""
+        memory = dict(state.memory)
+        mirror = Mirror.unpack(memory["mirror"])
+        z, idle = memory["z"], memory["idle"] != 0.0
+        v = self._at(memory["coefficients"]).pull / self._n
+        scale = float(np.exp(memory["log_scale"]))
+        while True:
+            moving = (v != 0.0) & ~state.active & ~idle
+            if not moving.any():
+                return state, agf.Status.FITTED
+            # an infinite height belongs to a coordinate that starts without a part of this sign: it never gets there
+            columns = np.flatnonzero(moving & np.isfinite(mirror.height(z, v)))
+            if columns.size == 0:
+                return state, agf.Status.NO_GROWTH
+            signs, speeds = np.sign(v[columns]), np.abs(v[columns])
+            part = mirror.take(columns)
+            heights = part.height(z[columns], signs)
+            times, known = self._times(part, columns, speeds, heights)
+            first = known[np.argmin(times[known])]
+            step = float(times[first])
+            slack = self._settings.tie_rtol * step + ROUNDING * np.abs(heights[known]) / speeds[known]
+            tied = np.sort(known[times[known] <= step + slack])
+            edge = memory["signs"].copy()
+            edge[columns[tied]] = signs[tied]
+            if self._settle(memory["coefficients"], edge).shared[columns[tied]].any():
+                break
+            idle = idle.copy()  # combinations of the active columns, up to rounding: they can add nothing
+            idle[columns[tied]] = True
+        lead = LEAD if self._settings.threshold == "natural" else 0.0
+        half = max(step - lead / float(speeds[first]), 0.0)
+        moved = z + np.where(moving, v * step, 0.0)
+        rest = np.setdiff1d(known, tied)
+        runner_up = None
+        if rest.size:
+            second = rest[np.argmin(times[rest])]
+            runner_up = (int(columns[second]), float(max(times[second] - step, 0.0)) / scale)
+        memory.update(z=moved, signs=edge, idle=idle.astype(np.float64))
+        after = agf.State(
+            state.time + step / scale,
+            state.active,
+            mirror.directions(moved),
+            mirror.log_norms(moved),
+            state.level,
+            memory,
+        )
+        return after, agf.Activation(
+            after.time, state.time + half / scale, columns[tied], 0.5 * speeds[tied], runner_up
+        )
+
+    def _times(
+        self, part: Mirror, columns: IntArray, speeds: FloatArray, heights: FloatArray
+    ) -> tuple[FloatArray, IntArray]:
+        """(m,) time each coordinate still needs, and the indices at which it is exact: those of the first two at least.
+
+        At the natural threshold the coefficient is |v| n / |x - P_A x|^2, in equal shares where columns are equal.
+        Leaving P_A out gives a lower bound of the time, and as thresholds are logarithms few coordinates need it.
+        """
+        if self._settings.threshold == "unit":
+            return np.maximum(part.height_of_norm(0.0) - heights, 0.0) / speeds, np.arange(columns.size)
+        pulls = speeds * self._n / self._fit.copies[columns]
+        bound = part.height_of_coefficient(pulls / self._fit.norms[columns] ** 2)
+        times = np.maximum(bound - heights, 0.0) / speeds
+        order = np.argsort(times)
+        known, chunk = 0, 8
+        while known < order.size and (known < 2 or times[order[known]] <= np.partition(times[order[:known]], 1)[1]):
+            some = order[known : known + chunk]
+            target = part.take(some).height_of_coefficient(pulls[some] / self._fit.distance(columns[some]))
+            times[some] = np.maximum(target - heights[some], 0.0) / speeds[some]
+            known += some.size
+            chunk *= 2
+        return times, order[:known]
+
+    def active(self, state: agf.State, activation: agf.Activation) -> tuple[agf.State, agf.Settled | agf.Status]:
+        """Least squares with the signs of the active and the new coordinates."""
+        del activation
+        memory = dict(state.memory)
+        mirror = Mirror.unpack(memory["mirror"])
+        edge = memory["signs"]
+        minimum = self._settle(memory["coefficients"], edge)
+        beta = minimum.shared
+        active = beta != 0.0
+        collapsed = np.flatnonzero((edge != 0.0) & ~active)
+        inside = np.flatnonzero(active)
+        z = memory["z"].copy()
+        part = mirror.take(inside)
+        z[inside] = part.depth(part.height_of_coefficient(np.abs(beta[inside])), edge[inside])
+        r = self._y - self._x @ beta
+        v = r @ self._x / self._n
+        memory.update(
+            z=z,
+            coefficients=minimum.coefficients,
+            signs=np.where(active, edge, 0.0),
+            idle=memory["idle"] * (collapsed.size == 0),
+        )
+        level = 0.5 * float(r @ r) / self._n
+        final = agf.State(state.time, active, mirror.directions(z), mirror.log_norms(z), level, memory)
+        settled = agf.Settled(
+            level=level,
+            collapsed=collapsed,
+            grad_norm=float(np.linalg.norm(np.exp(final.log_norms[inside]) * v[inside])),
+            predicted_decrease=abs(float(beta @ v)),  # the duality gap
+            how="closed form",
+        )
+        return final, settled
+
+    def _at(self, coefficients: FloatArray) -> SignedFit:
+        """The fit at these coefficients."""
+        if not np.array_equal(self._fit_at, coefficients):
+            self._fit = SignedFit(self._x, self._y)
+            inside = np.flatnonzero(coefficients)
+            self._fit.minimize(inside, np.sign(coefficients[inside]))
+            self._fit_at = coefficients
+        return self._fit
+
+    def _settle(self, start: FloatArray, signs: FloatArray) -> _Minimum:
+        """The minimizer for these signs, from these coefficients."""
+        last = self._last
+        if last is None or not (np.array_equal(last.start, start) and np.array_equal(last.signs, signs)):
+            fit = self._at(start)
+            allowed = np.flatnonzero(signs)
+            fit.minimize(allowed, signs[allowed])
+            self._fit_at = fit.coefficients.copy()
+            shared = np.zeros_like(start)
+            shared[allowed] = fit.shared(allowed, signs[allowed])
+            last = self._last = _Minimum(start, signs, self._fit_at, shared)
+        return last
+
+    def _refuse_large(self, init: agf.Init, mirror: Mirror) -> None:
+        fit = self._fit
+        speeds = np.abs(fit.pull)
+        with np.errstate(divide="ignore"):
+            largest = np.log(np.divide(speeds, fit.norms**2, out=np.zeros_like(speeds), where=speeds > 0).max())
+        if largest > -np.inf and mirror.log_product.min() - np.log(2.0) >= largest:
+            raise agf.RequestError(
+                explain(
+                    "the initialization is larger than any coefficient that one coordinate alone would learn.",
+                    where="problem 'diagonal-linear'",
+                    found=f"alpha = {init.alpha:g}",
+                    expected=f"alpha well below {np.exp(0.5 * largest):.3g}, the square root of the largest of them",
+                    remedy="Choose a smaller alpha: the theory is about small initialization.",
+                )
+            )

@@ -1,0 +1,1 @@
+"""Fully connected linear networks ([AGF] section 4, [GLRL])."""

@@ -1,0 +1,564 @@
+"""Finite alpha for a linear network: orthogonal singular modes as the neurons of the algorithm.
+
+With the residual correlation M frozen the dormant weights obey Z' = Z Q, Q = [[0, M^T], [M, 0]], exactly: the mode of a
+singular pair (u, v) of M, of amplitude Z (v, u)/sqrt 2 in hidden space, grows as exp(sigma t). So nothing is integrated
+while dormant, and a mode's norm is the norm of its measured amplitude, alignment included.
+
+Amplitudes of 1e-100 live beside amplitudes of 1, so the dormant weights are carried as Z^T = basis diag(exp logs)
+hidden, basis (n, r) and hidden (r, H) of order one, and a frozen phase is one LDU factorization with pivots chosen on
+the scaled entries: exp(Q t) basis diag(exp logs) = V [exp(L t) G exp(logs)], G = V^T basis = lower D upper, where
+exp(L t) lower exp(-L t) and exp(-logs) upper exp(logs) stay of order one however far the modes are apart.
+
+A mode that activates takes one direction q of hidden space with it; the dormant part keeps what is orthogonal to q.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from agf import Activation, Clock, Init, Settings, Settled, State, Status
+from agf.arrays import FloatArray, IntArray
+from agf.sphere import norms, polar
+from agf_problems.linear.moments import Moments
+from agf_problems.linear.settle import SETTLED, Flow
+from agf_problems.linear.theory import energies
+
+#: Growth rates below this fraction of the largest initial one are rounding.
+_NO_GROWTH = 1e-10
+#: A row of hidden space that falls below this fraction of itself by projection was in the span removed.
+_RANK = 1e-12
+#: Log norms of hidden units further apart than this are kept apart.
+_SPREAD = np.log(1e4)
+_SHARED = (
+    "Hidden units start far apart in norm, and a large one carries several modes: training turns it from one to "
+    "another before smaller units matter, while here each mode activates by itself: levels and times may differ."
+)
+#: Fraction of its saturation norm at which a new mode starts in the active flow (natural thresholds).
+_SMALL = 0.01
+#: A plateau lies behind at least this fraction of the drop that the new mode would make alone.
+_DROP = 0.3
+#: Error of a step of the active flow over settings.rtol: a drop lasts a few of the log(1/alpha) e-folds of a plateau.
+_FLOW_RTOL = 10.0
+#: Entries below this are left to underflow where every entry of the active modes is followed to relative accuracy.
+_TINY = 1e-280
+#: Longest active flow, in growth times of the newest mode: for the last mode, and for settle="converged".
+_LONGEST = 1e4
+
+
+@dataclass(frozen=True)
+class _BlockModes:
+    """Eigenvectors of Q in one block: vectors (n', n'), rates (n',) with the g growing modes first.
+
+    inside : (n',) coordinates.  labels : (g,) mode numbers.  log_radius : (g,) log of the norm each activates at.
+    gains : (g,) what each takes off the loss, alone and in its direction.
+    """
+
+    inside: IntArray
+    vectors: FloatArray
+    rates: FloatArray
+    labels: IntArray
+    log_radius: FloatArray
+    gains: FloatArray
+
+
+@dataclass(frozen=True)
+class _Modes:
+    """The same for all blocks: vectors (n, n), exact zeros between blocks, rates (n,), the g growing modes first."""
+
+    vectors: FloatArray
+    rates: FloatArray
+    labels: IntArray
+    log_radius: FloatArray
+    gains: FloatArray
+
+
+@dataclass(frozen=True)
+class _Dormant:
+    """Dormant weights, Z^T = basis diag(exp logs) hidden. basis (n, r), logs (r,), hidden (r, H)."""
+
+    basis: FloatArray
+    logs: FloatArray
+    hidden: FloatArray
+
+    def log_amplitudes(self, vectors: FloatArray) -> FloatArray:
+        """Log norm of the hidden-space amplitude of each column of vectors, (m,); -inf for none."""
+        weights = vectors.T @ self.basis
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.abs(weights)) + self.logs
+            top = logs.max(axis=1, initial=-np.inf)
+            finite = np.where(np.isfinite(top), top, 0.0)
+            rows = (np.sign(weights) * np.exp(logs - finite[:, None])) @ self.hidden
+            return np.where(np.isfinite(top), finite + np.log(np.linalg.norm(rows, axis=1)), -np.inf)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What a state carries in its memory, in the basis of the moments.
+
+    theta : (k, n) active modes.  order : (k,) their mode numbers.  turn : flow time and (k, n) active modes halfway
+    through a turn that the flow takes if no dormant mode activates before, or None.
+    rest : (4,) how theta settled: gradient norm, loss still to fall, whether it settled, whether the flow failed.
+    """
+
+    clock: Clock
+    dormant: _Dormant
+    theta: FloatArray
+    order: IntArray
+    turn: tuple[float, FloatArray] | None = None
+    rest: FloatArray = field(default_factory=lambda: np.zeros(4))
+
+
+class ModePhases:
+    """The two phases of the algorithm on singular modes; a state has min(rank, H) rows, one a mode."""
+
+    def __init__(self, moments: Moments, settings: Settings) -> None:
+        self.moments = moments
+        self.settings = settings
+        self.n_inputs = moments.sxx.shape[0]
+        self.size = self.n_inputs + moments.syx.shape[0]
+        nobody = np.zeros((0, self.size))
+        self.explainable = moments.loss(np.zeros(moments.syx.shape)) - moments.floor
+        self._untouched = [self._block(r, c, moments.syx, nobody, r) for r, c in moments.blocks]
+        self.energies = energies(moments)
+        self.notes: list[str] = []
+        self.stats: dict[str, float] = {"evaluations": 0.0, "phases": 0.0}
+
+    # -- the contract -----------------------------------------------------------------------------------------
+
+    def start(self, init: Init) -> State:
+        """All modes dormant, with the amplitudes measured from the initial weights."""
+        dormant = self._at_start(init)
+        active = np.zeros(min(self.moments.rank, init.width), dtype=bool)
+        nobody = np.zeros(0, dtype=np.int64)
+        clock = Clock.from_norms(2, init.log_norms)
+        return self._state(0.0, active, _Held(clock, dormant, np.zeros((0, self.size)), nobody))
+
+    def _at_start(self, init: Init) -> _Dormant:
+        """The initial weights: by singular values, or by units where norms are so far apart that these lose some."""
+        alive = np.isfinite(init.log_norms)
+        if np.ptp(init.log_norms[alive]) > _SPREAD:
+            level = replace(init, log_norms=np.where(alive, 0.0, -np.inf))
+            units = _Dormant(self.moments.start(level)[0][alive].T, init.log_norms[alive], np.eye(init.width)[alive])
+            return _grow(self._modes(np.zeros((0, self.size)), np.zeros(0, dtype=np.int64)), units, 0.0)
+        weights, log_size = self.moments.start(init)
+        left, values, right = np.linalg.svd(weights.T, full_matrices=False)
+        keep = values > _RANK * values[0]
+        return _Dormant(left[:, keep], log_size + np.log(values[keep]), right[keep])
+
+    def dormant(self, state: State) -> tuple[State, Activation | Status]:
+        """Exact growth in the frozen residual until the first mode, and all tied with it, are at their thresholds.
+
+        Active modes that rest at a saddle may turn before that; this is an activation too, of the mode that turns.
+        """
+        held = _unpack(state)
+        modes = self._modes(held.theta, held.order)
+        waits = self._waits(modes, held.dormant)
+        wait = float(waits.min(initial=np.inf))
+        began = float(held.clock.flow(state.time))
+        if held.turn is not None and held.turn[0] <= began + wait:
+            return self._turned(state, held, modes, held.turn[0], held.turn[1])
+        if modes.labels.size == 0:
+            return state, Status.FITTED
+        if held.dormant.logs.size == 0 or state.active.all():
+            return state, Status.ALL_ACTIVE
+        if not np.isfinite(wait):
+            return state, Status.NO_GROWTH
+        self.stats["phases"] += 1
+        dormant, chosen, rows, runner_up, pause = held.dormant, [int(np.argmin(waits))], [], None, wait
+        while True:
+            dormant, row = _take(modes, dormant, chosen[-1], pause)
+            if self._carries(row, modes, dormant) and _SHARED not in self.notes:
+                self.notes.append(_SHARED)
+            rows.append(self._own_block(row, int(modes.labels[chosen[-1]])) if dormant.logs.size else row)
+            pause = 0.0
+            rest = np.setdiff1d(np.arange(modes.labels.size), chosen)
+            if rest.size == 0 or dormant.logs.size == 0:
+                break
+            waits = self._waits(modes, dormant)[rest]
+            following = int(np.argmin(waits))
+            if waits[following] > self.settings.tie_rtol * (began + wait):
+                if np.isfinite(waits[following]):
+                    lacking = float(held.clock.accelerated(waits[following]))
+                    runner_up = (int(modes.labels[rest[following]]), lacking)
+                break
+            chosen.append(int(rest[following]))
+        labels, rates = modes.labels[chosen], modes.rates[chosen]
+        # The active flow starts when the new modes are small, so that it shows the whole drop.
+        lead = min(-np.log(_SMALL) / rates[0], wait) if self._natural else 0.0
+        back = np.exp(-modes.rates * lead)
+        new = (np.stack(rows) @ modes.vectors * back) @ modes.vectors.T
+        new /= np.sqrt(1.0 + np.exp(-2.0 * rates * lead))[:, None]  # what saturation takes of it by then
+        theta, order = np.concatenate([held.theta, new]), np.concatenate([held.order, labels])
+        start = began + wait - lead
+        least = _DROP * float(modes.gains[chosen].max())
+        after, half = self._settle(held, dormant, theta, order, labels, float(rates[0]), start, float(lead), least)
+        half = half if self._natural else began + wait
+        active = state.active.copy()
+        active[labels] = True
+        activation = Activation(
+            time=float(held.clock.accelerated(began + wait)),
+            half_time=float(held.clock.accelerated(half)),
+            neurons=labels,
+            utility=0.5 * rates,
+            runner_up=runner_up,
+        )
+        return self._state(activation.time, active, after), activation
+
+    def active(self, state: State, activation: Activation) -> tuple[State, Settled | Status]:
+        """Where gradient flow of the active modes settles, or stands at the horizon of `settings`.
+
+        `dormant` has followed it already: the half-drop time is read off the drop it makes.
+        """
+        del activation
+        grad_norm, left, settled, failed = _unpack(state).rest
+        if failed:
+            return state, Status.STALLED
+        return state, Settled(
+            level=state.level,
+            collapsed=np.zeros(0, dtype=np.int64),
+            grad_norm=float(grad_norm),
+            predicted_decrease=float(left),
+            how="flow" if settled else "horizon",
+            critical=bool(settled),
+        )
+
+    # -- active modes -----------------------------------------------------------------------------------------
+
+    def _settle(
+        self,
+        held: _Held,
+        dormant: _Dormant,
+        theta: FloatArray,
+        order: IntArray,
+        labels: IntArray,
+        rate: float,
+        start: float,
+        lead: float,
+        least: float,
+    ) -> tuple[_Held, float]:
+        """Follow the active modes theta from flow time `start`, `lead` before the switch: rest, half-time.
+
+        held : before the drop.  dormant : at the switch.  labels : the modes that are new, rate : their growth.
+        least : smallest fall of the loss that can be theirs.
+        """
+        # Independent blocks that have settled stand still while another drops; one that this drop cuts short moves on.
+        # With hidden units used up before the modes are, what an active mode has of other blocks may turn it: then all
+        # move, and their least entries count.
+        alone = dormant.logs.size == 0 and order.size < self.moments.rank
+        moving = self._moving(held, _LONGEST / rate)
+        blocks = [b for b in self.moments.blocks if alone or np.isin(labels, b[0]).any() or np.isin(moving, b[0]).any()]
+        rows, columns = (np.concatenate([b[k] for b in blocks]) for k in (0, 1))
+        mine = np.flatnonzero(np.isin(order, rows))
+        inside = np.ix_(mine, np.concatenate([columns, self.n_inputs + rows]))
+        shape, d = theta[inside].shape, columns.size
+        sxx, syx = self.moments.sxx[np.ix_(columns, columns)], self.moments.syx[np.ix_(rows, columns)]
+        target = self.moments.target[np.ix_(rows, columns)]
+
+        def learned(y: FloatArray) -> FloatArray:
+            z = y.reshape(shape)
+            return z[:, d:].T @ z[:, :d]
+
+        def velocity(y: FloatArray) -> FloatArray:
+            z = y.reshape(shape)
+            residual = syx - learned(y) @ sxx
+            return np.concatenate([z[:, d:] @ residual, z[:, :d] @ residual.T], axis=1).ravel()
+
+        def loss(y: FloatArray) -> float:
+            gap = target - learned(y)
+            return others + 0.5 * float(np.sum((gap @ sxx) * gap))
+
+        def whole(y: FloatArray) -> FloatArray:
+            out = theta.copy()
+            out[inside] = y.reshape(shape)
+            return out
+
+        def scale(y: FloatArray) -> FloatArray:
+            if alone and len(blocks) > 1:
+                return np.maximum(np.abs(y), _TINY)
+            return np.repeat(norms(y.reshape(shape)) / np.sqrt(shape[1]), shape[1])
+
+        def horizon(y: FloatArray) -> float:
+            if self.settings.settle == "converged" or dormant.logs.size == 0:
+                return span
+            waits = self._waits(self._modes(whole(y), order), dormant)
+            return min(lead + self.settings.horizon * float(waits.min(initial=np.inf)), span)
+
+        span, others = _LONGEST / rate, 0.0
+        first = theta[inside].ravel()
+        others = self._loss(theta) - self.moments.floor - loss(first)
+        path = Flow(
+            velocity,
+            loss,
+            horizon,
+            above=self._loss(held.theta) - self.moments.floor,
+            best=self._best(order, alone),
+            least=least,
+            whole=self.explainable,
+            span=span,
+            rtol=_FLOW_RTOL * self.settings.rtol,
+            scale=scale,
+            groups=np.repeat(np.arange(shape[0]), shape[1]),
+        ).follow(first)
+        self.stats["evaluations"] += path.evaluations
+        rest, turn = path.rest, path.turn
+        left = rest.speed * max(path.horizon - rest.t, 0.0)
+        summary = np.array([np.sqrt(rest.speed), left, rest.settled or turn is not None, path.failed], dtype=np.float64)
+        later = None if turn is None else (start + turn[0], whole(turn[1]))
+        return _Held(held.clock, dormant, whole(rest.y), order, later, summary), start + path.half
+
+    def _moving(self, held: _Held, span: float) -> IntArray:
+        """Mode numbers (k',) of the active modes that within `span` of flow time may still lower the loss visibly."""
+        residual = self._residual(held.theta)
+        d = self.n_inputs
+        push = np.concatenate([held.theta[:, d:] @ residual, held.theta[:, :d] @ residual.T], axis=1)
+        left = np.sum(push**2, axis=1) * span
+        return held.order[left > SETTLED * max(self._loss(held.theta) - self.moments.floor, SETTLED * self.explainable)]
+
+    def _turned(
+        self, state: State, held: _Held, modes: _Modes, when: float, theta: FloatArray
+    ) -> tuple[State, Activation]:
+        """The active modes past a turn that is halfway done at flow time `when`, dormant ones grown until then."""
+        dormant = _grow(modes, held.dormant, when - float(held.clock.flow(state.time)))
+        before, after = (rows / np.linalg.norm(rows, axis=1)[:, None] for rows in (held.theta, theta))
+        label = held.order[[int(np.argmin(np.abs(np.sum(before * after, axis=1))))]]
+        rate = float(np.linalg.norm(self._residual(theta), 2))
+        settled = self._settle(held, dormant, theta, held.order, label, rate, when, 0.0, 0.0)[0]
+        time = float(held.clock.accelerated(when))
+        return self._state(time, state.active, settled), Activation(time, time, label, np.array([0.5 * rate]))
+
+    def _best(self, order: IntArray, alone: bool) -> float:
+        """Lowest loss above the floor with as many modes a block as are active; of any block when none is dormant."""
+        if alone:
+            return 0.5 * float(np.sum(np.sort(np.concatenate(self.energies))[: -order.size]))
+        counts = [int(np.isin(order, rows).sum()) for rows, _ in self.moments.blocks]
+        return 0.5 * sum(float(np.sum(e[k:])) for e, k in zip(self.energies, counts, strict=True))
+
+    # -- growth in a frozen residual --------------------------------------------------------------------------
+
+    def _modes(self, theta: FloatArray, order: IntArray) -> _Modes:
+        """Singular modes of the residual block by block, what the active modes account for projected out."""
+        residual = self._residual(theta)
+        parts = []
+        for fresh, (rows, columns) in zip(self._untouched, self.moments.blocks, strict=True):
+            mine = np.isin(order, rows)
+            if mine.any():
+                parts.append(self._block(rows, columns, residual, theta[mine], np.setdiff1d(rows, order)))
+            else:
+                parts.append(fresh)
+        return _join(parts, self.size)
+
+    def _block(
+        self, rows: IntArray, columns: IntArray, residual: FloatArray, theta: FloatArray, labels: IntArray
+    ) -> _BlockModes:
+        d = self.n_inputs
+        w, a = theta[:, columns], theta[:, d + rows]
+        sxx = self.moments.sxx[np.ix_(columns, columns)]
+        left, sigma, right_t = np.linalg.svd(_outside(a) @ residual[np.ix_(rows, columns)] @ _outside(w))
+        right = right_t.T
+        pairs = sigma.size
+        growing = min(labels.size, int(np.count_nonzero(sigma > _NO_GROWTH * self.moments.sigma[0])))
+        # Half of E|f|^2 that no change of the active modes could produce instead, at norm 1: v^T free v / 4.
+        free = sxx - sxx @ w.T @ np.linalg.pinv(w @ sxx @ w.T, hermitian=True) @ w @ sxx
+        energy = np.einsum("ij,ik,kj->j", right[:, :growing], free, right[:, :growing])
+        log_radius = 0.5 * np.log(2.0 * sigma[:growing] / energy) if self._natural else np.zeros(growing)
+        inputs, outputs = columns.size, rows.size
+        vectors = np.zeros((inputs + outputs, inputs + outputs))
+        vectors[:inputs, :pairs] = vectors[:inputs, pairs : 2 * pairs] = right[:, :pairs] * np.sqrt(0.5)
+        vectors[inputs:, :pairs] = left[:, :pairs] * np.sqrt(0.5)
+        vectors[inputs:, pairs : 2 * pairs] = -vectors[inputs:, :pairs]
+        vectors[:inputs, 2 * pairs : pairs + inputs] = right[:, pairs:]
+        vectors[inputs:, pairs + inputs :] = left[:, pairs:]
+        rates = np.concatenate([sigma, -sigma, np.zeros(inputs + outputs - 2 * pairs)])
+        gains = 0.5 * sigma[:growing] ** 2 / energy
+        return _BlockModes(np.concatenate([columns, d + rows]), vectors, rates, labels[:growing], log_radius, gains)
+
+    @property
+    def _natural(self) -> bool:
+        return self.settings.threshold == "natural"
+
+    def _waits(self, modes: _Modes, dormant: _Dormant) -> FloatArray:
+        """Flow time until each growing mode is at its threshold, (g,)."""
+        growing = modes.labels.size
+        gaps = modes.log_radius - dormant.log_amplitudes(modes.vectors[:, :growing])
+        return np.maximum(gaps, 0.0) / modes.rates[:growing]
+
+    def _carries(self, row: FloatArray, modes: _Modes, dormant: _Dormant) -> bool:
+        """Whether a new active mode holds far more of some other growing mode than what is dormant."""
+        growing = modes.vectors[:, : modes.labels.size]
+        with np.errstate(divide="ignore"):
+            held = np.log(np.abs(row @ growing))
+        return dormant.logs.size > 0 and bool((held > dormant.log_amplitudes(growing) + _SPREAD).sum() > 1)
+
+    def _own_block(self, row: FloatArray, label: int) -> FloatArray:
+        """The part of an active mode in its own block: blocks exchange nothing, and what mixes them is negligible."""
+        for rows, columns in self.moments.blocks:
+            if label in rows:
+                inside = np.concatenate([columns, self.n_inputs + rows])
+                out = np.zeros_like(row)
+                out[inside] = row[inside]
+                return out
+        raise AssertionError(label)  # every mode is in a block
+
+    def _map(self, theta: FloatArray) -> FloatArray:
+        return theta[:, self.n_inputs :].T @ theta[:, : self.n_inputs]
+
+    def _residual(self, theta: FloatArray) -> FloatArray:
+        return self.moments.residual(self._map(theta))
+
+    def _loss(self, theta: FloatArray) -> float:
+        return self.moments.loss(self._map(theta))
+
+    def _state(self, time: float, active: np.ndarray, held: _Held) -> State:
+        """A state whose rows are modes in the user's basis: active ones as they are, dormant ones as they grow."""
+        rows = np.zeros((active.size, self.size))
+        logs = np.full(active.size, -np.inf)
+        modes = self._modes(held.theta, held.order)
+        kept = modes.labels < active.size
+        if held.dormant.logs.size:
+            vectors = modes.vectors[:, : modes.labels.size][:, kept]
+            rows[modes.labels[kept]] = vectors.T
+            logs[modes.labels[kept]] = held.dormant.log_amplitudes(vectors)
+        rows[held.order], logs[held.order] = polar(held.theta)
+        memory = {
+            "log_scale": np.asarray(held.clock.log_scale),
+            "basis": held.dormant.basis,
+            "logs": held.dormant.logs,
+            "hidden": held.dormant.hidden,
+            "theta": held.theta,
+            "order": held.order,
+            "rest": held.rest,
+        }
+        if held.turn is not None:
+            memory |= {"turn_time": np.asarray(held.turn[0]), "turn_theta": held.turn[1]}
+        return State(time, active, self.moments.natural_rows(rows), logs, self._loss(held.theta), memory)
+
+
+def _unpack(state: State) -> _Held:
+    memory = state.memory
+    turn = (float(memory["turn_time"]), memory["turn_theta"]) if "turn_time" in memory else None
+    return _Held(
+        Clock(2, float(memory["log_scale"])),
+        _Dormant(memory["basis"], memory["logs"], memory["hidden"]),
+        memory["theta"],
+        memory["order"].astype(np.int64),
+        turn,
+        memory["rest"],
+    )
+
+
+def _outside(rows: FloatArray) -> FloatArray:
+    """Projection on the complement of the span of the rows (k, p), (p, p)."""
+    _, values, basis = np.linalg.svd(rows, full_matrices=False)
+    span = basis[values > _RANK * values.max(initial=0.0)]
+    return np.eye(rows.shape[1]) - span.T @ span
+
+
+def _join(parts: list[_BlockModes], size: int) -> _Modes:
+    """All blocks side by side, growing modes first; coordinates of no block stand still."""
+    growing, other = [], []
+    covered = np.zeros(size, dtype=bool)
+    for part in parts:
+        covered[part.inside] = True
+        columns = np.zeros((size, part.rates.size))
+        columns[part.inside] = part.vectors
+        count = part.labels.size
+        growing.append((columns[:, :count], part.rates[:count]))
+        other.append((columns[:, count:], part.rates[count:]))
+    rest = np.eye(size)[:, ~covered]
+    ordered = [*growing, *other, (rest, np.zeros(rest.shape[1]))]
+    none: list[FloatArray] = [np.zeros(0)]
+    return _Modes(
+        np.concatenate([columns for columns, _ in ordered], axis=1),
+        np.concatenate([rates for _, rates in ordered]),
+        np.concatenate([part.labels for part in parts] or none).astype(np.int64),
+        np.concatenate([part.log_radius for part in parts] or none),
+        np.concatenate([part.gains for part in parts] or none),
+    )
+
+
+def _take(modes: _Modes, dormant: _Dormant, chosen: int, pause: float) -> tuple[_Dormant, FloatArray]:
+    """Let the dormant weights grow for `pause`, then take mode `chosen` out: what is left, and the mode (n,).
+
+    The first pivot row is the chosen mode, so that the first hidden direction of the factorization is its amplitude.
+    """
+    basis, logs, hidden = _factor(modes, dormant, pause, chosen)
+    sizes = np.linalg.norm(hidden, axis=1)
+    q = hidden[0] / sizes[0]
+    along = hidden @ q
+    rest = hidden[1:] - np.outer(along[1:], q)
+    return _scaled(basis[:, 1:], logs[1:], rest, sizes[1:]), basis @ (np.exp(logs) * along)
+
+
+def _grow(modes: _Modes, dormant: _Dormant, pause: float) -> _Dormant:
+    """Let the dormant weights grow for `pause`."""
+    basis, logs, hidden = _factor(modes, dormant, pause, None)
+    return _scaled(basis, logs, hidden, np.linalg.norm(hidden, axis=1))
+
+
+def _scaled(basis: FloatArray, logs: FloatArray, hidden: FloatArray, sizes: FloatArray) -> _Dormant:
+    """Unit hidden rows; those that fell far below their former sizes are rounding, and go."""
+    left = np.linalg.norm(hidden, axis=1)
+    keep = (left > _RANK * sizes) & np.isfinite(logs)
+    return _Dormant(basis[:, keep], logs[keep] + np.log(left[keep]), hidden[keep] / left[keep, None])
+
+
+def _factor(
+    modes: _Modes, dormant: _Dormant, pause: float, first: int | None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Dormant weights after `pause` as basis (n, r), logs (r,), hidden (r, H), the first pivot row given or free."""
+    r = dormant.logs.size
+    gains = modes.rates * pause
+    work = modes.vectors.T @ dormant.basis
+    rank = min(gains.size, r)
+    lower, upper = np.zeros((gains.size, rank)), np.zeros((rank, r))
+    logs, signs = np.full(rank, -np.inf), np.ones(rank)
+    free_rows, free_columns = np.ones(gains.size, dtype=bool), np.ones(r, dtype=bool)
+    for k in range(rank):
+        i, j = _pivot(work, gains, dormant.logs, free_rows, free_columns, first if k == 0 else None)
+        pivot = work[i, j]
+        if pivot == 0:
+            break
+        with np.errstate(over="ignore", invalid="ignore"):
+            column = np.where(free_rows & (work[:, j] != 0), work[:, j] / pivot, 0.0)
+            row = np.where(free_columns & (work[i] != 0), work[i] / pivot, 0.0)
+            lower[:, k] = column * np.exp(np.where(column != 0, gains - gains[i], 0.0))
+            upper[k] = row * np.exp(np.where(row != 0, dormant.logs - dormant.logs[j], 0.0))
+        logs[k], signs[k] = np.log(abs(pivot)) + gains[i] + dormant.logs[j], np.sign(pivot)
+        work = work - np.outer(column, row) * pivot
+        free_rows[i] = free_columns[j] = False
+    return modes.vectors @ lower, logs, signs[:, None] * (upper @ dormant.hidden)
+
+
+def _pivot(
+    work: FloatArray,
+    gains: FloatArray,
+    logs: FloatArray,
+    free_rows: np.ndarray,
+    free_columns: np.ndarray,
+    row: int | None,
+) -> tuple[int, int]:
+    """An entry that is the largest of its row and of its column after scaling; if `row` is given, of that row."""
+
+    def best_row(j: int) -> int:
+        with np.errstate(divide="ignore"):
+            return int(np.argmax(np.where(free_rows, np.log(np.abs(work[:, j])) + gains, -np.inf)))
+
+    def best_column(i: int) -> int:
+        with np.errstate(divide="ignore"):
+            return int(np.argmax(np.where(free_columns, np.log(np.abs(work[i])) + logs, -np.inf)))
+
+    if row is not None:
+        return row, best_column(row)
+    j = int(np.argmax(np.where(free_columns, logs, -np.inf)))
+    i = best_row(j)
+    while True:  # each turn goes to a strictly larger entry
+        better = best_column(i)
+        if better == j:
+            return i, j
+        j = better
+        again = best_row(j)
+        if again == i:
+            return i, j
+        i = again

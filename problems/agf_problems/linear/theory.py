@@ -1,0 +1,133 @@
+"""The staircase of a linear network as alpha -> 0: greedy low-rank learning in closed form.
+
+As alpha -> 0 the top singular mode of the residual correlation M = Syx - beta Sxx joins, and gradient flow of that rank
+runs to a critical point [GLRL]. The critical points of rank k are beta = P Syx Sxx^+ with P the projection on k
+eigenvectors of E = Syx Sxx^+ Syx^T. Within a block that does not decouple all of them but the top k are strict saddles
+whose unstable directions the flow has a part in, so it goes on to the top k *of that block*, in a time that does not
+grow as alpha -> 0. Independent blocks exchange nothing, and each keeps the modes it has. Hence the rule: blocks race by
+the growth of their leading singular value, and inside a block the energies (eigenvalues of E) decide the level.
+
+Charges: between drops the log norms of the remaining modes of a block grow at the singular values of M in order, which
+is how the singular values of a product of generic growth operators behave (what leads stays ahead, whatever direction
+it points in). An exactly vanishing coupling would break the order, and that is what the blocks are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from agf.arrays import FloatArray, IntArray
+from agf_problems.linear.moments import Moments, pseudo_inverse
+
+#: Modes whose charges reach 1 within this fraction of the elapsed time join together.
+_TIE = 1e-9
+
+RULES = ("greedy", "conjecture")
+
+
+@dataclass(frozen=True)
+class Join:
+    """Modes that join together. time : in units of -log alpha.  modes : (k,) indices, in the order of sigma.
+
+    rates : (k,) singular values of M at which they grew.  level, beta : after the drop, beta (c, d) in the basis of the
+    moments.
+    """
+
+    time: float
+    modes: IntArray
+    rates: FloatArray
+    level: float
+    beta: FloatArray
+
+
+@dataclass(frozen=True)
+class _Block:
+    """What a block of K modes does, whatever the others do.
+
+    energies : (K,) eigenvalues of E, decreasing.  rates : (K + 1, K), row k the singular values of M after k joined.
+    steps : (K + 1, c', d') the map after k joined.
+    """
+
+    rows: IntArray
+    columns: IntArray
+    energies: FloatArray
+    rates: FloatArray
+    steps: FloatArray
+
+
+def joins(moments: Moments, width: int, rule: str = "greedy") -> Iterator[Join]:
+    """The drops in order, at most `width` modes.
+
+    rule : "greedy", block by block; "conjecture", [AGF] Conj. 4.1, which takes all modes as one block.
+    """
+    blocks = moments.blocks
+    if rule == "conjecture" and blocks:
+        # Conj. 4.1 orders the levels by energy and the rates by singular value over the whole problem.
+        blocks = (
+            (
+                np.sort(np.concatenate([rows for rows, _ in blocks])),
+                np.sort(np.concatenate([columns for _, columns in blocks])),
+            ),
+        )
+    parts = [_block(moments, rows, columns) for rows, columns in blocks]
+    charges = [np.zeros(part.rows.size) for part in parts]
+    learned = [0 for _ in parts]
+    beta = np.zeros(moments.syx.shape)
+    time, total = 0.0, 0
+    while total < min(width, moments.rank):
+        waits = [_waits(part, k, charge) for part, k, charge in zip(parts, learned, charges, strict=True)]
+        wait = min(float(w.min(initial=np.inf)) for w in waits)
+        if not np.isfinite(wait):
+            return
+        time += wait
+        modes: list[int] = []
+        rates: list[float] = []
+        for b, part in enumerate(parts):
+            k = learned[b]
+            if k == part.rows.size:
+                continue
+            growth = part.rates[k, : part.rows.size - k]
+            new = min(int(np.count_nonzero(waits[b] - wait <= _TIE * time)), width - total - len(modes))
+            modes += part.rows[k : k + new].tolist()
+            rates += growth[:new].tolist()
+            charges[b] = (charges[b] + growth * wait)[new:]
+            learned[b] = k + new
+            beta[np.ix_(part.rows, part.columns)] = part.steps[learned[b]]
+        total += len(modes)
+        yield Join(time, np.asarray(modes, dtype=np.int64), np.asarray(rates), moments.loss(beta), beta.copy())
+
+
+def energies(moments: Moments) -> list[FloatArray]:
+    """Eigenvalues of E of each block, decreasing: half of one is what its mode takes off the loss."""
+    return [_block(moments, rows, columns).energies for rows, columns in moments.blocks]
+
+
+def _waits(part: _Block, learned: int, charges: FloatArray) -> FloatArray:
+    """Time until each remaining mode of a block has charge 1, in units of -log alpha."""
+    rates = part.rates[learned, : charges.size]
+    with np.errstate(divide="ignore"):
+        return np.maximum(1.0 - charges, 0.0) / rates
+
+
+def _block(moments: Moments, rows: IntArray, columns: IntArray) -> _Block:
+    if rows.size == columns.size == 1:
+        sigma, variance = moments.syx[rows[0], columns[0]], moments.sxx[columns[0], columns[0]]
+        steps = np.array([0.0, sigma / variance])[:, None, None]
+        return _Block(rows, columns, np.array([sigma**2 / variance]), np.array([[sigma], [0.0]]), steps)
+    sxx = moments.sxx[np.ix_(columns, columns)]
+    syx = moments.syx[np.ix_(rows, columns)]
+    inverse = pseudo_inverse(sxx)
+    energies, vectors = np.linalg.eigh(syx @ inverse @ syx.T)
+    energies, vectors = energies[::-1], vectors[:, ::-1]
+    size = rows.size
+    rates = np.zeros((size + 1, size))
+    steps = np.zeros((size + 1, size, columns.size))
+    for k in range(size + 1):
+        learned, left = vectors[:, :k], vectors[:, k:]
+        steps[k] = learned @ (learned.T @ syx @ inverse)
+        # Singular values of (I - P_k) Syx, from the smaller matrix that has no zero ones.
+        rates[k, : size - k] = np.linalg.svd(left.T @ syx, compute_uv=False)[: size - k]
+    return _Block(rows, columns, energies, rates, steps)

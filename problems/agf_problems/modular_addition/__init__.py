@@ -1,0 +1,1 @@
+"""Quadratic networks on modular addition ([AGF] section 5)."""

@@ -1,0 +1,460 @@
+"""A quadratic two-layer network that learns modular addition: one Fourier feature after another ([AGF] section 5).
+
+The network sees two elements a, b of a finite abelian group (Z/p), encoded as translates a.x, b.x of a template x, and
+must return (a+b).x: f = sum_i (<u_i, a.x> + <v_i, b.x>)^2 w_i. All p^2 pairs are the data,
+L = (1/2p^2) sum |(a+b).x - f|^2. Rows of theta are (u, v, w). With `terms` = k, sums of k elements and sigma(z) = z^k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from agf import Clock, DataError, Drop, Init, Problem, RequestError, Settings, Staircase, Status
+from agf.arrays import BoolArray, FloatArray, IntArray, count, positive
+from agf.errors import explain
+from agf_problems.modular_addition.kernels import Moments, Quadratic, Sources, Span
+from agf_problems.modular_addition.products import products_of
+from agf_problems.modular_addition.template import ComplexArray, characters_of, read_template
+from agf_problems.modular_addition.tuples import Tuples
+from agf_problems.modular_addition.waves import ThreeWaves
+
+#: Largest dense Hessian offered, in parameters (2400 squared is 46 MB).
+_DENSE_HESSIAN = 2400
+#: Pairs on which `features` measures the accuracy; `accuracy` takes all of them.
+_PAIRS = 1024
+#: Frequencies that take this part of what the first one takes in a drop share it.
+_SHARED = 0.25
+
+
+class ModularAddition(Problem):
+    """Quadratic network on modular addition.
+
+    Network: f(a, b) = sum_i w_i (u_i . a.x + v_i . b.x)^2, with (a.x)[j] = x[j - a] the template x moved by a. Loss:
+    mean over all p^2 pairs (a, b) of |(a+b).x - f(a, b)|^2 / 2, summed over the p outputs.
+
+    Parameters
+    ----------
+    p : number of residues, at least 2; may be left out when the template is an array, or with `group`.
+    template : array (p,), centred here; a spectrum {frequency: amplitude} with amplitude = |xh| (see
+        `modular_template`); "one-hot" (every |xh| = 1); or "power-law:S" (|xh_k| = k^-S).
+    width : number of neurons H.  terms : k >= 2 summands, with sigma(z) = z^k.
+    group : orders of cyclic groups, for their product in place of Z/p.
+
+    Raises DataError for what cannot be used. A constant template is allowed: there is nothing to learn.
+
+    Notes
+    -----
+    The largest utility on frequency k is sqrt(2/(27 p^3)) |xh_k|^3, of cosine neurons, and every frequency is a strict
+    local maximum up to phases ([AGF] Theorem 5.1 denies it). Even p has a Nyquist frequency, on which a neuron gains
+    sqrt(2) times more and two neurons suffice instead of six; the theorems assume odd p.
+    """
+
+    name = "modular-addition"
+    kinds = ("gaussian", "entrywise")
+    data_arguments = ("template", "p", "group")
+
+    def __init__(
+        self,
+        p: int | None = None,
+        template: Any = "one-hot",
+        width: int = 18,
+        terms: int = 2,
+        group: Any = None,
+    ):
+        where = self.name
+        length = None if isinstance(template, str | dict) or template is None else np.size(template)
+        self.characters = characters_of(p, group, length)
+        self.template = read_template(template, self.characters)
+        self.p = self.characters.order
+        self.width = count(width, "width", where=where)
+        self.terms = count(terms, "terms", where=where, least=2)
+        self.degree = self.terms + 1
+        self.n_params = (self.terms + 1) * self.p
+        self.kernel = Quadratic(self.template) if self.terms == 2 else Moments(self.template, self.terms)
+        self.products = products_of(self.kernel.correlations, self.width) if self.terms == 2 else None
+        self.tuples = Tuples(self.template.translates(), self.characters.sums(), self.terms)
+        self._span: tuple[FloatArray, Span] | None = None
+
+    # -- the network ------------------------------------------------------------------------------------------
+
+    def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
+        if self.products is not None:
+            return self.products.loss_grad(theta)
+        own = self.kernel.sources(theta)
+        gradient, taken = self.kernel.pull(own, own)
+        utility = np.vecdot(own.w, gradient[:, self.terms * self.p :]).sum()
+        # L = |x|^2/2 - sum T + sum I / 2 with utility T - I; rounding must not make a perfect fit negative
+        loss = max(0.5 * self.template.energy - float(utility) - 0.5 * float(taken.sum()), 0.0)
+        return loss, -gradient
+
+    def residual(self, theta: FloatArray, neurons: IntArray) -> Sources | FloatArray:
+        return self.kernel.sources(theta) if self.products is None else self.products.residual(theta)
+
+    def utility(
+        self, theta: FloatArray, neurons: IntArray, residual: Sources | FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        if self.products is not None and not isinstance(residual, Sources):
+            return self.products.utility(theta, residual)
+        assert isinstance(residual, Sources)
+        own = self.kernel.sources(theta)
+        gradient, _ = self.kernel.pull(own, residual)
+        return np.vecdot(own.w, gradient[:, self.terms * self.p :]), gradient
+
+    def network_pull(
+        self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, members: BoolArray
+    ) -> FloatArray:
+        if self.products is None:
+            return super().network_pull(directions, log_norms, neurons, members)
+        return self.products.network_pull(directions, np.exp(self.degree * np.where(members, log_norms, -np.inf)))
+
+    def self_interaction(
+        self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
+    ) -> FloatArray:
+        """C_i = (1/2) E|f_i - P_A f_i|^2, (m,), unit: loss, through Gram products only.
+
+        P_A is the projection on the active neurons' Jacobian; with `terms` > 2, on its columns for the w's.
+        """
+        own = self.kernel.sources(directions)
+        alone = self.kernel.norms(own) * np.sum(own.w**2, axis=1)
+        if active_neurons.size == 0:
+            return 0.5 * alone
+        # the same active network is asked about many times in a phase
+        if self._span is None or not np.array_equal(self._span[0], active):
+            self._span = (active.copy(), Span(self.kernel, self.kernel.sources(active)))
+        return 0.5 * np.maximum(alone - self._span[1].projected(own), 0.0)
+
+    def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
+        if theta.size > _DENSE_HESSIAN:
+            return None
+        if isinstance(self.kernel, Quadratic):
+            return self.kernel.hessian(theta)
+        return self.tuples.hessian(theta) if self.tuples.fits(theta.shape[0]) else None
+
+    def hessian_product(self, theta: FloatArray, neurons: IntArray, vectors: FloatArray) -> FloatArray:
+        """Hessian of the loss times `vectors`, (m, P), exact up to rounding, in 2 `degree` gradients.
+
+        The gradient along a line is a polynomial of degree 2 degree - 1: a central difference of that order is exact.
+        """
+        size = np.abs(vectors).max(initial=0.0)
+        if size == 0.0:
+            return np.zeros_like(vectors)
+        step = max(np.abs(theta).max(), np.finfo(np.float64).tiny) / size
+        points = np.arange(1, self.degree + 1, dtype=np.float64)
+        odd = points[:, None] ** (2 * np.arange(self.degree) + 1)
+        weights = np.linalg.solve(odd.T, 0.5 * np.eye(self.degree)[0])
+        total = np.zeros_like(theta)
+        for point, weight in zip(points * step, weights, strict=True):
+            ahead = self.loss_grad(theta + point * vectors, neurons)[1]
+            total += weight * (ahead - self.loss_grad(theta - point * vectors, neurons)[1])
+        return total / step
+
+    def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        """Balance |u|^2 + |v|^2 - k |w|^2 of each neuron, in units of its squared norm (initially)."""
+        squares = np.sum(theta.reshape(theta.shape[0], self.terms + 1, self.p) ** 2, axis=2)
+        return {"balance": squares[:, :-1].sum(axis=1) - self.terms * squares[:, -1]}
+
+    def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
+        """Order-one parameters, drawn u, v, w in turn, (H, p) each.
+
+        "gaussian": variance one over fan-in, u and v N(0, 1/(k p)) and w N(0, 1/p). "entrywise": N(0, 1), so that alpha
+        is the standard deviation of every weight.
+        """
+        scales = [1.0 / np.sqrt(self.terms * self.p)] * self.terms + [1.0 / np.sqrt(self.p)]
+        parts = [rng.standard_normal((self.width, self.p)) for _ in scales]
+        if kind == "gaussian":
+            parts = [part * scale for part, scale in zip(parts, scales, strict=True)]
+        return np.concatenate(parts, axis=1)
+
+    # -- theory -----------------------------------------------------------------------------------------------
+
+    def max_utilities(self) -> FloatArray:
+        """(K,) largest utility on the unit sphere of each frequency, nothing active; unit: loss.
+
+        For two terms sqrt(2/(27 p^3)) |xh|^3 ([AGF] Theorem 5.1), and sqrt(2) times that for a real character.
+        """
+        k = self.terms
+        paired = self.characters.paired
+        # k! p^-(k+1) sum_chi |uh .. wh| |xh|^(k+1) with squared norms 1/(k+1) each, |uh|^2 = p/2 |u|^2 (or p |u|^2)
+        power = np.abs(self.template.spectrum) * np.sqrt(np.where(paired, 0.5, 1.0) / (self.p * (k + 1)))
+        return np.where(paired, 2.0, 1.0) * float(np.prod(np.arange(1, k + 1))) * power ** (k + 1)
+
+    def jump_bound(self, frequency: int, mu: float, radius: float = 1.0) -> float:
+        """Least flow time in which neurons of norm at most mu reach norm `radius` on `frequency` alone.
+
+        [AGF] eq. 9 with its misprints mended: sqrt(3) p^{3/2} (1/mu - 1/radius) / (sqrt(2) |xh|^3) for two terms.
+        """
+        at = np.flatnonzero(self.characters.frequencies == frequency)
+        if at.size == 0 or self.template.spectrum[at[0]] == 0:
+            raise DataError(explain(f"the template has nothing at frequency {frequency}.", where=self.name))
+        power = self.degree - 2
+        gap = max(mu**-power - radius**-power, 0.0) / power
+        return float(gap / (self.degree * self.max_utilities()[at[0]]))
+
+    def theory(
+        self,
+        alpha: float | None = None,
+        *,
+        init: Init | None = None,
+        mu: float | None = None,
+        radius: float = 1.0,
+        **options: Any,
+    ) -> Staircase:
+        """One drop a frequency in decreasing order of its largest utility, as alpha -> 0 with six neurons or more each.
+
+        levels : loss left when a frequency is fully learned, sum of |xh|^2 / p over the others ([AGF] section 5).
+        times : NaN. `bounds` are filled when `init`, `mu` (largest initial norm) or alpha is given: `jump_bound` from
+        mu to norm `radius`. The first is a bound on the flow's first activation; the later ones suppose that the
+        neurons that learn a frequency have grown on it alone.
+        Drop features: "frequency", "amplitude" |xh|, "group_size" 6 (2 for a real character).
+        """
+        if options:
+            raise RequestError(
+                explain(
+                    f"unknown option `{next(iter(options))}`.",
+                    where=f"{self.name}.theory",
+                    expected="alpha, init, mu or radius",
+                )
+            )
+        log_norms = np.zeros(0)
+        if init is not None:
+            log_norms = init.log_norms
+        elif mu is not None or alpha is not None:
+            log_norms = np.log([positive(alpha if mu is None else mu, "mu", where=f"{self.name}.theory")])
+        positive(radius, "radius", where=f"{self.name}.theory")
+        utilities = self.max_utilities()
+        chosen = self.template.learnable
+        chosen = chosen[np.argsort(-utilities[chosen], kind="stable")]
+        gains = self.template.gains()
+        remaining = np.append(np.cumsum(gains[chosen[::-1]])[::-1], 0.0)
+        drops = tuple(
+            Drop(
+                time=np.nan,
+                half_time=np.nan,
+                accelerated_time=np.nan,
+                level=float(remaining[k + 1]),
+                label=self.characters.name(self.characters.frequencies[i]),
+                utility=utilities[i : i + 1],
+                how="closed form",
+                features={
+                    "frequency": np.array(float(self.characters.frequencies[i])),
+                    "amplitude": np.abs(self.template.spectrum[i]),
+                    "group_size": np.array(6.0 if self.characters.paired[i] else 2.0),
+                },
+            )
+            for k, i in enumerate(chosen)
+        )
+        bounds = None
+        if log_norms.size:
+            largest = float(np.exp(log_norms.max()))
+            bounds = np.array([self.jump_bound(int(self.characters.frequencies[i]), largest, radius) for i in chosen])
+        return Staircase(
+            problem=self.name,
+            degree=self.degree,
+            clock=Clock.from_norms(self.degree, log_norms) if log_norms.size else Clock(self.degree, 0.0),
+            start_level=float(remaining[0]),
+            drops=drops,
+            status=Status.THEORY,
+            settings=Settings(),
+            init=init,
+            arguments=self.arguments,
+            bounds=bounds,
+            notes=self._notes(chosen, utilities),
+        )
+
+    def _notes(self, chosen: IntArray, utilities: FloatArray) -> tuple[str, ...]:
+        notes = []
+        if chosen.size == 0:
+            notes.append("The template is constant: there is nothing to learn.")
+        ordered = utilities[chosen]
+        if np.any(np.isclose(ordered[1:], ordered[:-1], rtol=1e-9, atol=0.0)):
+            notes.append("Frequencies of equal amplitude tie: the initialization decides their order, not the theory.")
+        if not self.characters.paired.all():
+            notes.append(
+                "The order of the group is even: the theorems assume it odd; real characters are included here."
+            )
+        need = int(np.where(self.characters.paired[chosen], 6, 2).sum())
+        if self.width < need:
+            notes.append(f"Full levels need {need} neurons; with {self.width}, intermediate levels appear.")
+        return tuple(notes)
+
+    def three_waves(self, theta: FloatArray) -> ThreeWaves:
+        """The dormant flow of neurons (m, 3p) in closed form, while nothing is active and for two terms.
+
+        Raises RequestError for more than two terms.
+        """
+        if self.terms != 2:
+            raise RequestError(
+                explain(
+                    "three waves meet in sums of two terms only.", where=f"{self.name}.three_waves", found=self.terms
+                )
+            )
+        weight = np.where(self.characters.paired, 2.0, 1.0)
+        waves = self._coefficients(theta).transpose(0, 2, 1) * np.sqrt(weight / self.p)[:, None]
+        size = np.abs(self.template.spectrum)
+        waves[..., 2] *= np.exp(1j * np.angle(self.template.spectrum))
+        # utility 2/p^3 sum_chi |xh|^2 uh vh conj(wh xh), and a wave is uh sqrt(weight / p)
+        return ThreeWaves(waves, 2.0 / np.sqrt(weight * self.p**3) * size**3, np.sum(theta**2, axis=1))
+
+    # -- what was learned -------------------------------------------------------------------------------------
+
+    def spectra(self, theta: FloatArray) -> FloatArray:
+        """(m, k+1, K) amplitudes of the cosines in u, v, ... and w at `characters.frequencies`."""
+        return np.abs(self._coefficients(theta)) * np.where(self.characters.paired, 2.0, 1.0) / self.p
+
+    def _coefficients(self, theta: FloatArray) -> ComplexArray:
+        rows = theta.reshape(theta.shape[0], self.terms + 1, self.p)
+        return self.characters.transform(rows)[..., self.characters.frequencies]
+
+    def neuron_frequencies(self, theta: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Position in `characters.frequencies` of each neuron's strongest learnable one, (m,), and its share (m,).
+
+        The share is that of the neuron's squared norm, over all of u, v, ..., w; 1 for a pure cosine neuron.
+        """
+        if self.template.learnable.size == 0:
+            return np.zeros(theta.shape[0], dtype=np.int64), np.zeros(theta.shape[0])
+        weight = np.where(self.characters.paired, 2.0, 1.0) / self.p
+        power = np.sum(np.abs(self._coefficients(theta)) ** 2, axis=1)[:, self.template.learnable]
+        power *= weight[self.template.learnable]
+        best = power.argmax(axis=1)
+        norm = np.maximum(np.sum(theta**2, axis=1), np.finfo(np.float64).tiny)
+        return self.template.learnable[best], power[np.arange(theta.shape[0]), best] / norm
+
+    def neuron_phases(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Phases s of u, v, ..., w at each neuron's frequency, (m, k+1), and s_u + s_v - s_w - s_x in (-pi, pi], (m,).
+
+        A weight a cos(2 pi k j / p + s) has phase s; the difference is zero at the largest utility ([AGF] Theorem 5.1).
+        """
+        position, _ = self.neuron_frequencies(theta)
+        each = np.arange(theta.shape[0])
+        hats = self._coefficients(theta)[each, :, position]
+        gap = hats[:, :-1].prod(axis=1) * (hats[:, -1] * self.template.spectrum[position]).conj()
+        return np.angle(hats), np.angle(gap)
+
+    def output_power(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
+        """E |fh_k|^2 over all pairs at `characters.frequencies`, (K,); |xh_k|^2 when all is learned."""
+        own = self.kernel.sources(theta)
+        hats = self._coefficients(theta)[:, -1]
+        return np.einsum("ik,ij,jk->k", hats.conj(), self.kernel.gram(own, own), hats, optimize=True).real
+
+    def learned(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
+        """E <f, target> / E |target|^2 at each frequency, (K,): 0 at the start, 1 when learned; 0 if unlearnable."""
+        z = self.kernel.sources(theta).z
+        out = np.zeros(self.characters.frequencies.size)
+        at = self.template.learnable
+        out[at] = (z[:-1].prod(axis=0) * z[-1].conj()).real.sum(axis=0) / (2.0 * self.template.gains()[at])
+        return out
+
+    def accuracy(self, theta: FloatArray, neurons: IntArray, pairs: int | None = None) -> float:
+        """Share of the pairs (a, b) whose output is closest in direction to the encoding of a + b.
+
+        pairs : how many, evenly spread over all p^2 (all when None). Two terms only; NaN otherwise.
+        """
+        if self.terms != 2:
+            return np.nan
+        p = self.p
+        total = p * p if pairs is None else min(pairs, p * p)
+        chosen = np.arange(total) * (p * p) // total
+        translates = self.template.translates()
+        a = theta[:, :p] @ translates
+        b = theta[:, p : 2 * p] @ translates
+        target = self.characters.sums()
+        right = 0
+        for block in np.array_split(chosen, max(1, total * max(p, theta.shape[0]) // 2**20)):
+            rows, columns = block // p, block % p
+            scores = ((a[:, rows] + b[:, columns]) ** 2).T @ (theta[:, 2 * p :] @ translates)
+            guess, truth = scores.argmax(axis=1), target[rows, columns]
+            # templates with a period encode several elements alike
+            right += int(np.sum(np.all(translates[:, guess] == translates[:, truth], axis=0) | (guess == truth)))
+        return right / total
+
+    def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        """What the network has learned; per-neuron arrays are (H,), NaN for neurons that are not in `neurons`.
+
+        power (K,) : `output_power`.  learned (K,) : `learned`.  accuracy : on at most 1024 pairs.
+        neuron_frequency, neuron_share, phase_gap (H,), phases (H, k+1) : of each neuron.
+        """
+        position, share = self.neuron_frequencies(theta)
+        phases, gap = self.neuron_phases(theta)
+        found = {
+            "neuron_frequency": self.characters.frequencies[position].astype(np.float64),
+            "neuron_share": share,
+            "phase_gap": gap,
+            "phases": phases,
+        }
+        out: dict[str, FloatArray] = {
+            "power": self.output_power(theta, neurons),
+            "learned": self.learned(theta, neurons),
+            "accuracy": np.asarray(self.accuracy(theta, neurons, _PAIRS)),
+        }
+        for name, values in found.items():
+            out[name] = np.full((self.width, *values.shape[1:]), np.nan)
+            out[name][neurons] = values
+        return out
+
+    def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
+        rows = np.flatnonzero(np.isin(neurons, chosen))
+        position, _ = self.neuron_frequencies(theta[rows])
+        names = [self.characters.name(k) for k in self.characters.frequencies[np.unique(position)]]
+        return " and ".join(names) if names else super().label(theta, neurons, chosen)
+
+    def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
+        """The frequencies that took most of the fall of the loss, by Parseval's identity: of frequency k it is
+        gain_k (2 learned_k - power_k / |xh_k|^2) since all was unlearned."""
+        at = self.template.learnable
+        size = np.abs(self.template.spectrum[at]) ** 2
+        gains = self.template.gains()[at]
+        fallen = [gains * (2.0 * each["learned"][at] - each["power"][at] / size) for each in (before, after)]
+        share = fallen[1] - fallen[0]
+        if not (share > 0).any():
+            return ""
+        chosen = at[share >= _SHARED * share.max()]
+        return " and ".join(self.characters.name(k) for k in self.characters.frequencies[chosen])
+
+    def frequency_drops(self, stairs: Staircase) -> Staircase:
+        """The staircase with consecutive drops of one label bundled into one: what a loss curve shows.
+
+        Each has the time at which the loss crossed the middle of its fall, read off the predicted curve where there is
+        one (mode "resolved"), else that of the drop which crossed it; and the last level.
+        """
+        drops: list[Drop] = []
+        levels = stairs.levels
+        start = 0
+        for stop in range(1, len(stairs.drops) + 1):
+            if stop < len(stairs.drops) and stairs.drops[stop].label == stairs.drops[start].label:
+                continue
+            group = stairs.drops[start:stop]
+            middle = 0.5 * (levels[start] + levels[stop])
+            crossing = group[int(np.argmax(levels[start + 1 : stop + 1] <= middle))]
+            time, half_time = crossing.time, crossing.half_time
+            below = np.flatnonzero(stairs.curve_losses <= middle)
+            if below.size and below[0] > 0:  # the predicted curve itself says when
+                around = slice(below[0] - 1, below[0] + 1)
+                time = half_time = float(np.interp(-middle, -stairs.curve_losses[around], stairs.curve_times[around]))
+            drops.append(
+                replace(
+                    group[-1],
+                    time=time,
+                    half_time=half_time,
+                    accelerated_time=crossing.accelerated_time * (time / crossing.time),
+                    neurons=np.concatenate([drop.neurons for drop in group]),
+                    collapsed=np.concatenate([drop.collapsed for drop in group]),
+                    utility=np.concatenate([drop.utility for drop in group]),
+                )
+            )
+            start = stop
+        return replace(stairs, drops=tuple(drops), bounds=None, notes=(*stairs.notes, "Drops bundled by frequency."))
+
+    def describe(self) -> str:
+        largest = np.abs(self.template.spectrum).max(initial=0.0)
+        group = " x ".join(f"Z/{n}" for n in self.characters.orders)
+        found = f"{self.template.learnable.size} frequencies, largest |xh| {largest:.4g}"
+        even = ", even order (Nyquist)" if not self.characters.paired.all() else ""
+        what = found if self.template.learnable.size else "constant template, nothing to learn"
+        return f"{self.name} on {group}, {self.width} neurons z^{self.terms}, {what}{even}"
+
+    @classmethod
+    def example(cls) -> dict[str, Any]:
+        return {"p": 11, "template": {1: 10.0, 3: 5.0}, "width": 12}

@@ -1,0 +1,1 @@
+"""ReLU networks ([AGF] section 6, [BF24], [Min23])."""

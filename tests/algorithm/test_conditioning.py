@@ -1,0 +1,110 @@
+"""How much a time moves under a small change, in every mode, on the command line and where the repeat falls short."""
+
+import json
+
+import numpy as np
+import pytest
+from test_limit import Plain
+
+import agf
+from agf.algorithm.conditioning import WEIGHTS, conditioned, shaken
+from agf.errors import RequestError
+from agf.records.settings import Settings
+from agf.shell.main import main
+
+
+def test_weights_move_by_a_thousandth_keep_zeros_and_signs_and_move_alike_each_time():
+    theta = np.array([[1.0, 0.0], [-2.0, 3.0], [0.0, 0.0], [1.0, 1.0]])
+    init = agf.Init.scaled(theta, 1e-200)
+    moved, settings = shaken(init, Settings(rtol=1e-6, max_drops=3, max_time=10.0, conditioning=True))
+    again, _ = shaken(init, Settings())
+    assert np.array_equal(moved.directions, again.directions)
+    assert np.array_equal(moved.log_norms, again.log_norms)
+    assert np.array_equal(np.sign(moved.directions), np.sign(init.directions))
+    change = moved.log_norms[[0, 1, 3]] - init.log_norms[[0, 1, 3]]
+    assert np.isneginf(moved.log_norms[2])
+    assert 0.01 * WEIGHTS < np.abs(change).max() < 4 * WEIGHTS  # N(0, 1) times that
+    assert settings.rtol == pytest.approx(1e-5)
+    assert not settings.conditioning
+
+
+@pytest.mark.parametrize("mode", ["agf", "limit"])
+def test_independent_drops_move_by_no_more_than_the_weights(mode):
+    # The time of a lone neuron is log(R*/rho) over its rate: 1e-3 of rho moves it by 1e-3 / log(1/alpha) at most.
+    problem = Plain([2.0, -0.5, 1.0])
+    init = problem.init(1e-8, seed=1)
+    plain = agf.predict(problem, init, mode=mode)
+    asked = agf.predict(problem, init, mode=mode, conditioning=True)
+    assert np.isnan([drop.conditioning for drop in plain.drops]).all()
+    assert np.array_equal(plain.half_times, asked.half_times)
+    assert all(drop.conditioning < 1e-3 for drop in asked.drops)
+    assert asked.stats["utility_evaluations"] > 1.5 * plain.stats["utility_evaluations"]  # the cost of both is told
+
+
+def test_it_says_in_finite_alpha_mode_by_how_much_a_reshaped_start_moves_a_drop():
+    # An independent route: predict from the moved weights, and compare the times.
+    problem = Plain([2.0, -0.5, 1.0])
+    init = problem.init(1e-2, seed=1)
+    asked = agf.predict(problem, init, conditioning=True)
+    moved, settings = shaken(init, Settings())
+    other = agf.predict(problem, moved, **settings.to_dict())
+    expected = np.abs(other.half_times[1:] / asked.half_times[1:] - 1)
+    assert [drop.conditioning for drop in asked.drops] == pytest.approx(expected)
+    assert expected.max() > 1e-6
+
+
+def test_mode_resolved_measures_it_unless_told_not_to():
+    problem = Plain([2.0, -0.5])
+    init = problem.init(1e-4, seed=1)
+    known, unknown = (agf.predict(problem, init, mode="resolved", conditioning=c) for c in (None, False))
+    assert all(drop.conditioning < 1e-2 for drop in known.drops)
+    assert np.isnan([drop.conditioning for drop in unknown.drops]).all()
+    assert unknown.stats["velocity_evaluations"] < 0.8 * known.stats["velocity_evaluations"]
+
+
+def test_a_drop_that_the_repeat_does_not_reach_is_unbounded_and_the_note_says_why():
+    drops = [agf.Drop(1.0, 1.0, 1.0, 0.5), agf.Drop(3.0, 3.0, 3.0, 0.1)]
+    told, notes = conditioned(drops, 1.0, np.array([0.0, 1.1, 1.1, 4.0]), np.array([1.0, 1.0, 0.5, 0.5]), "max_time")
+    assert told[0].conditioning == pytest.approx(0.1)
+    assert told[1].conditioning == np.inf
+    assert "drop(s) 2" in notes[0]
+    assert "max_time" in notes[0]
+
+
+def test_several_starts_at_once_measure_it_as_one_does():
+    problem = agf.problem("diagonal-linear", X=np.eye(2) * np.sqrt(2), y=np.sqrt(2) * np.array([2.0, 0.5]))
+    inits = [problem.init(1e-3), problem.init(1e-6)]
+    for init, stairs in zip(inits, agf.predict_many(problem, inits, conditioning=True), strict=True):
+        alone = agf.predict(problem, init, conditioning=True)
+        assert [d.conditioning for d in stairs.drops] == [d.conditioning for d in alone.drops]
+        assert max(d.conditioning for d in stairs.drops) < 1e-3
+
+
+def test_it_is_yes_no_or_left_to_the_mode():
+    with pytest.raises(RequestError, match="conditioning"):
+        Settings(conditioning="yes")
+
+
+def test_the_command_line_measures_both_sides(tmp_path, capsys):
+    words = ["compare", "diagonal-linear", "--alpha", "1e-3", "--t-max", "30", "--max-drops", "2"]
+    more = ["--conditioning", "--repeat", "-o", str(tmp_path / "run.npz")]
+    assert main([*words, *more, "--json"]) == 0
+    matches = json.loads(capsys.readouterr().out)["matches"]
+    assert all(match["conditioning"] is not None for match in matches)
+    # ten times a tolerance of 1e-6 moves nothing here
+    assert all(match["reproducible"] for match in matches)
+    report = agf.load(tmp_path / "run.npz")
+    assert report.repeat.settings["rtol"] == pytest.approx(10 * report.trajectory.settings["rtol"])
+    assert report.repeat.times[-1] == report.trajectory.times[-1]
+    assert report.table().columns[-3:] == ["reproduced to", "conditioning", "learned"]
+    assert "Reproduced to" in str(report)
+    assert main(["compare", str(tmp_path / "run.npz"), "--curve", str(tmp_path / "run.npz"), "--repeat"]) == 2
+    assert "--repeat" in capsys.readouterr().err
+
+
+def test_a_closed_form_hangs_on_neither_weights_nor_tolerance():
+    problem = agf.problem("diagonal-linear", X=np.eye(2) * np.sqrt(2), y=np.sqrt(2) * np.array([2.0, 0.5]))
+    stairs = agf.predict(problem, problem.init(1e-8), mode="limit", conditioning=True)
+    assert [drop.conditioning for drop in stairs.drops] == [0.0, 0.0]
+    assert "conditioning" in stairs.table().columns
+    assert "conditioning" not in agf.predict(problem, problem.init(1e-8)).table().columns

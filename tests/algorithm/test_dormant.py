@@ -1,0 +1,329 @@
+"""The dormant phase against exact flows: crossings, ties, everybody's state at the crossing, at any scale and width."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as given_settings
+from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
+from scipy.optimize import brentq
+from stubs import DiagonalToy, QuadraticUtility, ReluToy, Scripted, norms_init
+
+import agf
+from agf import sphere
+from agf.algorithm import dormant
+from agf.algorithm.dormant import Crossing
+from agf.algorithm.threshold import Threshold
+from agf.clock import Clock
+from agf.records.status import Status
+
+NOBODY, NONE = np.zeros(0, dtype=np.int64), np.zeros(0)
+
+
+def run(problem, directions, log_norms, natural=False, log_factor=0.0, noise=0.0, **options):
+    neurons = np.arange(log_norms.size)
+    empty = np.zeros((0, problem.n_params))
+    threshold = Threshold(problem, natural, empty, NOBODY, log_factor, noise)
+    clock = Clock.from_norms(problem.degree, log_norms)
+    residual = problem.residual(empty, NOBODY)
+    return dormant.cross(problem, residual, clock, threshold, directions, log_norms, neurons, **options), clock
+
+
+def symmetric(rng, count, size):
+    matrices = rng.standard_normal((count, size, size))
+    return (matrices + matrices.transpose(0, 2, 1)) / 2
+
+
+# -- exact answers --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 1e-8, 1e-40, 1e-200])
+def test_whitened_diagonal_coordinates_activate_at_their_closed_form(alpha):
+    """rho^2 = 2 alpha^2 cosh(2 beta t) for u = sqrt 2 alpha, v = 0: norm 1 at arccosh(1 / (2 alpha^2)) / (2 |beta|)."""
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((6, 3)))[0] * np.sqrt(6)
+    beta = np.array([2.0, -1.0, 0.5])
+    problem = DiagonalToy(basis, basis @ beta)
+    init = agf.Init.scaled(np.tile([np.sqrt(2.0), 0.0], (3, 1)), alpha)
+    stairs = agf.predict(problem, init, threshold="unit", max_drops=3)
+    log_twice = -2.0 * np.log(alpha) if alpha < 1e-7 else np.arccosh(1 / (2 * alpha**2))  # arccosh x ~ log 2x
+    # each direction turns by 45 degrees with an error of rtol = 1e-6 a step, of a log norm of 7 to 460
+    assert stairs.times[1:] == pytest.approx(log_twice / (2 * np.abs(beta)), rel=3e-6 / log_twice)
+    assert [drop.neurons.tolist() for drop in stairs.drops] == [[0], [1], [2]]
+
+
+@given_settings(max_examples=25)
+@given(st.integers(0, 10_000), st.sampled_from([-5.0, -20.0, -300.0]))
+def test_the_crossing_and_everybody_at_it_agree_with_the_matrix_exponential(seed, log_alpha):
+    rng = np.random.default_rng(seed)
+    problem = QuadraticUtility(symmetric(rng, 5, 3))
+    directions = sphere.random(rng, 5, 3)
+    log_norms = log_alpha + rng.standard_normal(5)
+    found, clock = run(problem, directions, log_norms, rtol=1e-8)
+    assert isinstance(found, Crossing)
+    time = float(clock.flow(found.time))
+    exact_directions, exact_norms = problem.exact(directions, log_norms, time)
+    # rtol a step, of some tens of steps
+    assert exact_norms.max() == pytest.approx(0.0, abs=1e-6)
+    assert found.neurons.tolist() == [int(exact_norms.argmax())]
+    assert found.log_norms == pytest.approx(exact_norms, abs=1e-6)
+    assert np.abs(found.directions - exact_directions).max() < 1e-5
+    assert np.linalg.norm(found.directions, axis=1) == pytest.approx(1.0, rel=1e-14)
+
+
+@pytest.mark.parametrize("degree", [2, 3, 4])
+def test_crossings_of_any_degree_agree_with_a_generic_solver(degree):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((20, 4))
+    problem = DiagonalToy(X, X @ np.array([1.0, -2.0, 0.5, 1.5]), degree)
+    init = problem.init(1e-2, seed=5)
+    found, clock = run(problem, init.directions, init.log_norms, rtol=1e-9)
+    neurons = np.arange(4)
+    residual = problem.residual(np.zeros((0, degree)), NOBODY)
+
+    def flow(_, y):
+        return problem.utility(y.reshape(4, degree), neurons, residual)[1].ravel()
+
+    def largest(_, y):
+        return np.linalg.norm(y.reshape(4, degree), axis=1).max() - 1.0
+
+    largest.terminal, largest.direction = True, 1
+    end = 2.0 * float(clock.flow(found.time))
+    exact = solve_ivp(flow, (0, end), init.params().ravel(), rtol=1e-11, atol=1e-15, events=largest, method="DOP853")
+    assert float(clock.flow(found.time)) == pytest.approx(exact.t_events[0][0], rel=1e-8)
+    theta = exact.y_events[0][0].reshape(4, degree)
+    assert sphere.cartesian(found.directions, found.log_norms) == pytest.approx(theta, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("degree", [2, 3])
+def test_natural_thresholds_are_met_where_the_self_decay_equals_the_growth(degree):
+    """At the crossing rho^kappa = U / 2C, everything recomputed from the problem at the state that is returned."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((20, 3))
+    problem = DiagonalToy(X, X @ np.array([1.0, -2.0, 0.5]), degree)
+    init = problem.init(1e-4, seed=5)
+    found, _ = run(problem, init.directions, init.log_norms, natural=True)
+    k = found.neurons
+    at = found.directions[k]
+    utility, gradient = problem.utility(at, k, problem.y)
+    c = problem.self_interaction(at, k, np.zeros((0, degree)), NOBODY)
+    drive = np.linalg.norm(gradient, axis=1) / degree
+    assert found.log_norms[k] == pytest.approx(np.log(drive / (2 * c)) / degree, abs=1e-9)
+    assert utility == pytest.approx(drive, rel=1e-3)  # aligned by then
+    assert found.gain == pytest.approx(float(utility[0] ** 2 / (4 * c[0])), rel=1e-6)
+
+
+def test_a_slow_escape_from_a_saddle_is_followed_and_not_frozen():
+    """Directions next to the second eigenvector look at rest for 12 e-folds and then turn to the first."""
+    matrix = np.diag([1.0, 0.6, 0.1])
+    problem = QuadraticUtility([matrix])
+    directions = sphere.normalize(np.array([[1e-12, 1.0, 1e-3]]))
+    log_norms = np.array([-300.0])
+    found, clock = run(problem, directions, log_norms)
+    exact = brentq(lambda t: problem.exact(directions, log_norms, t)[1][0], 250.0, 600.0)
+    # while the growing part is far below rtol = 1e-6 its steps are as long as stability lets them be: a tenth of one of
+    # the 28 e-folds it takes, of 328
+    assert float(clock.flow(found.time)) == pytest.approx(exact, rel=3e-4)
+    assert abs(found.directions[0, 0]) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_neurons_that_ran_ahead_are_brought_back_to_the_crossing():
+    """The first neuron waits on a flat spot, so nothing says it will cross before the second, whose steps are long."""
+    rng = np.random.default_rng(0)
+    first, second = np.diag([5.0, 0.0, 0.0]), np.diag([0.3, 0.2, 0.1])
+    problem = QuadraticUtility([first, second])
+    directions = np.vstack([sphere.normalize(np.array([[1e-9, 1.0, 0.0]])), sphere.random(rng, 1, 3)])
+    log_norms = np.array([-10.0, -10.0])
+    found, clock = run(problem, directions, log_norms)
+    assert found.neurons.tolist() == [0]
+    exact_directions, exact_norms = problem.exact(directions, log_norms, float(clock.flow(found.time)))
+    # an escape over 20 e-folds, each good to 1e-5
+    assert found.log_norms == pytest.approx(exact_norms, abs=2e-4)
+    assert found.directions == pytest.approx(exact_directions, abs=2e-4)
+
+
+def test_a_neuron_that_comes_to_rest_in_the_step_of_its_crossing_crosses_where_it_does():
+    """Many draws, so that some end the damping of their last transients in the very step that crosses."""
+    rng = np.random.default_rng(1)
+    for log_alpha in np.linspace(-14.0, -22.0, 41):
+        problem = QuadraticUtility(2.0 * symmetric(rng, 3, 4))
+        directions, log_norms = sphere.random(rng, 3, 4), np.full(3, log_alpha)
+        found, clock = run(problem, directions, log_norms)
+        exact = problem.exact(directions, log_norms, float(clock.flow(found.time)))[1]
+        assert exact.max() == pytest.approx(0.0, abs=1e-4)
+
+
+def test_carry_is_the_flow_for_a_given_time():
+    rng = np.random.default_rng(8)
+    problem = QuadraticUtility(symmetric(rng, 4, 3))
+    directions, log_norms = sphere.random(rng, 4, 3), np.full(4, -7.0)
+    clock = Clock.from_norms(2, log_norms)
+    got = dormant.carry(problem, None, clock, directions, log_norms, np.arange(4), 2.5 / clock.scale)
+    exact = problem.exact(directions, log_norms, 2.5)
+    assert got[0] == pytest.approx(exact[0], abs=1e-5)
+    assert got[1] == pytest.approx(exact[1], abs=1e-5)
+
+
+# -- ties, order, steps ---------------------------------------------------------------------------------------------
+
+
+def test_identical_neurons_activate_together_among_others():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((30, 4))
+    problem = ReluToy(X, np.maximum(X @ rng.standard_normal(4), 0) - 0.5 * np.maximum(-X[:, 0], 0), width=6)
+    init = problem.init(1e-6, seed=1)
+    directions, log_norms = init.directions.copy(), init.log_norms.copy()
+    alone, own = run(problem, directions, log_norms, natural=True)
+    k = int(alone.neurons[0])
+    twin = (k + 1) % 6
+    directions[twin], log_norms[twin] = directions[k], log_norms[k]
+    found, clock = run(problem, directions, log_norms, natural=True)
+    assert found.neurons.tolist() == sorted([k, twin])
+    assert clock.flow(found.time) == pytest.approx(own.flow(alone.time), rel=1e-9)
+
+
+@given_settings(max_examples=10)
+@given(st.permutations(range(6)))
+def test_the_order_of_neurons_does_not_matter(order):
+    rng = np.random.default_rng(11)
+    matrices, directions, log_norms = symmetric(rng, 6, 3), sphere.random(rng, 6, 3), rng.uniform(-9, -5, 6)
+    order = np.array(order)
+    plain, _ = run(QuadraticUtility(matrices), directions, log_norms)
+    other, _ = run(QuadraticUtility(matrices[order]), directions[order], log_norms[order])
+    assert other.time == pytest.approx(plain.time, rel=1e-12)
+    assert order[other.neurons].tolist() == plain.neurons.tolist()
+    assert other.log_norms == pytest.approx(plain.log_norms[order], abs=1e-10)
+    assert other.runner_up[1] == pytest.approx(plain.runner_up[1], rel=1e-8)
+
+
+def test_a_neuron_alone_and_in_a_crowd_takes_the_same_time():
+    """Step sizes are each neuron's own, so company changes nothing (up to rounding)."""
+    rng = np.random.default_rng(12)
+    matrices, directions, log_norms = symmetric(rng, 40, 3), sphere.random(rng, 40, 3), np.full(40, -8.0)
+    crowd, clock = run(QuadraticUtility(matrices), directions, log_norms)
+    k = crowd.neurons
+    alone, own = run(QuadraticUtility(matrices[k]), directions[k], log_norms[k])
+    assert float(own.flow(alone.time)) == pytest.approx(float(clock.flow(crowd.time)), rel=1e-12)
+
+
+def test_the_tolerance_changes_the_answer_and_in_the_right_direction():
+    rng = np.random.default_rng(13)
+    problem = QuadraticUtility(symmetric(rng, 5, 4))
+    directions, log_norms = sphere.random(rng, 5, 4), np.full(5, -30.0)
+    times = [float(run(problem, directions, log_norms, rtol=rtol)[0].time) for rtol in (1e-3, 1e-6, 1e-9, 1e-11)]
+    errors = np.abs(np.array(times[:3]) / times[3] - 1.0)
+    assert errors[0] > errors[1] > errors[2]
+    assert errors[1] < 1e-7
+
+
+def test_two_crossings_in_one_step_are_taken_in_their_order():
+    """Constant utilities: one step spans the whole phase, and both cross inside it."""
+    problem = Scripted([1.0, 1.0 + 1e-6])
+    init = norms_init([-5.0, -5.0])
+    found, _ = run(problem, init.directions, init.log_norms)
+    assert found.neurons.tolist() == [1]
+    assert found.runner_up[0] == 0
+    assert found.runner_up[1] == pytest.approx(0.5e-6, rel=1e-3)
+
+
+# -- ends -----------------------------------------------------------------------------------------------------------
+
+
+def test_dead_relu_neurons_end_the_phase_with_a_status():
+    X = np.abs(np.random.default_rng(0).standard_normal((10, 3)))
+    problem = ReluToy(X, X[:, 0], width=2)
+    directions = sphere.normalize(np.array([[-1.0, -1.0, -1.0, 1.0], [-2.0, -1.0, -1.0, -1.0]]))
+    found, _ = run(problem, directions, np.array([-9.0, -9.0]), natural=True)
+    assert found is Status.NO_GROWTH
+
+
+def test_a_shrinking_neuron_ends_the_phase_and_does_not_loop():
+    """Non-positive utility everywhere on the sphere: the direction goes to the least bad one and stays."""
+    found, _ = run(QuadraticUtility([-np.diag([1.0, 2.0, 3.0])]), np.array([[0.6, 0.8, 0.0]]), np.array([-9.0]))
+    assert found is Status.NO_GROWTH
+
+
+def test_utilities_that_cannot_be_told_from_zero_never_activate():
+    init = norms_init([-5.0, -5.0])
+    problem = Scripted([1e-4, 1e-5])
+    assert isinstance(run(problem, init.directions, init.log_norms)[0], Crossing)
+    assert run(problem, init.directions, init.log_norms, noise=1e-3)[0] is Status.NO_GROWTH
+
+
+def test_stop_ends_before_the_crossing():
+    init = norms_init([-5.0])
+    problem = Scripted([1.0])
+    assert run(problem, init.directions, init.log_norms, stop=0.49)[0] is Status.MAX_TIME
+    assert run(problem, init.directions, init.log_norms, stop=0.51)[0].time == pytest.approx(0.5)
+
+
+# -- cost -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_number_of_evaluations_does_not_grow_with_the_width():
+    rng = np.random.default_rng(21)
+    counts = []
+    for width in (20, 2000):
+        problem = QuadraticUtility(symmetric(rng, width, 4))
+        run(problem, sphere.random(rng, width, 4), np.full(width, -18.0))
+        counts.append(problem.calls)
+    # more neurons include slower ones, but they all move together
+    assert counts[1] < 3 * counts[0]
+
+
+def test_the_cost_does_not_grow_with_log_alpha_once_directions_rest():
+    rng = np.random.default_rng(22)
+    matrices, directions = symmetric(rng, 5, 4), sphere.random(rng, 5, 4)
+    counts = []
+    for log_alpha in (-60.0, -600.0):
+        problem = QuadraticUtility(matrices)
+        run(problem, directions, np.full(5, log_alpha))
+        counts.append(problem.calls)
+    assert counts[1] < 1.5 * counts[0]
+
+
+def test_neurons_of_one_direction_learn_by_shares_when_the_second_stands_just_below_its_threshold():
+    # At 1e-200 all three have the direction of the same extremal vector when the first activates, 4 % apart in norm:
+    # they saturate together. Alone, the first would leave the others a residual that training never shows them.
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((80, 3))
+    problem = agf.TwoLayer(x, np.maximum(x[:, :1], 0) + 0.6 * np.maximum(x[:, 1:2], 0), activation="relu", width=3)
+    init = agf.Init.scaled([[1.0, 0.1, 0.0, 1.0], [0.95, 0.12, 0.05, 1.0], [0.1, 1.0, 0.0, 1.0]], 1e-200)
+    stairs, flow = agf.predict(problem, init, max_time=3000.0), agf.flow(problem, init, t_max=3000.0)
+    assert [drop.neurons.tolist() for drop in stairs.drops] == [[0, 1, 2]]
+    shares = np.exp(stairs.drops[0].log_norms - stairs.drops[0].log_norms[0])
+    assert shares == pytest.approx(np.exp(flow.log_norms[-1] - flow.log_norms[-1, 0]), rel=1e-2)
+    report = agf.compare(stairs, flow)
+    assert report.max_time_error < 2e-3
+    assert report.max_level_error < 1e-4
+
+
+def test_neurons_exactly_at_a_minimum_of_their_utility_never_activate_and_cost_nothing():
+    # u = -v with a positive pull: the direction is at rest to the last bit, unstable, and the norm shrinks for ever.
+    problem = agf.problem("diagonal-linear", X=np.eye(3) * np.sqrt(3), y=np.sqrt(3) * np.array([1.0, 2.0, 3.0]))
+    directions, stats = np.tile([np.sqrt(0.5), -np.sqrt(0.5)], (3, 1)), {}
+    assert run(problem, directions, np.full(3, np.log(1e-8)), stats=stats)[0] is Status.NO_GROWTH
+    assert stats["utility_evaluations"] < 100  # 120,000 before
+    directions[2, 0] += 1e-12  # one that is not, and turns
+    directions = sphere.normalize(directions)
+    assert run(problem, directions, np.full(3, np.log(1e-8)))[0].neurons.tolist() == [2]
+
+
+def test_a_crossing_that_cannot_be_located_ends_the_run_with_a_sentence(monkeypatch):
+    monkeypatch.setattr(dormant, "_TURNS", 2)
+    x = np.random.default_rng(0).standard_normal((40, 3))
+    problem = agf.TwoLayer(x, x[:, :1] - 0.5 * x[:, 1:2] ** 2, activation="tanh", width=4)
+    stairs = agf.predict(problem, problem.init(1e-6))
+    assert stairs.status is Status.STALLED
+    assert "was not located within 2 halvings" in stairs.notes[0]
+
+
+def test_a_neuron_that_is_exactly_zero_is_compared_with_nobody():
+    # -inf less -inf would be no number, and a warning; beside it two neurons tie.
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    problem = agf.TwoLayer(X, np.maximum(X @ [1.0, -1.0, 0.5], 0)[:, None], "relu", "half-squared", width=3)
+    theta = problem.init(1e-4, seed=0).params()
+    theta[1], theta[2] = theta[0], 0.0
+    with np.errstate(invalid="raise"):
+        stairs = agf.predict(problem, agf.Init.from_params(theta))
+    assert [drop.neurons.tolist() for drop in stairs.drops] == [[0, 1]]

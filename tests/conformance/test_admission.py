@@ -1,0 +1,204 @@
+"""Problems that break their contract are refused before anything is computed; odd ones that keep it are not."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import tiny
+
+import agf
+from agf import registry
+from agf.conformance import admission as door
+from agf.conformance import template as plugin_template
+from agf.errors import ProblemError
+from agf.shell import main as cli
+
+PLUGIN = """
+import agf
+import numpy as np
+
+
+class Mine(agf.TwoLayer):
+    name = "mine"
+
+    def __init__(self, X, Y, width=6):
+        super().__init__(X, Y, activation="linear", width=width)
+
+    @classmethod
+    def example(cls):
+        X = np.random.default_rng(0).standard_normal((30, 3))
+        return {"X": X, "Y": X @ np.array([1.0, 0.5, 0.2])}
+
+CHANGE
+"""
+#: What is wrong -> the method as written, what the sentence must say.
+WRONG = {
+    "mutates": (
+        "    def utility(self, theta, neurons, residual):\n"
+        "        out = super().utility(theta, neurons, residual)\n"
+        "        theta[:] = 0.0\n"
+        "        return out",
+        r"`utility` breaks.*argument 1 changed by the call.*copy first",
+    ),
+    "degree": (
+        "    degree = property(lambda self: 3, lambda self, value: None)",
+        r"`utility` breaks.*degree 2 at scale.*`degree` should be 2",
+    ),
+    "negative": (
+        "    def loss_grad(self, theta, neurons):\n"
+        "        loss, grad = super().loss_grad(theta, neurons)\n"
+        "        return loss - 10.0, grad",
+        r"`loss_grad` breaks.*a loss of -.*at least 0.*a constant",
+    ),
+    "infinite": (
+        "    def loss_grad(self, theta, neurons):\n        return np.inf, super().loss_grad(theta, neurons)[1]",
+        r"`loss_grad` breaks.*a loss of inf.*a finite number",
+    ),
+    "not a number": (
+        "    def loss_grad(self, theta, neurons):\n        return np.nan, super().loss_grad(theta, neurons)[1]",
+        r"`loss_grad` breaks.*a loss of nan",
+    ),
+    "sign": (
+        "    def loss_grad(self, theta, neurons):\n"
+        "        loss, grad = super().loss_grad(theta, neurons)\n"
+        "        return loss, -grad",
+        r"`loss_grad` breaks.*slope -1 in all.*the sign",
+    ),
+    "factor": (
+        "    def utility(self, theta, neurons, residual):\n"
+        "        values, grads = super().utility(theta, neurons, residual)\n"
+        "        return values, 2.0 * grads",
+        r"`utility` breaks.*slope 0\.5 in all.*a factor 0\.5",
+    ),
+    "shape": (
+        "    def utility(self, theta, neurons, residual):\n"
+        "        values, grads = super().utility(theta, neurons, residual)\n"
+        "        return values[:, None], grads",
+        r"`utility` breaks.*shape \(.*, 1\).*one utility a neuron",
+    ),
+    "not a pair": (
+        "    def loss_grad(self, theta, neurons):\n        return super().loss_grad(theta, neurons)[0]",
+        r"`loss_grad` breaks.*a pair",
+    ),
+    "residual": (
+        "    def residual(self, theta, neurons):\n        return np.nan * super().residual(theta, neurons)",
+        r"`utility` breaks.*nan at index",
+    ),
+    "another residual": (
+        "    def residual(self, theta, neurons):\n        return 2.0 * super().residual(theta, neurons)",
+        r"`pull` breaks.*2 times -grad L",
+    ),
+}
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(change: str) -> str:
+        (tmp_path / "mine.py").write_text(PLUGIN.replace("CHANGE", change), encoding="utf-8")
+        return "mine.py"
+
+    return write
+
+
+@pytest.mark.parametrize("command", ["predict", "train", "compare"])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_broken_contract_is_refused_with_the_method_and_the_cause(written, capsys, tmp_path, command, wrong):
+    change, words = WRONG[wrong]
+    assert cli.main([command, written(change), "--alpha", "1e-4", "-o", "run.npz", "--json"]) == cli.WRONG
+    out, err = capsys.readouterr()
+    assert out == ""
+    sentence = err.strip().splitlines()[-1]
+    assert sentence.startswith("agf: error: problem 'mine': ")
+    assert sentence.endswith("agf check mine.py")
+    assert re.search(words, sentence), sentence
+    assert not (tmp_path / "run.npz").exists()
+
+
+def test_what_keeps_the_contract_passes(written, capsys):
+    assert cli.main(["predict", written("    pass"), "--quiet"]) == cli.DONE
+
+
+KEPT = {
+    "product": lambda: tiny.Product(),
+    "product of three": lambda: tiny.Product(degree=3, width=4),
+    "product of five": lambda: tiny.Product(degree=5, width=2),
+    "samples": lambda: tiny.Samples(np.eye(3), np.array([1.0, 0.0, -2.0])),
+    "mixing": lambda: tiny.Mixing(np.diag([2.0, 1.0]), 4),
+    "broken later": lambda: tiny.Broken(),
+    "nothing to fit": lambda: tiny.Product(target=0.0),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_problems_of_other_tests_pass(name):
+    problem = KEPT[name]()
+    door.admit(problem, problem.init(1e-6), name)
+
+
+ACTIVATIONS = ["linear", "relu", "leaky-relu", "square", "tanh", "erf", "gelu", "silu"]
+
+
+@pytest.mark.parametrize("loss", ["half-squared", "logistic", "exponential"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_kinks_and_activations_that_are_homogeneous_only_to_leading_order_pass(activation, loss):
+    class Mine(agf.TwoLayer):
+        """Of a stranger's module."""
+
+    rng = np.random.default_rng(1)
+    for n in (1, 3, 40):
+        X = rng.standard_normal((n, 3))
+        if loss != "half-squared" and n == 1:
+            continue  # one class only
+        X[0, 0], X[-1, 0] = 1.0, -1.0
+        Y = np.sign(X[:, 0]) if loss != "half-squared" else X[:, 0] ** 2 + 0.1
+        problem = Mine(X, Y, activation=activation, loss=loss, width=9)
+        door.admit(problem, problem.init(1e-200), "mine")
+
+
+def test_the_template_passes(tmp_path):
+    pytest.importorskip("torch")
+    plugin_template.write(tmp_path / "mine.py")
+    cls = registry.find(f"{tmp_path}/mine.py")
+    problem = cls(**cls.example())
+    door.admit(problem, problem.init(1e-8), "mine")
+
+
+def test_the_door_costs_little_and_nothing_for_what_the_package_brings():
+    calls = []
+
+    class Mine(agf.TwoLayer):
+        def loss_grad(self, theta, neurons):
+            calls.append(len(neurons))
+            return super().loss_grad(theta, neurons)
+
+        def utility(self, theta, neurons, residual):
+            calls.append(len(neurons))
+            return super().utility(theta, neurons, residual)
+
+    X = np.random.default_rng(0).standard_normal((60, 4))
+    problem = Mine(X, np.maximum(X[:, 0], 0) - np.maximum(X[:, 1], 0), activation="relu", width=50)
+    init = problem.init(1e-8)
+    door.admit(problem, init, "mine")
+    asked = sum(calls)
+    assert len(calls) <= 50
+    calls.clear()
+    agf.compare(agf.predict(problem, init), agf.flow(problem, init))
+    assert asked < 0.01 * sum(calls)  # in neurons evaluated
+    calls.clear()
+    Mine.__module__ = "agf_problems.mine"
+    door.admit(problem, init, "mine")
+    assert not calls
+
+
+def test_an_error_raised_at_the_door_is_told_as_one():
+    class Mine(agf.TwoLayer):
+        def residual(self, theta, neurons):
+            raise KeyError("mine")
+
+    problem = Mine(np.eye(2), np.ones(2), width=2)
+    with pytest.raises(ProblemError, match=r"Mine\.residual.*KeyError"):
+        door.admit(problem, problem.init(1e-3), "mine")

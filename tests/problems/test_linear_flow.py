@@ -1,0 +1,95 @@
+"""Training of linear networks: the factored flow against scipy's DOP853 in raw weights, at scales where float64 holds
+them, and gradient descent on minibatches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from agf_problems.linear.problem import Linear
+from linear_cases import generic, observed
+from scipy.integrate import solve_ivp
+
+import agf
+
+
+@pytest.mark.parametrize(("d", "width", "c"), [(4, 6, 3), (3, 3, 5), (4, 2, 4)])
+def test_factored_flow_is_the_flow_of_raw_weights_where_float64_holds_both(d, width, c):
+    problem = Linear(**generic(d + width, d=d, c=c), width=width, coordinates="factored")
+    alpha = 1e-4
+    init = problem.init(alpha)
+    horizon = 1.5 * problem.theory(alpha=alpha).times[-1]
+    neurons = np.arange(width)
+
+    def velocity(t, y):
+        return -problem.loss_grad(y.reshape(width, -1), neurons)[1].ravel()
+
+    times = np.linspace(0.1, 1, 30) * horizon
+    raw = solve_ivp(velocity, (0, horizon), init.params().ravel(), "DOP853", times, rtol=1e-12, atol=1e-18)
+    losses = [problem.loss_grad(y.reshape(width, -1), neurons)[0] for y in raw.y.T]
+    flow = agf.flow(problem, init, t_max=horizon, rtol=1e-8)
+    np.testing.assert_allclose(flow.loss_at(times), losses, rtol=2e-4, atol=1e-7 * losses[0])
+    last = problem.loss_grad(flow.params(-1), neurons)[0]
+    assert last == pytest.approx(flow.losses[-1], rel=1e-9, abs=1e-12 * losses[0])
+    np.testing.assert_allclose(np.exp(flow.log_norms[0]), np.linalg.norm(init.params(), axis=1), rtol=1e-12)
+
+
+def test_raw_weights_warn_below_their_floor_and_jump_early_where_factors_do_not():
+    arguments = generic(1)
+    raw = Linear(**arguments, coordinates="weights")
+    factored = Linear(**arguments)
+    init = factored.init(1e-30)
+    t_max = 1.1 * factored.theory(alpha=1e-30).times[-1]
+    theory = factored.theory(alpha=1e-30)
+    right = observed(agf.flow(factored, init, t_max=t_max), theory.levels)
+    early = agf.flow(raw, init, t_max=t_max)
+    assert any("float64" in note for note in early.notes)
+    assert observed(early, theory.levels)[2] < 0.9 * right[2]
+    np.testing.assert_allclose(right, theory.times[1:], rtol=0.1)
+    assert not agf.flow(raw, raw.init(1e-2), t_max=1.0).notes
+
+
+def test_coordinates_are_chosen_by_the_smallest_mode():
+    problem = Linear(**generic(0))
+    assert type(problem.flow_system(problem.init(1e-1))).__name__ == "WeightFlow"
+    assert type(problem.flow_system(problem.init(1e-8))).__name__ == "ModeFlow"
+    lone = Linear(Sxx=[[1.0]], B=[[1.0]])  # one mode: nothing to be small beside
+    assert type(lone.flow_system(lone.init(1e-100))).__name__ == "WeightFlow"
+
+
+def test_the_flow_does_not_park_at_a_saddle_and_ends_at_the_best_map():
+    problem = Linear(**generic(2, d=3, c=3))
+    flow = agf.flow(problem, problem.init(1e-20))
+    assert flow.status is agf.Status.SETTLED
+    assert flow.losses[-1] < 1e-5 * flow.losses[0]
+    values, left, right = (flow.features(name)[-1] for name in ("singular_values", "left", "right"))
+    gap = (problem.target - left.T * values @ right) @ problem.root
+    assert 0.5 * np.sum(gap**2) == pytest.approx(flow.losses[-1], rel=1e-6)
+    assert flow.features("rank")[0] == 0
+    assert flow.features("rank")[-1] == 3
+    assert flow.features("left").shape[1:] == (3, 3)
+
+
+def test_minibatches_average_to_the_gradient_and_scatter_as_stated(rng):
+    x = rng.standard_normal((40, 3))
+    sampled = Linear(X=x, Y=x @ rng.standard_normal((3, 2)) + 0.1 * rng.standard_normal((40, 2)), width=4)
+    for problem in (sampled, Linear(**generic(1, d=3, c=2), width=4)):
+        theta, who, size = rng.standard_normal((4, 5)), np.arange(4), 8
+        full = problem.loss_grad(theta, who)[1]
+        rows = rng.permutation(problem.n_samples)
+        parts = [(r.size * problem.batch_loss_grad(theta, who, r)[1]) for r in np.array_split(rows, 7)]
+        np.testing.assert_allclose(sum(parts) / rows.size, full, rtol=1e-8, atol=1e-9)
+        draws = [rng.choice(problem.n_samples, size, replace=False) for _ in range(4000)]
+        w, a = problem.weights(theta)
+        x_all, y_all = problem.samples
+        gaps = [(y_all[r] - x_all[r] @ (a @ w).T).T @ x_all[r] / size for r in draws]
+        # 4,000 draws give a standard deviation to 1/sqrt(8000) = 1.1 %; heavy tails of products double it.
+        np.testing.assert_allclose(np.std(gaps, axis=0), problem.gradient_noise(theta, size), rtol=0.12)
+
+
+def test_descent_on_minibatches_follows_the_staircase():
+    problem = Linear(Sxx=np.diag([1.0, 0.2]), B=np.diag([2.0, 1.5]), width=2)
+    init = problem.init(1e-4)
+    noisy = agf.descend(problem, init, lr=0.02, steps=3000, batch_size=64, seed=1)
+    flow = agf.flow(problem, init, t_max=60.0)
+    levels = problem.theory().levels
+    np.testing.assert_allclose(observed(noisy, levels), observed(flow, levels), rtol=0.1)

@@ -1,0 +1,313 @@
+"""Matching predicted with visible drops on synthetic curves where the right answer is known."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from tiny import Product
+
+import agf
+from agf import Clock, Drop, FileError, Init, RequestError, Staircase, Status, Trajectory, compare
+from agf.records import files
+from agf.records.table import number
+
+T = np.concatenate([[0.0], np.geomspace(1e-2, 1e3, 4000)])
+
+
+def predicted(times, levels, **options) -> Staircase:
+    drops = tuple(
+        Drop(time=t, half_time=t, accelerated_time=t / 10, level=level, label=f"feature {k}")
+        for k, (t, level) in enumerate(zip(times, levels[1:], strict=True), 1)
+    )
+    return Staircase("made up", 2, Clock(2, np.log(10.0)), levels[0], drops, Status.FITTED, **options)
+
+
+def curve(times, levels, width=0.02, until=np.inf, **options) -> Trajectory:
+    t = T[until >= T]
+    loss = np.full_like(t, levels[-1])
+    for k, time in enumerate(times):
+        loss += (levels[k] - levels[k + 1]) / (1 + np.exp(np.clip((t - time) / (width * time), -700, 700)))
+    ended = Status.SETTLED if np.isinf(until) else Status.MAX_TIME
+    return Trajectory("made up", 2, "rk45", t, loss, ended, **options)
+
+
+def test_errors_are_relative_to_what_was_observed():
+    report = compare(predicted([2.02, 9.9], [4.0, 2.1, 1.0]), curve([2, 10], [4, 2, 1]))
+    assert [m.visible for m in report.matches] == [1, 2]
+    # the curve passes the predicted mid-levels 3.05 and 1.55 before its own, by log(p / (1 - p)) widths of its drops
+    passed = np.array([2 - 0.04 * np.log(1.05 / 0.95), 10 - 0.2 * np.log(0.55 / 0.45)])
+    assert np.allclose([m.observed_time for m in report.matches], passed, rtol=1e-4)
+    assert np.allclose([m.time_error for m in report.matches], np.array([2.02, 9.9]) / passed - 1, atol=1e-4)
+    assert np.allclose([m.level_error for m in report.matches], [0.1 / 4, 0.0], atol=1e-4)
+    assert np.allclose([m.relative_level_error for m in report.matches], [0.05, 0.0], atol=1e-4)
+    assert report.max_time_error == max(abs(m.time_error) for m in report.matches)
+    assert np.isclose(report.max_level_error, 0.025, atol=1e-4)
+    assert report.unmatched_predicted == []
+    assert report.unmatched_observed == []
+
+
+def test_predicted_drops_without_a_plateau_between_them_are_bundled():
+    report = compare(predicted([2.0, 2.1, 30.0], [4, 3, 2, 1]), curve([2, 2.1, 30], [4, 3, 2, 1], width=0.03))
+    assert [m.visible for m in report.matches] == [1, 1, 2]
+    assert [m.bundled for m in report.matches] == [True, True, False]
+    assert np.isnan(report.matches[0].observed_level)
+    assert np.isclose(report.matches[1].observed_level, 2, atol=1e-2)
+    assert np.isfinite([m.time_error for m in report.matches]).all()
+    assert "Predicted drops 1, 2 are one visible drop" in str(report)
+
+
+def test_a_drop_beyond_the_end_of_the_curve_is_unmatched():
+    report = compare(predicted([2, 10, 300], [4, 2, 1, 0.5]), curve([2, 10, 300], [4, 2, 1, 0.5], until=100))
+    assert report.unmatched_predicted == [3]
+    assert report.matches[2].observed_time == np.inf
+    assert np.isnan(report.matches[2].time_error)
+    assert "without a visible drop: 3" in str(report)
+
+
+def test_a_visible_drop_that_was_not_predicted_is_said():
+    report = compare(predicted([2, 10], [4, 2, 1]), curve([2, 10, 100], [4, 2, 1, 0.5]))
+    assert report.unmatched_predicted == []
+    assert report.unmatched_observed == [3]
+    assert "Visible, not predicted: drop 3" in str(report)
+
+
+@pytest.mark.parametrize("between", [[1.0], [1.7, 0.8], [1.9, 1.2, 0.7]])
+def test_a_predicted_drop_that_the_curve_takes_in_several_is_compared_at_their_end_and_the_plateaus_are_named(between):
+    times = [2, *np.geomspace(10, 30, 1 + len(between)), 200]
+    report = compare(predicted([2, 15, 200], [4, 2, 0.5, 0.1]), curve(times, [4, 2, *between, 0.5, 0.1], 0.005))
+    several = list(range(2, 3 + len(between)))
+    assert [match.seen for match in report.matches] == [[1], several, [several[-1] + 1]]
+    assert [match.bundled for match in report.matches] == [False] * 3
+    assert report.max_level_error < 1e-3
+    assert report.unmatched_observed == []
+    for level, end in zip(between, times[2:], strict=False):
+        assert f"the plateau at {level:g}, which ends at time {end:.4g}, was not predicted" in str(report)
+    assert report.matches[1].to_dict()["visible_to"] == several[-1]
+
+
+def test_visible_drops_are_not_one_predicted_drop_unless_both_levels_agree():
+    report = compare(predicted([2, 15], [4, 2, 0.9]), curve([2, 10, 20], [4, 2, 1, 0.5]))
+    assert [match.seen for match in report.matches] == [[1], [2]]
+    assert report.unmatched_observed == [3]
+
+
+def test_a_wrong_level_does_not_shift_the_matching():
+    # order of two features exchanged: the first level is wrong (1.1 against 5), times are nearly right
+    report = compare(predicted([2.0, 10.0], [6, 1.1, 0.0]), curve([2, 11], [6, 5, 0.0]))
+    assert [m.visible for m in report.matches] == [1, 2]
+    assert np.isclose(report.matches[0].level_error, (1.1 - 5) / 6, atol=1e-3)
+
+
+@pytest.mark.parametrize("shift", [0.9, 1.1])
+def test_many_close_drops_are_matched_in_order(shift):
+    times = np.geomspace(1, 400, 12)
+    levels = np.linspace(13, 1, 13)
+    report = compare(predicted(shift * times, levels), curve(times, levels))
+    assert [m.visible for m in report.matches] == list(range(1, 13))
+    assert np.allclose([m.time_error for m in report.matches], shift - 1, atol=2e-3)
+
+
+def test_empty_sides_compare():
+    flat = Trajectory("made up", 2, "rk45", T, np.ones_like(T), Status.SETTLED)
+    nothing = compare(predicted([], [1.0]), flat)
+    assert nothing.matches == ()
+    assert np.isnan(nothing.max_time_error)
+    assert compare(predicted([2.0], [1.0, 0.0]), flat).unmatched_predicted == [1]
+    assert compare(predicted([], [4.0]), curve([2], [4, 1])).unmatched_observed == [1]
+
+
+def test_a_repeat_tells_which_drops_are_reproducible():
+    stairs = predicted([2, 10], [4, 2, 1])
+    report = compare(stairs, curve([2, 11], [4, 2, 1]), repeat=curve([2, 12], [4, 2, 1]))
+    assert [m.reproducible for m in report.matches] == [True, False]
+    assert np.isclose(report.matches[1].spread, 1 / 11, atol=1e-3)
+    assert report.max_time_error < 1e-3  # of the reproducible drop alone
+    assert "left out of the largest time error: 2" in str(report)
+
+
+def test_a_predicted_curve_is_compared_along_its_length():
+    observed = curve([2, 10], [4, 2, 1])
+    stairs = predicted([2, 10], [4, 2, 1], curve_times=observed.times, curve_losses=observed.losses + 0.04)
+    assert np.isclose(compare(stairs, observed).curve_error, 0.01)
+    assert np.isnan(compare(predicted([2, 10], [4, 2, 1]), observed).curve_error)
+
+
+def test_what_makes_a_pair_incomparable_is_said():
+    stairs = predicted([2], [4, 2], init=Init.scaled(np.ones((1, 2)), 1e-3))
+    other = curve([2], [8, 4], init=Init.scaled(np.ones((1, 2)), 1e-4))
+    notes = compare(stairs, other).notes
+    assert any("different initial weights" in note for note in notes)
+    assert any("normalised differently" in note for note in notes)
+    assert compare(predicted([2], [4, 2]), curve([2], [4, 2])).notes == ()
+
+
+def test_a_prediction_without_flow_times_is_refused():
+    with pytest.raises(RequestError, match="no flow times"):
+        compare(predicted([np.nan], [4, 2]), curve([2], [4, 2]))
+
+
+def test_a_comparison_is_text_html_json_and_a_file(tmp_path):
+    stairs = predicted([2, 2.1, 30], [4, 3, 2, 1])
+    report = compare(stairs, curve([2, 2.1, 30], [4, 3, 2, 1], width=0.03), repeat=curve([2, 2.1, 31], [4, 3, 2, 1]))
+    assert "feature 3" in report.table().text()
+    assert report._repr_html_().count("<tr>") == 4
+    document = files.jsonable(report.to_dict())
+    assert json.loads(json.dumps(document, allow_nan=False))["matches"][0]["bundled"] is True
+    report.save(tmp_path / "both.npz")
+    again = agf.load(tmp_path / "both.npz")
+    assert str(again) == str(report)
+    assert np.array_equal(again.trajectory.losses, report.trajectory.losses)
+
+
+def test_prediction_and_training_of_one_neuron_agree():
+    init = Init.scaled(np.ones((1, 2)), 1e-6)
+    report = compare(agf.predict(Product(), init), agf.flow(Product(), init))
+    assert report.matches[0].visible == 1
+    assert report.max_time_error < 1e-6
+    assert report.max_level_error < 1e-5
+
+
+def test_a_damaged_comparison_is_refused(tmp_path):
+    files.write(tmp_path / "half.npz", "comparison", {"parts": {}}, {})
+    with pytest.raises(FileError, match="lacks the prediction or the trajectory"):
+        agf.load(tmp_path / "half.npz")
+
+
+def test_drops_beyond_the_end_of_the_curve_are_named_with_how_far_to_train(tmp_path):
+    problem = agf.problem("diagonal-linear", X=np.eye(3), y=np.array([3.0, 2.0, 1.0]))
+    init = problem.init(1e-6)
+    stairs = agf.predict(problem, init)
+    ends = stairs.half_times
+    assert not agf.compare(stairs, agf.flow(problem, init)).notes
+    early = agf.compare(stairs, agf.flow(problem, init, t_max=0.5 * ends[1]))
+    (note,) = early.notes
+    assert "before every predicted drop: train to flow time" in note
+    assert f"{1.1 * ends[-1]:.4g} (t_max, --t-max)" in note
+    assert note in str(early)
+    middle = agf.flow(problem, init, t_max=0.5 * (ends[1] + ends[2]))
+    assert "before predicted drops 2, 3:" in agf.compare(stairs, middle).notes[0]
+    middle.to_csv(tmp_path / "curve.csv")
+    rows = (tmp_path / "curve.csv").read_text().replace("time", "step", 1)
+    (tmp_path / "curve.csv").write_text(rows)
+    curve = agf.Trajectory.from_csv(tmp_path / "curve.csv", lr=0.5, momentum=0.5)  # a step is one unit of flow time
+    assert f"train to {1.1 * ends[-1]:.0f} steps" in agf.compare(stairs, curve).notes[0]
+
+
+def test_results_and_problems_say_what_they_are_in_one_line():
+    problem = agf.problem("diagonal-linear", **agf.registry.find("diagonal-linear").example())
+    init = problem.init(alpha=1e-4)
+    stairs, observed = agf.predict(problem, init), agf.flow(problem, init, t_max=1.0)
+    assert repr(problem) == f"<{type(problem).__name__}: {problem.describe()}>"
+    assert repr(stairs) == f"<Staircase of diagonal-linear, mode agf, {len(stairs.drops)} drops, fitted>"
+    assert repr(observed) == "<Trajectory of diagonal-linear, auto, to flow time 1, max_time>"
+    assert repr(compare(stairs, observed)) == f"<Comparison of {stairs!r} with {observed!r}>"
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6, 0.95, 0.995])
+def test_a_drop_that_lies_after_the_end_of_the_curve_has_neither_time_nor_level_nor_visible_drop(share):
+    problem = agf.problem("diagonal-linear", X=np.eye(3), y=np.array([3.0, 2.0, 1.0]))
+    init = problem.init(1e-6)
+    stairs = agf.predict(problem, init)
+    for k, (before, half) in enumerate(pairwise(stairs.half_times)):  # the first of these is 0
+        report = compare(stairs, agf.flow(problem, init, t_max=before + share * (half - before)))
+        assert all(match.visible == match.k and np.isfinite(match.time_error) for match in report.matches[:k])
+        for match in report.matches[k:]:
+            assert match.visible is None
+            assert not match.bundled
+            assert np.isinf(match.observed_time)
+            assert np.isnan([match.time_error, match.level_error, match.observed_level]).all()
+        assert report.unseen == []
+        assert str(report).count("not reached") == 3 - k
+        # alpha = 1e-6 leaves errors below 1e-3; a drop that the curve does not finish has none
+        assert np.nan_to_num(report.max_level_error) < 1e-3
+        assert np.isfinite(report.max_level_error) or k == 0 or share == 0.2  # where the drop before may not be over
+        assert "not predicted" not in str(report)
+
+
+def test_the_beginning_of_a_drop_at_the_end_of_the_curve_is_said_to_be_that():
+    report = compare(predicted([2, 10, 30], [4, 2, 1, 0.5]), curve([2, 10, 30], [4, 2, 1, 0.5], until=29.0))
+    assert [match.seen for match in report.matches] == [[1], [2], []]
+    assert report.unmatched_observed == [3]
+    assert "Visible drop 3 is not over where the curve ends" in str(report)
+    assert "it may be the beginning of predicted drop 3" in str(report)
+    assert "Visible, not predicted" not in str(report)
+
+
+@pytest.mark.parametrize(("until", "over"), [(10.2, False), (10.5, False), (12.0, True), (100.0, True)])
+def test_a_level_is_compared_once_the_drop_is_over(until, over):
+    # the logistic drop of width 0.2 at 10 is 73 %, 92 %, 99.995 % done, and all of it
+    report = compare(predicted([2, 10], [4, 2, 1]), curve([2, 10], [4, 2, 1], until=until))
+    match = report.matches[1]
+    assert match.visible == 2
+    assert abs(match.time_error) < 2e-3  # 10 against the first point of the curve below the middle
+    assert np.isfinite(match.level_error) == over
+    assert ("not over where the curve ends" in str(report)) == (not over)
+
+
+def test_only_drops_before_the_end_are_bundled():
+    levels = [4, 3, 2, 1.8]
+    report = compare(predicted([2.0, 2.1, 300], levels), curve([2, 2.1], levels[:-1], width=0.03, until=100))
+    assert [match.visible for match in report.matches] == [1, 1, None]
+    assert "Predicted drops 1, 2 are one visible drop" in str(report)
+    assert np.isclose(report.matches[1].observed_level, 2, atol=1e-2)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-30, 1e30])
+@pytest.mark.parametrize("last", [0.034, 0.0216, 0.001, 0.0])
+def test_a_drop_the_curve_never_makes_is_not_bundled_with_one_that_ends_on_the_level_before_it(last, unit):
+    levels = unit * np.array([0.3, 0.2, 0.0347, last])
+    report = compare(predicted([20, 68, 125], levels), curve([20, 67], levels[:-1]))
+    assert [match.visible for match in report.matches] == [1, 2, None]
+    assert not any(match.bundled for match in report.matches)
+    assert np.isclose(report.matches[1].observed_level, levels[2], rtol=1e-6)
+    assert report.max_level_error < 1e-6
+    assert report.unseen == report.unmatched_predicted == [3]
+    row = next(line for line in str(report).splitlines() if line.lstrip().startswith("3 "))
+    assert "not seen" in row
+    assert f"Predicted drop 3 at 125 was not seen: the curve stays at {number(levels[2], 5)} until 1000." in str(report)
+    assert "are one visible drop" not in str(report)
+    assert np.isinf(report.to_dict()["matches"][2]["observed_time"])
+
+
+def test_all_drops_the_curve_never_makes_are_named():
+    report = compare(predicted([20, 68, 125, 200], [4, 3, 2, 1, 0]), curve([20, 68], [4, 3, 2]))
+    assert "Predicted drops 3, 4 at 125, 200 were not seen: the curve stays at 2 until 1000." in str(report)
+    assert report.notes == ()
+
+
+def test_a_curve_that_rises_is_said_to():
+    smooth = curve([2, 10], [4, 2, 1])
+    stairs = predicted([2, 10], [4, 2, 1])
+    for size, said in ((0.0, False), (1e-3, False), (0.5, True)):  # the smallest predicted drop is 1
+        losses = smooth.losses.copy()
+        losses[1000::500] += size
+        notes = compare(stairs, Trajectory("made up", 2, "gd", smooth.times, losses, Status.STEPS)).notes
+        assert len(notes) == said
+        if said:
+            assert notes[0] == "The curve rises by up to 12 % of L(0), 7 times: noise, or too large a learning rate."
+
+
+def test_descent_at_too_large_a_learning_rate_is_told_from_one_that_is_stable():
+    problem = agf.problem("diagonal-linear", X=np.eye(3), y=np.array([3.0, 2.0, 1.0]))
+    init = problem.init(1e-3)
+    stairs = agf.predict(problem, init)
+    # the Hessian at the end has eigenvalue 2 * 3 / 3 = 2 along the largest coordinate: descent is stable below lr = 1
+    assert not compare(stairs, agf.descend(problem, init, lr=0.9, steps=300)).notes
+    (note,) = compare(stairs, agf.descend(problem, init, lr=1.1, steps=300)).notes
+    assert "The curve rises by up to" in note
+    assert "too large a learning rate" in note
+
+
+def test_arguments_that_are_no_prediction_and_no_curve_are_refused():
+    stairs, observed = predicted([2], [4, 2]), curve([2], [4, 2])
+    with pytest.raises(RequestError, match=r"exchanged.*compare\(stairs, trajectory\)"):
+        compare(observed, stairs)
+    with pytest.raises(RequestError, match=r"stairs is of the wrong kind. Found ndarray"):
+        compare(observed.losses, observed)
+    with pytest.raises(RequestError, match=r"trajectory is of the wrong kind. Found Comparison"):
+        compare(stairs, compare(stairs, observed))
+    with pytest.raises(RequestError, match=r"repeat is of the wrong kind. Found bool"):
+        compare(stairs, observed, repeat=True)

@@ -1,0 +1,215 @@
+"""Drops of a loss curve in log time: synthetic curves with known answers, noise, degenerate curves, files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agf import DataError, FileError, RequestError, Status, Trajectory
+from agf.results.curve import crossing, detect, interpolate
+
+T = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 6000)])
+NONE = np.zeros(0)
+
+
+def stairs(times, levels, width, t=T):
+    """A sum of logistic drops, each half-way at its time; width is a fraction of the time."""
+    loss = np.full_like(t, levels[-1])
+    for k, time in enumerate(times):
+        loss += (levels[k] - levels[k + 1]) / (1 + np.exp(np.clip((t - time) / (width * time), -700, 700)))
+    return loss
+
+
+def test_every_drop_is_found_at_its_time_and_between_its_levels():
+    drops = detect(T, stairs([2, 5, 40], [20, 4, 1, 0.002], 0.02))
+    assert np.allclose([d.time for d in drops], [2, 5, 40], rtol=1e-4)
+    assert np.allclose([d.before for d in drops], [20, 4, 1], rtol=1e-4)
+    assert np.allclose([d.after for d in drops], [4, 1, 0.002], rtol=1e-4)
+    # 10 % and 90 % of a logistic drop are log 9 widths from its middle
+    assert np.allclose([d.end - d.start for d in drops], 2 * np.log(9) * 0.02 * np.array([2, 5, 40]), rtol=1e-2)
+
+
+def test_small_late_drops_are_found_relative_to_the_loss_before_them():
+    drops = detect(T, stairs([1, 10, 100], [10.0, 0.02, 0.019, 0.0189], 0.02))
+    assert np.allclose([d.time for d in drops], [1, 10, 100], rtol=1e-3)
+
+
+def test_drops_shallower_than_the_stated_depth_are_not_reported():
+    curve = stairs([1, 10], [1.0, 0.5, 0.4995], 0.02)
+    assert len(detect(T, curve)) == 1
+    assert len(detect(T, curve, depth=5e-4)) == 2
+
+
+def test_a_computed_curve_is_read_more_finely():
+    curve = stairs([1, 10], [1.0, 0.5, 0.4998], 0.02)
+    assert len(detect(T, curve)) == 1
+    assert len(detect(T, curve, slopes=np.gradient(curve, T))) == 2
+
+
+def test_drops_too_close_for_a_plateau_are_one_visible_drop():
+    near, far = stairs([2, 2.1], [2, 1, 0.5], 0.025), stairs([2, 2.6], [2, 1, 0.5], 0.025)
+    assert len(detect(T, near)) == 1
+    assert len(detect(T, far)) == 2
+    assert len(detect(T, far, flatness=1e-6)) == 1
+
+
+@given(st.floats(-60, 60), st.floats(-60, 60))
+def test_rescaling_loss_and_time_changes_nothing_else(log_loss, log_time):
+    a, b = np.exp(log_loss), np.exp(log_time)
+    t = T[::10]
+    plain = detect(t, stairs([2, 40], [20, 4, 1], 0.05, t))
+    scaled = detect(b * t, a * stairs([2, 40], [20, 4, 1], 0.05, t))
+    assert np.allclose([d.time for d in scaled], b * np.array([d.time for d in plain]), rtol=1e-9)
+    assert np.allclose([d.after for d in scaled], a * np.array([d.after for d in plain]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_neither_hides_nor_makes_drops(seed):
+    rng = np.random.default_rng(seed)
+    curve = stairs([2, 5, 40], [20, 8, 4, 1], 0.02) + 0.05 * rng.standard_normal(T.size)
+    drops = detect(T, curve)
+    assert np.allclose([d.time for d in drops], [2, 5, 40], rtol=0.01)
+    assert np.allclose([d.after for d in drops], [8, 4, 1], atol=0.1)
+    assert detect(T, 3 + 0.05 * rng.standard_normal(T.size)) == []
+
+
+def test_a_slide_is_one_long_drop():
+    (drop,) = detect(T, 1 / (1 + T))
+    assert np.isclose(drop.time, 1.0, rtol=0.01)
+    assert drop.end / drop.start > 50
+
+
+@pytest.mark.parametrize(
+    ("times", "losses"),
+    [([0.0], [1.0]), ([3.0], [1.0]), ([0.0, 1.0], [1.0, 0.5]), (T, np.ones_like(T)), (T, np.zeros_like(T))],
+)
+def test_a_point_a_constant_and_a_zero_curve_have_no_drop(times, losses):
+    assert detect(np.asarray(times), np.asarray(losses)) == []
+
+
+def test_a_rising_curve_has_no_drop():
+    assert detect(T, 1 + T) == []
+
+
+def test_a_drop_within_one_instant_is_a_drop():
+    # flow times of 1e200 cannot resolve the drop: the same time twice
+    (drop,) = detect(np.array([0.0, 1e199, 1e200, 1e200, 2e200]), np.array([1.0, 1.0, 0.9, 0.1, 0.1]))
+    assert np.isclose(drop.time, 1e200)
+
+
+@pytest.mark.parametrize("resolved", [30.0, 3e-1, 3e-3])
+def test_a_drop_that_times_hardly_resolve_is_one_drop(resolved):
+    # a fall over a few units in the last place of the time, then a plateau of the same length as what came before
+    t = np.concatenate([np.linspace(0, 1, 50), 1 + np.spacing(1.0) / resolved * np.linspace(0, 12, 300), [1.5, 2.0]])
+    loss = np.concatenate([np.ones(50), np.exp(-np.linspace(0, 6, 300)), np.exp([-6.0, -6.0])])
+    (drop,) = detect(np.sort(t), loss)
+    assert drop.time == pytest.approx(1.0, rel=1e-12)
+    assert drop.end == pytest.approx(1.0, rel=1e-12)
+    assert drop.after == pytest.approx(np.exp(-6.0))
+
+
+def test_a_negative_loss_is_measured_from_its_end():
+    drops = detect(T, stairs([2, 40], [2, -1, -3], 0.02))
+    assert np.allclose([d.time for d in drops], [2, 40], rtol=1e-3)
+
+
+@given(st.lists(st.floats(-3, 3), min_size=4, max_size=4), st.floats(0.05, 0.95))
+def test_interpolation_with_slopes_is_exact_for_cubics(coefficients, x):
+    cubic = np.polynomial.Polynomial(coefficients)
+    t = np.array([0.0, 0.7, 1.0])
+    value = interpolate(t, cubic(t), cubic.deriv()(t), np.array(x))
+    assert np.isclose(value, cubic(x), atol=1e-12)
+
+
+def test_crossing_is_located_on_the_interpolant():
+    t = np.linspace(0, 3, 31)
+    loss = np.exp(-t)
+    assert np.isclose(crossing(t, loss, -loss, 0.3), -np.log(0.3), rtol=1e-6)
+    assert np.isclose(crossing(t, loss, NONE, 0.3), -np.log(0.3), rtol=1e-3)
+    assert crossing(t, loss, NONE, 2.0) == 0.0
+    assert crossing(t, loss, NONE, 0.01) == np.inf
+
+
+@pytest.mark.parametrize(
+    ("times", "losses", "why"),
+    [
+        ([0, 2, 1], [3, 2, 1], "backwards at index 2"),
+        ([-1, 2], [3, 2], "negative"),
+        ([0, 1], [3, np.nan], "non-finite"),
+        ([0, 1], [3, 2, 1], "length"),
+        ([], [], "number of points"),
+    ],
+)
+def test_what_is_no_curve_is_refused(times, losses, why):
+    with pytest.raises(DataError, match=why):
+        detect(np.array(times, dtype=float), np.array(losses, dtype=float))
+
+
+# -- files ------------------------------------------------------------------------------------------------------
+
+
+def written(tmp_path, text):
+    path = tmp_path / "mine.csv"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "step,loss\n0,2.0\n10,1.0\n20,0.5\n",
+        "Step;Loss;lr\n0;2.0;0.1\n10;1.0;0.1\n20;0.5;0.1\n",
+        "# a comment\nloss\tstep\n2.0\t0\n1.0\t10\n0.5\t20\n\n",
+        "0,2.0\n10,1.0\n20,0.5\n",
+        "0 2.0\n10  1.0\n20 0.5\n",
+        "\ufeffstep, loss, name\n0, 2.0, a\n10, 1.0, b\n20, 0.5, c\n",
+    ],
+)
+def test_curves_trained_elsewhere_are_read_with_their_time_map(tmp_path, text):
+    run = Trajectory.from_csv(written(tmp_path, text), lr=0.1, momentum=0.9)
+    assert np.allclose(run.times, [0, 10, 20])  # 10 steps x 0.1 / (1 - 0.9)
+    assert np.allclose(run.losses, [2, 1, 0.5])
+    assert run.status is Status.CURVE
+    assert "step x lr / (1 - momentum)" in run.notes[0]
+
+
+def test_columns_are_named_or_numbered(tmp_path):
+    path = written(tmp_path, "epoch,wall,val\n0,5,2.0\n1,6,1.0\n")
+    assert np.allclose(Trajectory.from_csv(path, time="wall", loss="val").times, [5, 6])
+    assert np.allclose(Trajectory.from_csv(path, step="epoch", loss=-1, lr=0.5).times, [0, 0.5])
+    times = Trajectory.from_csv(written(tmp_path, "t,loss\n0,2.0\n7,1.0\n"))
+    assert np.allclose(times.times, [0, 7])
+    assert "flow times" in times.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "why"),
+    [
+        ("", {"lr": 0.1}, "empty"),
+        ("step,loss\n", {"lr": 0.1}, "no rows"),
+        ("step,loss\n0,1\n", {}, "steps need a learning rate.*on the command line --lr"),
+        ("step,acc\n0,1\n", {"lr": 0.1}, "no column 'loss'.*columns step, acc.*Call it 'loss' in the file"),
+        ("step,loss\n0,1\n1,oops\n", {"lr": 0.1}, "not finite numbers, the first in row 2"),
+        ("step,loss\n0,1\n1,nan\n", {"lr": 0.1}, "not finite numbers"),
+        ("step,loss\n0,1\n1\n", {"lr": 0.1}, "row 2 has 1 cells"),
+        ("step,loss\n1,1\n0,1\n", {"lr": 0.1}, "backwards"),
+        ("step,loss\n0,1\n", {"lr": -1.0}, "lr"),
+        ("step,loss\n0,1\n", {"lr": 0.1, "momentum": 1.0}, "momentum"),
+        ("time,loss\n0,1\n", {"time": "time", "lr": 0.1}, "`lr` is for steps"),
+        ("time,step,loss\n0,1,1\n", {"time": "time", "step": "step"}, "both"),
+        ("step,loss\n0,1\n", {"loss": 5, "lr": 0.1}, "no column 5"),
+    ],
+)
+def test_what_is_no_curve_file_is_refused_in_a_sentence(tmp_path, text, options, why):
+    with pytest.raises(RequestError, match=why):
+        Trajectory.from_csv(written(tmp_path, text), **options)
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path):
+    with pytest.raises(FileError, match="cannot read"):
+        Trajectory.from_csv(tmp_path / "none.csv", lr=0.1)
+    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00\x81")
+    with pytest.raises(FileError, match="not text"):
+        Trajectory.from_csv(tmp_path / "binary.csv", lr=0.1)

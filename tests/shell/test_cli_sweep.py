@@ -1,0 +1,87 @@
+"""The commands sweep and summarize: ranges, files, exit codes."""
+
+import json
+
+import pytest
+from test_sweeps import PLUGIN
+
+from agf.errors import RequestError
+from agf.shell.main import main
+from agf.shell.sweep import values
+
+
+@pytest.fixture
+def toy(tmp_path):
+    path = tmp_path / "toy.py"
+    path.write_text(PLUGIN)
+    return f"{path}:Toy"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0:4", [0, 1, 2, 3]),
+        ("0:10:5", [0, 5]),
+        ("1e-2,1e-4", [1e-2, 1e-4]),
+        ("natural,unit", ["natural", "unit"]),
+        ("7", [7]),
+    ],
+)
+def test_ranges_are_read_as_documented(text, expected):
+    assert values(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", ",", "5:5", "a:b"])
+def test_bad_ranges_are_refused(text):
+    with pytest.raises(RequestError):
+        values(text)
+
+
+def test_sweep_writes_its_table_and_summarize_reads_it(toy, tmp_path, capsys):
+    folder = str(tmp_path / "s")
+    code = main(["sweep", toy, "--alpha", "1e-3,1e-6", "--seed", "0:4", "-p", "width=1,2", "-o", folder, "--no-files"])
+    assert code == 0
+    assert "16 runs, 0 failed" in capsys.readouterr().err
+    assert (tmp_path / "s" / "table.csv").read_text().count("\n") == 1 + 8 * 2 + 8 * 3
+    picture, graph = str(tmp_path / "p.svg"), str(tmp_path / "g.graphml")
+    assert main(["summarize", folder, "--json", "--plot", picture, "--graph", graph]) == 0
+    out = capsys.readouterr()
+    titles = [table["title"] for table in json.loads(out.out)]
+    assert titles[0].startswith("Jump times")
+    assert (tmp_path / "p.svg").stat().st_size > 1000
+    assert (tmp_path / "g.graphml").stat().st_size > 100
+
+
+def test_seeds_that_change_nothing_are_noted(tmp_path, capsys):
+    words = ["sweep", "diagonal-linear", "--alpha", "1e-3", "--no-files", "-o", str(tmp_path / "s"), "--seed", "0:3"]
+    assert main(words) == 0
+    assert "note: " in (err := capsys.readouterr().err)
+    assert "all 3 seeds are the same run" in err
+
+
+def test_a_failed_run_gives_exit_code_1_and_is_named(toy, tmp_path, capsys):
+    arguments = ["sweep", toy, "--alpha", "1e-3", "--seed", "0:3", "-p", "fail_seed=1", "-o", str(tmp_path / "s")]
+    assert main(arguments) == 1
+    assert "seed=1: ZeroDivisionError: on purpose" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--alpha", "small"], "cannot read the scale"),
+        (["--alpha", "1e-3", "-p", "depth=3"], "unknown parameter"),
+        (["--alpha", "1e-3", "--seed", "3:3"], "is empty"),
+        (["--alpha", "1e-3", "--do", "fly"], "unknown action"),
+        (["--alpha", "1e-3", "--table", "t.xls"], "unknown table format"),
+    ],
+)
+def test_wrong_requests_exit_with_2_and_one_sentence(toy, tmp_path, capsys, words, message):
+    assert main(["sweep", toy, "-o", str(tmp_path / "s"), *words]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_summarize_refuses_a_folder_that_is_no_sweep(tmp_path, capsys):
+    assert main(["summarize", str(tmp_path)]) == 2
+    assert "is no sweep" in capsys.readouterr().err
