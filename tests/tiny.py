@@ -131,3 +131,29 @@ class Broken(Product):
 
     def residual(self, theta: FloatArray, neurons: IntArray) -> float:
         return super().residual(theta, neurons) if np.linalg.norm(theta) < self.limit else np.nan
+
+
+class Plain(Problem):
+    """Independent diagonal coordinates, L = sum (b_i - u_i v_i)^2 / 2, without closed form: times 1 / |b_i|."""
+
+    name = "plain"
+    degree, n_params = 2, 2
+    interchangeable = False
+
+    def __init__(self, b):
+        self.b = np.asarray(b, dtype=float)
+        self.width = self.b.size
+
+    def loss_grad(self, theta, neurons):
+        rest = self.b.copy()
+        rest[neurons] -= theta[:, 0] * theta[:, 1]
+        return 0.5 * float(rest @ rest), -rest[neurons, None] * theta[:, ::-1]
+
+    def residual(self, theta, neurons):
+        rest = self.b.copy()
+        rest[neurons] -= theta[:, 0] * theta[:, 1]
+        return rest
+
+    def utility(self, theta, neurons, residual):
+        r = residual[neurons]
+        return r * theta[:, 0] * theta[:, 1], r[:, None] * theta[:, ::-1]

@@ -71,7 +71,7 @@ def report(runs: Sequence[Result], path: str | os.PathLike[str]) -> int:
 
 
 def _resource(name: str) -> str:
-    return resources.files("agf").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("agf.pictures").joinpath(name).read_text(encoding="utf-8")
 
 
 def _fill(template: str, parts: dict[str, str]) -> str:

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from test_limit import Plain
+from tiny import Plain
 
 import agf
 from agf.algorithm.conditioning import WEIGHTS, conditioned, shaken

@@ -3,36 +3,11 @@
 import numpy as np
 import pytest
 from stubs import DiagonalToy
+from tiny import Plain
 
 import agf
 from agf.errors import RequestError
 from agf.records.status import Status
-
-
-class Plain(agf.Problem):
-    """Independent diagonal coordinates, L = sum (b_i - u_i v_i)^2 / 2, without closed form: times 1 / |b_i|."""
-
-    name = "plain"
-    degree, n_params = 2, 2
-    interchangeable = False
-
-    def __init__(self, b):
-        self.b = np.asarray(b, dtype=float)
-        self.width = self.b.size
-
-    def loss_grad(self, theta, neurons):
-        rest = self.b.copy()
-        rest[neurons] -= theta[:, 0] * theta[:, 1]
-        return 0.5 * float(rest @ rest), -rest[neurons, None] * theta[:, ::-1]
-
-    def residual(self, theta, neurons):
-        rest = self.b.copy()
-        rest[neurons] -= theta[:, 0] * theta[:, 1]
-        return rest
-
-    def utility(self, theta, neurons, residual):
-        r = residual[neurons]
-        return r * theta[:, 0] * theta[:, 1], r[:, None] * theta[:, ::-1]
 
 
 def test_independent_neurons_activate_at_the_inverse_of_their_utility():

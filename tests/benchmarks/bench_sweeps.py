@@ -24,7 +24,7 @@ from typing import Any
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from test_sweeps import PLUGIN
+from sweep_plugin import PLUGIN
 
 import agf
 from agf import datasets, registry
@@ -165,7 +165,7 @@ def storm(folder: Path, kills: int = 20) -> None:
     """Kill a sweep 20 times at random moments; its table must be that of an undisturbed one."""
     name = toy(folder)
     options = {"alpha": [1e-3, 1e-6], "seed": range(400), "keep_files": False, "arguments": {"pause": 0.02}}
-    code = f"import sys; from agf import sweeps; sweeps.sweep({name!r}, folder=sys.argv[1], jobs=1, **{options!r})"
+    code = f"import agf, sys; agf.sweep({name!r}, folder=sys.argv[1], jobs=1, **{options!r})"
     rng = random.Random(0)
     rows = folder / "storm" / "rows"
     finished: list[int] = []

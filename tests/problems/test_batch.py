@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from diagonal_cases import diagonal, five_coordinates, random_problem, returning_problem
-from test_sweeps import PLUGIN
+from sweep_plugin import PLUGIN
 
 import agf
 from agf.algorithm.engine import predict_each, predict_many

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_sweeps import PLUGIN
+from sweep_plugin import PLUGIN
 
 from agf.errors import RequestError
 from agf.shell.main import main

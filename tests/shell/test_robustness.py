@@ -323,7 +323,8 @@ def test_a_full_disk_is_a_sentence_and_leaves_the_earlier_file(diagonal, tmp_pat
     agf.predict(diagonal, diagonal.init(1e-3)).save(tmp_path / "run.npz")
     before = (tmp_path / "run.npz").read_bytes()
     code = (
-        "import sys, resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); from agf import cli\n"
+        "import sys, resource, signal; from agf.shell import main as cli\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
         "sys.exit(cli.main(sys.argv[1:]))"
     )

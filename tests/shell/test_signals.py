@@ -215,8 +215,8 @@ def handlers() -> list[object]:
 
 
 def test_handlers_are_as_before_after_a_command_and_after_an_import():
-    code = "import signal as s; f = lambda: [s.getsignal(n) for n in (2, 15, 1)]; before = f(); import agf, agf.cli; "
-    code += "agf.shell.main.main(['--version']); assert f() == before"
+    code = "import signal as s; f = lambda: [s.getsignal(n) for n in (2, 15, 1)]; before = f(); "
+    code += "import agf, agf.shell.main; agf.shell.main.main(['--version']); assert f() == before"
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
     before = handlers()
     with interrupts.heeded():

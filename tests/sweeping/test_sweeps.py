@@ -10,74 +10,12 @@ import warnings
 
 import numpy as np
 import pytest
+from sweep_plugin import PLUGIN
 
 from agf.errors import ComputationError, FileError, RequestError
 from agf.sweeping import sweep as sweeps
 
 # One drop a neuron at closed-form times; `fail_seed` raises, `pause` sleeps, `die` kills its process, `die_once` once.
-PLUGIN = """
-import os, time
-import numpy as np
-import agf
-
-class Toy(agf.Problem):
-    '''Two neurons that activate one after the other.'''
-    name = "toy"
-    degree, n_params = 2, 2
-
-    def __init__(self, width=2, fail_seed=-1, pause=0.0, die_once=None, die=False, stop_seed=-1):
-        self.stop_seed = stop_seed
-        self.width, self.fail_seed, self.pause, self.die_once, self.die = width, fail_seed, pause, die_once, die
-
-    def initial(self, alpha, rng, kind):
-        theta = rng.standard_normal((self.width, 2))
-        return theta
-
-    def loss_grad(self, theta, neurons):
-        return 1.0, np.zeros_like(theta)
-
-    def residual(self, theta, neurons):
-        return None
-
-    def utility(self, theta, neurons, residual):
-        return np.zeros(len(theta)), np.zeros_like(theta)
-
-    def phases(self, settings):
-        return Phases(self)
-
-class Phases:
-    def __init__(self, problem):
-        self.problem = problem
-        self.seed = None
-
-    def start(self, init):
-        self.seed = init.seed
-        if self.problem.die_once and not os.path.exists(self.problem.die_once):
-            open(self.problem.die_once, "w").close()
-            os.kill(os.getpid(), 9)
-        if self.problem.die:
-            os.kill(os.getpid(), 9)
-        time.sleep(self.problem.pause)
-        if init.seed == self.problem.fail_seed:
-            raise ZeroDivisionError("on purpose")
-        return agf.State(0.0, np.zeros(init.width, bool), init.directions, init.log_norms, 2.0)
-
-    def dormant(self, state):
-        if self.seed == self.problem.stop_seed:
-            raise KeyboardInterrupt
-        left = np.flatnonzero(~state.active)
-        if left.size == 0:
-            return state, agf.Status.ALL_ACTIVE
-        when = state.time - state.log_norms[left[0]]
-        return state, agf.Activation(when, when, left[:1], np.ones(1))
-
-    def active(self, state, activation):
-        active = state.active.copy()
-        active[activation.neurons] = True
-        level = 2.0 - active.sum()
-        after = agf.State(activation.time, active, state.directions, state.log_norms, level)
-        return after, agf.Settled(level, np.zeros(0, int), 0.0, 0.0, "closed form")
-"""
 
 
 @pytest.fixture
@@ -264,7 +202,7 @@ def test_seeds_that_share_work_resume_to_the_same_bytes(tmp_path):
 def test_a_sweep_killed_at_any_moment_resumes_to_the_same_bytes(toy, tmp_path):
     arguments = {"pause": 0.01}
     code = (
-        "import sys; from agf import sweeps; "
+        "import sys; from agf.sweeping import sweep as sweeps; "
         f"sweeps.sweep({toy!r}, folder=sys.argv[1], alpha=[1e-3, 1e-6], seed=range(20), keep_files=False, "
         f"arguments={arguments!r})"
     )
@@ -340,7 +278,7 @@ def test_damaged_rows_are_named_not_dropped(toy, tmp_path):
 def test_a_full_disk_keeps_what_was_finished(toy, tmp_path):
     code = (
         "import sys, resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-        "from agf import sweeps; from agf.errors import FileError\n"
+        "from agf.sweeping import sweep as sweeps; from agf.errors import FileError\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))\n"
         "try:\n"
         f"    sweeps.sweep({toy!r}, folder=sys.argv[1], alpha=[1e-3], seed=range(20), keep_files=False)\n"

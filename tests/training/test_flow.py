@@ -277,7 +277,7 @@ def test_a_killed_run_leaves_its_last_state_readable(tmp_path):
     path = tmp_path / "run.npz"
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import agf, agf.gradient_flow, numpy as np\n"
+        "import agf, agf.training.gradient_flow, numpy as np\n"
         "from tiny import Slide\n"
         "agf.training.gradient_flow.CHECKPOINT_SECONDS = 0.0\n"
         "init = agf.Init.scaled(np.ones((1, 2)), 1e-3)\n"
