@@ -16,7 +16,14 @@ from agf.records.status import Status
 class Move:
     """One round of the algorithm: what activated, and where the active neurons then settled.
 
-    state : after both phases; its `memory` is the script's own.
+    Parameters
+    ----------
+    activation : Activation
+        What activated.
+    settled : Settled
+        Where the active neurons then settled.
+    state : State
+        After both phases; its `memory` is the script's own.
     """
 
     activation: Activation
@@ -27,8 +34,14 @@ class Move:
 class Script:
     """Phases that are known in advance. `Problem.many_phases` returns one for each initialization.
 
-    start : all neurons dormant, time 0.  moves : the rounds in order.
-    end : why no further neuron activates.
+    Parameters
+    ----------
+    start : State
+        All neurons dormant, time 0.
+    moves : Sequence[Move]
+        The rounds in order.
+    end : Status
+        Why no further neuron activates.
     """
 
     def __init__(self, start: State, moves: Sequence[Move], end: Status) -> None:
@@ -37,7 +50,7 @@ class Script:
         self._moves, self._end = moves, end
 
     def start(self, init: Init) -> State:
-        """The start of the script."""
+        """The start of the script, whatever `init` is."""
         del init
         return self._states[0]
 
@@ -47,7 +60,7 @@ class Script:
         return state, self._moves[k].activation if k < len(self._moves) else self._end
 
     def active(self, state: State, activation: Activation) -> tuple[State, Settled | Status]:
-        """Where the active neurons settle in the round of this state."""
+        """Where the active neurons settle in the round of this state; `activation` is known already."""
         del activation
         k = int(state.memory["round"])
         return self._states[k + 1], self._moves[k].settled

@@ -80,8 +80,12 @@ def half_drop_ratio(degree: int) -> float:
 class Clock:
     """Converts between flow time, accelerated time and optimizer steps.
 
-    degree : leading order kappa of the utility.  log_scale : natural log of `scale`, flow time per unit of accelerated
-    time, which is the mean threshold E[c_i] for norm 1.
+    Parameters
+    ----------
+    degree : int
+        Leading order kappa of the utility.
+    log_scale : float
+        Natural log of `scale`, flow time per unit of accelerated time, which is the mean threshold E[c_i] for norm 1.
     """
 
     degree: int
@@ -91,7 +95,10 @@ class Clock:
     def from_norms(cls, degree: int, log_norms: FloatArray) -> Clock:
         """Clock of neurons that start at these log_norms (m,): scale is their mean threshold for norm 1.
 
-        Raises RequestError when no neuron is smaller than norm 1: there is then no small scale to expand in.
+        Raises
+        ------
+        RequestError
+            When no neuron is smaller than norm 1: there is then no small scale to expand in.
         """
         finite = np.asarray(log_norms)[np.isfinite(log_norms)]
         if finite.size == 0 or not (finite < 0).any():

@@ -26,8 +26,12 @@ from agf.records import files
 class Dataset:
     """Arrays with a sentence on where they come from and what was done to them.
 
-    arrays : by name. `X` (n, d) inputs; `y` (n,) or `Y` (n, c) targets; `names` (d,) what the columns of X are called.
-    words : the sentence.
+    Parameters
+    ----------
+    arrays : dict[str, np.ndarray]
+        By name. `X` (n, d) inputs; `y` (n,) or `Y` (n, c) targets; `names` (d,) what the columns of X are called.
+    words : str
+        The sentence.
     """
 
     arrays: dict[str, np.ndarray]
@@ -37,8 +41,24 @@ class Dataset:
 def load(source: str | os.PathLike[str], target: str | None = None) -> dict[str, np.ndarray]:
     """The arrays of a named set ("diabetes", "digits", "mnist5k") or of an npz or csv file.
 
-    source, target : as for `read`. Returns them by name, as constructors of problems take them: X (n, d) and y (n,) or
-    Y (n, c). Raises RequestError or DataError: see `read`.
+    Parameters
+    ----------
+    source : str or os.PathLike[str]
+        As for `read`.
+    target : str or None, optional
+        As for `read`.
+
+    Returns
+    -------
+    dict[str, np.ndarray]
+        By name, as constructors of problems take them: X (n, d) and y (n,) or Y (n, c).
+
+    Raises
+    ------
+    RequestError
+        As `read`.
+    DataError
+        As `read`.
     """
     return read(source, target).arrays
 
@@ -51,12 +71,19 @@ def describe(source: str | os.PathLike[str], target: str | None = None) -> str:
 def read(source: str | os.PathLike[str], target: str | None = None) -> Dataset:
     """A named set, or a file; files are taken as they are, without any scaling.
 
-    source : name of a set, or path of an npz or csv file.  target : the column to predict, for a csv file only.
+    Parameters
+    ----------
+    source : str or os.PathLike[str]
+        Name of a set, or path of an npz or csv file.
+    target : str or None, optional
+        The column to predict, for a csv file only.
 
     Raises
     ------
-    RequestError for an unknown name, an absent file, a file of another kind, or a set whose package is not installed.
-    DataError for a file that cannot be used: no such target column, text in a column, pickled objects, damage.
+    RequestError
+        For an unknown name, an absent file, a file of another kind, or a set whose package is not installed.
+    DataError
+        For a file that cannot be used: no such target column, text in a column, pickled objects, damage.
     """
     name = str(source)
     if name in NAMED:

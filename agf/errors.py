@@ -54,7 +54,8 @@ class ComputationError(AgfError, RuntimeError):
 
     Attributes
     ----------
-    partial : the result up to the failure (Staircase or Trajectory), or None.
+    partial : Any
+        The result up to the failure (Staircase or Trajectory), or None.
     """
 
     def __init__(self, message: str, partial: Any = None) -> None:

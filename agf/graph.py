@@ -103,7 +103,10 @@ def saddles(stairs: Iterable[Staircase]) -> nx.DiGraph:
     the jump times), `utility` (mean, loss), `runner_up_gap` (mean accelerated time the runner-up lacked; NaN where
     there was none).
 
-    Raises RequestError when the staircases belong to different problems, or there are none.
+    Raises
+    ------
+    RequestError
+        When the staircases belong to different problems, or there are none.
     """
     import networkx as nx
 
@@ -199,7 +202,15 @@ def story(graph: nx.DiGraph) -> str:
 
 
 def write(graph: nx.DiGraph, path: str | os.PathLike[str]) -> None:
-    """Export to `path` by suffix, .graphml or .dot. Raises RequestError for another one, FileError when unwritable."""
+    """Export to `path` by suffix, .graphml or .dot.
+
+    Raises
+    ------
+    RequestError
+        For another one.
+    FileError
+        When unwritable.
+    """
     text = os.fspath(path)
     if text.endswith(".graphml"):
         import networkx as nx

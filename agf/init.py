@@ -18,11 +18,16 @@ class Init:
 
     Parameters
     ----------
-    directions : (H, P) unit rows.
-    log_norms : (H,) natural log of the norm of each neuron; -inf for a neuron that is exactly zero and never moves.
-    alpha : the scale quoted in reports; `log_alpha` is what computations use, so alpha = 1e-200 is an ordinary value.
-    seed : what produced it, or None.
-    kind : how it was made ("gaussian", "balanced", "params", "from FILE", ...), for the record.
+    directions : float ndarray, shape (H, P)
+        Unit rows.
+    log_norms : float ndarray, shape (H,)
+        Natural log of the norm of each neuron; -inf for a neuron that is exactly zero and never moves.
+    alpha : float
+        The scale quoted in reports; `log_alpha` is what computations use, so alpha = 1e-200 is an ordinary value.
+    seed : int or None
+        What produced it, or None.
+    kind : str
+        How it was made ("gaussian", "balanced", "params", "from FILE", ...), for the record.
     """
 
     directions: FloatArray
@@ -68,8 +73,15 @@ class Init:
     def from_params(cls, theta: Any, alpha: float | None = None, seed: int | None = None, kind: str = "params") -> Init:
         """From parameters `theta` (H, P), rows laid out as the problem says.
 
-        alpha : quoted scale; the geometric mean of the non-zero norms when None. Raises DataError for non-finite
-        values, or when all neurons are zero: exactly zero neurons never move.
+        Parameters
+        ----------
+        alpha : float or None, optional
+            Quoted scale; the geometric mean of the non-zero norms when None.
+
+        Raises
+        ------
+        DataError
+            For non-finite values, or when all neurons are zero: exactly zero neurons never move.
         """
         theta = matrix(theta, "theta", where="Init.from_params")
         directions, log_norms = sphere.polar(theta)
@@ -90,7 +102,10 @@ class Init:
     def scaled(cls, theta: FloatArray, alpha: float, seed: int | None = None, kind: str = "gaussian") -> Init:
         """From order-one parameters `theta` (H, P) times alpha, without forming the product.
 
-        Raises DataError unless 0 < alpha and alpha is finite.
+        Raises
+        ------
+        DataError
+            Unless 0 < alpha and alpha is finite.
         """
         alpha = check_alpha(alpha)
         directions, log_norms = sphere.polar(theta)

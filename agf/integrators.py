@@ -102,9 +102,22 @@ class OutOfSteps(MarchError):
 class Memory:
     """What a march carries from step to step: with it a march resumed at (s1, y1) repeats the uninterrupted one.
 
-    step : length to try next.  error : norm of the last accepted error.  method : the method in use.
-    stiff : steps at the stability limit, less some for those below it.
-    radius, vector, age : spectral radius, the eigenvector it warm-starts from, and accepted steps since.
+    Parameters
+    ----------
+    step : float
+        Length to try next.
+    error : float
+        Norm of the last accepted error.
+    method : str
+        The method in use.
+    stiff : int
+        Steps at the stability limit, less some for those below it.
+    radius : float
+        Spectral radius.
+    vector : float ndarray or None
+        The eigenvector that its iteration warm-starts from.
+    age : int
+        Accepted steps since it was measured.
     """
 
     step: float
@@ -120,8 +133,26 @@ class Memory:
 class Accepted:
     """One accepted step, from (s0, y0) to (s1, y1).
 
-    f0, f1 : velocity at both ends (after `retract`).  bulge : quartic term of the dense output, None for rkc2.
-    evaluations : of the velocity, since the start of the march.  memory : for resuming after this step.
+    Parameters
+    ----------
+    s0 : float
+        Start.
+    s1 : float
+        End.
+    y0 : float ndarray, shape (N,)
+        State at the start.
+    y1 : float ndarray, shape (N,)
+        State at the end (after `retract`).
+    f0 : float ndarray, shape (N,)
+        Velocity at the start.
+    f1 : float ndarray, shape (N,)
+        Velocity at the end (after `retract`).
+    bulge : float ndarray or None
+        Quartic term of the dense output, None for rkc2.
+    evaluations : int
+        Of the velocity, since the start of the march.
+    memory : Memory
+        For resuming after this step.
     """
 
     s0: float
@@ -177,24 +208,44 @@ def march(
 
     Parameters
     ----------
-    velocity : y (N,) -> dy/ds (N,), autonomous; must not modify y. Non-finite stages are rejected steps.
-    method : "rk45", "rkc2", or "auto" (rk45, and rkc2 while stability limits the steps).
-    rtol : tolerance of the error of one step, in units of `scale`.
-    scale : (N,), a number, or callable y -> (N,): an error of rtol * scale is acceptable. Default 1.
-    groups : (N,) group index of each entry. The error norm is the root mean square in each group, and the maximum over
-        the groups. Default: one group.
-    retract : applied to every accepted state, for example to restore unit rows; return y itself when nothing is to do,
-        which saves an evaluation.
-    s0, s_end : start and end; the last step ends exactly at s_end.
-    first_step : length to try first; chosen from the velocity when None.
-    max_steps : accepted steps after which OutOfSteps is raised.
-    spectral_radius : y -> upper bound of the spectral radius of the Jacobian (rkc2); by power iteration on velocity
-        differences when None.
-    memory : of the `Accepted` to resume after, with s0 and y0 its s1 and y1.
+    velocity : callable
+        y (N,) -> dy/ds (N,), autonomous; must not modify y. Non-finite stages are rejected steps.
+    method : str, optional
+        "rk45", "rkc2", or "auto" (rk45, and rkc2 while stability limits the steps).
+    rtol : float
+        Tolerance of the error of one step, in units of `scale`.
+    scale : callable or float ndarray or float or None, shape (N,), optional
+        a number, or callable y -> (N,): an error of rtol * scale is acceptable. Default 1.
+    groups : int ndarray or None, shape (N,), optional
+        Group index of each entry. The error norm is the root mean square in each group, and the maximum over the
+        groups. Default: one group.
+    retract : callable or None, optional
+        Applied to every accepted state, for example to restore unit rows; return y itself when nothing is to do, which
+        saves an evaluation.
+    s0 : float, optional
+        Start.
+    s_end : float, optional
+        End; the last step ends exactly there.
+    first_step : float or None, optional
+        Length to try first; chosen from the velocity when None.
+    max_steps : int, optional
+        Accepted steps after which OutOfSteps is raised.
+    spectral_radius : callable or None, optional
+        y -> upper bound of the spectral radius of the Jacobian (rkc2); by power iteration on velocity differences when
+        None.
+    memory : Memory or None, optional
+        Of the `Accepted` to resume after, with s0 and y0 its s1 and y1.
 
     Raises
     ------
-    Stalled, NonFinite, OutOfSteps, each with the last good (s, y); RequestError for an unknown method.
+    Stalled
+        Where steps fall to rounding, with the last good (s, y)
+    NonFinite
+        For a velocity that is not finite, with the last good (s, y)
+    OutOfSteps
+        After `max_steps`, with the last good (s, y)
+    RequestError
+        For an unknown method.
     """
     if method not in METHODS:
         raise RequestError(

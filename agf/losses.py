@@ -20,7 +20,17 @@ from agf.numerics.backend import Backend
 
 @dataclass(frozen=True)
 class Curvature:
-    """l'' = diag(weights) - p p^T of every row, (k, c) each; weights None for the identity, p None for no such part."""
+    """Second derivative l'' = diag(weights) - p p^T of a loss in f, row by row.
+
+    Parameters
+    ----------
+    b : Backend
+        Library of the arrays, numpy or torch.
+    weights : array or None, shape (k, c)
+        The diagonal of every row; None for the identity.
+    p : array or None, shape (k, c)
+        The rank-one part of every row; None for none.
+    """
 
     b: Backend
     weights: Any = None
@@ -49,7 +59,7 @@ class Curvature:
         return out if self.p is None else out - (self.p @ a.T) ** 2
 
     def moment(self, g: Any, a: Any) -> Any:
-        """sum_k g_ki l''_k a_i of weights (k, m) and vectors (m, c): (m, c)."""
+        """sum_k g_ki l''_k a_i of weights g (k, m) and vectors a (m, c): (m, c)."""
         if self.weights is None:
             return g.sum(0)[:, None] * a
         out = (g.T @ self.weights) * a
@@ -57,7 +67,17 @@ class Curvature:
 
 
 class Loss(ABC):
-    """One loss. `classifies`: whether y names classes; `quadratic`: whether l is half-squared in f."""
+    """One loss, of outputs f and targets y, (n, c) arrays of a backend b.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    classifies : bool
+        Whether y names classes.
+    quadratic : bool
+        Whether l is half-squared in f.
+    """
 
     name: ClassVar[str]
     classifies: ClassVar[bool] = True
@@ -65,7 +85,7 @@ class Loss(ABC):
 
     @abstractmethod
     def targets(self, Y: Any, where: str) -> tuple[FloatArray, tuple[Any, ...]]:
-        """y (n, c) from what the user gave, and the names of the classes (empty where there are none)."""
+        """y (n, c) from the Y that the user gave, and the names of the classes (empty where there are none)."""
 
     @abstractmethod
     def value(self, b: Backend, f: Any, y: Any) -> Any:
@@ -213,7 +233,17 @@ class CrossEntropy(Loss):
 def one_hot(labels: Any, where: str) -> tuple[FloatArray, tuple[Any, ...]]:
     """One-hot rows (n, c) of a column of class labels (numbers or text), and the labels in order.
 
-    where : what the message names. Raises DataError for NaN labels and for a single class.
+    Parameters
+    ----------
+    labels : array_like, shape (n,)
+        The labels.
+    where : str
+        What the message names.
+
+    Raises
+    ------
+    DataError
+        For NaN labels and for a single class.
     """
     column = np.asarray(labels).reshape(-1)
     if np.issubdtype(column.dtype, np.number):
@@ -242,7 +272,13 @@ NAMES = tuple(_LOSSES)
 
 
 def loss_of(name: str) -> Loss:
-    """The loss of that name. Raises DataError with the list of valid names."""
+    """The loss of that name.
+
+    Raises
+    ------
+    DataError
+        With the list of valid names.
+    """
     key = str(name).lower().replace("_", "-").replace(" ", "-")
     if key not in _LOSSES:
         raise DataError(explain(f"unknown loss {name!r}.", expected="one of " + ", ".join(NAMES)))

@@ -74,7 +74,11 @@ def staircase(
 
     Where no flow times are known (a theory as alpha -> 0), the axis is accelerated time and linear. A resolved
     prediction is drawn as its curve. An empty staircase is a level line with a sentence.
-    rules : whether to draw the rules and names.
+
+    Parameters
+    ----------
+    rules : bool, optional
+        Whether to draw the rules and names.
     """
     ax = new_axes() if ax is None else ax
     seen = ax.get_xlim() if ax.has_data() else (np.inf, -np.inf)
@@ -188,7 +192,10 @@ def comparison(report: Comparison, *, ax: Axes | None = None) -> Axes:
 def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes | None = None) -> Axes:
     """Several results on one pair of axes, each in a colour of its own where there are several of a kind.
 
-    Raises RequestError when a prediction without flow times is to share axes with others.
+    Raises
+    ------
+    RequestError
+        When a prediction without flow times is to share axes with others.
     """
     from agf.results.staircase import Staircase
     from agf.results.trajectory import Trajectory
@@ -237,7 +244,11 @@ def bands(
 
     Trajectories and predictions each have a line and a band, on log flow time; a run that ended for good keeps its last
     loss, and times beyond the end of a run that was cut short are left out.
-    Raises RequestError when a prediction has no flow times.
+
+    Raises
+    ------
+    RequestError
+        When a prediction has no flow times.
     """
     from agf.results.staircase import Staircase
 
@@ -293,7 +304,10 @@ def _common_times(stairs: Sequence[Staircase], curves: Sequence[Trajectory]) -> 
 def neurons(traj: Trajectory, *, ax: Axes | None = None, names: Sequence[str] | None = None) -> Axes:
     """Norm of every neuron against log flow time, both logarithmic; those that end largest in colour.
 
-    names : (H,) what to call the neurons in the legend; default their indices.
+    Parameters
+    ----------
+    names : Sequence[str] or None, optional
+        (H,) what to call the neurons in the legend; default their indices.
     """
     ax = new_axes() if ax is None else ax
     ax.set_xlabel("flow time")
@@ -316,8 +330,19 @@ def features(
 ) -> Axes:
     """One feature of the problem over log flow time: steps for a prediction, curves for a trajectory.
 
-    name : which; default the first. names : what to call its components in the legend. Raises RequestError for an
-    unknown name; a result without features says so in the picture.
+    A result without features says so in the picture.
+
+    Parameters
+    ----------
+    name : str or None, optional
+        Which; default the first.
+    names : Sequence[str] or None, optional
+        What to call its components in the legend.
+
+    Raises
+    ------
+    RequestError
+        For an unknown name.
     """
     from agf.results.staircase import Staircase
 
@@ -361,7 +386,11 @@ def charges(result: Staircase | Trajectory, *, ax: Axes | None = None, names: Se
 
     The charge is read off the norm ([AGF] eq. 15). A prediction knows norms at its drops: dots are activations, and
     between drops the charge of a dormant neuron is drawn linear in time, as it is at constant utility.
-    names : (H,) for the legend; default the labels of the drops, or indices.
+
+    Parameters
+    ----------
+    names : Sequence[str] or None, optional
+        (H,) for the legend; default the labels of the drops, or indices.
     """
     ax = new_axes() if ax is None else ax
     ax.set_ylabel("charge over threshold")
@@ -423,8 +452,16 @@ def utilities(result: Staircase | Trajectory, *, ax: Axes | None = None, names: 
 class _Norms:
     """Norms of neurons over time, and the charges they stand for.
 
-    times : (T,), flow times when `log`, else accelerated.  start : (H,) initial log norms.
-    charges : (T, H) in units of the initial norm.  drops : of a prediction; none of a trajectory.
+    Parameters
+    ----------
+    times : float ndarray, shape (T,)
+        Flow times when `log`, else accelerated.
+    start : float ndarray, shape (H,)
+        Initial log norms.
+    charges : float ndarray, shape (T, H)
+        In units of the initial norm.
+    drops : tuple[Drop, ...]
+        Of a prediction; none of a trajectory.
     """
 
     times: FloatArray

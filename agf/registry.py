@@ -21,7 +21,17 @@ GROUP = "agf.problems"
 
 @dataclass(frozen=True)
 class Listed:
-    """One registered problem: its name, and its class or the reason why it cannot be loaded."""
+    """One registered problem.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    cls : type[Problem] or None
+        Its class, None where it cannot be loaded.
+    reason : str
+        Why it cannot be loaded, else empty.
+    """
 
     name: str
     cls: type[Problem] | None
@@ -51,7 +61,12 @@ def listing() -> list[Listed]:
 def find(name: str) -> type[Problem]:
     """The class registered under `name`, or named by file as `path.py:Class`.
 
-    Raises RequestError for an unknown name, ProblemError for a plugin that cannot be loaded.
+    Raises
+    ------
+    RequestError
+        For an unknown name.
+    ProblemError
+        For a plugin that cannot be loaded.
     """
     if ".py" in name:
         return _from_file(name)
@@ -82,23 +97,28 @@ def problem(name: str, /, **arguments: Any) -> Problem:
 
     Parameters
     ----------
-    name : a registered name, or a file as ./mine.py:Mine.
-    arguments : of its constructor; `agf problems NAME`, or help on the class that `find` gives, lists them.
+    name : str
+        a registered name, or a file as ./mine.py:Mine.
+    arguments : Any
+        Of its constructor; `agf problems NAME`, or help on the class that `find` gives, lists them.
 
     Returns
     -------
-    Problem, for `predict`, `flow`, `descend` and `check`.
+    Problem
+        For `predict`, `flow`, `descend` and `check`.
 
     Raises
     ------
-    RequestError for an unknown name or argument; ProblemError for a plugin that cannot be loaded; what the constructor
-    raises for bad data (DataError).
+    RequestError
+        For an unknown name or argument.
+    ProblemError
+        For a plugin that cannot be loaded; what the constructor raises for bad data (DataError).
     """
     return build(find(name), arguments)
 
 
 def build(cls: type[Problem], arguments: dict[str, Any]) -> Problem:
-    """Construct, refusing unknown and missing arguments in a sentence that lists the valid ones."""
+    """Construct `cls`; unknown and missing `arguments` are refused in a sentence that lists the valid ones."""
     signature = inspect.signature(cls.__init__)
     parameters = list(signature.parameters.values())[1:]
     known = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]

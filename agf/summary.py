@@ -40,7 +40,17 @@ _MOST_NAMES = 12
 
 @dataclass(frozen=True)
 class Fit:
-    """Least-squares line through (log x, log y): y ~ x^slope. error : standard error of the slope; n : points."""
+    """Least-squares line through (log x, log y): y ~ x^slope.
+
+    Parameters
+    ----------
+    slope : float
+        The exponent.
+    error : float
+        Standard error of the slope.
+    n : int
+        Number of points.
+    """
 
     slope: float
     error: float
@@ -64,9 +74,18 @@ def power_law(x: Iterable[float], y: Iterable[float]) -> Fit | None:
 class Group:
     """Runs that share everything but the seed.
 
-    settings : the shared values.  staircases : predictions (drops without features), one a run.
-    seeds : their seeds.  failed : messages of runs that failed.
-    matches : one list a compared run, dicts with k, time_error, level_error.
+    Parameters
+    ----------
+    settings : dict[str, Any]
+        The shared values.
+    staircases : list[Staircase]
+        predictions (drops without features), one a run.
+    seeds : list[int]
+        Their seeds.
+    failed : list[str]
+        Messages of runs that failed.
+    matches : list[list[dict[str, Any]]]
+        One list a compared run, dicts with k, time_error, level_error.
     """
 
     settings: dict[str, Any]
@@ -81,7 +100,7 @@ class Group:
         return _words(self.settings)
 
     def column(self, name: str, k: int) -> FloatArray:
-        """One quantity of the k-th drop (k >= 1) over the runs that have it."""
+        """The quantity `name` of the k-th drop (k >= 1) over the runs that have it."""
         values = [getattr(run.drops[k - 1], name) for run in self.staircases if len(run.drops) >= k]
         return np.array(values, dtype=np.float64)
 
@@ -99,7 +118,15 @@ class Group:
 
 @dataclass(frozen=True)
 class Summary:
-    """Statistics of a sweep, ready to print, draw and save."""
+    """Statistics of a sweep, ready to print, draw and save.
+
+    Parameters
+    ----------
+    problem : str
+        Name of the problem.
+    groups : list[Group]
+        Runs that share everything but the seed.
+    """
 
     problem: str
     groups: list[Group]
@@ -240,7 +267,7 @@ class Summary:
     def draw(self, *, ax: Any = None) -> Any:
         """Staircases of the groups: median level against time, with the 5-95 % band of the half-drop times.
 
-        Returns the matplotlib axes.
+        Returns the matplotlib axes: `ax` where they are given.
         """
         ax = plot.new_axes() if ax is None else ax
         drawn = [group for group in self.groups if group.staircases]
@@ -298,7 +325,13 @@ class Summary:
 
 
 def summarize(sweep: Sweep) -> Summary:
-    """Statistics of the finished runs of a sweep. Raises RequestError when none is finished."""
+    """Statistics of the finished runs of a sweep.
+
+    Raises
+    ------
+    RequestError
+        When none is finished.
+    """
     groups: dict[str, Group] = {}
     for entry in sweep.entries():
         settings = {name: value for name, value in entry["run"].items() if name != "seed"}

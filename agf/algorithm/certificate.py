@@ -27,14 +27,23 @@ _BESIDE = 2.0
 class Certificate:
     """The Hessian of the loss at one state.
 
-    index : number of negative eigenvalues: independent directions in which the loss falls. Dormant neurons stand at 0;
+    Parameters
+    ----------
+    index : int
+        Number of negative eigenvalues: independent directions in which the loss falls. Dormant neurons stand at 0;
         they count where the loss is smooth there (not for ReLU, whose corner they sit on), and have their part in the
         index only at degree 2, as at higher degree the loss is flat to second order around them.
-    active_index : the same among the active neurons alone; 0 where they are at a minimum, as far as second order says.
-    growth : rate at which the flow of the active neurons would leave along its least curved direction, one over flow
-        time; 0 where active_index is 0.
-    flat : number of eigenvalues that are zero.  order : number of all.
-    grad_norm : Euclidean norm of the gradient over the active neurons: how critical the point is.
+    active_index : int
+        The same among the active neurons alone; 0 where they are at a minimum, as far as second order says.
+    growth : float
+        Rate at which the flow of the active neurons would leave along its least curved direction, one over flow time;
+        0 where active_index is 0.
+    flat : int
+        Number of eigenvalues that are zero.
+    order : int
+        Number of all.
+    grad_norm : float
+        Euclidean norm of the gradient over the active neurons: how critical the point is.
     """
 
     index: int
@@ -52,17 +61,23 @@ def certificate(problem: Problem, state: State, rtol: float = 1e-6) -> Certifica
 
     Parameters
     ----------
-    problem : whose loss.  state : where, with the neurons that are active there.
-    rtol : eigenvalues below this part of the largest are zero; so are those that may be due to the gradient that is
-        left at the state.
+    problem : Problem
+        Whose loss.
+    state : State
+        Where, with the neurons that are active there.
+    rtol : float, optional
+        Eigenvalues below this part of the largest are zero; so are those that may be due to the gradient that is left
+        at the state.
 
     Returns
     -------
-    Certificate: numbers of negative and of zero eigenvalues, and how critical the point is.
+    Certificate
+        Numbers of negative and of zero eigenvalues, and how critical the point is.
 
     Raises
     ------
-    RequestError : the Hessian would be of order above 4,000, or the state is of another problem.
+    RequestError
+        The Hessian would be of order above 4,000, or the state is of another problem.
     """
     shape = state.directions.shape
     if shape[0] > problem.width or shape[1] != problem.n_params:

@@ -30,7 +30,17 @@ from agf.results.staircase import Drop, Staircase
 
 @dataclass(frozen=True)
 class Step:
-    """What one `Engine.step` gave: the next state, and either a drop or the status that ends the run."""
+    """What one `Engine.step` gave.
+
+    Parameters
+    ----------
+    state : State
+        The next state.
+    drop : Drop or None
+        The drop that led to it, or None where the run ends.
+    status : Status or None
+        Why the run ends, or None where it goes on.
+    """
 
     state: State
     drop: Drop | None
@@ -42,8 +52,14 @@ class Engine:
 
     Parameters
     ----------
-    problem : the problem.  init : where training starts.  settings : how to predict.
-    phases : defaults to the problem's own, else the generic ones.
+    problem : Problem
+        What is trained.
+    init : Init
+        Where training starts.
+    settings : Settings or None
+        How to predict.
+    phases : Phases or None
+        The two phases; default the problem's own, else the generic ones.
     """
 
     def __init__(self, problem: Problem, init: Init, settings: Settings | None = None, phases: Phases | None = None):
@@ -124,20 +140,30 @@ def predict(
 
     Parameters
     ----------
-    problem, init : what is trained, and from where.
-    observer : called as observer(state, drop) after every step, for progress; it cannot change the run.
-    checkpoint : run file written as drops come, so that a killed prediction leaves the last of them readable.
-    options : fields of `Settings`: mode, threshold, settle, horizon, rtol, tie_rtol, joining, max_drops, max_time
-        (flow time), conditioning.
+    problem : Problem
+        What is trained.
+    init : Init
+        From where.
+    observer : Observer or None, optional
+        Called as observer(state, drop) after every step, for progress; it cannot change the run.
+    checkpoint : str or os.PathLike[str] or None, optional
+        Run file written as drops come, so that a killed prediction leaves the last of them readable.
+    options : Any
+        Fields of `Settings`: mode, threshold, settle, horizon, rtol, tie_rtol, joining, max_drops, max_time (flow
+        time), conditioning.
 
     Returns
     -------
-    Staircase, also when the run ended early: its status says why, and `status.failed` whether that was a failure. An
-    interrupt (Ctrl-C) returns what was computed, with status "interrupted".
+    Staircase
+        Also when the run ended early: its status says why, and `status.failed` whether that was a failure. An
+        interrupt (Ctrl-C) returns what was computed, with status "interrupted".
 
     Raises
     ------
-    RequestError for a wrong request; ProblemError for a plugin that breaks its contract.
+    RequestError
+        For a wrong request.
+    ProblemError
+        For a plugin that breaks its contract.
     """
     settings = Settings.of(options)
     check_start(problem, init, "predict")
@@ -212,15 +238,24 @@ def predict_many(problem: Problem, inits: Sequence[Init], **options: Any) -> lis
 
     Parameters
     ----------
-    problem : what is trained.  inits : from where.  options : fields of `Settings`, as for `predict`.
+    problem : Problem
+        What is trained.
+    inits : Sequence[Init]
+        From where.
+    options : Any
+        Fields of `Settings`, as for `predict`.
 
     Returns
     -------
-    A list of Staircase, one an initialization.
+    list[Staircase]
+        A list of Staircase, one an initialization.
 
     Raises
     ------
-    What `predict` raises; an interrupt raises KeyboardInterrupt.
+    RequestError
+        As `predict`.
+    ProblemError
+        As `predict`; KeyboardInterrupt on an interrupt.
     """
     out = []
     for found in predict_each(problem, inits, **options):

@@ -22,8 +22,19 @@ _ASKED = ("gradient of the loss", "gradient of the utility", "homogeneity", "pul
 def admit(problem: Problem, init: Init, name: str) -> None:
     """Refuse a problem from outside the package that breaks its contract in a way that would spoil the numbers.
 
-    problem, init : what is about to be computed.  name : what the user calls it, for `agf check`.
-    Raises ProblemError, which names the method, what was found, what was expected and the likely cause.
+    Parameters
+    ----------
+    problem : Problem
+        What is about to be computed.
+    init : Init
+        From where.
+    name : str
+        What the user calls it, for `agf check`.
+
+    Raises
+    ------
+    ProblemError
+        It names the method, what was found, what was expected and the likely cause.
     """
     if type(problem).__module__.split(".")[0] in ("agf", "agf_problems"):
         return

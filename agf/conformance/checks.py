@@ -21,9 +21,16 @@ NAMES = tuple(LAWS)
 
 @dataclass(frozen=True)
 class Verdict:
-    """One check. outcome : "passed", "failed" or "not applicable"; the rest is empty where there is nothing to say.
+    """One check; what is empty has nothing to say.
 
-    follows : the earlier check whose failure explains this one; repeats : it said the same.
+    Parameters
+    ----------
+    outcome : str
+        "passed", "failed" or "not applicable".
+    follows : str
+        The earlier check whose failure explains this one.
+    repeats : bool
+        Whether the earlier check said the same.
     """
 
     check: str
@@ -91,12 +98,15 @@ def check(problem: Problem, seed: int = 0) -> Conformance:
 
     Parameters
     ----------
-    problem : built with small data if it can be; each check costs a few dozen loss gradients of at most six neurons.
-    seed : of the random points.
+    problem : Problem
+        Built with small data if it can be; each check costs a few dozen loss gradients of at most six neurons.
+    seed : int, optional
+        Of the random points.
 
     Returns
     -------
-    Conformance: `passed`, `verdicts`, `table()`. A check that raises is a failed check; nothing is raised here.
+    Conformance
+        `passed`, `verdicts`, `table()`. A check that raises is a failed check; nothing is raised here.
     """
     verdicts = []
     for name, law in LAWS.items():

@@ -36,7 +36,10 @@ class NotApplicable(Exception):
 class Probe:
     """A problem with random points to test it at; every call is checked for shape, finiteness and changed inputs.
 
-    steps : of Taylor remainders, default `STEPS`.
+    Parameters
+    ----------
+    steps : float ndarray or None
+        Of Taylor remainders, default `STEPS`.
     """
 
     def __init__(self, problem: Problem, rng: np.random.Generator, steps: FloatArray | None = None) -> None:

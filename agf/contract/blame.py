@@ -35,7 +35,17 @@ _RETURNS = {
 
 @dataclass(frozen=True)
 class Blame:
-    """method : its name.  place : method, file and line.  given : the shapes of its arguments, "" when it has none."""
+    """Where the fault lies.
+
+    Parameters
+    ----------
+    method : str
+        Its name.
+    place : str
+        Method, file and line.
+    given : str
+        The shapes of its arguments, "" when it has none.
+    """
 
     method: str
     place: str

@@ -19,7 +19,14 @@ from agf.arrays import FloatArray, IntArray
 class Snapshot:
     """One moment of a trajectory. Arrays are copies.
 
-    log_norms : (H,).  directions : (H, P) unit rows.  features : what the problem reads off the weights.
+    Parameters
+    ----------
+    log_norms : float ndarray, shape (H,)
+        Natural logs of the norms.
+    directions : float ndarray, shape (H, P)
+        Unit rows.
+    features : dict[str, FloatArray]
+        What the problem reads off the weights.
     """
 
     log_norms: FloatArray
@@ -30,8 +37,10 @@ class Snapshot:
 class FlowSystem(ABC):
     """Gradient flow d theta/dt = -grad L written for y (N,), with dy/ds = velocity(y) and t = s exp(log_time_unit).
 
-    Contract
-    --------
+    Notes
+    -----
+    The contract:
+
     1. `start()` gives y at s = 0.
     2. `velocity(y)` never modifies y and is finite wherever `loss(y)` is.
     3. `scale(y)` is (N,) positive: an error of rtol * scale in each entry of y is an error of relative size rtol.
@@ -83,8 +92,12 @@ class FlowSystem(ABC):
     def riding(self, active: IntArray, at: FloatArray | None = None) -> FlowSystem | None:
         """The same coordinates on the residual of some neurons alone: offer it, and mode "resolved" uses them.
 
-        active : (m,) the neurons that make the residual; `loss` remains that of all, `loss_rate` is what these lower.
-        at : (N,) state at which the residual is frozen, or None where it follows y. `groups` must be the neurons.
+        Parameters
+        ----------
+        active : int ndarray, shape (m,)
+            The neurons that make the residual; `loss` remains that of all, `loss_rate` is what these lower.
+        at : float ndarray or None, shape (N,), optional
+            State at which the residual is frozen, or None where it follows y. `groups` must be the neurons.
         """
         del active, at
         return None

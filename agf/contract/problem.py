@@ -49,21 +49,22 @@ class Phases(Protocol):
 class Problem(ABC):
     """A two-layer network with its data and loss.
 
-    Must define
-    -----------
-    name : registered name.
-    degree : leading order kappa of the utility (activation degree + 1).
-    width, n_params : H and P.
-    loss_grad, residual, utility : below.
-
-    May define
+    Attributes
     ----------
-    network_pull, initial, outputs, self_interaction, theory, features, label, acquired, conserved, phases, many_phases,
-    flow_system, hessian, example.
+    name : str
+        Registered name.
+    degree : int
+        Leading order kappa of the utility (activation degree + 1).
+    width : int
+        Number of neurons H.
+    n_params : int
+        Numbers P of one neuron.
 
-    Derived
-    -------
-    init, arguments, describe, table.
+    Notes
+    -----
+    A problem must define these attributes and the methods `loss_grad`, `residual` and `utility`. It may define
+    network_pull, initial, outputs, self_interaction, theory, features, label, acquired, conserved, phases, many_phases,
+    flow_system, hessian, example. Derived are init, arguments, describe and table.
 
     Conventions: `theta` is (m, P), `neurons` the (m,) indices of these rows in 0..H-1 (they matter where neurons are
     not interchangeable); m may be 0. `directions` (m, P) are unit rows and `log_norms` (m,) natural logs of norms, for
@@ -160,7 +161,15 @@ class Problem(ABC):
         """Order-one parameters (H, P); `init` scales them by alpha.
 
         Default: "gaussian", entries N(0, 1/P), so that norms are about alpha.
-        alpha : the scale, for kinds that depend on it.  rng : the only source of randomness.  kind : one of `kinds`.
+
+        Parameters
+        ----------
+        alpha : float
+            The scale, for kinds that depend on it.
+        rng : np.random.Generator
+            The only source of randomness.
+        kind : str
+            One of `kinds`.
         """
         del alpha, kind
         return rng.standard_normal((self.width, self.n_params)) / np.sqrt(self.n_params)
@@ -178,10 +187,20 @@ class Problem(ABC):
     ) -> FloatArray:
         """C_i = (1/2) E|f_i - P_A f_i|^2 of unit neurons, (m,), unit: loss.
 
-        active, active_neurons : parameters and indices of the active neurons A, like theta and neurons.
         P_A projects on the span of the active neurons' Jacobian. Default: from `outputs` if defined (Jacobian by
         central differences); else without P_A, from the loss itself (exact for a half-squared loss):
         C = L(unit neuron) - L(nothing) + U.
+
+        Parameters
+        ----------
+        directions : float ndarray, shape (m, P)
+            Unit rows.
+        neurons : int ndarray, shape (m,)
+            Their indices.
+        active : float ndarray
+            Parameters of the active neurons A, like theta.
+        active_neurons : int ndarray
+            Indices of the active neurons.
         """
         out = self.outputs(directions, neurons)
         if out is None:
@@ -225,7 +244,10 @@ class Problem(ABC):
     def theory(self, alpha: float | None = None, **options: Any) -> Staircase:
         """The sequence in closed form as alpha -> 0; flow times only when alpha is given; options: the problem's own.
 
-        Raises NoTheory where there is none, the default.
+        Raises
+        ------
+        NoTheory
+            Where there is none, the default.
         """
         del alpha, options
         raise NoTheory(
@@ -244,7 +266,14 @@ class Problem(ABC):
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
         """A few words for the drop of neurons `chosen` (indices in 0..H-1), e.g. "coordinate 3".
 
-        theta, neurons : the active network after the drop.
+        Parameters
+        ----------
+        theta : float ndarray, shape (m, P)
+            Active neurons after the drop.
+        neurons : int ndarray, shape (m,)
+            Their indices.
+        chosen : int ndarray, shape (k,)
+            Indices of the neurons to be named.
         """
         del theta, neurons
         word = "neuron" if chosen.size == 1 else "neurons"
@@ -253,8 +282,14 @@ class Problem(ABC):
     def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
         """A few words for what grew most between two sets of `features`, e.g. "frequency 3"; "" leaves it to `label`.
 
-        before, after : as `features` returns them, for the networks before and after a drop.
         For drops read off a curve (mode "resolved"), over which several neurons may grow, shrink and trade places.
+
+        Parameters
+        ----------
+        before : dict[str, FloatArray]
+            `features` of the network before a drop.
+        after : dict[str, FloatArray]
+            `features` of the network after it.
         """
         del before, after
         return ""
@@ -309,8 +344,19 @@ class Problem(ABC):
     def init(self, alpha: float, seed: int | None = 0, kind: str = "gaussian") -> Init:
         """Random initialization at scale alpha.
 
-        alpha : initialization scale, 0 < alpha; seed : integer >= 0 for numpy.random.default_rng, or None for a fresh
-        one; kind : one of `kinds`. Raises DataError for a bad alpha, seed or kind.
+        Parameters
+        ----------
+        alpha : float
+            Initialization scale, 0 < alpha.
+        seed : int or None, optional
+            Integer >= 0 for numpy.random.default_rng, or None for a fresh one.
+        kind : str, optional
+            One of `kinds`.
+
+        Raises
+        ------
+        DataError
+            For a bad alpha, seed or kind.
         """
         check_sizes(self, f"{self.name}.init")
         alpha = check_alpha(alpha)

@@ -73,7 +73,10 @@ class Plateau(PolarSystem):
 def between_drops(system: object, y: FloatArray, fallen: float, first: float) -> bool:
     """Whether some neurons are active and none is on its way: what is cheap to ask before `hold`.
 
-    fallen : how much less than `first`, that at the start, the loss is.
+    Parameters
+    ----------
+    fallen : float
+        How much less than `first`, that at the start, the loss is.
     """
     if not isinstance(system, PolarSystem) or system.power == 0 or fallen <= FALLEN * first:
         return False

@@ -25,7 +25,13 @@ FIGURES = {
 
 
 def make(name: str, fast: bool = False) -> Rendition:
-    """Compute one figure; fast : a smaller version that takes seconds. Raises RequestError for an unknown name."""
+    """Compute one figure; fast : a smaller version that takes seconds.
+
+    Raises
+    ------
+    RequestError
+        For an unknown name.
+    """
     if name not in FIGURES:
         raise RequestError(explain(f"there is no figure {name!r}.", expected="one of " + ", ".join(FIGURES)))
     module, title = FIGURES[name]

@@ -26,9 +26,16 @@ _LONGEST = 60
 class Rendition:
     """One figure.
 
-    figure : matplotlib Figure.  panels : panel -> name -> array, the data drawn.
-    reports : what each comparison is about -> the comparison of prediction and flow.
-    settings : alpha, seeds and sizes, for the record.
+    Parameters
+    ----------
+    figure : Any
+        matplotlib Figure.
+    panels : dict[str, dict[str, np.ndarray]]
+        Panel -> name -> array, the data drawn.
+    reports : dict[str, Comparison]
+        What each comparison is about -> the comparison of prediction and flow.
+    settings : dict[str, Any]
+        alpha, seeds and sizes, for the record.
     """
 
     name: str

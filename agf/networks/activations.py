@@ -34,9 +34,16 @@ class Activation:
 
     Attributes
     ----------
-    smooth : whether sigma' is continuous.
-    power, right, left : leading order, see the module.
-    homogeneous : whether sigma equals its leading order everywhere (relu, power), so that nothing is approximated.
+    smooth : bool
+        Whether sigma' is continuous.
+    power : int
+        Leading order at the origin, see the module.
+    right : float
+        Its coefficient right of 0.
+    left : float
+        Its coefficient left of 0.
+    homogeneous : bool
+        Whether sigma equals its leading order everywhere (relu, power), so that nothing is approximated.
     """
 
     name: str

@@ -34,7 +34,10 @@ _PROBES = 16
 class Scaling:
     """Leading order of a neuron at the origin: f(s theta) / s^degree has its limit, within `error`, at `scale`.
 
-    homogeneous : f(s theta) = s^degree f(theta) at every s, so that scale is 1 and nothing is approximated.
+    Parameters
+    ----------
+    homogeneous : bool
+        f(s theta) = s^degree f(theta) at every s, so that scale is 1 and nothing is approximated.
     """
 
     degree: int
@@ -46,30 +49,49 @@ class Scaling:
 class AutogradProblem(SampledProblem):
     """Two-layer network whose neuron is a torch function.
 
-    Must define
-    -----------
-    name : a word for reports.
-    neuron(theta, x) : output of one neuron on one input, a scalar or (c,) tensor, from theta (P,) and x, one row of the
-        inputs; differentiable, and zero at theta = 0. It is batched with torch.func.vmap, so branches on values must be
-        written with torch.where.
-
-    May define
-    ----------
-    n_params : P, an attribute or property; default n_inputs + n_outputs, the row (w, a).
-    neuron_inputs(x, neurons) : each neuron's own inputs g_i(x), a tensor (m, k, ...), from the inputs x (k, ...) of k
-        samples and the indices (m,) of the neurons; without it all neurons read x. Neurons then have an identity.
-    degree : a number to be checked against the measured one.
-    smooth : False where the gradient of the neuron jumps.
-
     Parameters
     ----------
-    X : (n, ...) inputs.  Y : (n,) or (n, c) targets, or class labels for the classification losses.
-    width : number of neurons.  loss : as for `TwoLayer`.  device : torch device.
+    X : array_like, shape (n, ...)
+        Inputs.
+    Y : array_like, shape (n,) or (n, c)
+        Targets, or class labels for the classification losses.
+    width : int
+        Number of neurons.
+    loss : str
+        As for `TwoLayer`.
+    device : str
+        Torch device.
+
+    Attributes
+    ----------
+    name : str
+        A word for reports. A subclass must define it.
+    n_params : int
+        P; n_inputs + n_outputs, the row (w, a), where a subclass does not define it.
+    degree : int
+        Measured; a subclass may define a number to be checked against the measured one.
+    smooth : bool
+        False where the gradient of the neuron jumps.
 
     Raises
     ------
-    RequestError without torch; DataError for bad data; ProblemError, at first use, for a neuron that breaks the above:
-    the message names the method, what it returned and the likely cause.
+    RequestError
+        Without torch.
+    DataError
+        For bad data.
+    ProblemError
+        At first use, for a neuron that breaks the above: the message names the method, what it returned and the likely
+        cause.
+
+    Methods
+    -------
+    neuron(theta, x)
+        Output of one neuron on one input, a scalar or (c,) tensor, from theta (P,) and x, one row of the inputs;
+        differentiable, and zero at theta = 0. A subclass must define it. It is batched with torch.func.vmap, so
+        branches on values must be written with torch.where.
+    neuron_inputs(x, neurons)
+        Each neuron's own inputs g_i(x), a tensor (m, k, ...), from the inputs x (k, ...) of k samples and the indices
+        (m,) of the neurons; without it all neurons read x. Neurons then have an identity.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -105,7 +127,13 @@ class AutogradProblem(SampledProblem):
 
     @cached_property
     def scaling(self) -> Scaling:
-        """Leading order of the neuron, measured on random weights and every sample. Raises ProblemError without one."""
+        """Leading order of the neuron, measured on random weights and every sample.
+
+        Raises
+        ------
+        ProblemError
+            Without one.
+        """
         self._probe()
         theta = np.random.default_rng(0).standard_normal((_PROBES, self.n_params))
         theta /= np.linalg.norm(theta, axis=1, keepdims=True)

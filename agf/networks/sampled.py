@@ -146,8 +146,14 @@ class SampledProblem(Problem):
     ) -> FloatArray:
         """Half of E|f_i|^2 less its part in the span of the active Jacobian, (m,).
 
-        total (m,) : n E|f_i|^2.  cross (m, mP) : n E<f_i, J>, without columns where nothing is projected out.
         The pivoted Cholesky factor of n E[J^T J] is kept for the last network.
+
+        Parameters
+        ----------
+        total : float ndarray, shape (m,)
+            n E|f_i|^2.
+        cross : float ndarray, shape (m, mP)
+            n E<f_i, J>, without columns where nothing is projected out.
         """
         if cross.size:
             key = active.tobytes() + np.asarray(active_neurons).tobytes()

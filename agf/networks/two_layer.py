@@ -37,21 +37,32 @@ class TwoLayer(SampledProblem):
 
     Parameters
     ----------
-    X : (n, d) inputs. Append a column of ones for a hidden bias.
-    Y : (n, c) or (n,) targets; for the classification losses, labels (numbers or text) or one-hot rows.
-    activation : "linear", "relu", "leaky-relu", "square", "power", "tanh", "erf", "gelu" or "silu".
-    loss : "half-squared" |y - f|^2 / 2, "logistic", "exponential" (two classes) or "cross-entropy"; mean over the rows.
-    width : number of neurons H.
-    leak : slope of "leaky-relu" left of 0; 0.01 when None. Other activations take none.
-    power : exponent of "power", a whole number; 3 when None. Other activations take none.
-    kink : half-width to which the kink of relu and leaky-relu is rounded, relative to |w| rms|x|; 1e-3 unless given.
-        0 is the textbook ReLU with relu'(0) = 0, whose flow is slow wherever it slides along a kink.
-    device : None for numpy, or a torch device such as "cpu" or "cuda" (the same formulas, float64).
+    X : array_like, shape (n, d)
+        Inputs. Append a column of ones for a hidden bias.
+    Y : array_like, shape (n, c) or (n,)
+        Targets; for the classification losses, labels (numbers or text) or one-hot rows.
+    activation : str
+        "linear", "relu", "leaky-relu", "square", "power", "tanh", "erf", "gelu" or "silu".
+    loss : str
+        "half-squared" |y - f|^2 / 2, "logistic", "exponential" (two classes) or "cross-entropy"; mean over the rows.
+    width : int
+        Number of neurons H.
+    leak : float or None
+        Slope of "leaky-relu" left of 0; 0.01 when None. Other activations take none.
+    power : int or None
+        Exponent of "power", a whole number; 3 when None. Other activations take none.
+    kink : float
+        Half-width to which the kink of relu and leaky-relu is rounded, relative to |w| rms|x|; 1e-3 unless given. 0 is
+        the textbook ReLU with relu'(0) = 0, whose flow is slow wherever it slides along a kink.
+    device : str or None
+        None for numpy, or a torch device such as "cpu" or "cuda" (the same formulas, float64).
 
     Raises
     ------
-    DataError : data that cannot be used, unknown activation or loss (with the list of valid names).
-    RequestError : torch missing, or no such device.
+    DataError
+        Data that cannot be used, unknown activation or loss (with the list of valid names).
+    RequestError
+        Torch missing, or no such device.
 
     Notes
     -----

@@ -17,8 +17,12 @@ def largest(apply: Callable[[FloatArray], FloatArray], unit: FloatArray, size: i
 
     Parameters
     ----------
-    apply : (m, P) -> (m, P), each row by its own map.
-    unit : (m, P), unit rows.  size : steps, at most P - 1; a lower estimate for fewer. -inf for none.
+    apply : callable, shape (m, P)
+        -> (m, P), each row by its own map.
+    unit : float ndarray, shape (m, P)
+        Unit rows.
+    size : int
+        Steps, at most P - 1; a lower estimate for fewer. -inf for none.
     """
     m, p = unit.shape
     if size == 0:

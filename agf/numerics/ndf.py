@@ -54,17 +54,25 @@ def march(
 ) -> Iterator[Accepted]:
     """Follow dy/ds = velocity(y) = -grad L from y0 (N,) at s0 by backward differentiation of variable order.
 
+    Yields accepted steps like `integrators.march`. The consumer stops by leaving the loop.
+
     Parameters
     ----------
-    hessian : of L, (N, N): minus the Jacobian of the velocity.
-    norm : (error, y) -> size of an error of a step at y; 1 is acceptable.
-    first_step : length of the first step, also the first guess of what growing modes allow.
-
-    Yields accepted steps like `integrators.march`. The consumer stops by leaving the loop.
+    hessian : Hessian
+        Of L, (N, N): minus the Jacobian of the velocity.
+    norm : Norm
+        (error, y) -> size of an error of a step at y; 1 is acceptable.
+    first_step : float
+        Length of the first step, also the first guess of what growing modes allow.
 
     Raises
     ------
-    integrators.NonFinite : the Hessian is not finite.  Stalled : steps fall to what rounding allows.  OutOfSteps.
+    NonFinite
+        Where the Hessian is not finite.
+    Stalled
+        Where steps fall to what rounding allows.
+    OutOfSteps
+        After the largest number of steps.
     """
     s, y, f = s0, y0, velocity(y0)
     solver = _Solver(velocity, hessian, first_step)
@@ -141,7 +149,10 @@ def _basis(order: int, factor: float) -> FloatArray:
 class Implicit(Accepted):
     """An accepted step; slopes at its ends carry stiff errors, so `dense` is the polynomial the step was made with.
 
-    differences : (order + 1, N), the state at the end and its backward differences.
+    Parameters
+    ----------
+    differences : float ndarray, shape (order + 1, N)
+        The state at the end and its backward differences.
     """
 
     differences: FloatArray

@@ -186,7 +186,10 @@ def plateaus(run: Staircase | Trajectory) -> FloatArray:
 class LossScale:
     """The scale log(L - base + floor) of a loss axis: logarithmic above the floor and linear below it.
 
-    first : the highest level, L(0).
+    Parameters
+    ----------
+    first : float
+        The highest level, L(0).
     """
 
     base: float
@@ -217,9 +220,15 @@ class LossScale:
 def find_scale(runs: Sequence[FloatArray], drawn: float = np.inf) -> LossScale | None:
     """The scale on which every drop of the runs can be seen; None where that is a linear one.
 
-    runs : levels of each run, from the first plateau to the last.  drawn : lowest loss in the picture beside them.
     The base is 0 where the levels span decades, else the lowest level; the floor is a third of the last but one
     plateau, so that the last plateau is in the picture too.
+
+    Parameters
+    ----------
+    runs : Sequence[FloatArray]
+        Levels of each run, from the first plateau to the last.
+    drawn : float, optional
+        Lowest loss in the picture beside them.
     """
     runs = [levels[np.isfinite(levels)] for levels in runs]
     runs = [levels for levels in runs if levels.size > 1 and _least_fall(levels) < _VISIBLE]

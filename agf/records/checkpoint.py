@@ -24,11 +24,20 @@ class Result(Protocol):
 
 
 class Checkpoint:
-    """The run file `path`, or nothing when it is None. Raises FileError at once for one that cannot be written.
+    """The run file `path`, or nothing when it is None.
 
-    whole : makes what is written of a result, for one that is part of another.
-    eager : write the first result at once, and then as often as writing takes little of the time: for results that
-        come rarely, each a good deal of work.
+    Parameters
+    ----------
+    whole : callable or None
+        Makes what is written of a result, for one that is part of another.
+    eager : bool
+        Write the first result at once, and then as often as writing takes little of the time: for results that come
+        rarely, each a good deal of work.
+
+    Raises
+    ------
+    FileError
+        At once for one that cannot be written.
     """
 
     def __init__(

@@ -20,17 +20,30 @@ SETTLES = ("horizon", "converged")
 class Settings:
     """How to predict. Every tolerance is relative to the scale of the thing it bounds.
 
-    mode : "agf" finite alpha (default, [AGF] Algorithm 1), "limit" alpha -> 0 at degree 2 ([AGF] Algorithm 2, [PF23]
+    Parameters
+    ----------
+    mode : str
+        "agf" finite alpha (default, [AGF] Algorithm 1), "limit" alpha -> 0 at degree 2 ([AGF] Algorithm 2, [PF23]
         Algorithm 1), "resolved" time-resolved active flow, which predicts the curve as well.
-    threshold : "natural" (norm R* at which the neuron saturates, default) or "unit" (norm 1, as the paper).
-    settle : "horizon" (active neurons flow for as long as the next activation takes, default) or "converged".
-    horizon : multiple of the time to the next activation that active neurons flow for (settle="horizon").
-    rtol : relative error of directions, log norms and losses, of one step.
-    tie_rtol : neurons whose activation times agree to this fraction of the elapsed phase activate together.
-    joining : fraction of R* at which a neuron joins the active flow (mode="resolved").
-    conditioning : whether to measure how much each drop's time moves when the tolerance and the initial weights (mode
-        "resolved": the joining fraction) change a little, by a second prediction. None: in mode "resolved" only.
-    max_drops, max_time : bounds; max_time is in flow time, None for none.
+    threshold : str
+        "natural" (norm R* at which the neuron saturates, default) or "unit" (norm 1, as the paper).
+    settle : str
+        "horizon" (active neurons flow for as long as the next activation takes, default) or "converged".
+    horizon : float
+        Multiple of the time to the next activation that active neurons flow for (settle="horizon").
+    rtol : float
+        Relative error of directions, log norms and losses, of one step.
+    tie_rtol : float
+        Neurons whose activation times agree to this fraction of the elapsed phase activate together.
+    joining : float
+        Fraction of R* at which a neuron joins the active flow (mode="resolved").
+    conditioning : bool or None
+        Whether to measure how much each drop's time moves when the tolerance and the initial weights (mode "resolved":
+        the joining fraction) change a little, by a second prediction. None: in mode "resolved" only.
+    max_drops : int or None
+        Most drops, None for no bound.
+    max_time : float or None
+        Flow time to stop at, None for no bound.
     """
 
     mode: str = "agf"

@@ -13,12 +13,20 @@ from agf.arrays import BoolArray, FloatArray, IntArray
 class State:
     """Everything that evolves; `Engine.step` takes one and returns the next. Never modified in place.
 
-    time : accelerated time (flow time / clock.scale).
-    active : (H,) bool.
-    directions : (H, P) unit rows, of dormant and active neurons alike.
-    log_norms : (H,) natural log of the norms; a dormant neuron's charge is implied by it.
-    level : loss of the active neurons alone.
-    memory : what a problem's own phases carry; opaque to the engine, arrays and scalars only.
+    Parameters
+    ----------
+    time : float
+        Accelerated time (flow time / clock.scale).
+    active : bool ndarray, shape (H,)
+        Who is active.
+    directions : float ndarray, shape (H, P)
+        Unit rows, of dormant and active neurons alike.
+    log_norms : float ndarray, shape (H,)
+        Natural log of the norms; a dormant neuron's charge is implied by it.
+    level : float
+        Loss of the active neurons alone.
+    memory : dict[str, FloatArray]
+        What a problem's own phases carry; opaque to the engine, arrays and scalars only.
     """
 
     time: float
@@ -39,11 +47,18 @@ class State:
 class Activation:
     """Neurons that reached their threshold together.
 
-    time : accelerated time of the switch.
-    half_time : accelerated time at which the loss has fallen half-way (time of the switch if threshold="unit").
-    neurons : (k,) indices, k > 1 for a tie.
-    utility : (k,) utility at unit norm, loss.
-    runner_up : index of the neuron that would have been next and the accelerated time it still lacked, or None.
+    Parameters
+    ----------
+    time : float
+        Accelerated time of the switch.
+    half_time : float
+        Accelerated time at which the loss has fallen half-way (time of the switch if threshold="unit").
+    neurons : int ndarray, shape (k,)
+        Indices, k > 1 for a tie.
+    utility : float ndarray, shape (k,)
+        Utility at unit norm, loss.
+    runner_up : tuple[int, float] or None
+        Index of the neuron that would have been next and the accelerated time it still lacked, or None.
     """
 
     time: float
@@ -57,13 +72,25 @@ class Activation:
 class Settled:
     """Where the active neurons ended.
 
-    level : loss there.  collapsed : (j,) indices that returned to dormancy.
-    grad_norm : Euclidean norm of dL/dtheta over the active parameters.
-    predicted_decrease : loss the flow could still lose before the next activation (first order), the certificate.
-    how : "closed form" | "flow" | "horizon" | "infimum" | "rounding" ..., a word for the record (`active.Rest`).
-    critical : whether this is a critical point (up to the certificate), not just the loss at a horizon.
-    joined, utility : (k,) indices that became active during the phase, and their utility at unit norm then: the loss
-        fell so far that they stood above their thresholds before any time had passed.
+    Parameters
+    ----------
+    level : float
+        Loss there.
+    collapsed : int ndarray, shape (j,)
+        Indices that returned to dormancy.
+    grad_norm : float
+        Euclidean norm of dL/dtheta over the active parameters.
+    predicted_decrease : float
+        Loss the flow could still lose before the next activation (first order), the certificate.
+    how : str
+        "closed form" | "flow" | "horizon" | "infimum" | "rounding" ..., a word for the record (`active.Rest`).
+    critical : bool
+        Whether this is a critical point (up to the certificate), not just the loss at a horizon.
+    joined : int ndarray, shape (k,)
+        Indices that became active during the phase: the loss fell so far that they stood above their thresholds before
+        any time had passed.
+    utility : float ndarray, shape (k,)
+        Utility at unit norm of those that joined, then.
     """
 
     level: float

@@ -26,17 +26,32 @@ _LOOSER = 10.0
 class Match:
     """One predicted drop and what was observed of it. Times are flow times.
 
-    k : number of the predicted drop, from 1.  label : what was learned there, and what left.
-    predicted_time, predicted_level : half-drop time, and level after the drop.
-    observed_time : when the curve first falls below the predicted mid-level; inf if it never does.
-    observed_level : level after the visible drop; NaN where the next predicted drop is part of the same visible one,
-        and where the curve ends before the drop is over.
-    visible : number, from 1, of the visible drop it belongs to, or None.
-    visible_to : number of the last one, where the curve takes it in several drops, between the levels predicted before
-        and after it; else the same.
-    bundled : whether other predicted drops belong to the same visible one.
-    conditioning : relative change of the predicted time under a change of settings, NaN if not measured.
-    spread : relative change of the observed time in the repeat, NaN if there was none.
+    Parameters
+    ----------
+    k : int
+        Number of the predicted drop, from 1.
+    label : str
+        What was learned there, and what left.
+    predicted_time : float
+        Half-drop time.
+    observed_time : float
+        When the curve first falls below the predicted mid-level; inf if it never does.
+    predicted_level : float
+        Level after the drop.
+    observed_level : float
+        Level after the visible drop; NaN where the next predicted drop is part of the same visible one, and where the
+        curve ends before the drop is over.
+    visible : int or None
+        Number, from 1, of the visible drop it belongs to, or None.
+    bundled : bool
+        Whether other predicted drops belong to the same visible one.
+    conditioning : float
+        Relative change of the predicted time under a change of settings, NaN if not measured.
+    spread : float
+        Relative change of the observed time in the repeat, NaN if there was none.
+    visible_to : int or None
+        Number of the last one, where the curve takes it in several drops, between the levels predicted before and
+        after it; else the same.
     """
 
     k: int
@@ -104,10 +119,27 @@ class Match:
 class Comparison:
     """Predicted and observed drops, matched in order.
 
-    stairs, trajectory, repeat : what was compared; repeat None where there was none.
-    matches : one for each predicted drop.  drops : visible drops of the curve.
-    notes : what makes the two sides differ, in words (initial weights, normalisation, an early end, rises).
-    unmatched_predicted, unmatched_observed : numbers (from 1) of drops without a partner on the other side.
+    Parameters
+    ----------
+    stairs : Staircase
+        The prediction.
+    trajectory : Trajectory
+        The training it was compared with.
+    repeat : Trajectory or None
+        a second training, or None.
+    matches : tuple[Match, ...]
+        One for each predicted drop.
+    drops : tuple[CurveDrop, ...]
+        Visible drops of the curve.
+    notes : tuple[str, ...]
+        What makes the two sides differ, in words (initial weights, normalisation, an early end, rises).
+
+    Attributes
+    ----------
+    unmatched_predicted : list[int]
+        numbers (from 1) of predicted drops without a partner.
+    unmatched_observed : list[int]
+        numbers (from 1) of visible drops without a partner.
     """
 
     stairs: Staircase
@@ -314,7 +346,13 @@ class Comparison:
         return frames.frame(frames.comparison(self))
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the same rows as csv at `path`. Raises FileError when it cannot be written."""
+        """Write the same rows as csv at `path`.
+
+        Raises
+        ------
+        FileError
+            When it cannot be written.
+        """
         from agf.results import frames
 
         frames.write(frames.comparison(self), path)
@@ -341,7 +379,13 @@ class Comparison:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a run file at `path` with both sides in it. Raises FileError when it cannot be written."""
+        """Write a run file at `path` with both sides in it.
+
+        Raises
+        ------
+        FileError
+            When it cannot be written.
+        """
         header: dict[str, Any] = {"result": self.to_dict(), "parts": {}}
         arrays: dict[str, np.ndarray] = {}
         for name, side in self.sides.items():
@@ -351,7 +395,13 @@ class Comparison:
 
     @classmethod
     def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Comparison:
-        """From header and arrays of the run file at `path`; matched again. Raises FileError when parts are missing."""
+        """From header and arrays of the run file at `path`; matched again.
+
+        Raises
+        ------
+        FileError
+            When parts are missing.
+        """
         parts = header.get("parts")
         if not isinstance(parts, dict) or not {"stairs", "trajectory"} <= parts.keys():
             raise FileError(explain(f"cannot read {str(path)!r}: it lacks the prediction or the trajectory."))
@@ -371,18 +421,23 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
 
     Parameters
     ----------
-    stairs : a prediction with flow times (for a theory as alpha -> 0: `theory(alpha=...)`).
-    trajectory : the curve, in flow time.
-    repeat : the same training under slightly different settings (say ten times the tolerance): drops whose time it
-        does not reproduce to 0.3 % are marked.
+    stairs : Staircase
+        a prediction with flow times (for a theory as alpha -> 0: `theory(alpha=...)`).
+    trajectory : Trajectory
+        The curve, in flow time.
+    repeat : Trajectory or None, optional
+        The same training under slightly different settings (say ten times the tolerance): drops whose time it does not
+        reproduce to 0.3 % are marked.
 
     Returns
     -------
-    Comparison: a match for each predicted drop, with relative errors of its time and level, and what has no partner.
+    Comparison
+        A match for each predicted drop, with relative errors of its time and level, and what has no partner.
 
     Raises
     ------
-    RequestError when the arguments are not a prediction and a curve, and when the prediction has no flow times.
+    RequestError
+        When the arguments are not a prediction and a curve, and when the prediction has no flow times.
 
     Notes
     -----

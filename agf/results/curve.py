@@ -33,9 +33,18 @@ _RESOLVED = 1e3
 class CurveDrop:
     """One visible drop of a curve.
 
-    time : when half of it is done (loss halfway between `before` and `after`), in the unit of the curve's times.
-    before, after : loss on the plateaus around it.
-    start, end : when 10 % and 90 % of it are done.
+    Parameters
+    ----------
+    time : float
+        When half of it is done (loss halfway between `before` and `after`), in the unit of the curve's times.
+    before : float
+        Loss on the plateau before it.
+    after : float
+        Loss on the plateau after it.
+    start : float
+        When 10 % of it are done.
+    end : float
+        When 90 % of it are done.
     """
 
     time: float
@@ -55,18 +64,27 @@ def detect(
 ) -> list[CurveDrop]:
     """Drops of the curve (times, losses), both (T,), in order of time.
 
+    A slide, a curve that falls without a plateau, is one drop with `start` and `end` far apart. A constant curve or a
+    single point has none. Micro-drops closer than the curve resolves are one drop.
+
     Parameters
     ----------
-    times : non-decreasing, >= 0. Times of 0 count as "before everything" (log time has no zero).
-    losses : finite. Noise is met by a monotone (isotonic) fit in order of time; a drop must then exceed ten times the
+    times : float ndarray
+        Non-decreasing, >= 0. Times of 0 count as "before everything" (log time has no zero).
+    losses : float ndarray
+        Finite. Noise is met by a monotone (isotonic) fit in order of time; a drop must then exceed ten times the
         scatter about it.
-    slopes : (T,) dL/dt at the points of a computed curve, for half-drop times between them; optional.
-    depth : smallest drop reported, as a fraction of the loss before it; default 2e-3, with slopes 2e-4.
-    flatness : two humps of the rate are two drops when the rate between them is below this fraction of both.
+    slopes : float ndarray or None, shape (T,), optional
+        dL/dt at the points of a computed curve, for half-drop times between them; optional.
+    depth : float or None, optional
+        Smallest drop reported, as a fraction of the loss before it; default 2e-3, with slopes 2e-4.
+    flatness : float, optional
+        Two humps of the rate are two drops when the rate between them is below this fraction of both.
 
-    A slide, a curve that falls without a plateau, is one drop with `start` and `end` far apart. A constant curve or a
-    single point has none. Micro-drops closer than the curve resolves are one drop. Raises DataError for arrays that are
-    no curve.
+    Raises
+    ------
+    DataError
+        For arrays that are no curve.
     """
     times, losses = check(times, losses)
     known = slopes is not None and np.size(slopes) > 0

@@ -52,8 +52,11 @@ def _listed(neurons: np.ndarray) -> str:
 def trajectory(traj: Trajectory, snapshots: bool = False) -> Columns:
     """One row a recorded loss (`time`, `loss`: what `Trajectory.from_csv` reads).
 
-    snapshots : one row a snapshot instead, with `log_norm_I` of every neuron and `FEATURE_I` (`FEATURE_I_J` of a
-    matrix) of every entry of every feature.
+    Parameters
+    ----------
+    snapshots : bool, optional
+        One row a snapshot instead, with `log_norm_I` of every neuron and `FEATURE_I` (`FEATURE_I_J` of a matrix) of
+        every entry of every feature.
     """
     if not snapshots:
         return {"time": traj.times, "loss": traj.losses}

@@ -22,16 +22,19 @@ def load(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison:
 
     Parameters
     ----------
-    path : a run file, as `save`, a checkpoint or `agf ... -o` writes it.
+    path : str or os.PathLike[str]
+        a run file, as `save`, a checkpoint or `agf ... -o` writes it.
 
     Returns
     -------
-    Staircase, Trajectory or Comparison, whichever was saved; a comparison is matched again.
+    Staircase or Trajectory or Comparison
+        Staircase, Trajectory or Comparison, whichever was saved; a comparison is matched again.
 
     Raises
     ------
-    FileError, saying which: absent, not a run file, truncated, of a later version, with a part missing or holding
-    pickles (nothing in a file is ever executed).
+    FileError
+        Saying which: absent, not a run file, truncated, of a later version, with a part missing or holding pickles
+        (nothing in a file is ever executed).
     """
     kind, header, arrays = files.read(path)
     if kind not in _KINDS:

@@ -24,17 +24,43 @@ _NOBODY = np.zeros(0, dtype=np.int64)
 class Drop:
     """One drop of the loss.
 
-    time, half_time : flow time of the switch, and of the moment at which the loss has fallen half-way (what one reads
-    off a curve); NaN where a theory gives no time.  accelerated_time : time / clock.scale.
-    level : loss on the plateau after it.
-    neurons, collapsed : indices that became active, and that returned to dormancy.
-    label : what was learned, in words.
-    utility : (k,) utility of the activated neurons at unit norm.
-    runner_up : (index of the next neuron, accelerated time it lacked), or None.
-    grad_norm, predicted_decrease, how, critical : the certificate of the level (`events.Settled`).
-    conditioning : relative change of half_time in a repeat under slightly changed settings (`conditioning`); inf if it
-        does not come there, NaN if not measured.
-    features : problem features after the drop.  log_norms : (H,) after the drop.  active : (H,) bool after the drop.
+    Parameters
+    ----------
+    time : float
+        Flow time of the switch; NaN where a theory gives no time.
+    half_time : float
+        Flow time at which the loss has fallen half-way: what one reads off a curve.
+    accelerated_time : float
+        `time` over clock.scale.
+    level : float
+        Loss on the plateau after it.
+    neurons : int ndarray
+        Indices that became active.
+    collapsed : int ndarray
+        Indices that returned to dormancy.
+    label : str
+        What was learned, in words.
+    utility : float ndarray, shape (k,)
+        Utility of the activated neurons at unit norm.
+    runner_up : tuple[int, float] or None
+        (index of the next neuron, accelerated time it lacked), or None.
+    grad_norm : float
+        Norm of the loss gradient over the active neurons at the level.
+    predicted_decrease : float
+        Loss the flow could still lose before the next activation (`agf.Settled`).
+    how : str
+        How the active neurons settled, for the record (`agf.Settled`).
+    critical : bool
+        Whether the level is that of a critical point, not just the loss at a horizon.
+    conditioning : float
+        Relative change of half_time in a repeat under slightly changed settings (`conditioning`); inf if it does not
+        come there, NaN if not measured.
+    features : dict[str, FloatArray]
+        Problem features after the drop.
+    log_norms : float ndarray or None, shape (H,)
+        After the drop.
+    active : ndarray or None, shape (H,)
+        After the drop.
     """
 
     time: float
@@ -82,13 +108,36 @@ _DROP_ARRAYS = ("log_norms", "active")
 class Staircase:
     """The predicted staircase of K drops.
 
-    problem : name of the problem.  degree : kappa.  arguments : its constructor arguments, enough to build it again.
-    clock : between flow time and accelerated time.  settings, init : what was asked for, and where training starts.
-    start_level : loss of the zero function, in the problem's own normalisation, as all levels.
-    drops : K records in order of time.
-    status, sentence : why it ended.  stats : evaluations and seconds.  notes : what the reader should know, in words.
-    bounds : (K,) lower bounds on the jump times (flow time) where the theory gives them, else NaN.
-    curve_times, curve_losses : predicted loss curve (mode="resolved"), else empty; flow time, loss.
+    Parameters
+    ----------
+    problem : str
+        Name of the problem.
+    degree : int
+        Leading order kappa of the utility.
+    clock : Clock
+        Between flow time and accelerated time.
+    start_level : float
+        Loss of the zero function, in the problem's own normalisation, as all levels.
+    drops : tuple[Drop, ...]
+        K records in order of time.
+    status : Status
+        Why it ended.
+    settings : Settings
+        What was requested.
+    init : Init or None
+        Where training starts; None for a theory as alpha -> 0.
+    arguments : dict[str, Any]
+        Its constructor arguments, enough to build it again.
+    bounds : float ndarray or None, shape (K,)
+        Lower bounds on the jump times (flow time) where the theory gives them, else NaN.
+    stats : dict[str, float]
+        Evaluations and seconds.
+    notes : tuple[str, ...]
+        What the reader should know, in words.
+    curve_times : float ndarray
+        Flow times of the predicted loss curve (mode="resolved"), else empty.
+    curve_losses : float ndarray
+        Losses of the predicted loss curve, else empty.
     """
 
     problem: str
@@ -207,7 +256,13 @@ class Staircase:
         return frames.frame(frames.staircase(self))
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the same rows as csv at `path`. Raises FileError when it cannot be written."""
+        """Write the same rows as csv at `path`.
+
+        Raises
+        ------
+        FileError
+            When it cannot be written.
+        """
         from agf.results import frames
 
         frames.write(frames.staircase(self), path)
@@ -235,7 +290,13 @@ class Staircase:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a run file at `path`. Raises FileError when it cannot be written; nothing is then left behind."""
+        """Write a run file at `path`.
+
+        Raises
+        ------
+        FileError
+            When it cannot be written; nothing is then left behind.
+        """
         files.write(path, "staircase", *self.to_file())
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -268,7 +329,13 @@ class Staircase:
 
     @classmethod
     def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Staircase:
-        """From header and arrays of the run file at `path` (`files.read`). Raises FileError when parts are missing."""
+        """From header and arrays of the run file at `path` (`files.read`).
+
+        Raises
+        ------
+        FileError
+            When parts are missing.
+        """
         try:
             result = header["result"]
             drops = tuple(

@@ -27,18 +27,44 @@ _EMPTY = np.zeros(0)
 class Trajectory:
     """Training as it happened. T snapshots, T_dense recorded losses (every accepted step or so).
 
-    problem : name.  degree : kappa.  arguments, init : the problem's constructor arguments, and where training started.
-    method : "rk45", "rkc2", "gd", "csv", ..., a word for the record.  status : why it ended.
-    clock : between flow time and accelerated time, or None where neurons are not small or not known.
-    times, losses : (T_dense,) flow time and loss, at every accepted step; the loss in the problem's own normalisation.
-    slopes : (T_dense,) dL/dt per unit of flow time, or empty; with them `time_at` is third order between the points.
-    snapshot_times : (T,) flow time of the snapshots, log-spaced.
-    log_norms : (T, H).  directions : (T, H, P) unit rows, may be empty when not kept.
-    features_over_time : name -> (T, ...).
-    settings : what the run was asked for (method, tolerances, lr, momentum, ...).
-    stats : evaluations, steps, seconds, drift of conserved quantities.
-    notes : warnings in words (float64 floor, drift).
-    state : what resuming needs beside the rest; opaque.
+    Parameters
+    ----------
+    problem : str
+        Name of the problem.
+    degree : int
+        Leading order kappa of the utility.
+    method : str
+        "rk45", "rkc2", "gd", "csv", ..., a word for the record.
+    times : float ndarray, shape (T_dense,)
+        Flow time of every accepted step.
+    losses : float ndarray, shape (T_dense,)
+        Loss there, in the problem's own normalisation.
+    status : Status
+        Why it ended.
+    clock : Clock or None
+        Between flow time and accelerated time, or None where neurons are not small or not known.
+    slopes : float ndarray, shape (T_dense,)
+        dL/dt per unit of flow time, or empty; with them `time_at` is third order between the points.
+    snapshot_times : float ndarray, shape (T,)
+        Flow time of the snapshots, log-spaced.
+    log_norms : float ndarray, shape (T, H)
+        Natural logs of the norms.
+    directions : float ndarray, shape (T, H, P)
+        Unit rows, may be empty when not kept.
+    features_over_time : dict[str, FloatArray]
+        Name -> (T, ...).
+    init : Init or None
+        Where training started, or None where it is not known.
+    arguments : dict[str, Any]
+        Constructor arguments of the problem.
+    settings : dict[str, Any]
+        What the run was asked for (method, tolerances, lr, momentum, ...).
+    stats : dict[str, float]
+        Evaluations, steps, seconds, drift of conserved quantities.
+    notes : tuple[str, ...]
+        Warnings in words (float64 floor, drift).
+    state : dict[str, FloatArray]
+        What resuming needs beside the rest; opaque.
     """
 
     problem: str
@@ -75,16 +101,35 @@ class Trajectory:
     ) -> Trajectory:
         """A loss curve trained elsewhere, from a text file separated by commas, semicolons, tabs or blanks.
 
+        The time map is stated in `notes`.
+
         Parameters
         ----------
-        path : the file.
-        time : column of flow times, by name or index.  step : instead, column of optimizer steps, with
-            lr, momentum : flow time = step lr / (1 - momentum), right to first order in lr. Minibatch steps are steps.
-        loss : column of losses. Without names, the usual ones are looked for ("loss", "time", "step", ...); two unnamed
+        path : str or os.PathLike[str]
+            The file.
+        time : str or int or None, optional
+            Column of flow times, by name or index.
+        loss : str or int or None, optional
+            Column of losses. Without names, the usual ones are looked for ("loss", "time", "step", ...); two unnamed
             columns are time or step, and loss.
-        problem, degree : for the record.
+        step : str or int or None, optional
+            Instead, column of optimizer steps; minibatch steps are steps.
+        lr : float or None, optional
+            Learning rate of these steps: flow time = step lr / (1 - momentum), right to first order in lr.
+        momentum : float, optional
+            Momentum of these steps.
+        problem : str, optional
+            Name of what was trained, for the record.
+        degree : int, optional
+            kappa, for the record.
 
-        The time map is stated in `notes`. Raises FileError, DataError or RequestError for what is no curve.
+        Raises
+        ------
+        FileError
+        DataError
+            For what is no curve.
+        RequestError
+            For what is no curve.
         """
         from agf.results import curve_file
 
@@ -132,7 +177,7 @@ class Trajectory:
         return sphere.cartesian(self.directions[k], self.log_norms[k])
 
     def features(self, name: str) -> FloatArray:
-        """(T, ...) one feature over the snapshots. KeyError when there is no such feature."""
+        """(T, ...) the feature `name` over the snapshots. KeyError when there is no such feature."""
         return self.features_over_time[name]
 
     def loss_at(self, t: Any) -> FloatArray:
@@ -183,14 +228,23 @@ class Trajectory:
     def to_frame(self, *, snapshots: bool = False) -> Any:
         """A pandas DataFrame: times and losses, or snapshots with norms and features (`frames.trajectory`).
 
-        Raises RequestError when pandas is not installed.
+        Raises
+        ------
+        RequestError
+            When pandas is not installed.
         """
         from agf.results import frames
 
         return frames.frame(frames.trajectory(self, snapshots))
 
     def to_csv(self, path: str | os.PathLike[str], *, snapshots: bool = False) -> None:
-        """Write the same rows as csv at `path`; `from_csv` reads the curve again. Raises FileError when it cannot."""
+        """Write the same rows as csv at `path`; `from_csv` reads the curve again.
+
+        Raises
+        ------
+        FileError
+            When it cannot.
+        """
         from agf.results import frames
 
         frames.write(frames.trajectory(self, snapshots), path)
@@ -213,7 +267,13 @@ class Trajectory:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a run file at `path`. Raises FileError when it cannot be written; nothing is then left behind."""
+        """Write a run file at `path`.
+
+        Raises
+        ------
+        FileError
+            When it cannot be written; nothing is then left behind.
+        """
         files.write(path, "trajectory", *self.to_file())
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -247,7 +307,13 @@ class Trajectory:
 
     @classmethod
     def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Trajectory:
-        """From header and arrays of the run file at `path` (`files.read`). Raises FileError when parts are missing."""
+        """From header and arrays of the run file at `path` (`files.read`).
+
+        Raises
+        ------
+        FileError
+            When parts are missing.
+        """
         try:
             scale = header["log_scale"]
             settings = files.typed(header["settings"], dict)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import json
 import re
 from collections.abc import Iterable
@@ -26,8 +25,16 @@ DEFAULT_ALPHA_HIGHER = 1e-3  # for degree 3 and more, where plateaus last like a
 class Parameter:
     """One constructor parameter of a problem, as `agf problems NAME` lists it.
 
-    kind : its annotation.  default : its default as text, "" when it is required.  words : from the docstring.
-    from_data : whether it usually comes from a data file.
+    Parameters
+    ----------
+    kind : str
+        Its annotation.
+    default : str
+        Its default as text, "" when it is required.
+    words : str
+        From the docstring.
+    from_data : bool
+        Whether it usually comes from a data file.
     """
 
     name: str
@@ -65,16 +72,17 @@ def _annotation(parameter: inspect.Parameter) -> str:
 
 
 def _described(cls: type[Problem], names: list[str]) -> dict[str, str]:
-    """Parameter -> its words in the docstrings, written as "name : words" or "one, two : words"."""
+    """Parameter -> its description in the docstrings, numpydoc: "name : type", and what it is indented below.
+
+    A description in the same line is read as well, since that is how one is written in haste.
+    """
     text = "\n\n".join(inspect.cleandoc(doc) for doc in (cls.__doc__, cls.__init__.__doc__) if doc)
-    starts = list(re.finditer(r"(?:^|(?<=\s\s)|(?<=\n))(\w+(?:, \w+)*) : ", text))
-    starts = [match for match in starts if set(match.group(1).split(", ")) & set(names)]
     out: dict[str, str] = {}
-    for match, following in itertools.zip_longest(starts, starts[1:]):
-        body = text[match.end() : following.start() if following else len(text)]
-        body = " ".join(re.split(r"\n\s*\n|\n[A-Z]\w+\n-{3,}", body)[0].split())
+    for match in re.finditer(r"^(\w+(?:, \w+)*) : (.*)\n?((?:(?: {4,}.*)\n?)*)", text, flags=re.MULTILINE):
+        body = " ".join((match.group(3) or match.group(2)).split())
         for name in match.group(1).split(", "):
-            out.setdefault(name, body)
+            if name in names:
+                out.setdefault(name, body)
     return out
 
 
@@ -168,8 +176,15 @@ def data_arguments(
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     """The arrays of `data` that the constructor takes by name, and sentences on the data and on unused arrays.
 
-    given : arguments that come from elsewhere. A lone `y` stands for `Y` and the reverse. Raises RequestError for data
-    that cannot be read, hold none of them, or lack one that the constructor needs.
+    Parameters
+    ----------
+    given : Iterable[str], optional
+        Arguments that come from elsewhere. A lone `y` stands for `Y` and the reverse.
+
+    Raises
+    ------
+    RequestError
+        For data that cannot be read, hold none of them, or lack one that the constructor needs.
     """
     found = datasets.read(data, target)
     known = [parameter.name for parameter in parameters(cls)]

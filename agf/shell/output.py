@@ -20,10 +20,30 @@ from agf.shell.main import DONE, FAILED, INTERRUPTED
 class Output:
     """The output options of one command, checked before anything is computed.
 
-    output : run file or None.  picture : picture file or None.  as_json, quiet : as the options say.
-    inputs : files that are read, which no output may replace.
-    kept : what to deliver when an interrupt finds the command between two results.
-    Raises FileError for a path that cannot be written, RequestError when both paths are one.
+    Parameters
+    ----------
+    output : str or None
+        Run file or None.
+    picture : str or None
+        Picture file or None.
+    as_json : bool
+        As the option says.
+    quiet : bool
+        As the option says.
+    inputs : Iterable[str | None]
+        Files that are read, which no output may replace.
+
+    Attributes
+    ----------
+    kept : Any
+        What to deliver when an interrupt finds the command between two results.
+
+    Raises
+    ------
+    FileError
+        For a path that cannot be written.
+    RequestError
+        When both paths are one.
     """
 
     kept: Any = None

@@ -21,8 +21,14 @@ _REPLACED, _LOGGED = 0.2, 10.0
 class Watcher:
     """Observer of predictions and of trainers that passes on how far they are.
 
-    what : what is going on, the first words.  update : called with a sentence.  every : least seconds between calls;
-    the first news and every drop are passed on at once.
+    Parameters
+    ----------
+    what : str
+        What is going on, the first words.
+    update : callable
+        Called with a sentence.
+    every : float
+        Least seconds between calls; the first news and every drop are passed on at once.
     """
 
     def __init__(self, what: str, update: Callable[[str], None], every: float = _REPLACED) -> None:
@@ -48,12 +54,16 @@ def watch(what: str = "computing") -> Watcher:
 
     Parameters
     ----------
-    what : what is going on, the first words of the line.
+    what : str, optional
+        What is going on, the first words of the line.
 
     Returns
     -------
-    Watcher, to be passed as `observer`; nothing is raised when there is nowhere to show it.
+    Watcher
+        To be passed as `observer`. Where there is nowhere to show it, nothing is raised.
 
+    Examples
+    --------
     >>> flow = agf.flow(problem, init, observer=agf.watch("gradient flow"))  # doctest: +SKIP
     """
     handle = _notebook_line()

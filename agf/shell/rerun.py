@@ -24,12 +24,20 @@ Result = Side | Comparison
 def rerun(path: str | os.PathLike[str], *, problem: str | None = None, observer: Any = None) -> Result:
     """Compute the run of a file again, from what the file holds: problem, data, initial weights and settings.
 
-    problem : where to find the problem when it is not registered under its name, as in "./mine.py:Mine".
-
     Both sides of a comparison are computed again and matched again; a curve that was trained elsewhere is kept.
-    The same versions on the same machine give the same numbers (`differences` shows it). Raises FileError when the file
-    does not hold all that it needs, or its data are not those the run was made from; RequestError when the problem is
-    not the one of the file.
+    The same versions on the same machine give the same numbers (`differences` shows it).
+
+    Parameters
+    ----------
+    problem : str or None, optional
+        Where to find the problem when it is not registered under its name, as in "./mine.py:Mine".
+
+    Raises
+    ------
+    FileError
+        When the file does not hold all that it needs, or its data are not those the run was made from.
+    RequestError
+        When the problem is not the one of the file.
     """
     result = load(path)
     _, header, _ = files.read(path)

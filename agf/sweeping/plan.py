@@ -30,10 +30,20 @@ _SETTINGS_AXES = tuple(item.name for item in fields(Settings))
 class Plan:
     """What to run.
 
-    problem : registered name, or path.py:Class.  arguments : fixed constructor arguments (data among them).
-    axes : name -> values, in order: alpha, seed, kind, any field of `Settings`, any constructor argument.
-    do : which of "predict", "train", "compare".  flow : options of `agf.flow`.
-    keep_files : whether run files are written besides the table.
+    Parameters
+    ----------
+    problem : str
+        Registered name, or path.py:Class.
+    axes : dict[str, list[Any]]
+        Name -> values, in order: alpha, seed, kind, any field of `Settings`, any constructor argument.
+    arguments : dict[str, Any]
+        Fixed constructor arguments (data among them).
+    do : tuple[str, ...]
+        Which of "predict", "train", "compare".
+    flow : dict[str, Any]
+        Options of `agf.flow`.
+    keep_files : bool
+        Whether run files are written besides the table.
     """
 
     problem: str

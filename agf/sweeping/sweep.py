@@ -33,7 +33,13 @@ VERSION = 1
 
 
 def reopen(folder: str | os.PathLike[str]) -> Sweep:
-    """The sweep in a folder with every run that was asked for in it, to read. Raises FileError when it is none."""
+    """The sweep in a folder with every run that was asked for in it, to read.
+
+    Raises
+    ------
+    FileError
+        When it is none.
+    """
     marker = Path(folder) / "sweep.json"
     try:
         found = json.loads(marker.read_text(encoding="utf-8"))
@@ -98,7 +104,13 @@ class Sweep:
         return target
 
     def to_frame(self) -> Any:
-        """The table as a pandas DataFrame. Raises RequestError when pandas is not installed."""
+        """The table as a pandas DataFrame.
+
+        Raises
+        ------
+        RequestError
+            When pandas is not installed.
+        """
         try:
             import pandas as pd
         except ImportError:
@@ -171,24 +183,45 @@ def sweep(
 
     Parameters
     ----------
-    problem : registered name, or path.py:Class.
-    folder : made when absent; any number of processes may work in it at once.
-    alpha, seed, axes : values of each axis; `axes` may name fields of `Settings` (threshold=["natural", "unit"]) and
-        constructor arguments (width=[10, 20]).
-    do : any of "predict", "train", "compare" ("compare" includes both).
-    jobs : processes.  dask : address of a Dask scheduler to use instead.
-    arguments : fixed constructor arguments, such as the data.  flow : options of `agf.flow`.
-    keep_files : whether run files are written besides the table.
-    observer : called as observer(finished, total, failed) as chunks end.
+    problem : str
+        Registered name, or path.py:Class.
+    folder : str or os.PathLike[str]
+        Made when absent; any number of processes may work in it at once.
+    alpha : Iterable[float]
+        Values of that axis.
+    seed : Iterable[int], optional
+        Values of that axis.
+    do : Sequence[str], optional
+        Any of "predict", "train", "compare" ("compare" includes both).
+    jobs : int, optional
+        Processes.
+    dask : str or None, optional
+        Address of a Dask scheduler to use instead.
+    arguments : Mapping[str, Any] or None, optional
+        Fixed constructor arguments, such as the data.
+    flow : Mapping[str, Any] or None, optional
+        Options of `agf.flow`.
+    keep_files : bool, optional
+        Whether run files are written besides the table.
+    observer : Observer or None, optional
+        Called as observer(finished, total, failed) as chunks end.
+    axes : Iterable[Any]
+        Values of further axes: fields of `Settings` (threshold=["natural", "unit"]) and constructor arguments
+        (width=[10, 20]).
 
     Returns
     -------
-    Sweep. Failures of single runs are recorded in it, not raised. Seeds that change nothing are a warning.
+    Sweep
+        Failures of single runs are recorded in it, not raised. Seeds that change nothing are a warning.
 
     Raises
     ------
-    RequestError for a wrong request or a folder of another sweep; FileError when the folder cannot be written (what was
-    finished stays); ComputationError when workers keep dying.
+    RequestError
+        For a wrong request or a folder of another sweep.
+    FileError
+        When the folder cannot be written: what was finished stays.
+    ComputationError
+        When workers keep dying.
     """
     plan = Plan(
         problem,

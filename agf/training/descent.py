@@ -50,28 +50,46 @@ def descend(
 
     Parameters
     ----------
-    problem, init : what is trained, and from where.
-    lr, momentum : the trajectory's times are flow times, step lr / (1 - momentum): right to first order in lr, on
+    problem : Problem
+        What is trained.
+    init : Init
+        From where.
+    lr : float
+        Learning rate; the trajectory's times are flow times, step lr / (1 - momentum): right to first order in lr, on
         plateaus better than in drops.
-    steps : optimizer steps in all, those of a resumed run included.
-    batch_size : rows a minibatch, drawn without replacement in every epoch (the last batch of an epoch may be smaller);
-        None for the full batch. The problem must offer `batch_loss_grad(theta, neurons, rows)` and `n_samples`. The
+    steps : int
+        Optimizer steps in all, those of a resumed run included.
+    momentum : float, optional
+        Of the velocity v, in [0, 1).
+    batch_size : int or None, optional
+        Rows a minibatch, drawn without replacement in every epoch (the last batch of an epoch may be smaller); None
+        for the full batch. The problem must offer `batch_loss_grad(theta, neurons, rows)` and `n_samples`. The
         recorded loss is always that of all samples.
-    seed : of the shuffling.
-    snapshots : most snapshots kept, spaced in log time and in loss.
-    observer : called with a `Progress` every hundred steps.
-    resume : a trajectory of `descend` to continue; a run in two parts is identical to one in one.
-    checkpoint : run file written every so often, as by `flow`.
+    seed : int, optional
+        Of the shuffling.
+    snapshots : int, optional
+        Most snapshots kept, spaced in log time and in loss.
+    observer : callable or None, optional
+        Called with a `Progress` every hundred steps.
+    resume : Trajectory or None, optional
+        a trajectory of `descend` to continue; a run in two parts is identical to one in one.
+    checkpoint : Checkpoint or str or os.PathLike[str] or None, optional
+        Run file written every so often, as by `flow`.
 
     Returns
     -------
-    Trajectory: status "steps" when all were taken, "nonfinite" when the parameters left float64 (kept up to the last
-    good state), "interrupted" after Ctrl-C.
+    Trajectory
+        Status "steps" when all were taken, "nonfinite" when the parameters left float64 (kept up to the last good
+        state), "interrupted" after Ctrl-C.
 
     Raises
     ------
-    RequestError for a wrong request, or when every neuron of `init` underflows in raw parameters; ProblemError and
-    ComputationError as `flow`.
+    RequestError
+        For a wrong request, or when every neuron of `init` underflows in raw parameters.
+    ProblemError
+        As `flow`.
+    ComputationError
+        As `flow`.
     """
     check_start(problem, init, "descend")
     lr = positive(lr, "lr", where="descend")

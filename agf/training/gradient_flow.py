@@ -98,36 +98,58 @@ def flow(
 
     Parameters
     ----------
-    problem, init : what is trained, and from where. The problem's own coordinates are used where it has some
-        (`flow_system`), else direction and log norm of every neuron.
-    t_max : flow time to stop at. None: until settled, which means that (1) the loss would fall by less than
-        settle * max(L, 0.01 L(0)) in another time as long as the elapsed one, and (2) no small neuron would grow by a
-        factor e within `patience` times the elapsed time, nor, in a smooth problem, is the point a saddle; or that less
-        than settle * 0.01 L(0) is left. Where the loss falls algebraically and nothing grows, the run ends earlier,
-        as "no_critical_point": once it would fall by less than 200 times `settle` in another time as long as the
-        elapsed one, and did so over a doubling of the time. Give a t_max to follow it further.
-    method : "rk45" (Dormand-Prince), "rkc2" (stabilised, for smooth problems), or "auto": Dormand-Prince, and where the
+    problem : Problem
+        What is trained. The problem's own coordinates are used where it has some (`flow_system`), else direction and
+        log norm of every neuron.
+    init : Init
+        From where.
+    t_max : float or None, optional
+        Flow time to stop at. None: until settled, which means that (1) the loss would fall by less than settle *
+        max(L, 0.01 L(0)) in another time as long as the elapsed one, and (2) no small neuron would grow by a factor e
+        within `patience` times the elapsed time, nor, in a smooth problem, is the point a saddle; or that less than
+        settle * 0.01 L(0) is left. Where the loss falls algebraically and nothing grows, the run ends earlier, as
+        "no_critical_point": once it would fall by less than 200 times `settle` in another time as long as the elapsed
+        one, and did so over a doubling of the time. Give a t_max to follow it further.
+    method : str, optional
+        "rk45" (Dormand-Prince), "rkc2" (stabilised, for smooth problems), or "auto": Dormand-Prince, and where the
         problem is smooth the stabilised method for as long as stability limits the steps. Implicit methods are not
         offered: they damp growing modes (see the module).
-    rtol : error of one step relative to each neuron, default 1e-6, or 1e-4 for problems with kinks.
-    snapshots : most snapshots kept, spaced in log time and in loss.  settle, patience : see `t_max`.
-    max_steps : accepted steps of this call, at most. A flow that never settles ends there.
-    observer : called with a `Progress` after every accepted step.
-    resume : a trajectory of `flow` on the same problem and init to continue, e.g. one that was interrupted. An
+    rtol : float or None, optional
+        Error of one step relative to each neuron, default 1e-6, or 1e-4 for problems with kinks.
+    snapshots : int, optional
+        Most snapshots kept, spaced in log time and in loss.
+    max_steps : int, optional
+        Accepted steps of this call, at most. A flow that never settles ends there.
+    settle : float, optional
+        Fraction of the loss, see `t_max`.
+    patience : float, optional
+        Multiple of the elapsed time, see `t_max`.
+    observer : Observer or None, optional
+        Called with a `Progress` after every accepted step.
+    resume : Trajectory or None, optional
+        a trajectory of `flow` on the same problem and init to continue, e.g. one that was interrupted. An
         uninterrupted run and one resumed after an interrupt or `max_steps` are identical; `t_max` shortens the last
         step, so a run resumed after it agrees to the tolerance.
-    checkpoint : run file written every so often (after a second, later every minute), so that a killed run leaves its
-        last state readable.
+    checkpoint : Checkpoint or str or os.PathLike[str] or None, optional
+        Run file written every so often (after a second, later every minute), so that a killed run leaves its last
+        state readable.
 
     Returns
     -------
-    Trajectory, always: its status says why it ended (settled, saddle, max_time, max_steps, stalled, stiff,
-    nonfinite, interrupted), and Ctrl-C keeps what was computed.
+    Trajectory
+        Always: its status says why it ended (settled, saddle, max_time, max_steps, stalled, stiff, nonfinite,
+        interrupted), and Ctrl-C keeps what was computed.
 
     Raises
     ------
-    RequestError for a wrong request; FileError for an unwritable checkpoint; ProblemError when a method of the problem
-    raises at once, ComputationError, which carries the trajectory so far as `partial`, when it does so later.
+    RequestError
+        For a wrong request.
+    FileError
+        For an unwritable checkpoint.
+    ProblemError
+        When a method of the problem raises at once.
+    ComputationError
+        Which carries the trajectory so far as `partial`, when it does so later.
     """
     check_start(problem, init, "flow")
     if method not in METHODS:

@@ -62,7 +62,9 @@ class Mine(agf.Problem):
 
     Parameters
     ----------
-    gain : strength of the target.  trouble : the status that ends a prediction after one drop.
+    gain : float
+        Strength of the target.
+    trouble : the status that ends a prediction after one drop.
     """
 
     name = "mine"
@@ -170,10 +172,10 @@ def test_parameters_come_from_the_signature_and_the_docstring(run, plugin):
         "kind": "float",
         "default": "1.0",
         "required": False,
-        "words": "strength of the target.",
+        "words": "Strength of the target.",
     }
     assert trouble["words"] == "the status that ends a prediction after one drop."
-    assert "strength of the target." in run("problems", plugin)[2]
+    assert "Strength of the target." in run("problems", plugin)[2]
 
 
 @pytest.mark.parametrize("name", ["diagonal-linear", "linear", "linear-attention", "modular-addition", "relu"])

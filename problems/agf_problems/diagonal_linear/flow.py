@@ -22,7 +22,17 @@ class MirrorFlow(agf.FlowSystem):
 
     An error in z is a relative error in a neuron's norm, so the error scale is 1 for every coordinate at every alpha.
 
-    X : (n, d).  y : (n,).  init : rows (u, v), balanced or not.
+    Parameters
+    ----------
+    y : float ndarray, shape (n,)
+        Targets.
+    init : agf.Init
+        rows (u, v), balanced or not.
+
+    Attributes
+    ----------
+    X : float ndarray, shape (n, d)
+        Inputs.
     """
 
     def __init__(self, x: FloatArray, y: FloatArray, init: agf.Init) -> None:

@@ -35,11 +35,26 @@ _ROUND = 48
 
 @dataclass(frozen=True)
 class Stage:
-    """One plateau. time : accelerated.
+    """One plateau.
 
-    columns : (m,) those with |s| = 1, sorted.  signs : (m,) their s.  coefficients : (m,) theirs; the others are zero.
-    entered, left : columns that became non-zero and zero.  speeds : (k,) |v| of those that entered, before the drop.
-    runner_up : column that would have been next and the time it lacked, or None.
+    Parameters
+    ----------
+    time : float
+        Accelerated.
+    columns : int ndarray, shape (m,)
+        Those with |s| = 1, sorted.
+    signs : float ndarray, shape (m,)
+        Their s.
+    coefficients : float ndarray, shape (m,)
+        Theirs; the others are zero.
+    entered : int ndarray
+        Columns that became non-zero.
+    left : int ndarray
+        Columns that became zero.
+    speeds : float ndarray, shape (k,)
+        |v| of those that entered, before the drop.
+    runner_up : tuple[int, float] or None
+        Column that would have been next and the time it lacked, or None.
     """
 
     time: float
@@ -56,8 +71,16 @@ class Stage:
 class _Follower:
     """Where the columns that are followed stand: all of them, or for d >> n those near +-1.
 
-    columns : (w,) sorted.  s : (w,).  inside : (w,) bool, non-zero coefficient.
-    idle : (w,) bool, reached +-1 as combinations of active columns, and can add nothing.
+    Parameters
+    ----------
+    columns : int ndarray, shape (w,)
+        Sorted.
+    s : float ndarray, shape (w,)
+        As in [PF23].
+    inside : bool ndarray, shape (w,)
+        Non-zero coefficient.
+    idle : bool ndarray, shape (w,)
+        Reached +-1 as combinations of active columns, and can add nothing.
     """
 
     fit: SignedFit

@@ -28,9 +28,20 @@ MAX_SIZE = 1 << 20
 class _Group:
     """Initializations that took the same way through the tree.
 
-    members (m,) : which.  z (m, d), times (m,) : their signed coordinates and flow times.
-    fit : that of the parent, to be copied unless `last`.  edge (d,) : signs to minimize with.
-    activations : (m,) what brought them here.
+    Parameters
+    ----------
+    members : int ndarray, shape (m,)
+        Which.
+    z : float ndarray, shape (m, d)
+        Their signed coordinates.
+    times : float ndarray, shape (m,)
+        Their flow times.
+    fit : SignedFit
+        That of the parent, to be copied unless `last`.
+    edge : float ndarray, shape (d,)
+        Signs to minimize with.
+    activations : list[agf.Activation]
+        (m,) what brought them here.
     """
 
     members: IntArray
@@ -45,7 +56,16 @@ class _Group:
 class DiagonalMany:
     """Scripts of many initializations of one diagonal network.
 
-    x : (n, d).  y : (n,).  settings : as for `DiagonalPhases`.  inits : where they start.
+    Parameters
+    ----------
+    x : float ndarray, shape (n, d)
+        Inputs.
+    y : float ndarray, shape (n,)
+        Targets.
+    settings : agf.Settings
+        As for `DiagonalPhases`.
+    inits : Sequence[agf.Init]
+        Where they start.
     """
 
     def __init__(self, x: FloatArray, y: FloatArray, settings: agf.Settings, inits: Sequence[agf.Init]) -> None:

@@ -21,8 +21,16 @@ from agf.arrays import FloatArray, IntArray
 class Mirror:
     """Where d coordinates started, and the maps between z, coefficients and weights.
 
-    log_p, log_q : (d,) natural logs of |u + v| and |u - v| at the start, -inf where zero.
-    sign_p, sign_q : (d,) their signs, which gradient flow keeps.
+    Parameters
+    ----------
+    log_p : float ndarray, shape (d,)
+        Natural log of |u + v| at the start, -inf where zero.
+    log_q : float ndarray, shape (d,)
+        Natural log of |u - v| at the start, -inf where zero.
+    sign_p : float ndarray, shape (d,)
+        Sign of u + v, which gradient flow keeps.
+    sign_q : float ndarray, shape (d,)
+        Sign of u - v, likewise.
     """
 
     log_p: FloatArray

@@ -36,8 +36,17 @@ class _Minimum:
 class DiagonalPhases:
     """The two phases of [AGF] Algorithm 1 for `DiagonalLinear`.
 
-    X : (n, d).  y : (n,).  settings : `threshold`, `tie_rtol` are read; the active phase has a closed form, whatever
-    `settle` says.
+    Parameters
+    ----------
+    y : float ndarray, shape (n,)
+        Targets.
+    settings : agf.Settings
+        `threshold`, `tie_rtol` are read; the active phase has a closed form, whatever `settle` says.
+
+    Attributes
+    ----------
+    X : float ndarray, shape (n, d)
+        Inputs.
     """
 
     def __init__(self, x: FloatArray, y: FloatArray, settings: agf.Settings) -> None:

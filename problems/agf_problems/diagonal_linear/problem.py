@@ -29,19 +29,23 @@ class DiagonalLinear(agf.Problem):
 
     Parameters
     ----------
-    X : (n, d) inputs, anything array-like; the column names of a data frame become the names of the coordinates.
-    y : (n,) targets.
-    names : d names of the coordinates for labels, instead of those of a data frame.
+    X : array_like, shape (n, d)
+        Inputs, anything array-like; the column names of a data frame become the names of the coordinates.
+    y : array_like, shape (n,)
+        Targets.
+    names : Sequence[str] or None
+        d names of the coordinates for labels, instead of those of a data frame.
+
+    Raises
+    ------
+    DataError
+        For data that are not finite, not numbers, of different lengths, or too large or small to be squared.
 
     Notes
     -----
     Neuron i is (u_i, v_i). The usual initialization (`kind="equal"`, the default) is u = sqrt(2) alpha, v = 0, so that
     u^2 - v^2 = 2 alpha^2 is conserved and every beta_i starts at 0; "gaussian" draws both from N(0, alpha^2/2).
     Sources: [AGF] section 4 and appendix C, [PF23].
-
-    Raises
-    ------
-    DataError for data that are not finite, not numbers, of different lengths, or too large or small to be squared.
 
     Examples
     --------
@@ -147,8 +151,17 @@ class DiagonalLinear(agf.Problem):
         `stats["kkt"]` is the largest violation of the optimality conditions, relative to
         |x_i| (|y| + sum_j |x_j beta_j|) / n.
 
-        alpha : scale for the flow times, or None. There are no options. Raises DataError for a bad alpha, RequestError
-        for alpha >= 1 or an option.
+        Parameters
+        ----------
+        alpha : float or None, optional
+            Scale for the flow times, or None. There are no options.
+
+        Raises
+        ------
+        DataError
+            For a bad alpha.
+        RequestError
+            For alpha >= 1 or an option.
         """
         if options:
             raise agf.RequestError(
@@ -173,7 +186,7 @@ class DiagonalLinear(agf.Problem):
     # -- what it learned --------------------------------------------------------------------------------------
 
     def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
-        """coefficients : (d,) beta, zero for absent neurons."""
+        """The coefficients beta as `coefficients`, (d,); zero for absent neurons."""
         beta = np.zeros(self.width)
         beta[neurons] = theta[:, 0] * theta[:, 1]
         return {"coefficients": beta}

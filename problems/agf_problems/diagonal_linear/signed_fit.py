@@ -222,14 +222,21 @@ class SignedFit:
 
     Parameters
     ----------
-    x : (n, d).  y : (n,). Used as given.
+    x : float ndarray, shape (n, d)
+        Used as given.
+    y : float ndarray, shape (n,)
+        Used as given.
 
     Attributes
     ----------
-    coefficients : (d,) the present solution, exact zeros off the active columns; of equal columns one has all.
-    active : (d,) bool, the columns with non-zero coefficient.
-    norms : (d,) Euclidean norms of the columns.
-    copies : (d,) how many columns equal this one up to sign, itself included.
+    coefficients : float ndarray, shape (d,)
+        The present solution, exact zeros off the active columns; of equal columns one has all.
+    active : bool ndarray, shape (d,)
+        The columns with non-zero coefficient.
+    norms : float ndarray, shape (d,)
+        Euclidean norms of the columns.
+    copies : int ndarray, shape (d,)
+        How many columns equal this one up to sign, itself included.
     """
 
     def __init__(self, x: FloatArray, y: FloatArray) -> None:

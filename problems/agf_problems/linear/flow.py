@@ -54,8 +54,12 @@ class ModeFlow(FlowSystem):
 
     Parameters
     ----------
-    moments : the data.  init : where to start, any scale.  features : called as features(A W), in the user's basis, for
-        snapshots.
+    moments : Moments
+        The data.
+    init : Init
+        Where to start, any scale.
+    features : Features
+        Called as features(A W), in the user's basis, for snapshots.
     """
 
     def __init__(self, moments: Moments, init: Init, features: Features) -> None:

@@ -27,10 +27,22 @@ DEGENERATE = 1e-9
 class Moments:
     """Moments in the singular basis of Syx: x = inputs @ x', y = outputs @ y'.
 
-    sxx : (d, d) E[x' x'^T], exact zeros between blocks.  syx : (c, d) E[y' x'^T], diagonal, decreasing.
-    target : (c, d) the best linear map in this basis, syx sxx^+.  floor : loss that no linear map can fit.
-    inputs : (d, d), outputs : (c, c) orthogonal.
-    blocks : pairs (rows, columns) of index arrays, outputs and inputs of each independent block that has a signal.
+    Parameters
+    ----------
+    sxx : float ndarray, shape (d, d)
+        E[x' x'^T], exact zeros between blocks.
+    syx : float ndarray, shape (c, d)
+        E[y' x'^T], diagonal, decreasing.
+    target : float ndarray, shape (c, d)
+        The best linear map in this basis, syx sxx^+.
+    floor : float
+        Loss that no linear map can fit.
+    inputs : float ndarray, shape (d, d)
+        Orthogonal.
+    outputs : float ndarray, shape (c, c)
+        Orthogonal.
+    blocks : tuple[tuple[IntArray, IntArray], ...]
+        pairs (rows, columns) of index arrays, outputs and inputs of each independent block that has a signal.
     """
 
     sxx: FloatArray

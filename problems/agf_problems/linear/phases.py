@@ -51,8 +51,16 @@ _LONGEST = 1e4
 class _BlockModes:
     """Eigenvectors of Q in one block: vectors (n', n'), rates (n',) with the g growing modes first.
 
-    inside : (n',) coordinates.  labels : (g,) mode numbers.  log_radius : (g,) log of the norm each activates at.
-    gains : (g,) what each takes off the loss, alone and in its direction.
+    Parameters
+    ----------
+    inside : int ndarray, shape (n',)
+        Coordinates.
+    labels : int ndarray, shape (g,)
+        Mode numbers.
+    log_radius : float ndarray, shape (g,)
+        Log of the norm each activates at.
+    gains : float ndarray, shape (g,)
+        What each takes off the loss, alone and in its direction.
     """
 
     inside: IntArray
@@ -97,9 +105,17 @@ class _Dormant:
 class _Held:
     """What a state carries in its memory, in the basis of the moments.
 
-    theta : (k, n) active modes.  order : (k,) their mode numbers.  turn : flow time and (k, n) active modes halfway
-    through a turn that the flow takes if no dormant mode activates before, or None.
-    rest : (4,) how theta settled: gradient norm, loss still to fall, whether it settled, whether the flow failed.
+    Parameters
+    ----------
+    theta : float ndarray, shape (k, n)
+        Active modes.
+    order : int ndarray, shape (k,)
+        Their mode numbers.
+    turn : tuple[float, FloatArray] or None
+        Flow time and (k, n) active modes halfway through a turn that the flow takes if no dormant mode activates
+        before, or None.
+    rest : float ndarray, shape (4,)
+        How theta settled: gradient norm, loss still to fall, whether it settled, whether the flow failed.
     """
 
     clock: Clock
@@ -240,8 +256,18 @@ class ModePhases:
     ) -> tuple[_Held, float]:
         """Follow the active modes theta from flow time `start`, `lead` before the switch: rest, half-time.
 
-        held : before the drop.  dormant : at the switch.  labels : the modes that are new, rate : their growth.
-        least : smallest fall of the loss that can be theirs.
+        Parameters
+        ----------
+        held : _Held
+            Before the drop.
+        dormant : _Dormant
+            At the switch.
+        labels : int ndarray
+            The modes that are new.
+        rate : float
+            Their growth.
+        least : float
+            Smallest fall of the loss that can be theirs.
         """
         # Independent blocks that have settled stand still while another drops; one that this drop cuts short moves on.
         # With hidden units used up before the modes are, what an active mode has of other blocks may turn it: then all

@@ -43,25 +43,33 @@ class Linear(Problem):
     which for samples is (1/2n) |Y - X beta^T|^2: half-squared, summed over outputs, averaged over rows; `floor` is the
     part that no linear map fits, and 0 when moments are given.
 
-    Parameters
-    ----------
-    Sxx : (d, d) E[x x^T], symmetric positive semidefinite; may be singular.
-    Syx : (c, d) E[y x^T] = B Sxx. With Sxx give this or B.
-    B : (c, d) target map. With Sxx give this or Syx.
-    X : (n, d) inputs, with Y instead of moments. Nothing is centred or scaled.
-    Y : (n, c) targets, one row an input.
-    width : hidden units H; max(c, d) when None. At most min(c, d, H) modes are learned.
-    coordinates : of gradient flow. "factored", right at any alpha; "weights", cheaper, right down to a floor that it
-        warns of; "auto", the weights only where every mode stays above 1e-3 of what it is mixed into.
-
     Minibatches (`agf.descend(..., batch_size=b)`) are rows of X. With moments they are rows of a Gaussian sample of
     16,384 inputs with exactly these second moments and targets B x, so descent of that many samples is online.
     `gradient_noise` states their noise.
 
+    Parameters
+    ----------
+    Sxx : array_like, shape (d, d)
+        E[x x^T], symmetric positive semidefinite; may be singular.
+    Syx : array_like, shape (c, d)
+        E[y x^T] = B Sxx. With Sxx give this or B.
+    B : array_like, shape (c, d)
+        Target map. With Sxx give this or Syx.
+    X : array_like, shape (n, d)
+        Inputs, with Y instead of moments. Nothing is centred or scaled.
+    Y : array_like, shape (n, c)
+        Targets, one row an input.
+    width : int or None
+        Hidden units H; max(c, d) when None. At most min(c, d, H) modes are learned.
+    coordinates : str
+        Of gradient flow. "factored", right at any alpha; "weights", cheaper, right down to a floor that it warns of;
+        "auto", the weights only where every mode stays above 1e-3 of what it is mixed into.
+
     Raises
     ------
-    DataError : data given in none or several ways, shapes that do not match, Sxx not symmetric, not positive
-        semidefinite or zero, Syx outside the range of Sxx.
+    DataError
+        Data given in none or several ways, shapes that do not match, Sxx not symmetric, not positive semidefinite or
+        zero, Syx outside the range of Sxx.
     """
 
     name = "linear"
@@ -240,13 +248,20 @@ class Linear(Problem):
     def theory(self, alpha: float | None = None, rule: str = "greedy", **options: Any) -> Staircase:
         """The staircase as alpha -> 0, accelerated times in units of -log alpha.
 
-        alpha : with it, flow times are given too (else NaN).
-        rule : "greedy" (default), greedy low-rank learning [GLRL]: independent blocks each keep what they have learned.
+        Parameters
+        ----------
+        alpha : float or None, optional
+            With it, flow times are given too (else NaN).
+        rule : str, optional
+            "greedy" (default), greedy low-rank learning [GLRL]: independent blocks each keep what they have learned.
             "conjecture", [AGF] Conj. 4.1, which takes the best map of rank k over the whole problem. They agree unless
             the problem decouples and its modes are learned in another order than that of their energies; a note says
             when they part.
 
-        Raises RequestError for an unknown rule or option, or alpha not below 1.
+        Raises
+        ------
+        RequestError
+            For an unknown rule or option, or alpha not below 1.
         """
         if options:
             raise RequestError(

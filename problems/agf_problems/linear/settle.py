@@ -45,9 +45,18 @@ class Rest:
 class Path:
     """What the flow does until the next activation.
 
-    rest : the first plateau, or the state at the horizon.  half : time halfway down to it.
-    horizon : time of the next activation seen from there.
-    turn : time and state halfway down a second drop before the horizon, or None.  failed : whether no rest was reached.
+    Parameters
+    ----------
+    rest : Rest
+        The first plateau, or the state at the horizon.
+    half : float
+        Time halfway down to it.
+    horizon : float
+        Time of the next activation seen from there.
+    turn : tuple[float, FloatArray] or None
+        Time and state halfway down a second drop before the horizon, or None.
+    failed : bool
+        Whether no rest was reached.
     """
 
     rest: Rest
@@ -62,10 +71,28 @@ class Path:
 class Flow:
     """Gradient flow y' = velocity(y) of the active modes.
 
-    loss : above the floor.  horizon : state -> time of the next activation, from the start.
-    above : loss before the drop that the start is in.  best : lowest loss this flow could reach.
-    least : smallest fall that can be this drop.  whole : loss of the zero function.  span : longest time.
-    rtol, scale, groups : of `agf.integrators.march`.
+    Parameters
+    ----------
+    loss : callable
+        Above the floor.
+    horizon : callable
+        State -> time of the next activation, from the start.
+    above : float
+        Loss before the drop that the start is in.
+    best : float
+        Lowest loss this flow could reach.
+    least : float
+        Smallest fall that can be this drop.
+    whole : float
+        Loss of the zero function.
+    span : float
+        Longest time.
+    rtol : float
+        Of `agf.integrators.march`.
+    scale : callable
+        Of `agf.integrators.march`.
+    groups : int ndarray
+        Of `agf.integrators.march`.
     """
 
     velocity: Callable[[FloatArray], FloatArray]

@@ -30,10 +30,20 @@ RULES = ("greedy", "conjecture")
 
 @dataclass(frozen=True)
 class Join:
-    """Modes that join together. time : in units of -log alpha.  modes : (k,) indices, in the order of sigma.
+    """Modes that join together.
 
-    rates : (k,) singular values of M at which they grew.  level, beta : after the drop, beta (c, d) in the basis of the
-    moments.
+    Parameters
+    ----------
+    time : float
+        In units of -log alpha.
+    modes : int ndarray, shape (k,)
+        Indices, in the order of sigma.
+    rates : float ndarray, shape (k,)
+        Singular values of M at which they grew.
+    level : float
+        Loss after the drop.
+    beta : float ndarray, shape (c, d)
+        The map after the drop, in the basis of the moments.
     """
 
     time: float
@@ -47,8 +57,14 @@ class Join:
 class _Block:
     """What a block of K modes does, whatever the others do.
 
-    energies : (K,) eigenvalues of E, decreasing.  rates : (K + 1, K), row k the singular values of M after k joined.
-    steps : (K + 1, c', d') the map after k joined.
+    Parameters
+    ----------
+    energies : float ndarray, shape (K,)
+        Eigenvalues of E, decreasing.
+    rates : float ndarray, shape (K + 1, K)
+        Row k the singular values of M after k joined.
+    steps : float ndarray, shape (K + 1, c', d')
+        The map after k joined.
     """
 
     rows: IntArray
@@ -61,7 +77,10 @@ class _Block:
 def joins(moments: Moments, width: int, rule: str = "greedy") -> Iterator[Join]:
     """The drops in order, at most `width` modes.
 
-    rule : "greedy", block by block; "conjecture", [AGF] Conj. 4.1, which takes all modes as one block.
+    Parameters
+    ----------
+    rule : str, optional
+        "greedy", block by block; "conjecture", [AGF] Conj. 4.1, which takes all modes as one block.
     """
     blocks = moments.blocks
     if rule == "conjecture" and blocks:

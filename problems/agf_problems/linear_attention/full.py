@@ -38,15 +38,19 @@ class FullLinearAttention(ContextRegression):
     M = sum_h (V_h K_h^T + u_h k_h^T) Q_h) plus half the even part's mean square, and the even part is at least linear
     in (u, k). Both are exact here for all values of all blocks; the even one needs the sixth moments of a Gaussian.
 
+    A call costs O(H R d^2) while u and k are zero, else O(H R d^2 + H d^3 + d^4) and d^3 numbers of memory.
+
     Parameters
     ----------
-    covariance : (d, d) covariance of the inputs, or its (d,) eigenvalues in the standard basis. Default: 1, 1/2, 1/3,
-        1/4 scaled to trace 2.
-    context : N >= 1, number of pairs before the query.
-    heads : H >= 1; default d.
-    rank : R, 1 <= R <= d, of the matrices of one head.
-
-    A call costs O(H R d^2) while u and k are zero, else O(H R d^2 + H d^3 + d^4) and d^3 numbers of memory.
+    covariance : array_like, shape (d, d)
+        Covariance of the inputs, or its (d,) eigenvalues in the standard basis. Default: 1, 1/2, 1/3, 1/4 scaled to
+        trace 2.
+    context : int
+        N >= 1, number of pairs before the query.
+    heads : int or None
+        H >= 1; default d.
+    rank : int
+        R, 1 <= R <= d, of the matrices of one head.
     """
 
     name = "full-linear-attention"

@@ -30,8 +30,12 @@ _CHUNK = 2**21
 class ContextPredictor:
     """What a trained network computes in context: yhat(x) = sum_n y_n x_n^T M x, with M fixed by training.
 
-    weights : (d, d), the matrix M = sum_h V_h K_h Q_h^T.
-    context : N, the number of pairs it was trained for. The sum is not an average, so it is right for N pairs only.
+    Parameters
+    ----------
+    weights : float ndarray, shape (d, d)
+        The matrix M = sum_h V_h K_h Q_h^T.
+    context : int
+        N, the number of pairs it was trained for. The sum is not an average, so it is right for N pairs only.
     """
 
     weights: FloatArray
@@ -58,7 +62,16 @@ class ContextPredictor:
 class Sampled:
     """Loss and gradient estimated from sampled sequences, with the standard errors of the estimates.
 
-    loss, loss_error : floats.  grad, grad_error : (m, P).
+    Parameters
+    ----------
+    loss : float
+        Estimate.
+    loss_error : float
+        Its standard error.
+    grad : float ndarray, shape (m, P)
+        Estimate.
+    grad_error : float ndarray, shape (m, P)
+        Its standard errors.
     """
 
     loss: float

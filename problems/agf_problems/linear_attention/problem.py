@@ -30,15 +30,22 @@ class LinearAttention(ContextRegression):
     Network: f = sum_h V_h sum_n y_n (x_n . K_h) (Q_h . x), n = 1..N: the sum over the context, not its mean. Task:
     x_n and x from N(0, S), y_n = beta . x_n, y = beta . x, beta from N(0, I). Loss: expectation of (y - f)^2 / 2.
 
+    A call costs O(H d^2).
+
     Parameters
     ----------
-    covariance : (d, d) covariance S of the inputs, or its (d,) eigenvalues in the standard basis. Default: 1, 1/2,
-        1/3, 1/4 scaled to trace 2.
-    context : N >= 1, number of pairs before the query.
-    heads : H >= 1; default d.
+    covariance : array_like, shape (d, d)
+        Covariance S of the inputs, or its (d,) eigenvalues in the standard basis. Default: 1, 1/2, 1/3, 1/4 scaled to
+        trace 2.
+    context : int
+        N >= 1, number of pairs before the query.
+    heads : int or None
+        H >= 1; default d.
 
-    A call costs O(H d^2).
-    Raises DataError for a covariance that is not symmetric, not positive semidefinite or zero, and for bad counts.
+    Raises
+    ------
+    DataError
+        For a covariance that is not symmetric, not positive semidefinite or zero, and for bad counts.
     """
 
     name = "linear-attention"
@@ -163,18 +170,23 @@ class LinearAttention(ContextRegression):
 
         Parameters
         ----------
-        alpha : scale; alone it gives no times, for they depend on the heads.
-        init : the heads that start. Times then follow from `attention_race`: right as alpha -> 0, up to a time that
-            stays bounded while they grow as 1/alpha. (The paper has only bounds.)
-        radius : norm that counts as learned in the bounds. Default: `learned_norm`; the paper has 1, which heads of
-            usual spectra never reach.
+        alpha : float or None, optional
+            Scale; alone it gives no times, for they depend on the heads.
+        init : Init or None, optional
+            The heads that start. Times then follow from `attention_race`: right as alpha -> 0, up to a time that stays
+            bounded while they grow as 1/alpha. (The paper has only bounds.)
+        radius : float or None, optional
+            Norm that counts as learned in the bounds. Default: `learned_norm`; the paper has 1, which heads of usual
+            spectra never reach.
 
         Returns
         -------
-        Staircase with `levels` of [AGF] eq. 57, features "amplitudes" and "singular_values" after each drop, and bounds
-        (K,) on the half-drop times, flow time. bounds[k-1] holds whatever the earlier heads do: k heads must have
-        reached the radius and the residual drives none faster than at first, so it is sqrt(3) c_k / (N lam_1^2) with
-        c_k the k-th smallest threshold. `least_wait` is sharper once the heads at the start of a phase are known.
+        Staircase
+            Staircase with `levels` of [AGF] eq. 57, features "amplitudes" and "singular_values" after each drop, and
+            bounds (K,) on the half-drop times, flow time. bounds[k-1] holds whatever the earlier heads do: k heads
+            must have reached the radius and the residual drives none faster than at first, so it is sqrt(3) c_k / (N
+            lam_1^2) with c_k the k-th smallest threshold. `least_wait` is sharper once the heads at the start of a
+            phase are known.
         """
         if options:
             raise DataError(

@@ -49,11 +49,16 @@ def race(
 ) -> list[Jump]:
     """Jumps in order of time, until every component is learned, no head is left, or no head grows.
 
-    heads : V (H,), K and Q (H, d) in the principal basis, over exp(log_scale).
-    rates : (d,) l_i = N lam_i^2, decreasing.
-    groups : (d,) number of the group of equal rates of each component; which direction of a group is learned is up to
-        the head.
-    amplitudes : (d,) final amplitudes A_i.
+    Parameters
+    ----------
+    heads : tuple[FloatArray, float ndarray, FloatArray]
+        V (H,), K and Q (H, d) in the principal basis, over exp(log_scale).
+    rates : float ndarray, shape (d,)
+        l_i = N lam_i^2, decreasing.
+    groups : int ndarray, shape (d,)
+        Number of the group of equal rates of each component; which direction of a group is learned is up to the head.
+    amplitudes : float ndarray, shape (d,)
+        Final amplitudes A_i.
     """
     values, keys, queries = (np.array(part) for part in heads)
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
@@ -106,7 +111,10 @@ class _Finish:
 class _Racers:
     """m dormant heads on a diagonal residual; rates are over the largest and norms over a scale, so of order one.
 
-    log_goals : log of the amplitude that ends the race in each group of components, inf where nothing is left to learn.
+    Parameters
+    ----------
+    log_goals : float ndarray
+        Log of the amplitude that ends the race in each group of components, inf where nothing is left to learn.
     """
 
     values: FloatArray

@@ -41,8 +41,9 @@ class Correlations:
 
     Attributes
     ----------
-    waves : (d, p) the real and imaginary wave of each learnable frequency in turn, d = 2S; orthonormal, but for the
-        sine of a real character, which is zero.
+    waves : float ndarray, shape (d, p)
+        The real and imaginary wave of each learnable frequency in turn, d = 2S; orthonormal, but for the sine of a
+        real character, which is zero.
     """
 
     def __init__(self, template: Template, terms: int):
@@ -116,9 +117,20 @@ class Correlations:
 class Sources:
     """What the couplings need of m neurons. Small arrays: at p = 20 the time goes into the number of operations.
 
-    pre : (k, m, p) A and B over sqrt(p).  z : (k+1, m, S).  w : (m, p).
-    low : (k, m, d), see `Correlations`.  squares : (2, m, p) squares of pre.  partner : (2, m, p), such that
-    squares_i . partner_j + 4 (A_i.A_j)(B_i.B_j) is E s_i^2 s_j^2.  The last two are empty for `Moments`.
+    Parameters
+    ----------
+    pre : float ndarray, shape (k, m, p)
+        A and B over sqrt(p).
+    z : complex ndarray, shape (k+1, m, S)
+        Fourier coefficients.
+    w : float ndarray, shape (m, p)
+        Output weights.
+    low : float ndarray, shape (k, m, d)
+        See `Correlations`.
+    squares : float ndarray, shape (2, m, p)
+        Squares of pre.
+    partner : float ndarray, shape (2, m, p)
+        Such that squares_i . partner_j + 4 (A_i.A_j)(B_i.B_j) is E s_i^2 s_j^2. The last two are empty for `Moments`.
     """
 
     pre: FloatArray

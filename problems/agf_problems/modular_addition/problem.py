@@ -35,15 +35,21 @@ class ModularAddition(Problem):
     Network: f(a, b) = sum_i w_i (u_i . a.x + v_i . b.x)^2, with (a.x)[j] = x[j - a] the template x moved by a. Loss:
     mean over all p^2 pairs (a, b) of |(a+b).x - f(a, b)|^2 / 2, summed over the p outputs.
 
+    Raises DataError for what cannot be used. A constant template is allowed: there is nothing to learn.
+
     Parameters
     ----------
-    p : number of residues, at least 2; may be left out when the template is an array, or with `group`.
-    template : array (p,), centred here; a spectrum {frequency: amplitude} with amplitude = |xh| (see
-        `modular_template`); "one-hot" (every |xh| = 1); or "power-law:S" (|xh_k| = k^-S).
-    width : number of neurons H.  terms : k >= 2 summands, with sigma(z) = z^k.
-    group : orders of cyclic groups, for their product in place of Z/p.
-
-    Raises DataError for what cannot be used. A constant template is allowed: there is nothing to learn.
+    p : int or None
+        Number of residues, at least 2; may be left out when the template is an array, or with `group`.
+    template : Any
+        array (p,), centred here; a spectrum {frequency: amplitude} with amplitude = |xh| (see `modular_template`);
+        "one-hot" (every |xh| = 1); or "power-law:S" (|xh_k| = k^-S).
+    width : int
+        Number of neurons H.
+    terms : int
+        k >= 2 summands, with sigma(z) = z^k.
+    group : Any
+        Orders of cyclic groups, for their product in place of Z/p.
 
     Notes
     -----
@@ -204,8 +210,8 @@ class ModularAddition(Problem):
     ) -> Staircase:
         """One drop a frequency in decreasing order of its largest utility, as alpha -> 0 with six neurons or more each.
 
-        levels : loss left when a frequency is fully learned, sum of |xh|^2 / p over the others ([AGF] section 5).
-        times : NaN. `bounds` are filled when `init`, `mu` (largest initial norm) or alpha is given: `jump_bound` from
+        Levels: loss left when a frequency is fully learned, sum of |xh|^2 / p over the others ([AGF] section 5).
+        Times: NaN. `bounds` are filled when `init`, `mu` (largest initial norm) or alpha is given: `jump_bound` from
         mu to norm `radius`. The first is a bound on the flow's first activation; the later ones suppose that the
         neurons that learn a frequency have grown on it alone.
         Drop features: "frequency", "amplitude" |xh|, "group_size" 6 (2 for a real character).
@@ -283,7 +289,10 @@ class ModularAddition(Problem):
     def three_waves(self, theta: FloatArray) -> ThreeWaves:
         """The dormant flow of neurons (m, 3p) in closed form, while nothing is active and for two terms.
 
-        Raises RequestError for more than two terms.
+        Raises
+        ------
+        RequestError
+            For more than two terms.
         """
         if self.terms != 2:
             raise RequestError(
@@ -350,7 +359,10 @@ class ModularAddition(Problem):
     def accuracy(self, theta: FloatArray, neurons: IntArray, pairs: int | None = None) -> float:
         """Share of the pairs (a, b) whose output is closest in direction to the encoding of a + b.
 
-        pairs : how many, evenly spread over all p^2 (all when None). Two terms only; NaN otherwise.
+        Parameters
+        ----------
+        pairs : int or None, optional
+            How many, evenly spread over all p^2 (all when None). Two terms only; NaN otherwise.
         """
         if self.terms != 2:
             return np.nan
@@ -373,8 +385,8 @@ class ModularAddition(Problem):
     def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """What the network has learned; per-neuron arrays are (H,), NaN for neurons that are not in `neurons`.
 
-        power (K,) : `output_power`.  learned (K,) : `learned`.  accuracy : on at most 1024 pairs.
-        neuron_frequency, neuron_share, phase_gap (H,), phases (H, k+1) : of each neuron.
+        `power` (K,) is `output_power`, `learned` (K,) is `learned`, `accuracy` is that on at most 1024 pairs;
+        `neuron_frequency`, `neuron_share`, `phase_gap` (H,) and `phases` (H, k+1) are of each neuron.
         """
         position, share = self.neuron_frequencies(theta)
         phases, gap = self.neuron_phases(theta)
@@ -414,7 +426,7 @@ class ModularAddition(Problem):
         return " and ".join(self.characters.name(k) for k in self.characters.frequencies[chosen])
 
     def frequency_drops(self, stairs: Staircase) -> Staircase:
-        """The staircase with consecutive drops of one label bundled into one: what a loss curve shows.
+        """The staircase `stairs` with consecutive drops of one label bundled into one: what a loss curve shows.
 
         Each has the time at which the loss crossed the middle of its fall, read off the predicted curve where there is
         one (mode "resolved"), else that of the drop which crossed it; and the last level.

@@ -30,9 +30,14 @@ class Characters:
 
     Attributes
     ----------
-    orders : the n's.  order : p, their product.
-    frequencies : (K,) one character of each pair {chi, conj chi}, the trivial one left out; 1 .. p//2 for Z/p.
-    paired : (K,) bool, False where a character is real (its own conjugate: Nyquist).
+    orders : tuple[int, ...]
+        The n's.
+    order
+        Their product p.
+    frequencies : int ndarray, shape (K,)
+        One character of each pair {chi, conj chi}, the trivial one left out; 1 .. p//2 for Z/p.
+    paired : bool ndarray, shape (K,)
+        False where a character is real (its own conjugate: Nyquist).
     """
 
     def __init__(self, orders: tuple[int, ...]):
@@ -90,9 +95,12 @@ class Template:
 
     Attributes
     ----------
-    values : (p,) x, with mean zero; all zero when the template given was constant.
-    spectrum : (K,) complex xh at `characters.frequencies`.
-    learnable : (S,) positions in `characters.frequencies` of the non-zero coefficients.
+    values : float ndarray, shape (p,)
+        x, with mean zero; all zero when the template given was constant.
+    spectrum : complex ndarray, shape (K,)
+        Xh at `characters.frequencies`.
+    learnable : int ndarray, shape (S,)
+        Positions in `characters.frequencies` of the non-zero coefficients.
     """
 
     def __init__(self, characters: Characters, values: FloatArray):

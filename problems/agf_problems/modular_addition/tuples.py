@@ -19,7 +19,12 @@ class Tuples:
 
     Parameters
     ----------
-    translates : (p, p), column a encodes the element a.  sums : (p, p), the number of a + b.  terms : k.
+    translates : float ndarray, shape (p, p)
+        Column a encodes the element a.
+    sums : int ndarray, shape (p, p)
+        The number of a + b.
+    terms : int
+        k.
     """
 
     def __init__(self, translates: FloatArray, sums: IntArray, terms: int):

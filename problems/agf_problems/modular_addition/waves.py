@@ -31,12 +31,17 @@ class ThreeWaves:
 
     Parameters
     ----------
-    waves : (m, K, 3) complex u, v, w.  rates : (K,) G, zero where the template has nothing.
-    squares : (m,) squared norms of the neurons, what does not move included.
+    waves : complex ndarray, shape (m, K, 3)
+        u, v, w.
+    rates : float ndarray, shape (K,)
+        G, zero where the template has nothing.
+    squares : float ndarray, shape (m,)
+        Squared norms of the neurons, what does not move included.
 
     Attributes
     ----------
-    blow_up : (m, K) flow time at which a frequency alone would take its neuron to infinity; inf where it never grows.
+    blow_up : float ndarray, shape (m, K)
+        Flow time at which a frequency alone would take its neuron to infinity; inf where it never grows.
     """
 
     def __init__(self, waves: ComplexArray, rates: FloatArray, squares: FloatArray):

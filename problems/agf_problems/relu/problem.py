@@ -26,22 +26,32 @@ class Relu(TwoLayer):
 
     Parameters
     ----------
-    X : (n, d) inputs. Columns that are all zero are dropped; the rest are scaled so that E|x|^2 = 1, or whitened.
-    Y : (n,) class labels, one-hot rows (centred or not), or (n,) or (n, c) regression targets.
-    width : number of neurons H.
-    loss : "half-squared", "logistic", "exponential" or "cross-entropy". With half-squared, classes become one-hot rows
+    X : array_like, shape (n, d)
+        Inputs. Columns that are all zero are dropped; the rest are scaled so that E|x|^2 = 1, or whitened.
+    Y : array_like, shape (n,)
+        Class labels, one-hot rows (centred or not), or (n,) or (n, c) regression targets.
+    width : int
+        Number of neurons H.
+    loss : str
+        "half-squared", "logistic", "exponential" or "cross-entropy". With half-squared, classes become one-hot rows
         minus 1/c, and regression targets are centred.
-    whiten : replace X = U S V^T by U V^T sqrt(n / r) on its r nonzero singular directions, as in [AGF].
-    leak : slope left of 0.
-    task : "classification", "regression", or "auto": a column of text, or of whole numbers with at most 50 values each
+    whiten : bool
+        Replace X = U S V^T by U V^T sqrt(n / r) on its r nonzero singular directions, as in [AGF].
+    leak : float
+        Slope left of 0.
+    task : str
+        "classification", "regression", or "auto": a column of text, or of whole numbers with at most 50 values each
         seen twice or more, is read as class labels.
-    kink : half-width to which the kink is rounded, relative to |w| rms|x| (see `agf.TwoLayer`), 1e-3 unless given; 0
-        for the textbook ReLU with relu'(0) = 0.
-    device : None for numpy, or a torch device.
+    kink : float
+        Half-width to which the kink is rounded, relative to |w| rms|x| (see `agf.TwoLayer`), 1e-3 unless given; 0 for
+        the textbook ReLU with relu'(0) = 0.
+    device : str or None
+        None for numpy, or a torch device.
 
     Raises
     ------
-    DataError : no rows, NaN, constant labels (as with n = 1), a single class, rows that do not match, unknown names.
+    DataError
+        No rows, NaN, constant labels (as with n = 1), a single class, rows that do not match, unknown names.
     """
 
     name = "relu"
