@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 # public name -> module that defines it. A function never shares its name with a module of this package.
 _EXPORTS = {
+    "cones": "rectified.cones",
     "AutogradProblem": "networks.autograd",
     "TwoLayer": "networks.two_layer",
     "Problem": "contract.problem",
@@ -117,6 +118,7 @@ if TYPE_CHECKING:
     from agf.records.state import Settled as Settled
     from agf.records.state import State as State
     from agf.records.status import Status as Status
+    from agf.rectified.cones import cones as cones
     from agf.registry import problem as problem
     from agf.results.comparison import Comparison as Comparison
     from agf.results.comparison import compare as compare
