@@ -144,17 +144,27 @@ class _Margin(Loss):
         if np.issubdtype(given.dtype, np.number):
             given = matrix(given, "Y", where=where)
         names = np.unique(given)
-        if names.size != 2:
+        if names.size > 2:
             raise DataError(
                 explain(
                     f"`Y` has {names.size} distinct value(s).",
                     where=where,
-                    expected=f"two classes for the {self.name} loss",
-                    remedy='Use loss="cross-entropy" for more classes.' if names.size > 2 else "",
+                    expected=f"two classes, or one, for the {self.name} loss",
+                    remedy='Use loss="cross-entropy" for more classes.',
                 )
             )
+        if names.size == 1:
+            return _one_class(given, names)
         several = given.shape[1] > 1  # one column a class, each of them against the rest
         return np.where(given == names[1], 1.0, -1.0), tuple(range(given.shape[1])) if several else _plain(names)
+
+
+def _one_class(given: np.ndarray, names: np.ndarray) -> tuple[FloatArray, tuple[Any, ...]]:
+    """y and class names of labels that are all the same: -1 for the numbers -1 and 0, else +1."""
+    (name,) = _plain(names)
+    sign = -1.0 if name in (-1, 0) else 1.0
+    pair = (name, f"not {name}") if sign < 0 else (f"not {name}", name)
+    return np.full(given.shape, sign), tuple(range(given.shape[1])) if given.shape[1] > 1 else pair
 
 
 class Logistic(_Margin):

@@ -22,7 +22,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     panels: dict[str, dict[str, np.ndarray]] = {}
     reports = {}
     for ax, width in zip(axes[0], widths, strict=True):
-        problem = agf.problem("relu", **inputs, width=width, whiten=True)
+        problem = agf.problem("relu", **inputs, width=width, scale="whiten", centre="targets")
         init = problem.init(alpha, seed=0)
         stairs = agf.predict(problem, init, max_time=horizon)
         flow = agf.flow(problem, init, t_max=horizon)

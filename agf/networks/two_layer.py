@@ -25,6 +25,8 @@ Sigma = Callable[[Any], tuple[Any, Any]]
 _LOG_TINY = -300.0
 #: Sums of squares in this range have lost nothing to underflow or overflow.
 _SQUARES = (1e-200, 1e200)
+#: Samples that are asked first whether a neuron is alive.
+_PROBES = 32
 #: A trial step may ask about absurd weights: infinities and NaN are the answer, not a warning.
 _absurd_is_infinite = np.errstate(over="ignore", invalid="ignore")
 
@@ -68,6 +70,7 @@ class TwoLayer(SampledProblem):
     -----
     `degree` is measured from the activation at the origin. `utility` is the leading order there (z/2 for gelu and
     silu); `pull` and `loss_grad` are exact, so a neuron is itself as soon as its norm is felt.
+    A relu neuron for which no sample is strictly active is dead, and stays where it is for ever, whatever `kink`.
     Directions of relu neurons slide along kinks w . x_k = 0, where the gradient jumps from side to side and adaptive
     steps shrink without end. With rounded kinks the flow is smooth there and reaches the same balance; outputs change
     by O(kink^2), utilities at a kink by O(kink). On whitened digits the default moves drop times by less than 1e-4, and
@@ -108,6 +111,7 @@ class TwoLayer(SampledProblem):
         self.kink = 0.0 if self.activation.smooth else float(kink)
         self.smooth = self.activation.smooth or self.kink > 0
         largest = np.abs(self.X).max()
+        self._stride = max(1, self.n_samples // _PROBES)
         self._reach = self.kink * float(largest * np.sqrt(np.mean(np.sum((self.X / largest) ** 2, axis=1))))
 
     # -- contract ---------------------------------------------------------------------------------------------
@@ -166,6 +170,7 @@ class TwoLayer(SampledProblem):
         m, count = directions.shape[0], active.shape[0] if active.size <= MAX_ORDER else 0
         w, a = self._split(directions)
         v, o = self._split(active[:count])
+        w, v = self._awake(w), self._awake(v)
         sizes, active_sizes = self._sizes(w), self._sizes(v)
         lengths = _nonzero(active_sizes)
         # l'' of a quadratic loss is the same at any network
@@ -193,6 +198,7 @@ class TwoLayer(SampledProblem):
         b, d, c = self._backend, self.n_inputs, self.n_outputs
         m = theta.shape[0]
         w, a = self._split(theta)
+        w = self._awake(w)
         sizes = self._sizes(w)
         lengths = _nonzero(sizes)
         out = b.zeros((m, self.n_params, m, self.n_params))
@@ -232,6 +238,7 @@ class TwoLayer(SampledProblem):
         b, d = self._backend, self.n_inputs
         m = theta.shape[0]
         w, a = self._split(theta)
+        w = self._awake(w)
         sizes = self._sizes(w)
         safe = _nonzero(sizes)
         f = self._predict(theta, neurons)
@@ -312,8 +319,26 @@ class TwoLayer(SampledProblem):
         """
         if self.kink == 0:
             return w, 1.0
-        widths = 2.0 * self._reach * self._sizes(w)[:, None]
-        return w / _nonzero(widths), widths
+        awake = self._awake(w)
+        widths = 2.0 * self._reach * self._sizes(awake)[:, None]
+        return awake / _nonzero(widths), widths
+
+    def _awake(self, w: Any) -> Any:
+        """Input weights (m, d), those of dead neurons as 0: neither outputs nor forces.
+
+        Dead is a relu neuron for which no sample is strictly active; it stays where it is for ever (a regular solution
+        [Min23]). With sharp kinks relu'(0) = 0 sees to that; a rounded one would pull at a neuron that stands just
+        beside its last sample, and bring it back to life. A few samples show that most neurons are alive.
+        """
+        if self.kink == 0 or self.activation.left != 0 or not w.shape[0]:
+            return w
+        b = self._backend
+        alive = b.xp.amax(w @ self._x[:: self._stride].T, 1) > 0
+        if bool(alive.all()):
+            return w
+        for rows in self._blocks(w.shape[0]):
+            alive = alive | (b.xp.amax(w @ self._x[rows].T, 1) > 0)
+        return w * alive[:, None]
 
     def _sigma(self, z: Any, leading: bool = False) -> tuple[Any, Any]:
         """sigma of pre-activations z (samples, m) of `_inner` weights, in their units, and d sigma/dz at fixed |w|."""
@@ -407,11 +432,13 @@ class TwoLayer(SampledProblem):
 
     def _values(self, theta: FloatArray, neurons: IntArray, rows: slice, leading: bool = False) -> Any:
         w, a = self._split(theta)
+        w = self._awake(w)
         return self._unit(self._x[rows] @ w.T, self._sizes(w), leading)[0].T[:, :, None] * a[:, None, :]
 
     def _neuron_jacobian(self, theta: FloatArray, neurons: IntArray, rows: slice) -> Any:
         b, d = self._backend, self.n_inputs
         w, a = self._split(theta)
+        w = self._awake(w)
         x, sizes = self._x[rows], self._sizes(w)
         lengths = _nonzero(sizes)
         z = x @ w.T

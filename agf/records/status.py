@@ -13,7 +13,7 @@ class Status(Enum):
     """Why a run ended. `word` is the machine's name, `sentence` what the user reads."""
 
     # predictions
-    FITTED = ("fitted", "Nothing is left to fit: the loss gradient vanished.")
+    FITTED = ("fitted", "The loss gradient vanished: these neurons have nothing left to fit.")
     ALL_ACTIVE = (
         "all_active",
         "Every neuron is active. A larger width may show further drops.",

@@ -229,7 +229,7 @@ def curves(case: Case) -> Table:
 
 
 def relu() -> Table:
-    problem = agf.problem("relu", **{**registry.find("relu").example(), "width": 50, "whiten": True})
+    problem = agf.problem("relu", **{**registry.find("relu").example(), "width": 50})
     return curves(Case("ReLU", problem, problem.init(alpha=1e-6, seed=0), end=600.0, lr=0.2))
 
 

@@ -41,7 +41,7 @@ REPEATS, FIXED_REPEATS = 5, 3
 def network(width: int) -> agf.TwoLayer:
     """Half-squared loss, one-hot labels minus 1/10, inputs whitened."""
     digits = load("digits")
-    return registry.problem("relu", X=digits["X"], Y=digits["Y"], width=width, whiten=True)
+    return registry.problem("relu", X=digits["X"], Y=digits["Y"], width=width, scale="whiten", centre="targets")
 
 
 def timed(function, *arguments, **options):

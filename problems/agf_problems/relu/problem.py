@@ -1,6 +1,6 @@
-"""ReLU networks on data: regression and classification, scaled or whitened inputs, centred labels.
+"""ReLU networks on data: regression and classification, on the data as given unless a choice is named.
 
-A thin user of `agf.TwoLayer`, which has the formulas; this file only prepares the data. [AGF] section 6 and appendix.
+A thin user of `agf.TwoLayer`, which has the formulas; this file only reads labels and prepares data. [AGF] section 6.
 """
 
 from __future__ import annotations
@@ -16,32 +16,41 @@ from agf.losses import one_hot
 
 #: A column of whole numbers with at most this many distinct values, each seen twice or more, is read as class labels.
 _MAX_CLASSES = 50
+_TASKS = ("auto", "classification", "regression")
+_SCALES = ("given", "rms", "whiten")
+_CENTRES = ("none", "inputs", "targets", "both")
 
 
 class Relu(TwoLayer):
-    """ReLU network f = A relu(W x) on prepared data, rows theta_i = (w_i, a_i), P = d + c.
+    """ReLU network f = A relu(W x) on data as they are given, rows theta_i = (w_i, a_i), P = d + c.
 
     Network: f(x) = sum_i a_i relu(w_i . x), without biases. Loss: mean over the n samples of |y - f(x)|^2 / 2, summed
-    over outputs, unless `loss` says otherwise. Both are on the data as prepared, the attributes X and Y.
+    over outputs, unless `loss` says otherwise. Both are on the data in the attributes X and Y, which are those given,
+    unless `scale` or `centre` is named; `describe` then says what was done.
 
     Parameters
     ----------
     X : array_like, shape (n, d)
-        Inputs. Columns that are all zero are dropped; the rest are scaled so that E|x|^2 = 1, or whitened.
-    Y : array_like, shape (n,)
-        Class labels, one-hot rows (centred or not), or (n,) or (n, c) regression targets.
+        Inputs. Append a column of ones for a hidden bias.
+    Y : array_like, shape (n,) or (n, c)
+        Regression targets, class labels, or one-hot rows.
     width : int
         Number of neurons H.
     loss : str
-        "half-squared", "logistic", "exponential" or "cross-entropy". With half-squared, classes become one-hot rows
-        minus 1/c, and regression targets are centred.
+        "half-squared", "logistic", "exponential" or "cross-entropy".
+    scale : str
+        "given"; "rms": one factor, so that E|x|^2 = 1; "whiten": X = U S V^T becomes U V^T sqrt(n / r) on its r nonzero
+        singular directions, as in [AGF]. Columns that are all zero are dropped by the last two.
+    centre : str
+        "none"; "inputs": minus their mean, before `scale` [Min23]; "targets": half-squared targets minus their mean,
+        one-hot rows minus 1/c [AGF]; "both".
     whiten : bool
-        Replace X = U S V^T by U V^T sqrt(n / r) on its r nonzero singular directions, as in [AGF].
+        The same as scale="whiten".
     leak : float
         Slope left of 0.
     task : str
-        "classification", "regression", or "auto": a column of text, or of whole numbers with at most 50 values each
-        seen twice or more, is read as class labels.
+        "classification", "regression", or "auto": text, and whole numbers of at most 50 values each seen twice or more,
+        are read as class labels, except a column of -1 and 1, whose values are the targets.
     kink : float
         Half-width to which the kink is rounded, relative to |w| rms|x| (see `agf.TwoLayer`), 1e-3 unless given; 0 for
         the textbook ReLU with relu'(0) = 0.
@@ -51,7 +60,8 @@ class Relu(TwoLayer):
     Raises
     ------
     DataError
-        No rows, NaN, constant labels (as with n = 1), a single class, rows that do not match, unknown names.
+        No rows, NaN, constant targets that were to be centred, a single class for a loss that needs two, rows that do
+        not match, unknown names.
     """
 
     name = "relu"
@@ -63,29 +73,42 @@ class Relu(TwoLayer):
         Y: Any,
         width: int = 10,
         loss: str = "half-squared",
+        scale: str = "given",
+        centre: str = "none",
         whiten: bool = False,
         leak: float = 0.0,
         task: str = "auto",
         kink: float = 1e-3,
         device: str | None = None,
     ) -> None:
-        if task not in ("auto", "classification", "regression"):
-            raise DataError(
-                explain(f"unknown task {task!r}.", where="Relu", expected="one of auto, classification, regression")
-            )
+        scale = "whiten" if whiten else scale
+        for name, value, allowed in (("task", task, _TASKS), ("scale", scale, _SCALES), ("centre", centre, _CENTRES)):
+            if value not in allowed:
+                words = f"unknown {name} {value!r}."
+                raise DataError(explain(words, where="Relu", expected="one of " + ", ".join(allowed)))
         labels = None if task == "regression" else _labels(Y, task == "classification")
         names: tuple[Any, ...] = ()
-        if labels is not None and loss == "half-squared":
-            rows, names = one_hot(labels, "Relu")
-            Y = rows - 1.0 / rows.shape[1]
+        about: list[str] = []
+        if loss == "half-squared":
+            Y, names, about = _targets(Y, labels, centre in ("targets", "both"))
         elif labels is not None:
             Y = labels
-        elif loss == "half-squared":
-            Y = _centred(matrix(Y, "Y", where="Relu"))
+        X = matrix(X, "X", where="Relu")
+        if centre in ("inputs", "both"):
+            X = X - X.mean(axis=0)
+            about.append("inputs minus their mean")
+        if scale != "given":
+            X = _scaled(X, scale)
+            about.append("inputs scaled to E|x|^2 = 1" if scale == "rms" else "inputs whitened")
         kind: dict[str, Any] = {"activation": "leaky-relu", "leak": leak} if leak else {"activation": "relu"}
         kind.update(loss=loss, width=width, kink=kink, device=device)
-        super().__init__(_prepared(matrix(X, "X", where="Relu"), whiten), Y, **kind)
+        super().__init__(X, Y, **kind)
         self.classes = names or self.classes
+        self._prepared = about
+
+    def describe(self) -> str:
+        """Width, data and loss in one line, and what was done to the data."""
+        return ", ".join([super().describe(), *(self._prepared or ["data as given"])])
 
     @classmethod
     def example(cls) -> dict[str, Any]:
@@ -93,7 +116,7 @@ class Relu(TwoLayer):
         from agf.datasets import load
 
         digits = load("digits")
-        return {"X": digits["X"], "Y": digits["Y"], "width": 10, "whiten": True}
+        return {"X": digits["X"], "Y": digits["Y"], "width": 10, "scale": "whiten", "centre": "targets"}
 
 
 def _labels(Y: Any, wanted: bool) -> Any:
@@ -110,8 +133,23 @@ def _labels(Y: Any, wanted: bool) -> Any:
     if wanted or column.dtype.kind in "USOb":
         return column
     values, counts = np.unique(column, return_counts=True)
+    if np.array_equal(values, [-1, 1]):
+        return None
     whole = bool(np.all(values == np.round(values)))
     return column if whole and 2 <= values.size <= _MAX_CLASSES and counts.min() >= 2 else None
+
+
+def _targets(Y: Any, labels: Any, centre: bool) -> tuple[FloatArray, tuple[Any, ...], list[str]]:
+    """Half-squared targets (n, c), names of the classes if any, and what was done."""
+    if labels is None:
+        rows = matrix(Y, "Y", where="Relu")
+        return (_centred(rows), (), ["targets minus their mean"]) if centre else (rows, (), [])
+    coded, names = one_hot(labels, "Relu")
+    if centre:
+        return coded - 1.0 / coded.shape[1], names, [f"classes as one-hot rows minus 1/{coded.shape[1]}"]
+    if np.ndim(Y) == 2 and np.shape(Y)[1] > 1:  # rows already, as given
+        return matrix(Y, "Y", where="Relu"), names, []
+    return coded, names, ["classes as one-hot rows"]
 
 
 def _centred(Y: FloatArray) -> FloatArray:
@@ -121,19 +159,19 @@ def _centred(Y: FloatArray) -> FloatArray:
             explain(
                 f"the targets are constant over the {Y.shape[0]} row(s): centred, nothing is left to fit.",
                 where="Relu",
-                remedy="Use agf.TwoLayer, which does not centre, to fit a constant.",
+                remedy='Use centre="none" to fit a constant.',
             )
         )
     return centred
 
 
-def _prepared(X: FloatArray, whiten: bool) -> FloatArray:
+def _scaled(X: FloatArray, scale: str) -> FloatArray:
     X = X[:, np.any(X != 0, axis=0)]
     if X.size == 0:
         raise DataError(explain("all of `X` is zero, so no neuron can ever grow.", where="Relu"))
     n = X.shape[0]
     X = X / np.abs(X).max()
-    if not whiten:
+    if scale == "rms":
         return X / np.sqrt(np.sum(X**2) / n)
     u, s, vt = np.linalg.svd(X, full_matrices=False)
     rank = int(np.sum(s > s[0] * max(X.shape) * np.finfo(float).eps))
