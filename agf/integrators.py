@@ -48,7 +48,7 @@ _STIFF_STEPS, _ROUGH_STIFF_STEPS, _ROUGH = (15, 15), (4, 1), 1e-3
 _DAMPED_PRODUCT, _KINK_PRODUCT = 2.4, 6.0
 
 #: A trial step may ask about absurd states: it is then not finite and rejected, which is no news.
-_ABSURD: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
+ABSURD: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
 
 # Dormand-Prince 5(4), Hairer, Norsett & Wanner table II.5.2. Its last row is also the fifth-order solution.
 _A = tuple(
@@ -258,9 +258,9 @@ def march(
         count += 1
         return velocity(y)
 
-    norm = _Norm(rtol, scale, groups, y0.size)
+    norm = ErrorNorm(rtol, scale, groups, y0.size)
     s, y = float(s0), np.array(y0, dtype=np.float64)
-    with np.errstate(**_ABSURD):
+    with np.errstate(**ABSURD):
         f = counted(y)
         if not np.isfinite(f).all():
             raise NonFinite("the velocity is not finite at the start.", s, y)
@@ -278,10 +278,10 @@ def march(
         raise OutOfSteps(f"{max_steps} steps were not enough.", s, y)
 
 
-@np.errstate(**_ABSURD)
+@np.errstate(**ABSURD)
 def _advance(
     velocity: Velocity,
-    norm: _Norm,
+    norm: ErrorNorm,
     retract: Callable[[FloatArray], FloatArray] | None,
     spectral_radius: Radius | None,
     method: str,
@@ -356,7 +356,7 @@ def _grown(h: float, error: float, before: float, order: int, rejected: bool) ->
     return h * float(np.clip(factor, 0.2, 1.0 if rejected else 5.0))
 
 
-class _Norm:
+class ErrorNorm:
     """Norm of an error vector: rms over each group in units of rtol * scale, maximum over groups."""
 
     def __init__(
@@ -400,7 +400,7 @@ def length_of(v: FloatArray) -> float:
     return largest * float(np.linalg.norm(v / largest))
 
 
-def _first_step(velocity: Velocity, y: FloatArray, f: FloatArray, norm: _Norm, order: int, room: float) -> float:
+def _first_step(velocity: Velocity, y: FloatArray, f: FloatArray, norm: ErrorNorm, order: int, room: float) -> float:
     """Length of the first step, at most `room`, from how fast the state and the velocity change (as Hairer, II.4, but
     from rates alone, so that rescaling time or state changes no step)."""
     speed = norm(f, y, y) * norm.rtol  # of the state, in units of scale
@@ -470,7 +470,7 @@ def _chebyshev_weights(stages: int) -> tuple[float, FloatArray]:
 
 
 def _radius(
-    velocity: Velocity, given: Radius | None, norm: _Norm, y: FloatArray, f: FloatArray, vector: FloatArray | None
+    velocity: Velocity, given: Radius | None, norm: ErrorNorm, y: FloatArray, f: FloatArray, vector: FloatArray | None
 ) -> tuple[float, FloatArray]:
     """Upper estimate of the spectral radius at y (1.2 times the power iteration's) and the vector it ended with."""
     if given is not None:

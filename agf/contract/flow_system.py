@@ -48,6 +48,7 @@ class FlowSystem(ABC):
        in each group and the maximum over groups, so that no neuron hides behind the others.
     5. `retract(y)` is called on every accepted state (for example to restore unit rows).
     6. `loss_rate(y)` is dL/ds <= 0.
+    7. `growth(y)` is positive wherever a small neuron grows, or None everywhere.
     """
 
     log_time_unit: float = 0.0
@@ -102,10 +103,32 @@ class FlowSystem(ABC):
         del active, at
         return None
 
-    def growth(self, y: FloatArray) -> float:
-        """Largest rate d log rho/ds at which a neuron still grows: the saddle check. 0 when none does."""
+    def growth(self, y: FloatArray) -> float | None:
+        """Largest rate d log rho/ds at which a small neuron still grows: the saddle check. 0 when none does.
+
+        None where this is not known: a flow without a time limit then never counts as settled for this reason.
+        """
         del y
-        return 0.0
+        return None
+
+    def hessian(self, y: FloatArray) -> FloatArray | None:
+        """Symmetric (N, N) matrix S with which the Jacobian of the velocity is -W^-1 S W, W = diag(`metric`); or None.
+
+        In coordinates in which the velocity is minus a gradient it is the Hessian. Offer it, and stiff stretches are
+        crossed by implicit steps.
+        """
+        del y
+        return None
+
+    def metric(self, y: FloatArray) -> FloatArray | None:
+        """(N,) positive, the W of `hessian`, or None where it is the identity."""
+        del y
+        return None
+
+    def loss_is_known(self, y: FloatArray) -> bool:
+        """Whether `loss_and_rate` costs nothing at y, as when the velocity was last asked for there."""
+        del y
+        return False
 
     def scale(self, y: FloatArray) -> FloatArray:
         """What an error in each entry of y is relative to, (N,) positive; 1 unless overridden."""

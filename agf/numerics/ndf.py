@@ -1,21 +1,22 @@
-"""Implicit steps for cost minimization, where a stabilised explicit step would need hundreds of evaluations.
+"""Implicit steps, for where a stabilised explicit step would need hundreds of evaluations.
 
-Only the active phase uses them, and only with an exact Hessian of moderate size; the reference trainer never does. An
-implicit step longer than the growth time of a mode damps what the flow amplifies and parks at a saddle, so no step here
-is longer than `_GROWTH` over the rate of the fastest growing mode, which the Hessian knows. That also makes every
-matrix to be solved with positive definite.
+They need an exact Hessian of moderate size. An implicit step longer than the growth time of a mode damps what the flow
+amplifies and parks at a saddle, so no step here is longer than `_GROWTH` over the rate of the fastest growing mode,
+which the Hessian knows. That also makes every matrix to be solved with positive definite. Coordinates in which the
+velocity is no gradient are served as well where their Jacobian is -W^-1 S W with a symmetric S and a diagonal W: its
+modes grow or decay at the real eigenvalues of S.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from agf.arrays import FloatArray
-from agf.integrators import Accepted, Memory, NonFinite, OutOfSteps, Stalled
+from agf.integrators import DEFAULT_MAX_STEPS, Accepted, Memory, NonFinite, OutOfSteps, Stalled
 
 #: A step times the rate of the fastest growing mode is at most this.
 _GROWTH = 0.5
@@ -25,8 +26,9 @@ _LONGER = 16.0
 _OTHER_STEP = 0.3
 #: Newton's method may take this many iterations, and leave this part of the tolerance.
 _ITERATIONS, _LEFT = 4, 0.03
-#: So many steps that do not lengthen the time by this part are no progress: rounding, not the flow, sets their length.
-_STUCK, _PROGRESS = 500, 0.1
+#: So many steps that lengthen the time by no more than this fraction, and move the state by no more than this many
+#: tolerances, are no progress: rounding, not the flow, sets their length (a random walk of 500 goes 22 tolerances).
+_STUCK, _PROGRESS, _MOVED = 500, 0.1, 100.0
 #: Steps are made longer only by this factor or more, which spares factorizations, and at most by the second.
 _WORTH, _MOST = 1.2, 10.0
 
@@ -42,6 +44,37 @@ Hessian = Callable[[FloatArray], FloatArray | None]
 Norm = Callable[[FloatArray, FloatArray], float]
 
 
+@dataclass(frozen=True)
+class History(Memory):
+    """What implicit steps carry from step to step.
+
+    Attributes
+    ----------
+    past : ndarray, (orders + 3, N)
+        The state and its backward differences.
+    order, equal : int
+        Order in use, and steps since it or the length changed.
+    longest : float
+        Step that growing modes allow.
+    at : ndarray, (N,), or None
+        Where the matrix in use was evaluated.
+    own : float
+        The c of the factor of 1 / c + H in use, 0 when there is none.
+    mark, there, counted : float, ndarray (N,), int
+        A former time and the state then, and steps taken since.
+    """
+
+    past: FloatArray | None = None
+    order: int = 1
+    equal: int = 0
+    longest: float = 0.0
+    at: FloatArray | None = None
+    own: float = 0.0
+    mark: float = 0.0
+    there: FloatArray | None = None
+    counted: int = 0
+
+
 def march(
     velocity: Field,
     hessian: Hessian,
@@ -49,42 +82,69 @@ def march(
     *,
     norm: Norm,
     s0: float = 0.0,
-    first_step: float,
-    max_steps: int,
+    s_end: float = np.inf,
+    first_step: float = 0.0,
+    max_steps: int = DEFAULT_MAX_STEPS,
+    metric: Hessian | None = None,
+    memory: History | None = None,
 ) -> Iterator[Accepted]:
-    """Follow dy/ds = velocity(y) = -grad L from y0 (N,) at s0 by backward differentiation of variable order.
-
-    Yields accepted steps like `integrators.march`. The consumer stops by leaving the loop.
+    """Follow dy/ds = velocity(y) from y0 (N,) at s0 by backward differentiation of variable order.
 
     Parameters
     ----------
-    hessian : Hessian
-        Of L, (N, N): minus the Jacobian of the velocity.
-    norm : Norm
+    velocity : callable
+        y (N,) -> dy/ds (N,).
+    hessian : callable
+        y -> the symmetric S (N, N) of the Jacobian -W^-1 S W; of L where the velocity is -grad L.
+    y0 : ndarray, (N,)
+        Where to start.
+    norm : callable
         (error, y) -> size of an error of a step at y; 1 is acceptable.
+    s0, s_end : float
+        Start, and the time at which the last step ends exactly.
     first_step : float
         Length of the first step, also the first guess of what growing modes allow.
+    max_steps : int
+        Accepted steps after which OutOfSteps is raised.
+    metric : callable, optional
+        y -> W (N,); the identity if not given.
+    memory : History, optional
+        Of the step to resume after, with s0 and y0 its s1 and y1.
+
+    Yields
+    ------
+    Accepted
+        Steps like those of `integrators.march`. The consumer stops by leaving the loop.
 
     Raises
     ------
-    NonFinite
-        Where the Hessian is not finite.
-    Stalled
-        Where steps fall to what rounding allows.
-    OutOfSteps
-        After the largest number of steps.
+    integrators.NonFinite
+        The Hessian is not finite.
+    integrators.Stalled
+        Steps fall to what rounding allows.
+    integrators.OutOfSteps
+        `max_steps` were not enough.
     """
     s, y, f = s0, y0, velocity(y0)
-    solver = _Solver(velocity, hessian, first_step)
-    order, h, equal = 1, first_step, 0
-    past = np.zeros((_ORDERS + 3, y.size))  # y and its backward differences
-    past[0], past[1] = y, h * f
-    mark, counted = s, 0
-    for taken in range(max_steps):
-        if s > (1.0 + _PROGRESS) * mark:
-            mark, counted = s, taken
-        if taken - counted > _STUCK:
+    solver = _Solver(velocity, hessian, metric, first_step if memory is None else memory.longest or memory.step)
+    if memory is None or memory.past is None:
+        order, h, equal = 1, first_step if memory is None else memory.step, 0
+        past = np.zeros((_ORDERS + 3, y.size))  # y and its backward differences
+        past[0], past[1] = y, h * f
+        mark, there, counted = s, y, 0
+    else:
+        order, h, equal, past = memory.order, memory.step, memory.equal, memory.past.copy()
+        mark, there, counted = min(memory.mark, s), y if memory.there is None else memory.there, memory.counted
+        solver.restore(memory.at, memory.own, s)
+    for _ in range(max_steps):
+        if not s < s_end:
+            return
+        if s > (1.0 + _PROGRESS) * mark or norm(y - there, y) > _MOVED:
+            mark, there, counted = s, y, 0
+        if counted > _STUCK:
             raise Stalled(f"{_STUCK} implicit steps of {h:.2g} at time {s:.3g}: float64 resolves no longer ones.", s, y)
+        if h > s_end - s:
+            h, equal = _rescale(past, order, h, s_end - s), 0
         while True:
             if h > solver.longest:
                 h, equal = _rescale(past, order, h, solver.longest), 0
@@ -106,15 +166,22 @@ def march(
         past[order + 1] = change
         for i in reversed(range(order + 1)):
             past[i] += past[i + 1]
-        evaluations = solver.evaluations
-        yield Implicit(s, s + h, y, ahead, f, slope, None, evaluations, Memory(h), past[: order + 1].copy())
-        s, y, f, equal = s + h, ahead, slope, equal + 1
+        s1 = s_end if h >= s_end - s else s + h
+        step = Implicit(s, s1, y, ahead, f, slope, None, solver.evaluations, Memory(h), past[: order + 1].copy())
+        s, y, f, equal, counted = s1, ahead, slope, equal + 1, counted + 1
         if equal > order:
             order, wanted = _next(past, order, h, error, norm, y)
             if wanted > solver.longest:  # growing modes, not accuracy, hold the step: look whether they still do
                 solver.limit(y, s, _LONGER)
             if not 1.0 <= wanted / h < _WORTH:
                 h, equal = _rescale(past, order, h, min(wanted, solver.longest)), 0
+        yield replace(
+            step,
+            memory=History(
+                h, past=past.copy(), order=order, equal=equal, longest=solver.longest, at=solver.matrix_at,
+                own=solver.own, mark=mark, there=there, counted=counted,
+            ),
+        )  # fmt: skip
     raise OutOfSteps(f"{max_steps} implicit steps were not enough.", s, y)
 
 
@@ -167,12 +234,27 @@ class Implicit(Accepted):
 class _Solver:
     """Newton's method with a Hessian and a factorization kept for as long as they serve. longest : step allowed."""
 
-    def __init__(self, velocity: Field, hessian: Hessian, first_step: float) -> None:
-        self.velocity, self.hessian, self.longest = velocity, hessian, first_step
+    def __init__(self, velocity: Field, hessian: Hessian, metric: Hessian | None, longest: float) -> None:
+        self.velocity, self.hessian, self.metric, self.longest = velocity, hessian, metric, longest
         self.evaluations = 0
         self.matrix: FloatArray | None = None
+        self.matrix_at: FloatArray | None = None
+        self.weights: FloatArray | None = None  # the metric there
         self.factor: FloatArray | None = None
         self.own = 0.0  # the c of the factor of 1 / c + H
+
+    def restore(self, at: FloatArray | None, own: float, s: float) -> None:
+        """Take up the matrix and the factor of an earlier march."""
+        if at is None:
+            return
+        self._take(at, s)
+        if own > 0:
+            assert self.matrix is not None
+            self.factor, self.own = cholesky(self.matrix, 1.0 / own), own
+
+    def _take(self, at: FloatArray, s: float) -> None:
+        self.matrix, self.matrix_at, self.factor, self.own = self._hessian(at, s), at, None, 0.0
+        self.weights = None if self.metric is None else self.metric(at)
 
     def solve(
         self,
@@ -187,7 +269,9 @@ class _Solver:
         fresh = False
         while True:
             if self.matrix is None:
-                self.matrix, self.factor, fresh = self._hessian(ahead, s), None, True
+                self._take(ahead, s)
+                assert self.matrix is not None
+                fresh = True
                 if cholesky(self.matrix, _GROWTH / self.longest) is None:
                     self.limit(y, s, 1.0)
             change = self._newton(ahead, known, c, norm)
@@ -208,7 +292,11 @@ class _Solver:
             velocity = self.velocity(ahead + change)
             if not np.isfinite(velocity).all():
                 return None
-            move = dpotrs(self.factor, gain * (c * velocity - known - change), lower=True)[0]
+            rest = gain * (c * velocity - known - change)
+            if self.weights is None:
+                move = dpotrs(self.factor, rest, lower=True)[0]
+            else:
+                move = dpotrs(self.factor, self.weights * rest, lower=True)[0] / self.weights
             size = norm(move, ahead)
             rate = size / last if k else 0.0
             if rate >= 1.0 or (k and rate ** (_ITERATIONS - k) / (1.0 - rate) * size > _LEFT):

@@ -462,7 +462,7 @@ class _Run:
             if not held and (self.steps % _CHECK_STEPS or elapsed < self.next_check):
                 return None
             self.evaluations += 1
-            if (self.plateau or self.system).growth(self.y) * patience > 1:
+            if self._growth(self.plateau or self.system) * patience > 1:
                 return None
         elif self.steps % _CHECK_STEPS or not self._still(loss, tolerated / horizon, 1 / patience):
             return None
@@ -485,7 +485,7 @@ class _Run:
         if waiting:
             return None
         self.evaluations += 1
-        if self.system.growth(self.y) * patience > 1:
+        if self._growth(self.system) * patience > 1:
             self.drift_since = np.inf
             return None
         grown = self._unstable(0.0) * elapsed
@@ -518,10 +518,15 @@ class _Run:
         if self.steps % _CHECK_STEPS or 1.54 * step * accepted.memory.radius < _FULL_STAGES**2:
             return False
         self.evaluations += 1
-        growth = self.system.growth(self.y)
+        growth = self.system.growth(self.y) or 0.0
         t_max = self.settings["t_max"]
         end = np.inf if t_max is None else t_max / self.unit - self.origin - self.local
         return growth > 0 and min(1 / growth, end) > _TOO_MANY * step
+
+    def _growth(self, system: FlowSystem) -> float:
+        """Rate of the fastest growing small neuron; inf where the system does not know."""
+        growth = system.growth(self.y)
+        return np.inf if growth is None else growth
 
     def _unstable(self, slowest: float) -> float:
         """Rate of the fastest growing perturbation of y if above `slowest`, else 0; not asked where there are kinks."""

@@ -1,0 +1,323 @@
+"""The one loop that steps a flow, and the contract of a rule that ends it.
+
+`drive` steps a `FlowSystem` by a `Method` and asks each `Stop` after every step; the first that answers ends the run
+with an `End`. Whoever integrates a flow composes: the system says what moves, the method how it is stepped, the rules
+why it stops, and `each` sees every step (to record it, say). A new reason to stop is one rule in `agf.stopping.rules`.
+
+    end = drive(system, Auto(1e-6), [Settled(tolerated), Drifting(tolerated), Budget(1e6)], system.start())
+    end.why, end.at.t, end.left
+
+Rules that see a discrete change (`Event`) locate it within the step: `end.at` is then the moment of the change, and the
+caller drives on from there with another system. Gradients and Hessians are counted in one place, `Counted`, whoever
+asks for them: the method, a rule, or the caller by `now.system`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Protocol
+
+import numpy as np
+
+from agf.arrays import FloatArray, IntArray
+from agf.contract.flow_system import FlowSystem
+from agf.integrators import ABSURD, Accepted, MarchError, NonFinite
+
+#: When the next step is this small a fraction of the local time, local time restarts at 0, provided that steps still
+#: change the state by as much as _MOVED (a blow-up, degree > 2): time itself can no longer resolve them.
+_REBASE = 1e-9
+_MOVED = 1e-6
+#: The shortest step that a march takes, relative to its time.
+_SHORTEST = 4 * float(np.finfo(np.float64).eps)
+
+
+class Why(Enum):
+    """Why a run of `drive` ended."""
+
+    SETTLED = "settled"  # what can still be lost is bounded, and does not count
+    DRIFTING = "drifting"  # the loss falls like a power of time, with nowhere to settle
+    PARKED = "parked"  # at a saddle, for longer than any perturbation in float64 would have taken to grow
+    HORIZON = "horizon"  # the time that was to be followed is over
+    COLLAPSED = "collapsed"  # neurons shrank to nothing
+    JOINED = "joined"  # neurons have grown up
+    LEFT = "left"  # neurons have returned to dormancy
+    TURNED = "turned"  # another system describes the flow from here on
+    ROUNDING = "rounding"  # float64 does not resolve what is left
+    TIMELESS = "timeless"  # steps no longer advance the time
+    BUDGET = "budget"  # the gradients allowed are used up
+    TIME = "time"  # `s_end` is reached
+    STALLED = "stalled"  # the step fell below what float64 resolves
+    NONFINITE = "nonfinite"  # a velocity or a loss is not finite
+
+
+@dataclass(frozen=True)
+class Work:
+    """Evaluations of the gradient (a velocity, a loss with its rate), and of its Jacobian."""
+
+    gradients: int = 0
+    hessians: int = 0
+
+
+class Counted:
+    """A system whose evaluations are counted, for methods, rules and recorders.
+
+    Parameters
+    ----------
+    system : FlowSystem
+        What is asked.
+    work : Work
+        Evaluations before.
+    """
+
+    def __init__(self, system: FlowSystem, work: Work = Work()) -> None:
+        self.system = system
+        self.work = work
+
+    def charge(self, gradients: int, hessians: int = 0) -> None:
+        """Count evaluations that were made elsewhere."""
+        self.work = Work(self.work.gradients + gradients, self.work.hessians + hessians)
+
+    def velocity(self, y: FloatArray) -> FloatArray:
+        """dy/ds (N,): one gradient."""
+        self.charge(1)
+        return self.system.velocity(y)
+
+    def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
+        """(L, -dL/ds): one gradient, or none where the system has it from the velocity it was last asked for."""
+        if not self.system.loss_is_known(y):
+            self.charge(1)
+        with np.errstate(**ABSURD):
+            loss, slope = self.system.loss_and_rate(y)
+        return loss, -slope
+
+    def growth(self, y: FloatArray) -> float | None:
+        """Largest growth rate of a small neuron, or None where the system does not know: two gradients."""
+        self.charge(2)
+        return self.system.growth(y)
+
+    def hessian(self, y: FloatArray) -> FloatArray | None:
+        """Symmetric (N, N), see `FlowSystem.hessian`; None where there is none."""
+        matrix = self.system.hessian(y)
+        if matrix is not None:
+            self.charge(0, 1)
+        return matrix
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What every rule may look at, and nothing else.
+
+    Attributes
+    ----------
+    t : float
+        Time s since the start of the run.
+    y : ndarray, (N,)
+        State.
+    loss, rate : float
+        L and -dL/ds.
+    system : Counted
+        For questions that cost evaluations; they are counted.
+    step : Accepted or None
+        The step that ended here, None at the start. Its own times are t - `origin`.
+    origin : float
+        Time at which the local time of `step` is 0.
+    """
+
+    t: float
+    y: FloatArray
+    loss: float
+    rate: float
+    system: Counted
+    step: Accepted | None = None
+    origin: float = 0.0
+
+    @property
+    def work(self) -> Work:
+        """Evaluations so far."""
+        return self.system.work
+
+    @property
+    def fall(self) -> float:
+        """-t dL/dt: what the loss would lose in another time as long, at this rate."""
+        return self.rate * self.t
+
+    def inside(self, t: float) -> Moment:
+        """The moment at a time t within the step that ended here; one gradient."""
+        if self.step is None or t >= self.t:
+            return self
+        y = self.step.dense(float(np.clip(t - self.origin, self.step.s0, self.step.s1)))
+        loss, rate = self.system.loss_and_rate(y)
+        return replace(self, t=t, y=y, loss=loss, rate=rate)
+
+
+@dataclass(frozen=True)
+class End:
+    """How a run ended.
+
+    Attributes
+    ----------
+    why : Why
+        The reason.
+    at : Moment
+        Where; for an event, at its time within the last step.
+    left : float
+        Loss that can still be lost, as far as the rule knows: a bound, or inf.
+    note : str
+        What else is to be said, a sentence or nothing.
+    who : ndarray of int
+        Neurons or entries that the reason is about.
+    """
+
+    why: Why
+    at: Moment
+    left: float = np.inf
+    note: str = ""
+    who: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+
+class Stop(Protocol):
+    """One reason to stop: a value. What it remembers is a tuple of floats, so that a run can be stored and resumed.
+
+    `look` changes nothing. What costs evaluations it asks at times in geometric progression, not at every step.
+    """
+
+    def init(self, now: Moment) -> tuple[float, ...]:
+        """What it remembers at the start of a run."""
+        ...
+
+    def look(self, now: Moment, memory: tuple[float, ...]) -> tuple[tuple[float, ...], End | None]:
+        """What it remembers from here on, and the end if this is one."""
+        ...
+
+
+class Method(Protocol):
+    """How a flow is stepped: a value. See `agf.stopping.methods`."""
+
+    def march(
+        self, system: Counted, y: FloatArray, *, s0: float, s_end: float, memory: Any = None
+    ) -> Iterator[Accepted]:
+        """Accepted steps from (s0, y) on, the last ending at s_end; `memory` is that of the step before."""
+        ...
+
+
+@dataclass(frozen=True)
+class Saved:
+    """All that a run carries from one step to the next: `drive` goes on from it as if it had never stopped.
+
+    Attributes
+    ----------
+    y : ndarray, (N,)
+        State.
+    origin, local : float
+        The time is their sum; local time restarts where float64 no longer resolves it.
+    method : object
+        Memory of the method.
+    stops : tuple of tuples of floats
+        Memory of each rule.
+    work : Work
+        Evaluations so far.
+    """
+
+    y: FloatArray
+    origin: float = 0.0
+    local: float = 0.0
+    method: Any = None
+    stops: tuple[tuple[float, ...], ...] | None = None
+    work: Work = Work()
+
+
+def drive(
+    system: FlowSystem,
+    method: Method,
+    stops: Sequence[Stop],
+    start: FloatArray | Saved,
+    *,
+    s_end: float = np.inf,
+    each: Callable[[Moment, Saved], None] | None = None,
+) -> End:
+    """Step until the first rule says so.
+
+    Parameters
+    ----------
+    system : FlowSystem
+        What moves.
+    method : Method
+        How it is stepped.
+    stops : sequence of Stop
+        Rules, asked in this order at the start and after every step; the first that ends the run wins.
+    start : ndarray or Saved
+        State (N,) at time 0, or what `each` was given after an earlier step.
+    s_end : float
+        Time at which the run ends in any case (Why.TIME).
+    each : callable, optional
+        Called after every step with the moment (where an event ended the run: that of the event) and what resuming
+        after it needs.
+
+    Returns
+    -------
+    End
+        Always: a march that cannot go on ends as STALLED or NONFINITE at its last good state.
+    """
+    saved = start if isinstance(start, Saved) else Saved(np.array(start, dtype=np.float64))
+    counted = Counted(system, saved.work)
+    now = _moment(counted, saved.origin + saved.local, saved.y)
+    if not (np.isfinite(now.loss) and np.isfinite(now.rate)):
+        return End(Why.NONFINITE, now, note="the loss is not finite.")
+    if saved.stops is None:
+        saved = replace(saved, stops=tuple(stop.init(now) for stop in stops))
+        saved, end = _look(stops, now, saved)
+        if end is not None:
+            return end
+    while True:
+        steps = method.march(counted, saved.y, s0=saved.local, s_end=s_end - saved.origin, memory=saved.method)
+        try:
+            for step in steps:
+                before, now = now, _moment(counted, saved.origin + step.s1, step.y1, step, saved.origin)
+                if not (np.isfinite(now.loss) and np.isfinite(now.rate)):
+                    return End(Why.NONFINITE, before, note="the loss is not finite.")
+                saved = replace(saved, y=step.y1, local=step.s1, method=step.memory)
+                saved, end = _look(stops, now, saved)
+                saved = replace(saved, work=counted.work)
+                if each is not None:
+                    each(now if end is None else end.at, saved)
+                if end is not None:
+                    return end
+                if _blows_up(system, step):
+                    break
+            else:
+                return End(Why.TIME, now)
+        except MarchError as error:
+            if not _unresolved(counted, saved):
+                return End(Why.NONFINITE if isinstance(error, NonFinite) else Why.STALLED, now, note=str(error))
+        saved = replace(saved, origin=saved.origin + saved.local, local=0.0)
+
+
+def _moment(system: Counted, t: float, y: FloatArray, step: Accepted | None = None, origin: float = 0.0) -> Moment:
+    loss, rate = system.loss_and_rate(y)
+    return Moment(t, y, loss, rate, system, step, origin)
+
+
+def _look(stops: Sequence[Stop], now: Moment, saved: Saved) -> tuple[Saved, End | None]:
+    """Ask every rule up to the first that ends the run."""
+    memories = list(saved.stops or ())
+    for k, stop in enumerate(stops):
+        memories[k], end = stop.look(now, memories[k])
+        if end is not None:
+            return replace(saved, stops=tuple(memories)), end
+    return replace(saved, stops=tuple(memories)), None
+
+
+def _blows_up(system: FlowSystem, step: Accepted) -> bool:
+    """Whether a step that is short next to the elapsed time went somewhere: a blow-up, not a wall."""
+    if step.memory.step >= _REBASE * step.s1:
+        return False
+    return bool(np.max(np.abs(step.y1 - step.y0) / system.scale(step.y1)) > _MOVED)
+
+
+def _unresolved(system: Counted, saved: Saved) -> bool:
+    """Whether a march failed for the resolution of local time alone: its shortest step would move the state."""
+    with np.errstate(**ABSURD):
+        velocity = system.velocity(saved.y) / system.system.scale(saved.y)
+    return saved.local * _SHORTEST * float(np.max(np.abs(velocity), initial=0.0)) > _MOVED

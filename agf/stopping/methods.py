@@ -1,0 +1,154 @@
+"""How a flow is stepped, as values: explicit steps, explicit ones that turn implicit where that is cheaper, LSODA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from agf import integrators
+from agf.arrays import FloatArray
+from agf.integrators import ABSURD, Accepted, ErrorNorm, Memory, NonFinite
+from agf.numerics import ndf
+from agf.stopping.drive import Counted
+
+#: An explicit step of more evaluations than this, and than this fraction of the number of entries, costs more than an
+#: implicit one, which takes a few evaluations and now and then a Hessian with its factorization: cost only.
+EXPENSIVE, PER_ENTRY = 50, 0.25
+#: Largest system that is solved with: memory and time of a dense factorization.
+LARGEST = 2400
+#: Error scales that have changed by this factor are told to LSODA anew.
+_RESCALED = 2.0
+
+
+@dataclass(frozen=True)
+class Explicit:
+    """`agf.integrators.march`: nothing can damp a growing mode.
+
+    Attributes
+    ----------
+    rtol : float
+        Error of one step in the scale of the system.
+    name : str
+        "rk45", "rkc2" or "auto".
+    """
+
+    rtol: float
+    name: str = "auto"
+
+    def march(
+        self, system: Counted, y: FloatArray, *, s0: float, s_end: float, memory: Memory | None = None
+    ) -> Iterator[Accepted]:
+        """Accepted steps."""
+        flow = system.system
+        return integrators.march(
+            system.velocity,
+            y,
+            method=self.name if flow.smooth else "rk45",
+            rtol=self.rtol,
+            scale=flow.scale,
+            groups=flow.groups,
+            retract=flow.retract,
+            s0=s0,
+            s_end=s_end,
+            memory=memory,
+        )
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Explicit steps, and implicit ones from where a step costs more evaluations than solving with the Hessian does.
+
+    Implicit steps are never longer than growing modes allow (`agf.numerics.ndf`). Systems without a Hessian, or larger
+    than `LARGEST`, stay explicit.
+
+    Attributes
+    ----------
+    rtol : float
+        Error of one explicit step in the scale of the system.
+    implicit : float
+        That of an implicit step relative to it: their cost hardly depends on it over some decades.
+    """
+
+    rtol: float
+    implicit: float = 0.1
+
+    def march(
+        self, system: Counted, y: FloatArray, *, s0: float, s_end: float, memory: Memory | None = None
+    ) -> Iterator[Accepted]:
+        """Accepted steps."""
+        flow = system.system
+        if not isinstance(memory, ndf.History):
+            before, many = 1, max(EXPENSIVE, PER_ENTRY * y.size)
+            for step in Explicit(self.rtol).march(system, y, s0=s0, s_end=s_end, memory=memory):
+                costly, before = step.evaluations - before > many, step.evaluations
+                if costly and y.size <= LARGEST and step.s1 < s_end and system.hessian(step.y1) is not None:
+                    y, s0, memory = step.y1, step.s1, ndf.History(step.s1 - step.s0)
+                    yield replace(step, memory=memory)
+                    break
+                yield step
+            else:
+                return
+        norm = ErrorNorm(self.rtol * self.implicit, flow.scale, flow.groups, y.size)
+        with np.errstate(**ABSURD):
+            yield from ndf.march(
+                system.velocity,
+                system.hessian,
+                y,
+                norm=lambda error, at: norm(error, at, at),
+                s0=s0,
+                s_end=s_end,
+                metric=None if flow.metric(y) is None else flow.metric,
+                memory=memory,
+            )
+
+
+@dataclass(frozen=True)
+class LSODA:
+    """ODEPACK's LSODA as scipy has it: shares no code with the other methods, and checks them in tests.
+
+    Its error test knows no groups and damps growing modes if steps are long, so it wants a small tolerance.
+
+    Attributes
+    ----------
+    rtol : float
+        Error of one step in the scale of the system.
+    """
+
+    rtol: float = 1e-10
+
+    def march(
+        self, system: Counted, y: FloatArray, *, s0: float, s_end: float, memory: Any = None
+    ) -> Iterator[Accepted]:
+        """Accepted steps; the memory is not resumable."""
+        from scipy import integrate
+
+        del memory
+        flow, s, f = system.system, s0, system.velocity(y)
+        while s < s_end:
+            scale = flow.scale(y)
+            solver = integrate.LSODA(lambda _, at: system.velocity(at), s, y, s_end, rtol=1e-13, atol=self.rtol * scale)
+            while solver.status == "running":
+                if (message := solver.step()) is not None or not np.isfinite(solver.y).all():
+                    raise NonFinite(message or "the state is not finite.", s, y)
+                ahead, slope = solver.y.copy(), system.velocity(solver.y)
+                yield Interpolated(
+                    s, float(solver.t), y, ahead, f, slope, None, 0, Memory(solver.t - s), solver.dense_output()
+                )
+                s, y, f = float(solver.t), ahead, slope
+                change = flow.scale(y) / scale
+                if np.max(change) > _RESCALED or np.min(change) < 1 / _RESCALED:
+                    break
+
+
+@dataclass(frozen=True)
+class Interpolated(Accepted):
+    """An accepted step with its solver's own dense output."""
+
+    output: Any
+
+    def dense(self, s: float) -> FloatArray:
+        """State at s."""
+        return np.asarray(self.output(s))

@@ -1,0 +1,322 @@
+"""Why a flow stops: one small value for each reason, to be composed in `agf.stopping.drive.drive`.
+
+Each states what it proves and where its constants come from; tests/stopping/test_rules.py has a closed form for each.
+`tolerated`, which many share, is the loss that may be left: `Tolerance(fraction, floor)` is fraction * max(L, floor).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from agf.arrays import BoolArray, FloatArray
+from agf.stopping.drive import End, Moment, Why
+
+Memory = tuple[float, ...]
+
+#: e-folds in which a perturbation of the smallest relative size in float64, 1e-16 (37 e-folds), grows to order one,
+#: with as many again for a mode that starts as the square of rounding, as in a symmetric state: a result, for what has
+#: not left a saddle by then never will in float64.
+PARKED = 60.0
+#: Costly questions are asked again when the time has grown by this factor: cost only.
+LOOK = 1.1
+#: Steps on end that leave the time what it was in float64. A drop takes hundreds, one of 1e-300 a thousand (measured).
+TIMELESS = 3000
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Loss that may be left: fraction * max(L, floor).
+
+    Attributes
+    ----------
+    fraction : float
+        Relative to the loss.
+    floor : float
+        Loss below which losses count as this one. A scale of the data (the loss of the zero function), never the loss
+        at the start: that says how large the initial weights are, not what there is to learn.
+    """
+
+    fraction: float
+    floor: float = 0.0
+
+    def __call__(self, loss: float) -> float:
+        return self.fraction * max(loss, self.floor)
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Nothing counts that lies below a lower bound on every loss that the flow can reach: L - least <= tolerated.
+
+    A proof, whatever the rates are. `least` is 0 for any loss; a problem may know better (`Problem.least_loss`).
+    """
+
+    tolerated: Tolerance
+    least: float = 0.0
+
+    def init(self, now: Moment) -> Memory:
+        """Nothing."""
+        return ()
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether the bound is near."""
+        left = now.loss - self.least
+        if left > self.tolerated(now.loss):
+            return memory, None
+        return memory, End(Why.SETTLED, now, max(left, 0.0), "no network that the flow can reach has less loss.")
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The flow rests: it would lose less than tolerated in another time as long, and nothing grows.
+
+    Whether anything grows is for `leaving` to say, a rate in 1/s: of small neurons, and of perturbations where the
+    system can tell. A rate of 0 means that nothing does (to rounding), None that this is not known: then the flow never
+    counts as settled. With exponential decay at a rate c, at most 2 tolerated / (c t) is left once the time t exceeds
+    1/c; a plateau before a later drop is told by what grows there, however slowly.
+
+    Attributes
+    ----------
+    tolerated : Tolerance
+        Loss that may be left.
+    leaving : callable
+        moment -> rate of what grows, 0, or None.
+    first : float
+        Time in which the fastest neuron first changed by order one; shorter times count as this. Without it a flow does
+        not rest at its start.
+    """
+
+    tolerated: Tolerance
+    leaving: Callable[[Moment], float | None]
+    first: float = 0.0
+
+    def init(self, now: Moment) -> Memory:
+        """When to ask next."""
+        return (0.0,)
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether it rests."""
+        horizon = max(now.t, self.first)
+        left = now.rate * horizon
+        if horizon == 0.0 or left > self.tolerated(now.loss) or now.t < memory[0]:
+            return memory, None
+        if self.leaving(now) == 0.0:
+            return memory, End(Why.SETTLED, now, left, "nothing grows.")
+        return (LOOK * now.t,), None
+
+
+@dataclass(frozen=True)
+class Parked:
+    """A saddle that rounding will never leave: a mode has grown for PARKED e-folds, and the loss has not moved.
+
+    `leaving` as for `Settled`: the rate of a growing *perturbation*, which exact dynamics would amplify, had it any
+    size. Rates are added up between looks (trapezoidal rule), while the loss falls by less than tolerated.
+    """
+
+    tolerated: Tolerance
+    leaving: Callable[[Moment], float | None]
+    first: float = 0.0
+
+    def init(self, now: Moment) -> Memory:
+        """When to ask next, then time, rate and e-folds of the last look, and the loss since when."""
+        return (0.0, now.t, 0.0, 0.0, now.loss)
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether it has been long enough."""
+        due, t, rate, folds, loss = memory
+        if loss - now.loss > self.tolerated(now.loss) or now.rate * max(now.t, self.first) > self.tolerated(now.loss):
+            return (0.0, now.t, 0.0, 0.0, now.loss), None
+        if now.t < due:
+            return memory, None
+        new = self.leaving(now) or 0.0
+        folds = folds + 0.5 * (rate + new) * (now.t - t) if new > 0.0 else 0.0
+        if folds > PARKED:
+            return memory, End(Why.PARKED, now, note=f"a perturbation grows at {new:.2g} per unit of time.")
+        return (LOOK * now.t, now.t, new, folds, loss), None
+
+
+@dataclass(frozen=True)
+class Drifting:
+    """The loss falls like a power of time to nowhere: fall -t dL/dt ~ t^-q over SPANS spans, and small enough.
+
+    A loss c t^-q + l has a fall q c t^-q, so that c t^-q = fall / q is left: `End.left`, with the last q seen.
+    t exp(-t) looks like a power over two spans of ratio 2 at most, and near a saddle the fall goes first down and then
+    up; a sum of exponentials looks like one for as long as its rates fill the spans, so these cover a factor of 32.
+    Powers outside [SLOWEST, FASTEST] are none that two neurons moving off to infinity make. Growth belongs to the drift
+    where its rate falls like 1/t as well; a rate that holds up is a neuron that will make another drop.
+
+    Attributes
+    ----------
+    tolerated : Tolerance
+        Fall from which on a drift may end the run: what is left falls so slowly that nobody would wait.
+    growing : callable
+        moment -> rate of the fastest growing small neuron, 0, or None where it is not known (no end then).
+    """
+
+    SPANS: ClassVar[int] = 5
+    SPAN: ClassVar[float] = 2.0
+    SLOWEST: ClassVar[float] = 0.02
+    FASTEST: ClassVar[float] = 1.25
+    #: A rate times the time that grows by less than this factor over a span falls like 1/t; one that holds up doubles.
+    HELD: ClassVar[float] = 1.25
+    tolerated: Tolerance
+    growing: Callable[[Moment], float | None]
+
+    def init(self, now: Moment) -> Memory:
+        """(time, fall, growth times time) of the last spans."""
+        return ()
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether it has gone as a power for long enough."""
+        if now.t <= 0 or (memory and now.t < self.SPAN * memory[-3]):
+            return memory, None
+        if now.fall <= 0 or now.fall > self.tolerated(now.loss):
+            return (), None
+        growth = self.growing(now)
+        seen = (*memory[-3 * self.SPANS :], now.t, now.fall, np.inf if growth is None else growth * now.t)
+        table = np.array(seen).reshape(-1, 3)
+        if len(table) <= self.SPANS:
+            return seen, None
+        log_t, log_fall = np.log(table[:, :2]).T
+        powers = -np.diff(log_fall) / np.diff(log_t)
+        growths = table[:, 2]
+        power = bool(((powers >= self.SLOWEST) & (powers <= self.FASTEST)).all())
+        held = not np.isfinite(growths).all() or bool((growths[1:] > self.HELD * growths[:-1]).any())
+        if held or not power:
+            return seen, None
+        left = now.fall / float(powers[-1])
+        return seen, End(Why.DRIFTING, now, left, f"the loss falls like t^-{powers[-1]:.2g}.")
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """The time to be followed is over: a function of the moment, asked again as the flow moves on.
+
+    Attributes
+    ----------
+    until : callable
+        moment -> time of the end as seen from there.
+    ratio : float
+        It is asked again when the time has grown by this factor, and at the end it gave: cost only.
+    least : float
+        Time that is followed in any case.
+    """
+
+    until: Callable[[Moment], float]
+    ratio: float = 1.25
+    least: float = 0.0
+
+    def init(self, now: Moment) -> Memory:
+        """The end as it was last seen, and when."""
+        return (np.inf if now.t < self.least else self.until(now), now.t)
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether it is over."""
+        end, looked = memory
+        if now.t >= max(self.ratio * looked, self.least) or now.t >= end:
+            end, looked = self.until(now), now.t
+        if now.t < max(end, self.least):
+            return (end, looked), None
+        at = now.inside(end) if now.step is not None and end >= now.step.s0 + now.origin else now
+        return (end, looked), End(Why.HORIZON, at, at.rate * at.t)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Some entry of `gap` has become positive: located within the step by bisection on the dense output.
+
+    Ties are found as sets: `End.who` are all entries that are positive at the time of the first.
+
+    Attributes
+    ----------
+    gap : callable
+        (y, now) -> any number of values, (K,), negative before the event.
+    why : Why
+        JOINED, LEFT, COLLAPSED or TURNED.
+    sharp : float
+        Accuracy of the place, relative to the step.
+    """
+
+    gap: Callable[[FloatArray, Moment], FloatArray]
+    why: Why
+    sharp: float = 1e-9
+
+    def init(self, now: Moment) -> Memory:
+        """Nothing."""
+        return ()
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether it has happened, and where."""
+        if not self._past(now.y, now).any():
+            return memory, None
+        if now.step is None:
+            return memory, End(self.why, now, who=np.flatnonzero(self._past(now.y, now)))
+        early, late = now.step.s0, now.step.s1
+        while late - early > self.sharp * (now.step.s1 - now.step.s0):
+            middle = 0.5 * (early + late)
+            if not early < middle < late:
+                break
+            passed = self._past(now.step.dense(middle), now).any()
+            early, late = (early, middle) if passed else (middle, late)
+        at = now.inside(now.origin + late) if late < now.step.s1 else now
+        return memory, End(self.why, at, who=np.flatnonzero(self._past(at.y, now)))
+
+    def _past(self, y: FloatArray, now: Moment) -> BoolArray:
+        return np.asarray(self.gap(y, now)) > 0.0
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What is left is rounding: the rate has fallen below `ratio` of the largest seen.
+
+    A gradient of size g has rounding eps g, and the rate is its square: 1e-26 is a gradient of 1e-13 of the largest.
+    """
+
+    ratio: float = 1e-26
+
+    def init(self, now: Moment) -> Memory:
+        """The largest rate."""
+        return (now.rate,)
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether it is below."""
+        largest = max(memory[0], now.rate)
+        end = End(Why.ROUNDING, now, now.rate * now.t) if now.rate <= self.ratio * largest else None
+        return (largest,), end
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Gradients, and Hessians at `each` gradients apiece, that a run may take: nothing runs practically for ever."""
+
+    gradients: float
+    each: float = 0.0
+
+    def init(self, now: Moment) -> Memory:
+        """Nothing: the work is counted from the start of the run."""
+        return ()
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether they are used up."""
+        if now.work.gradients + self.each * now.work.hessians < self.gradients:
+            return memory, None
+        return memory, End(Why.BUDGET, now, note=f"{now.work.gradients} gradients.")
+
+
+@dataclass(frozen=True)
+class Timeless:
+    """Steps leave the time what it was, in float64, TIMELESS times on end."""
+
+    def init(self, now: Moment) -> Memory:
+        """The time, and steps since it moved."""
+        return (now.t, 0.0)
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether time stands still."""
+        t, steps = memory
+        steps = steps + 1.0 if now.t == t and now.step is not None else 0.0
+        end = End(Why.TIMELESS, now) if steps > TIMELESS else None
+        return (now.t, steps), end

@@ -1,0 +1,241 @@
+"""Every rule against a flow whose end is known in closed form, and the driver that asks them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from agf import FlowSystem, Snapshot
+from agf.stopping.drive import Saved, Why, drive
+from agf.stopping.methods import LSODA, Auto, Explicit
+from agf.stopping.rules import (
+    PARKED,
+    TIMELESS,
+    Budget,
+    Certified,
+    Drifting,
+    Event,
+    Horizon,
+    Parked,
+    Rounding,
+    Settled,
+    Timeless,
+    Tolerance,
+)
+
+
+class Valley(FlowSystem):
+    """dy/ds = -grad L for L given with its gradient and Hessian; the loss is above `least`."""
+
+    def __init__(self, y0, loss, gradient, hessian=None, growth=0.0):
+        self.y0, self._loss, self.gradient, self._hessian, self.grows = np.asarray(y0), loss, gradient, hessian, growth
+
+    @property
+    def groups(self):
+        return np.zeros(self.y0.size, dtype=np.int64)
+
+    def start(self):
+        return self.y0.copy()
+
+    def velocity(self, y):
+        return -self.gradient(y)
+
+    def loss(self, y):
+        return float(self._loss(y))
+
+    def loss_rate(self, y):
+        return -float(np.sum(self.gradient(y) ** 2))
+
+    def snapshot(self, y):
+        return Snapshot(np.zeros(1), y[None].copy())
+
+    def growth(self, y):
+        return self.grows
+
+    def hessian(self, y):
+        return None if self._hessian is None else self._hessian(y)
+
+
+def bowl(rates, y0=None, level=0.0):
+    """L = level + sum c y^2 / 2: exponential decay at the rates c."""
+    c = np.asarray(rates, dtype=float)
+    y0 = np.ones(c.size) if y0 is None else y0
+    return Valley(y0, lambda y: level + 0.5 * c @ y**2, lambda y: c * y, lambda y: np.diag(c))
+
+
+def power(p):
+    """L = |y|^p / p in one dimension, p > 2: L falls like t^(-p / (p - 2))."""
+    return Valley([1.0], lambda y: abs(y[0]) ** p / p, lambda y: np.sign(y) * abs(y) ** (p - 1))
+
+
+def grows(rate):
+    return lambda now: rate
+
+
+METHODS = [Explicit(1e-8), Auto(1e-8), LSODA(1e-9)]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
+def test_every_method_follows_a_decay_to_the_end_time(method):
+    seen = []
+    end = drive(
+        bowl([1.0, 30.0]), method, [], bowl([1.0, 30.0]).start(), s_end=3.0, each=lambda now, _: seen.append(now)
+    )
+    assert end.why is Why.TIME
+    assert end.at.t == pytest.approx(3.0, rel=1e-15)
+    assert end.at.y[0] == pytest.approx(np.exp(-3.0), rel=1e-5)
+    assert end.at.work.gradients >= len(seen) > 0
+    middle = seen[len(seen) // 2]
+    inside = middle.inside(0.5 * (middle.origin + middle.step.s0 + middle.t))
+    assert inside.y[0] == pytest.approx(np.exp(-inside.t), rel=1e-5)
+
+
+def test_steps_turn_implicit_where_that_is_cheaper_and_only_with_a_hessian():
+    stiff = bowl([1e7, 1.0])
+    end = drive(stiff, Auto(1e-6), [], stiff.start(), s_end=3.0)
+    assert end.at.work.hessians > 0
+    assert end.at.y[1] == pytest.approx(np.exp(-3.0), rel=1e-4)
+    stiff._hessian = None
+    explicit = drive(stiff, Auto(1e-6), [], stiff.start(), s_end=3.0)
+    assert explicit.at.work.hessians == 0
+    assert explicit.at.work.gradients > 5 * end.at.work.gradients
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+def test_certified_ends_when_the_bound_is_near_however_slow_the_flow(scale):
+    system = bowl([1.0 / scale], level=2.0)
+    end = drive(system, Auto(1e-6), [Certified(Tolerance(1e-3), least=2.0)], system.start())
+    assert end.why is Why.SETTLED
+    assert end.left == pytest.approx(end.at.loss - 2.0)
+    assert 0 < end.left <= 1e-3 * end.at.loss
+
+
+def test_settled_leaves_what_it_says_on_an_exponential():
+    system, tolerated = bowl([1.0], level=1.0), Tolerance(1e-4)
+    end = drive(system, Explicit(1e-8), [Settled(tolerated, grows(0.0), 1.0)], system.start())
+    assert end.why is Why.SETTLED
+    # fall = t exp(-2t) of L = 1 + exp(-2t) / 2; what is left, exp(-2t) / 2, is the fall over 2t
+    assert end.left <= 1e-4 * end.at.loss
+    assert end.at.loss - 1.0 == pytest.approx(end.left / (2 * end.at.t), rel=1e-2)
+
+
+@pytest.mark.parametrize("rate", [1e-30, 1e-3, None])
+def test_nothing_is_settled_while_something_grows_or_that_is_unknown(rate):
+    system = bowl([1.0], level=1.0)
+    end = drive(system, Explicit(1e-4), [Settled(Tolerance(1e-4), grows(rate))], system.start(), s_end=1e6)
+    assert end.why is Why.TIME
+
+
+def test_tolerances_count_small_losses_as_the_floor():
+    assert Tolerance(1e-2, 5.0)(1.0) == pytest.approx(5e-2)
+    assert Tolerance(1e-2, 5.0)(10.0) == pytest.approx(1e-1)
+
+
+def test_parked_waits_for_as_long_as_rounding_needs_and_a_saddle_with_any_seed_is_left_before():
+    # L = (1 - x^2)^2 / 4: at x = 0 a mode grows at rate 1
+    def hill(x):
+        return Valley([x], lambda y: 0.25 * (1 - y[0] ** 2) ** 2, lambda y: -y * (1 - y**2))
+
+    parked = Parked(Tolerance(1e-4, 1.0), lambda now: max(1 - 3 * float(now.y[0]) ** 2, 0.0), first=1.0)
+    held = drive(hill(0.0), Explicit(1e-4), [parked], np.zeros(1))
+    assert held.why is Why.PARKED
+    assert PARKED <= held.at.t <= 5 * PARKED  # where nothing moves, the last step is five times the one before
+    left = drive(hill(1e-16), Explicit(1e-6), [parked], np.array([1e-16]), s_end=200.0)
+    assert left.why is Why.TIME
+    assert left.at.y[0] == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("p", [12.0, 40.0])
+def test_drifting_tells_a_power_of_time_and_what_it_leaves(p):
+    system = power(p)
+    end = drive(system, Auto(1e-8), [Drifting(Tolerance(1e-2, 1.0), grows(0.0))], system.start())
+    assert end.why is Why.DRIFTING
+    # All of it is left, and c t^-q leaves fall / q; powers set in with time from below, so it is a bound.
+    assert 1.0 < end.left / end.at.loss < 1.1
+
+
+def test_drifting_takes_neither_an_exponential_nor_a_saddle_for_a_power():
+    system = bowl([1.0, 0.3, 0.1], level=1.0)
+    assert drive(system, Auto(1e-6), [Drifting(Tolerance(1.0), grows(0.0))], system.start(), s_end=1e3).why is Why.TIME
+    saddle = Valley([1.0, 1e-9], lambda y: 0.5 * (y[0] ** 2 - y[1] ** 2) + y[1] ** 4 / 4,
+                    lambda y: np.array([y[0], -y[1] + y[1] ** 3]))  # fmt: skip
+    assert drive(saddle, Auto(1e-6), [Drifting(Tolerance(1.0), grows(0.0))], saddle.start(), s_end=60).why is Why.TIME
+
+
+@pytest.mark.parametrize(
+    ("rate", "ends"), [(lambda t: 0.3 / t, True), (lambda t: 1e-9, False), (lambda t: None, False)]
+)
+def test_growth_that_falls_as_one_over_t_drifts_along_and_growth_that_holds_up_does_not(rate, ends):
+    rule = Drifting(Tolerance(2.0), lambda now: rate(now.t))
+    end = drive(power(20.0), Auto(1e-6), [rule], np.ones(1), s_end=1e6)
+    assert (end.why is Why.DRIFTING) == ends
+
+
+def test_the_horizon_is_asked_again_and_met_exactly():
+    system = bowl([1.0])
+    end = drive(system, Explicit(1e-8), [Horizon(lambda now: 2.0 + now.y[0])], system.start())
+    assert end.why is Why.HORIZON
+    assert 2.0 < end.at.t < 2.6  # 2 + exp(-t) as last seen
+    assert end.at.y[0] == pytest.approx(np.exp(-end.at.t), rel=1e-6)
+
+
+def test_events_are_located_on_the_dense_output_and_ties_are_found_as_sets():
+    system = bowl([1.0, 1.0, 3.0], y0=[1.0, 1.0, np.e])
+    low = Event(lambda y, now: np.exp(-1.0) - y, Why.LEFT)
+    end = drive(system, Explicit(1e-9), [low], system.start())
+    assert end.why is Why.LEFT
+    assert end.at.t == pytest.approx(2 / 3, rel=1e-7)
+    assert list(end.who) == [2]
+    tie = drive(bowl([1.0, 1.0]), Explicit(1e-9), [low], np.ones(2))
+    assert tie.at.t == pytest.approx(1.0, rel=1e-7)
+    assert list(tie.who) == [0, 1]
+
+
+def test_rounding_is_a_rate_that_has_fallen_by_its_square():
+    system = bowl([1.0])
+    end = drive(system, Explicit(1e-6), [Rounding()], system.start())
+    assert end.why is Why.ROUNDING
+    assert end.at.y[0] <= 1e-13
+
+
+def test_a_budget_counts_gradients_and_ends_any_run():
+    system = power(3.0)
+    end = drive(system, Explicit(1e-6), [Budget(500)], system.start())
+    assert end.why is Why.BUDGET
+    assert 500 <= end.at.work.gradients < 520
+
+
+def test_steps_that_do_not_advance_the_time_end_a_run():
+    rule = Timeless()
+    memory, end = rule.init(drive(bowl([1.0]), Explicit(1e-6), [Budget(1)], np.ones(1)).at), None
+    system = bowl([1.0])
+    moment = drive(system, Explicit(1e-6), [Budget(9)], system.start()).at
+    looks = 0
+    while end is None:
+        memory, end = rule.look(moment, memory)
+        looks += 1
+    assert end.why is Why.TIMELESS
+    assert looks == TIMELESS + 2  # the first look sees the time move
+
+
+@pytest.mark.parametrize("rates", [[1.0, 3.0], [1e7, 1.0]], ids=["explicit", "implicit"])
+def test_a_run_in_two_parts_is_the_run_in_one(rates):
+    system, rules, method = (
+        bowl(rates),
+        [Settled(Tolerance(1e-12, 1.0), grows(0.0)), Drifting(Tolerance(1e-3), grows(0.0))],
+        Auto(1e-6),
+    )
+    kept: list[Saved] = []
+    whole = drive(system, method, rules, system.start(), each=lambda _, saved: kept.append(saved))
+    for saved in kept[:-1:7]:
+        again = drive(system, method, rules, saved)
+        assert again.why is whole.why
+        assert again.at.t == whole.at.t
+        assert np.array_equal(again.at.y, whole.at.y)
+
+
+def test_a_velocity_that_is_not_finite_ends_the_run_at_the_last_good_state():
+    system = Valley([1.0], lambda y: -y[0], lambda y: np.array([-1.0 if y[0] < 2 else np.nan]))
+    end = drive(system, Explicit(1e-6), [], system.start())
+    assert end.why in (Why.NONFINITE, Why.STALLED)
+    assert end.at.y[0] == pytest.approx(2.0, rel=1e-6)
