@@ -7,6 +7,7 @@ import numpy as np
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.contract.problem import Problem
+from agf.coordinates.mode_system import turns
 from agf.errors import ProblemError, explain
 from agf.init import Init
 
@@ -155,12 +156,12 @@ class PolarSystem(FlowSystem):
         return self.problem.conserved(self._theta(directions, log_norms), self.neurons)
 
     def warnings(self, y: FloatArray) -> list[str]:
-        """The float64 floor of networks whose hidden units mix: modes below 1e-16 of the weights are rounding."""
+        """The float64 floor where small neurons all turn alike: modes below 1e-16 of the weights are rounding."""
         shrunk = self.log_largest - float(np.max(self._split(y)[1][self.alive]))
-        if shrunk > np.log(MIXING_FLOOR) or not self._mixes():
+        if self.neurons.size < 2 or shrunk > np.log(MIXING_FLOOR) or not turns(self.problem):
             return []
         return [
-            "The hidden units of this network mix features by rotation, and its initial weights are "
+            "Small neurons of this network all turn to the same directions, and its initial weights are "
             f"{np.exp(shrunk):.0e} of the final ones: rounding of the large weights replaces smaller modes, and drops "
             "after the first come early. Use a larger alpha, or coordinates that keep the modes apart (flow_system)."
         ]
@@ -182,20 +183,6 @@ class PolarSystem(FlowSystem):
             "between their layers, so a later change of sign may come at a wrong time or never. Use a larger alpha, or "
             "coordinates that keep it (flow_system)."
         ]
-
-    def _mixes(self) -> bool:
-        """Whether the loss is the same for rotated hidden units (as in a fully connected linear network)."""
-        if self.neurons.size < 2:
-            return False
-        rng = np.random.default_rng(0)
-        theta = rng.standard_normal(self.init.directions.shape)
-        # A reflection of the neurons among themselves: orthogonal, and cheap at any width.
-        v = rng.standard_normal(self.neurons.size)
-        mixed = theta - np.outer(v, 2 * (v @ theta) / (v @ v))
-        plain, other, none = (
-            self.problem.loss_grad(weights, self.neurons)[0] for weights in (theta, mixed, np.zeros_like(theta))
-        )
-        return bool(abs(plain - other) < 1e-9 * abs(plain - none))
 
     def _split(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Unit directions (H, P), log norms (H,), and the lengths (H,) the rows of y had."""

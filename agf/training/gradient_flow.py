@@ -21,8 +21,9 @@ from agf.clock import Clock
 from agf.contract.blame import guard
 from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem, check_start
+from agf.coordinates.choice import flow_system
 from agf.coordinates.held_neurons import NEAR, Plateau, between_drops, hold
-from agf.coordinates.polar_system import PolarSystem, small_neurons
+from agf.coordinates.polar_system import small_neurons
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.integrators import METHODS, Accepted, MarchError, Memory, NonFinite, march
@@ -162,7 +163,7 @@ def flow(
     if t_max is not None:
         t_max = positive(t_max, "t_max", where="flow")
     with guard(problem):
-        system = problem.flow_system(init) or PolarSystem(problem, init)
+        system = flow_system(problem, init)
     if system.log_time_unit > _MAX_LOG_TIME:
         raise RequestError(
             explain(

@@ -125,19 +125,22 @@ def test_conserved_quantities_are_monitored():
     assert loose.stats["drift"] < 1e-4
 
 
-def test_the_floor_of_mixing_hidden_units_is_noticed(rng):
-    # rates 1 and 1/2: in the limit the drops come at log(1/alpha) and twice that
+@pytest.mark.parametrize("alpha", [1e-8, 1e-100])
+def test_hidden_units_that_mix_are_followed_by_modes_at_any_scale(rng, alpha):
+    # rates 1 and 1/2: in the limit the drops come at log(1/alpha) and twice that, up to constants of order one
     turn = np.linalg.qr(rng.standard_normal((2, 2)))[0]
     problem = Mixing(turn @ np.diag([1.0, 0.5]) @ turn.T, width=3)
-    ratios = {}
-    for alpha in (1e-8, 1e-100):
-        run = agf.flow(problem, problem.init(alpha=alpha, seed=3))
-        assert len(run.drops) == 2
-        ratios[alpha] = run.drops[1].time / run.drops[0].time
-        assert any("mix features by rotation" in note for note in run.notes) == (alpha < 1e-15)
-    assert np.isclose(ratios[1e-8], 2, rtol=0.05)
-    # the second mode restarts at the 1e-16 of rounding and needs log(1e16) / (1/2) from there
-    assert np.isclose(ratios[1e-100], 1 + 2 * 16 / 100, rtol=0.05)
+    run = agf.flow(problem, problem.init(alpha=alpha, seed=3))
+    assert len(run.drops) == 2
+    assert np.isclose(run.drops[1].time / run.drops[0].time, 2, rtol=1 / -np.log(alpha))
+    assert not run.notes
+
+
+def test_the_floor_of_small_neurons_that_turn_alike_is_noticed(rng):
+    problem = agf.TwoLayer(rng.standard_normal((20, 3)), rng.standard_normal(20), activation="tanh", width=2)
+    for alpha in (1e-8, 1e-20):
+        run = agf.flow(problem, problem.init(alpha), t_max=500.0)
+        assert any("turn to the same directions" in note for note in run.notes) == (alpha < 1e-15)
 
 
 def test_separate_neurons_have_no_such_floor():
