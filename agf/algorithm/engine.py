@@ -132,9 +132,19 @@ def predict(
     problem: Problem,
     init: Init,
     *,
+    mode: str | None = None,
+    threshold: str | None = None,
+    settle: str | None = None,
+    horizon: float | None = None,
+    rtol: float | None = None,
+    tie_rtol: float | None = None,
+    joining: float | None = None,
+    max_drops: int | None = None,
+    t_max: float | None = None,
+    conditioning: bool | None = None,
     observer: Observer | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-    **options: Any,
+    **others: Any,
 ) -> Staircase:
     """Predict the loss drops of `problem` trained by gradient flow from `init`.
 
@@ -144,13 +154,35 @@ def predict(
         What is trained.
     init : Init
         From where.
+    mode : str, optional
+        "agf", finite alpha ([AGF] Algorithm 1); "limit", alpha -> 0 at degree 2 ([AGF] Algorithm 2, [PF23]
+        Algorithm 1); or "resolved", where the active neurons flow in real time, which predicts the curve as well.
+        Options that are None have the default of `Settings`.
+    threshold : str, optional
+        Norm at which a neuron activates: "natural", R* at which it saturates, or "unit", 1 as in the paper.
+    settle : str, optional
+        How long active neurons flow: "horizon", for as long as the next activation takes, or "converged".
+    horizon : float, optional
+        Multiple of that time (settle="horizon").
+    rtol : float, optional
+        Relative error of directions, log norms and losses, of one step.
+    tie_rtol : float, optional
+        Neurons whose activation times agree to this fraction of the elapsed phase activate together.
+    joining : float, optional
+        Fraction of R* at which a neuron joins the active flow (mode="resolved").
+    max_drops : int, optional
+        Most drops; None for no bound.
+    t_max : float, optional
+        Flow time to stop at; None for no bound. Its former name `max_time` is still taken.
+    conditioning : bool, optional
+        Whether to measure, by a second prediction, how much each drop's time moves when the tolerance and the initial
+        weights (mode "resolved": the joining fraction) change a little. None: in mode "resolved" only.
     observer : Observer or None, optional
         Called as observer(state, drop) after every step, for progress; it cannot change the run.
     checkpoint : str or os.PathLike[str] or None, optional
         Run file written as drops come, so that a killed prediction leaves the last of them readable.
-    options : Any
-        Fields of `Settings`: mode, threshold, settle, horizon, rtol, tie_rtol, joining, max_drops, max_time (flow
-        time), conditioning.
+    others : Any
+        Anything else is refused, with the name that was probably meant.
 
     Returns
     -------
@@ -165,7 +197,24 @@ def predict(
     ProblemError
         For a plugin that breaks its contract.
     """
-    settings = Settings.of(options)
+    settings = Settings.of(
+        {
+            "mode": mode, "threshold": threshold, "settle": settle, "horizon": horizon, "rtol": rtol,
+            "tie_rtol": tie_rtol, "joining": joining, "max_drops": max_drops, "t_max": t_max,
+            "conditioning": conditioning, **others,
+        }
+    )  # fmt: skip
+    return predict_with(problem, init, settings, observer, checkpoint)
+
+
+def predict_with(
+    problem: Problem,
+    init: Init,
+    settings: Settings,
+    observer: Observer | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> Staircase:
+    """`predict` with its options in one record."""
     check_start(problem, init, "predict")
     kept = Checkpoint(checkpoint, eager=True)
     with guard(problem):
@@ -230,7 +279,22 @@ def _alternate(engine: Engine, observer: Observer | None, kept: Checkpoint) -> S
     return result(Status.MAX_DROPS)
 
 
-def predict_many(problem: Problem, inits: Sequence[Init], **options: Any) -> list[Staircase]:
+def predict_many(
+    problem: Problem,
+    inits: Sequence[Init],
+    *,
+    mode: str | None = None,
+    threshold: str | None = None,
+    settle: str | None = None,
+    horizon: float | None = None,
+    rtol: float | None = None,
+    tie_rtol: float | None = None,
+    joining: float | None = None,
+    max_drops: int | None = None,
+    t_max: float | None = None,
+    conditioning: bool | None = None,
+    **others: Any,
+) -> list[Staircase]:
     """`predict` from many initializations of one problem, in order.
 
     Where a problem has `many_phases`, the initializations share the work, and each result agrees with that of `predict`
@@ -242,35 +306,64 @@ def predict_many(problem: Problem, inits: Sequence[Init], **options: Any) -> lis
         What is trained.
     inits : Sequence[Init]
         From where.
-    options : Any
-        Fields of `Settings`, as for `predict`.
+    mode : str, optional
+        As in `predict`, as are all other options: "agf", "limit" or "resolved".
+    threshold : str, optional
+        Norm at which a neuron activates: "natural", R* at which it saturates, or "unit", 1 as in the paper.
+    settle : str, optional
+        How long active neurons flow: "horizon", for as long as the next activation takes, or "converged".
+    horizon : float, optional
+        Multiple of that time (settle="horizon").
+    rtol : float, optional
+        Relative error of directions, log norms and losses, of one step.
+    tie_rtol : float, optional
+        Neurons whose activation times agree to this fraction of the elapsed phase activate together.
+    joining : float, optional
+        Fraction of R* at which a neuron joins the active flow (mode="resolved").
+    max_drops : int, optional
+        Most drops; None for no bound.
+    t_max : float, optional
+        Flow time to stop at; None for no bound. Its former name `max_time` is still taken.
+    conditioning : bool, optional
+        Whether to measure, by a second prediction, how much each drop's time moves when the tolerance and the initial
+        weights (mode "resolved": the joining fraction) change a little. None: in mode "resolved" only.
+    others : Any
+        Anything else is refused, with the name that was probably meant.
 
     Returns
     -------
     list[Staircase]
-        A list of Staircase, one an initialization.
+        One for each initialization.
 
     Raises
     ------
     RequestError
         As `predict`.
     ProblemError
-        As `predict`; KeyboardInterrupt on an interrupt.
+        As `predict`.
+    KeyboardInterrupt
+        When interrupted.
     """
+    settings = Settings.of(
+        {
+            "mode": mode, "threshold": threshold, "settle": settle, "horizon": horizon, "rtol": rtol,
+            "tie_rtol": tie_rtol, "joining": joining, "max_drops": max_drops, "t_max": t_max,
+            "conditioning": conditioning, **others,
+        }
+    )  # fmt: skip
     out = []
-    for found in predict_each(problem, inits, **options):
+    for found in predict_each(problem, inits, settings):
         if isinstance(found, Exception):
             raise found
         out.append(found)
     return out
 
 
-def predict_each(problem: Problem, inits: Sequence[Init], **options: Any) -> Iterator[Staircase | Exception]:
+def predict_each(problem: Problem, inits: Sequence[Init], settings: Settings) -> Iterator[Staircase | Exception]:
     """The results of `predict_many` as they are computed; where one raises, its exception, and then the others.
 
     Raises RequestError before the first for a wrong request.
     """
-    settings = Settings.of(options)
     for init in inits:
         check_start(problem, init, "predict")
     alone = settings.mode != "agf" or settings.conditioning  # the repeat of a prediction is its own
@@ -287,7 +380,7 @@ def predict_each(problem: Problem, inits: Sequence[Init], **options: Any) -> Ite
     for init, phases in zip(inits, many or [None] * len(inits), strict=True):
         try:
             if phases is None:
-                found = predict(problem, init, **options)
+                found = predict_with(problem, init, settings)
             else:
                 found = _alternate(Engine(problem, init, settings, phases), None, Checkpoint(None))
         except Exception as error:

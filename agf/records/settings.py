@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -14,6 +15,9 @@ from agf.errors import RequestError, explain
 MODES = ("agf", "limit", "resolved")
 THRESHOLDS = ("natural", "unit")
 SETTLES = ("horizon", "converged")
+#: What fields are called as options; their own name is taken as well.
+_NAMES = {"max_time": "t_max"}
+_FIELDS = {option: field for field, option in _NAMES.items()}
 
 
 @dataclass(frozen=True)
@@ -80,18 +84,40 @@ class Settings:
         if self.max_drops is not None:
             count(self.max_drops, "max_drops", where="predict", least=0)
         if self.max_time is not None and not (_number(self.max_time) and self.max_time >= 0):
-            raise RequestError(explain("`max_time` must not be negative.", where="predict", found=repr(self.max_time)))
+            raise RequestError(
+                explain(
+                    "`t_max` (formerly `max_time`) must not be negative.", where="predict", found=repr(self.max_time)
+                )
+            )
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Settings:
-        """From keyword options; an unknown one is refused with the list of valid names."""
-        known = {field.name for field in fields(cls)}
-        for name in options:
-            if name not in known:
+        """From keyword options, None for the default; an unknown one is refused with the valid names."""
+        known = cls.options()
+        found: dict[str, Any] = {}
+        for name, value in options.items():
+            if name not in known and name not in _NAMES:
+                close = difflib.get_close_matches(name, known, n=1)
                 raise RequestError(
-                    explain(f"unknown option `{name}`.", where="predict", expected="one of " + ", ".join(sorted(known)))
+                    explain(
+                        f"unknown option `{name}`.",
+                        where="predict",
+                        expected="one of " + ", ".join(sorted(known)),
+                        remedy=f"Did you mean `{close[0]}`?" if close else "",
+                    )
                 )
-        return cls(**options)
+            field = _FIELDS.get(name, name)
+            if value is not None and found.get(field) is not None:
+                raise RequestError(
+                    explain("`t_max` and `max_time` are one option.", where="predict", remedy="Give `t_max`.")
+                )
+            found[field] = value if value is not None else found.get(field)
+        return cls(**{name: value for name, value in found.items() if value is not None})
+
+    @classmethod
+    def options(cls) -> tuple[str, ...]:
+        """What the fields are called as options."""
+        return tuple(_NAMES.get(field.name, field.name) for field in fields(cls))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from agf import registry
-from agf.algorithm.engine import predict
+from agf.algorithm.engine import predict_with
 from agf.errors import FileError, RequestError, explain
 from agf.records import files, provenance
 from agf.results.comparison import Comparison, compare
@@ -77,7 +77,7 @@ def _again(
         raise RequestError(explain(f"{str(path)!r} is a run of {result.problem!r}.", found=f"problem {found.name!r}"))
     built = registry.build(found, result.arguments)
     if isinstance(result, Staircase):
-        return predict(built, result.init, observer=observer, **result.settings.to_dict())
+        return predict_with(built, result.init, result.settings, observer)
     if "lr" in result.settings:
         from agf.training.descent import descend
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agf import registry
-from agf.algorithm.engine import predict as predicted
+from agf.algorithm.engine import predict_with
 from agf.clock import Clock
 from agf.conformance.admission import admit
 from agf.contract.blame import guard
@@ -49,7 +49,7 @@ _DESCENT = ("lr", "steps", "momentum", "batch_size")
 @data_options
 @init_options
 @prediction_options
-@click.option("--max-time", type=float, help="Flow time at which to stop.")
+@click.option("--t-max", "--max-time", "t_max", type=float, help="Flow time at which to stop.")
 @output_options
 def predict(
     name: str,
@@ -61,7 +61,7 @@ def predict(
 ) -> int:
     """Predict the staircase of losses of the problem NAME, or of a problem in a file (./mine.py:Mine)."""
     out = Output(output, picture, as_json, quiet, _read(name, words))
-    settings = _settings(words)
+    settings = _settings(words, "t_max")
     problem, init = _problem_and_init(name, words, out.report)
     return out.finish(lambda: _predict(problem, init, settings, out))
 
@@ -218,8 +218,9 @@ def _read(name: str, words: dict[str, Any]) -> list[str | None]:
     return [name.rpartition(":")[0] if ".py:" in name else name, words["data"], words["init_file"]]
 
 
-def _settings(words: dict[str, Any]) -> Settings:
-    return Settings.of(_choice(words, ("mode", "threshold", "settle", "conditioning", "max_drops", "max_time")))
+def _settings(words: dict[str, Any], *more: str) -> Settings:
+    """Settings of the prediction; `more` are options that mean something else to some commands."""
+    return Settings.of(_choice(words, ("mode", "threshold", "settle", "conditioning", "max_drops", *more)))
 
 
 def _problem_and_init(name: str, words: dict[str, Any], report: Silent, predict: bool = True) -> tuple[Problem, Init]:
@@ -239,7 +240,7 @@ def _problem_and_init(name: str, words: dict[str, Any], report: Silent, predict:
 def _predict(problem: Problem, init: Init, settings: Settings, out: Output) -> Staircase:
     with out.report.progress("predicting") as update:
         watcher = Watcher("predicting", update)
-        return predicted(problem, init, observer=watcher, checkpoint=out.output, **settings.to_dict())
+        return predict_with(problem, init, settings, watcher, out.output)
 
 
 def _flow(problem: Problem, init: Init, options: dict[str, Any], report: Silent) -> Trajectory:

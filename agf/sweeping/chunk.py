@@ -56,8 +56,8 @@ def compute(root: Path, plan: Plan, name: str, runs: list[dict[str, Any]]) -> tu
 
 
 def _entries(root: Path, plan: Plan, runs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    options = settings(runs[0])
     try:
+        options = settings(runs[0])
         problem = plan.build(runs[0])
         inits = [init(problem, item) for item in runs]
     except Exception as error:  # recorded per run: one bad combination must not end the sweep
@@ -65,7 +65,7 @@ def _entries(root: Path, plan: Plan, runs: list[dict[str, Any]]) -> Iterator[dic
             yield _entry(item, error=error)
         return
     wanted = {"predict", "compare"} & set(plan.do)
-    predictions = predict_each(problem, inits, **options) if wanted else itertools.repeat(None)
+    predictions = predict_each(problem, inits, options) if wanted else itertools.repeat(None)
     for item, start, prediction in zip(runs, inits, predictions, strict=False):
         try:
             if isinstance(prediction, Exception):

@@ -7,7 +7,7 @@ import inspect
 import itertools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ ACTIONS = ("predict", "train", "compare")
 #: Seeds a chunk: large enough to batch, small enough to share and to show progress.
 CHUNK = 32
 _INIT_AXES = ("alpha", "seed", "kind")
-_SETTINGS_AXES = tuple(item.name for item in fields(Settings))
+_SETTINGS_AXES = Settings.options()
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,9 @@ def init(problem: Problem, run: Mapping[str, Any]) -> Init:
     return problem.init(run["alpha"], int(run.get("seed", 0)), **options)
 
 
-def settings(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of `Settings` that a run names."""
-    return {name: value for name, value in run.items() if name in _SETTINGS_AXES}
+def settings(run: Mapping[str, Any]) -> Settings:
+    """The settings of a run: what it names of them, else their defaults."""
+    return Settings.of({name: value for name, value in run.items() if name in _SETTINGS_AXES})
 
 
 def key(run: Mapping[str, Any]) -> str:

@@ -170,6 +170,17 @@ def sweep(
     folder: str | os.PathLike[str],
     alpha: Iterable[float],
     seed: Iterable[int] = (0,),
+    kind: Iterable[str] | None = None,
+    mode: Iterable[str] | None = None,
+    threshold: Iterable[str] | None = None,
+    settle: Iterable[str] | None = None,
+    horizon: Iterable[float] | None = None,
+    rtol: Iterable[float] | None = None,
+    tie_rtol: Iterable[float] | None = None,
+    joining: Iterable[float] | None = None,
+    max_drops: Iterable[int] | None = None,
+    t_max: Iterable[float] | None = None,
+    conditioning: Iterable[bool] | None = None,
     do: Sequence[str] = ("predict",),
     jobs: int = 1,
     dask: str | None = None,
@@ -177,7 +188,7 @@ def sweep(
     flow: Mapping[str, Any] | None = None,
     keep_files: bool = True,
     observer: Observer | None = None,
-    **axes: Iterable[Any],
+    **parameters: Iterable[Any],
 ) -> Sweep:
     """Run the product of settings, resuming what the folder already has.
 
@@ -188,9 +199,31 @@ def sweep(
     folder : str or os.PathLike[str]
         Made when absent; any number of processes may work in it at once.
     alpha : Iterable[float]
-        Values of that axis.
+        Scales of the initialization, one axis of the product, as are all up to `do` that are given.
     seed : Iterable[int], optional
-        Values of that axis.
+        Seeds of the initialization.
+    kind : Iterable[str], optional
+        Kinds of initialization.
+    mode : Iterable[str], optional
+        Values of that option of `agf.predict`.
+    threshold : Iterable[str], optional
+        Values of that option of `agf.predict`.
+    settle : Iterable[str], optional
+        Values of that option of `agf.predict`.
+    horizon : Iterable[float], optional
+        Values of that option of `agf.predict`.
+    rtol : Iterable[float], optional
+        Values of that option of `agf.predict`.
+    tie_rtol : Iterable[float], optional
+        Values of that option of `agf.predict`.
+    joining : Iterable[float], optional
+        Values of that option of `agf.predict`.
+    max_drops : Iterable[int], optional
+        Values of that option of `agf.predict`.
+    t_max : Iterable[float], optional
+        Values of that option of `agf.predict`.
+    conditioning : Iterable[bool], optional
+        Values of that option of `agf.predict`.
     do : Sequence[str], optional
         Any of "predict", "train", "compare" ("compare" includes both).
     jobs : int, optional
@@ -205,9 +238,8 @@ def sweep(
         Whether run files are written besides the table.
     observer : Observer or None, optional
         Called as observer(finished, total, failed) as chunks end.
-    axes : Iterable[Any]
-        Values of further axes: fields of `Settings` (threshold=["natural", "unit"]) and constructor arguments
-        (width=[10, 20]).
+    parameters : Iterable[Any]
+        Values of constructor arguments of the problem, as in width=[10, 20].
 
     Returns
     -------
@@ -223,9 +255,15 @@ def sweep(
     ComputationError
         When workers keep dying.
     """
+    given = {
+        "kind": kind, "mode": mode, "threshold": threshold, "settle": settle, "horizon": horizon, "rtol": rtol,
+        "tie_rtol": tie_rtol, "joining": joining, "max_drops": max_drops, "t_max": t_max,
+        "conditioning": conditioning, **parameters,
+    }  # fmt: skip
+    axes = {name: list(values) for name, values in given.items() if values is not None}
     plan = Plan(
         problem,
-        {"alpha": list(alpha), **{name: list(values) for name, values in axes.items()}, "seed": list(seed)},
+        {"alpha": list(alpha), **axes, "seed": list(seed)},
         dict(arguments or {}),
         tuple(do),
         dict(flow or {}),

@@ -137,7 +137,7 @@ def test_one_by_one_those_that_raise_give_their_exception_and_the_others_their_r
     path.write_text(PLUGIN)
     problem = agf.problem(f"{path}:Toy", fail_seed=2)
     inits = [problem.init(1e-3, seed) for seed in range(4)]
-    found = list(predict_each(problem, inits))
+    found = list(predict_each(problem, inits, agf.Settings()))
     assert [isinstance(one, Exception) for one in found] == [False, False, True, False]
     assert "on purpose" in str(found[2])
     with pytest.raises(type(found[2]), match="on purpose"):
@@ -148,7 +148,7 @@ def test_a_result_is_given_before_the_next_is_computed(tmp_path):
     path = tmp_path / "toy.py"
     path.write_text(PLUGIN)
     problem = agf.problem(f"{path}:Toy", stop_seed=2)
-    found = predict_each(problem, [problem.init(1e-3, seed) for seed in range(4)])
+    found = predict_each(problem, [problem.init(1e-3, seed) for seed in range(4)], agf.Settings())
     assert [next(found).status.word for _ in range(2)] == ["all_active", "all_active"]
     with pytest.raises(KeyboardInterrupt):
         next(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shutil
@@ -38,16 +39,29 @@ def test_a_seed_that_is_no_seed_is_refused_as_such(diagonal, seed):
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        *[(name, value) for name in ("rtol", "tie_rtol", "joining") for value in (0, 2, np.nan, np.inf, "x", None)],
-        *[("horizon", value) for value in (0, -1, np.nan, "x", None)],
+        *[(name, value) for name in ("rtol", "tie_rtol", "joining") for value in (0, 2, np.nan, np.inf, "x")],
+        *[("horizon", value) for value in (0, -1, np.nan, "x")],
         *[("max_drops", value) for value in (-1, 1.5, np.nan, "3", True)],
-        *[("max_time", value) for value in (-1, np.nan, "x", True)],
-        *[(name, value) for name in ("mode", "threshold", "settle") for value in ("agff", None, ["agf"])],
+        *[(name, value) for name in ("t_max", "max_time") for value in (-1, np.nan, "x", True)],
+        *[(name, value) for name in ("mode", "threshold", "settle") for value in ("agff", ["agf"])],
     ],
 )
 def test_a_setting_that_means_nothing_is_refused_by_name(diagonal, option, value):
     with pytest.raises(RequestError, match=option):
         agf.predict(diagonal, diagonal.init(1e-3), **{option: value})
+
+
+def test_an_option_that_is_none_has_its_default_and_a_misspelt_one_is_refused_with_the_right_name(diagonal):
+    init = diagonal.init(1e-3)
+    names = [name for name in inspect.signature(agf.predict).parameters if name not in ("problem", "init", "others")]
+    assert {*names} - {"observer", "checkpoint"} == {*agf.Settings().to_dict()} - {"max_time"} | {"t_max"}
+    assert agf.predict(diagonal, init, **dict.fromkeys(names)).settings == agf.Settings()
+    assert agf.predict(diagonal, init, t_max=2.0).settings == agf.predict(diagonal, init, max_time=2.0).settings
+    for function, start in ((agf.predict, init), (agf.predict_many, [init])):
+        with pytest.raises(RequestError, match=r"unknown option `thresold`.*Did you mean `threshold`"):
+            function(diagonal, start, thresold="unit")
+        with pytest.raises(RequestError, match="`t_max` and `max_time` are one option"):
+            function(diagonal, start, t_max=1.0, max_time=2.0)
 
 
 def test_what_is_no_problem_or_no_initialization_is_refused_by_type(diagonal):
