@@ -1,10 +1,10 @@
-# make demo: predict and check a staircase on real data.   make test: lint, types, tests.   make bench: ratios.
+# make demo: predict and check a staircase on real data.   make test: lint, types, tests.   make bench: ratios.   make audit: accuracy on real tables.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test bench clean
+.PHONY: help demo test bench audit clean
 
 help:
 	@sed -n '1s/^# //p' Makefile
@@ -35,6 +35,13 @@ test: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	@for script in tests/benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+$(VENV)/audit.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[audit]'
+	@touch $@
+
+audit: $(VENV)/audit.stamp
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m audit --page
 
 clean:
 	rm -rf $(VENV) out
