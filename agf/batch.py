@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
-
-from agf.init import Init
+from agf.clock import Clock
 from agf.records.state import Activation, Settled, State
 from agf.records.status import Status
 
@@ -28,39 +27,41 @@ class Move:
 
     activation: Activation
     settled: Settled
-    state: State
+    state: State[Any]
 
 
 class Script:
-    """Phases that are known in advance. `Problem.many_phases` returns one for each initialization.
+    """Phases that are known in advance; `State.memory` is the number of the round. `Problem.many_phases` returns one
+    for each initialization.
 
     Parameters
     ----------
+    clock : Clock
+        What accelerated time is.
     start : State
         All neurons dormant, time 0.
-    moves : Sequence[Move]
+    moves : sequence of Move
         The rounds in order.
     end : Status
         Why no further neuron activates.
     """
 
-    def __init__(self, start: State, moves: Sequence[Move], end: Status) -> None:
+    def __init__(self, clock: Clock, start: State[Any], moves: Sequence[Move], end: Status) -> None:
+        self.clock = clock
         states = [start, *[move.state for move in moves]]
-        self._states = [replace(state, memory={"round": np.array(k)}) for k, state in enumerate(states)]
+        self._states: list[State[int]] = [replace(state, memory=k) for k, state in enumerate(states)]
         self._moves, self._end = moves, end
 
-    def start(self, init: Init) -> State:
-        """The start of the script, whatever `init` is."""
-        del init
+    def start(self) -> State[int]:
+        """The start of the script."""
         return self._states[0]
 
-    def dormant(self, state: State) -> tuple[State, Activation | Status]:
+    def dormant(self, state: State[int]) -> tuple[State[int], Activation | Status]:
         """What activates in the round of this state."""
-        k = int(state.memory["round"])
+        k = state.memory
         return state, self._moves[k].activation if k < len(self._moves) else self._end
 
-    def active(self, state: State, activation: Activation) -> tuple[State, Settled | Status]:
+    def active(self, state: State[int], activation: Activation) -> tuple[State[int], Settled | Status]:
         """Where the active neurons settle in the round of this state; `activation` is known already."""
         del activation
-        k = int(state.memory["round"])
-        return self._states[k + 1], self._moves[k].settled
+        return self._states[state.memory + 1], self._moves[state.memory].settled

@@ -31,6 +31,8 @@ METHODS = ("rk45", "rkc2", "auto")
 DEFAULT_MAX_STEPS = 1_000_000
 
 _EPS = float(np.finfo(np.float64).eps)
+#: Times that differ by less than this part of themselves are one.
+_SAME_TIME = 2 * _EPS
 #: A rejected step is retried at most this often before the march gives up; each retry at least halves it.
 _MAX_RETRIES = 60
 _MAX_STAGES = 2000
@@ -50,8 +52,8 @@ _DAMPED_PRODUCT, _KINK_PRODUCT = 2.4, 6.0
 #: A trial step may ask about absurd states: it is then not finite and rejected, which is no news.
 ABSURD: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
 
-# Dormand-Prince 5(4), Hairer, Norsett & Wanner table II.5.2. Its last row is also the fifth-order solution.
-_A = tuple(
+#: Dormand-Prince 5(4), Hairer, Norsett & Wanner table II.5.2. Its last row is also the fifth-order solution.
+STAGES = tuple(
     np.array(row)
     for row in (
         [1 / 5],
@@ -62,9 +64,9 @@ _A = tuple(
         [35 / 384, 0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84],
     )
 )
-_E = np.array([71 / 57600, 0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40])
-# Fourth-order dense output: the quartic that the cubic Hermite interpolant lacks (II.6, contd5).
-_D = np.array(
+ERROR = np.array([71 / 57600, 0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40])
+#: Fourth-order dense output: the quartic that the cubic Hermite interpolant lacks (II.6, contd5).
+BULGE = np.array(
     [
         -12715105075 / 11282082432,
         0,
@@ -168,13 +170,46 @@ class Accepted:
     def dense(self, s: float) -> FloatArray:
         """State at s in [s0, s1], (N,): fourth order for rk45, cubic Hermite for rkc2. A fresh array."""
         h = self.s1 - self.s0
-        x = (s - self.s0) / h
-        rise = self.y1 - self.y0
-        first = h * self.f0 - rise
-        second = rise - h * self.f1 - first
-        if self.bulge is not None:
-            second = second + (1 - x) * self.bulge
-        return self.y0 + x * (rise + (1 - x) * (first + x * second))
+        bulge = 0.0 if self.bulge is None else self.bulge
+        return interpolated((s - self.s0) / h, self.y0, self.y1, h * self.f0, h * self.f1, bulge)
+
+
+def interpolated(
+    x: FloatArray | float,
+    y0: FloatArray,
+    y1: FloatArray,
+    f0: FloatArray,
+    f1: FloatArray,
+    bulge: FloatArray | float,
+) -> FloatArray:
+    """Dense output at places x in 0..1 of steps from y0 to y1; all arrays of one shape, or broadcast to it.
+
+    f0, f1 : slopes at both ends, times the length of the step.  bulge : quartic term (0: the cubic Hermite polynomial).
+    """
+    rise = y1 - y0
+    first = f0 - rise
+    second = rise - f1 - first + (1 - x) * bulge
+    return np.asarray(y0 + x * (rise + (1 - x) * (first + x * second)))
+
+
+def place(time: float, t0: FloatArray, t1: FloatArray, f0: FloatArray, f1: FloatArray, bulge: FloatArray) -> FloatArray:
+    """Places at which dense outputs (`interpolated`), monotone from t0 < t1, are `time`, (m,).
+
+    f0, f1, bulge : (m,) as there.
+    """
+    low, high = np.zeros(t0.size), np.ones(t0.size)
+    u = (time - t0) / (t1 - t0)
+    for _ in range(54):
+        v = 1.0 - u
+        t = interpolated(u, t0, t1, f0, f1, bulge)
+        slope = 6.0 * u * v * (t1 - t0) + v * (v - 2 * u) * f0 - u * (2 * v - u) * f1 + 2 * bulge * u * v * (v - u)
+        if (np.abs(t - time) <= _SAME_TIME * np.maximum(t1, time)).all():
+            break
+        low, high = np.where(t < time, u, low), np.where(t < time, high, u)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            guess = u - (t - time) / slope
+        u = np.where((guess > low) & (guess < high), guess, 0.5 * (low + high))  # Newton, or halving out of the bracket
+    return np.asarray(u)
 
 
 @dataclass(frozen=True)
@@ -419,12 +454,12 @@ def _dormand_prince(velocity: Velocity, y: FloatArray, f: FloatArray, h: float, 
     k = np.empty((7, y.size))
     k[0] = f
     before = y1 = y
-    for i, row in enumerate(_A, 1):
+    for i, row in enumerate(STAGES, 1):
         before, y1 = y1, y + h * (row @ k[:i])
         k[i] = velocity(y1)
     gap = length_of((y1 - before) / units)  # the last two stages are at the same time
     stiffness = h * (length_of((k[6] - k[5]) / units) / gap) if gap > 0 else 0.0
-    return _Trial(y1, k[6].copy(), h * (_E @ k), h * (_D @ k), stiffness)
+    return _Trial(y1, k[6].copy(), h * (ERROR @ k), h * (BULGE @ k), stiffness)
 
 
 def _chebyshev(velocity: Velocity, y: FloatArray, f: FloatArray, h: float, stages: int) -> _Trial:

@@ -9,6 +9,7 @@ import numpy as np
 
 from agf import sphere
 from agf.arrays import FloatArray, IntArray
+from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.init import Init
 from agf.records.state import Activation, Settled, State
@@ -115,11 +116,15 @@ class Scripted(Problem):
 class ScriptedPhases:
     """Phases that read their answers off a list: pairs (activation or status, settled or status)."""
 
-    def __init__(self, script: list[tuple[Activation | Status, Settled | Status | None]], level: float = 1.0) -> None:
+    def __init__(
+        self, init: Init, script: list[tuple[Activation | Status, Settled | Status | None]], level: float = 1.0
+    ) -> None:
+        self.init, self.clock = init, Clock.from_norms(2, init.log_norms)
         self.script, self.level, self.turn = script, level, 0
         self.stats = {"turns": 0.0}
 
-    def start(self, init: Init) -> State:
+    def start(self) -> State:
+        init = self.init
         nobody = np.zeros(init.width, dtype=bool)
         return State(0.0, nobody, init.directions.copy(), init.log_norms.copy(), self.level)
 

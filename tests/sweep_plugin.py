@@ -27,16 +27,17 @@ class Toy(agf.Problem):
     def utility(self, theta, neurons, residual):
         return np.zeros(len(theta)), np.zeros_like(theta)
 
-    def phases(self, settings):
-        return Phases(self)
+    def phases(self, init, settings):
+        return Phases(self, init)
 
 class Phases:
-    def __init__(self, problem):
-        self.problem = problem
-        self.seed = None
-
-    def start(self, init):
+    def __init__(self, problem, init):
+        self.problem, self.init = problem, init
+        self.clock = agf.Clock.from_norms(problem.degree, init.log_norms)
         self.seed = init.seed
+
+    def start(self):
+        init = self.init
         if self.problem.die_once and not os.path.exists(self.problem.die_once):
             open(self.problem.die_once, "w").close()
             os.kill(os.getpid(), 9)

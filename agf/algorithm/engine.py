@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from agf.algorithm.conditioning import measured, shaken
+from agf.algorithm.outcome import staircase
 from agf.clock import Clock
 from agf.contract.blame import blame, guard, told
 from agf.contract.problem import Phases, Problem, check_start
-from agf.errors import AgfError, ProblemError, explain
+from agf.errors import AgfError, ProblemError, RequestError, explain
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
@@ -42,7 +43,7 @@ class Step:
         Why the run ends, or None where it goes on.
     """
 
-    state: State
+    state: State[Any]
     drop: Drop | None
     status: Status | None
 
@@ -56,10 +57,10 @@ class Engine:
         What is trained.
     init : Init
         Where training starts.
-    settings : Settings or None
-        How to predict.
-    phases : Phases or None
-        The two phases; default the problem's own, else the generic ones.
+    settings : Settings, optional
+        How to predict; mode "resolved" has no phases, and is refused.
+    phases : Phases, optional
+        Defaults to those of the mode (`PHASES`).
     """
 
     def __init__(self, problem: Problem, init: Init, settings: Settings | None = None, phases: Phases | None = None):
@@ -67,14 +68,14 @@ class Engine:
         self.problem = problem
         self.settings = settings or Settings()
         self.start = init
-        self.clock = Clock.from_norms(problem.degree, init.log_norms)
-        self.phases = phases or problem.phases(self.settings) or _generic(problem, self.settings, self.clock)
+        self.phases = phases or phases_of(problem, init, self.settings)
+        self.clock = self.phases.clock
 
-    def init(self) -> State:
+    def init(self) -> State[Any]:
         """All neurons dormant at time 0."""
-        return self.phases.start(self.start)
+        return self.phases.start()
 
-    def step(self, state: State) -> Step:
+    def step(self, state: State[Any]) -> Step:
         """One dormant phase from this state, and the active phase that it triggers; times are accelerated times."""
         after, activation = self.phases.dormant(state)
         if isinstance(activation, Status):
@@ -94,7 +95,7 @@ class Engine:
         return Step(final, record(self.problem, self.clock, final, activation, settled), None)
 
 
-def record(problem: Problem, clock: Clock, state: State, activation: Activation, settled: Settled) -> Drop:
+def record(problem: Problem, clock: Clock, state: State[Any], activation: Activation, settled: Settled) -> Drop:
     """The drop that two phases made, read off the state they ended in."""
     active = np.flatnonzero(state.active)
     params = state.params[active]
@@ -119,13 +120,7 @@ def record(problem: Problem, clock: Clock, state: State, activation: Activation,
     )
 
 
-def _generic(problem: Problem, settings: Settings, clock: Clock) -> Phases:
-    from agf.algorithm.phases import GenericPhases
-
-    return GenericPhases(problem, settings, clock)
-
-
-Observer = Callable[[State, Drop | None], None]
+Observer = Callable[[State[Any], Drop | None], None]
 
 
 def predict(
@@ -234,49 +229,87 @@ def _predicted(
 
         return resolve(problem, init, settings, observer, kept)
     if settings.mode == "limit":
-        from agf.algorithm.limit import limit
+        from agf.algorithm.limit import closed_form
 
-        return limit(problem, init, settings, observer, kept)
+        known = closed_form(problem, init, settings)
+        if known is not None:
+            return known
     return _alternate(Engine(problem, init, settings), observer, kept)
 
 
+def _agf(problem: Problem, init: Init, settings: Settings) -> Phases:
+    """The problem's own phases, else the generic ones."""
+    from agf.algorithm.phases import GenericPhases
+
+    return problem.phases(init, settings) or GenericPhases(problem, init, settings)
+
+
+def _limit(problem: Problem, init: Init, settings: Settings) -> Phases:
+    from agf.algorithm.limit import LimitPhases
+
+    return LimitPhases(problem, init, settings)
+
+
+#: The two phases of each mode that alternates.
+PHASES: dict[str, Callable[[Problem, Init, Settings], Phases]] = {"agf": _agf, "limit": _limit}
+
+
+def phases_of(problem: Problem, init: Init, settings: Settings) -> Phases:
+    """The phases of a mode. Raises RequestError for a mode that has none."""
+    if settings.mode not in PHASES:
+        raise RequestError(
+            explain(
+                f"mode {settings.mode!r} does not alternate two phases.",
+                where="Engine",
+                expected="mode " + " or ".join(PHASES),
+                remedy="Use agf.predict.",
+            )
+        )
+    return PHASES[settings.mode](problem, init, settings)
+
+
+@dataclass
+class _Record:
+    """What `outcome.staircase` needs of phases, which may lack counters and notes."""
+
+    clock: Clock
+    start_level: float
+    stats: dict[str, float]
+    notes: list[str]
+
+
 def _alternate(engine: Engine, observer: Observer | None, kept: Checkpoint) -> Staircase:
-    problem, settings = engine.problem, engine.settings
+    """The drops of an engine until one of its steps ends the run; kept and handed back whatever ends it."""
+    problem, phases = engine.problem, engine.phases
     began = wall.perf_counter()
     state = engine.init()
-    start_level = state.level
     drops: list[Drop] = []
+    record = _Record(engine.clock, state.level, getattr(phases, "stats", {}), getattr(phases, "notes", []))
 
     def result(status: Status) -> Staircase:
-        return Staircase(
-            problem=problem.name,
-            degree=problem.degree,
-            clock=engine.clock,
-            start_level=start_level,
-            drops=tuple(drops),
-            status=status,
-            settings=settings,
-            init=engine.start,
-            arguments=problem.arguments,
-            stats={**getattr(engine.phases, "stats", {}), "seconds": wall.perf_counter() - began},
-            notes=tuple(getattr(engine.phases, "notes", ())),
-        )
+        return staircase(problem, engine.start, engine.settings, record, status, drops, began)
 
     observer = kept.watching(observer, lambda: result(Status.INTERRUPTED))
     try:
         with guard(problem, lambda: result(Status.ERROR) if drops else None):
-            while settings.max_drops is None or len(drops) < settings.max_drops:
-                step = engine.step(state)
-                state = step.state
-                if step.drop is not None:
-                    drops.append(step.drop)
-                if observer is not None:
-                    observer(state, step.drop)
-                if step.status is not None:
-                    return result(step.status)
+            return result(_steps(engine, state, drops, observer))
     except KeyboardInterrupt:
         return result(Status.INTERRUPTED)
-    return result(Status.MAX_DROPS)
+
+
+def _steps(engine: Engine, state: State[Any], drops: list[Drop], observer: Observer | None) -> Status:
+    """Step after step, the drops added to `drops`; the status that ends them."""
+    most = engine.settings.max_drops
+    while most is None or len(drops) < most:
+        step = engine.step(state)
+        state = step.state
+        if step.drop is not None:
+            drops.append(step.drop)
+        if observer is not None:
+            observer(state, step.drop)
+        if step.status is not None:
+            return step.status
+    return Status.MAX_DROPS
 
 
 def predict_many(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,11 @@ import numpy as np
 from agf import integrators
 from agf.algorithm import dormant as dormancy
 from agf.algorithm.active import Rest, settle
-from agf.algorithm.departures import discharge
-from agf.algorithm.departures.discharge import Discharge, mark
+from agf.algorithm.departures.discharge import Discharge
 from agf.algorithm.departures.following import Following
 from agf.algorithm.dormant import Crossing
-from agf.algorithm.threshold import NonFinite, Threshold
+from agf.algorithm.memory import GenericState, Memory
+from agf.algorithm.threshold import EstimatedThreshold, ExactThreshold, NonFinite, Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock, half_drop_ratio
 from agf.contract.problem import Problem
@@ -45,44 +46,52 @@ _DRIFTS = {
 class GenericPhases:
     """Utility maximization by `dormant.cross`, cost minimization by `active.settle` ([AGF] Algorithm 1).
 
-    `State.memory` holds "radii" (H,), the log norm at which each active neuron activated (where it returns to when it
-    collapses), and "sizes" (H,), its log R*, which "collapsed" refers to; "start" (2,), loss and largest utility
-    gradient of the zero function, which tolerances refer to; "unsettled" (1,), 1 when the active neurons had no
-    critical point within the horizon; and what `discharge` needs.
+    Parameters
+    ----------
+    problem : Problem
+        What is trained.
+    init : Init
+        From where.
+    settings : Settings
+        How to predict.
     """
 
-    def __init__(self, problem: Problem, settings: Settings, clock: Clock) -> None:
-        self.problem, self.settings, self.clock = problem, settings, clock
+    def __init__(self, problem: Problem, init: Init, settings: Settings) -> None:
+        self.problem, self.settings = problem, settings
+        self.origin, self.clock = self._scale(init)
+        none, no_index = np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64)
+        self.start_level = float(problem.loss_grad(none, no_index)[0])
         self.stats: dict[str, float] = {}
         self.notes: list[str] = []
 
-    def start(self, init: Init) -> State:
+    def _scale(self, init: Init) -> tuple[Init, Clock]:
+        """Where neurons start, and what accelerated time is."""
+        return init, Clock.from_norms(self.problem.degree, init.log_norms)
+
+    @cached_property
+    def _start_drive(self) -> float:
+        """Largest utility gradient of the neurons at the start, which tolerances refer to. Raises NonFinite."""
+        return self._drive(self.start(), np.arange(self.origin.width))
+
+    def start(self) -> GenericState:
         """All neurons dormant, time 0."""
+        init = self.origin
         nobody = np.zeros(init.width, dtype=bool)
-        level = float(self.problem.loss_grad(np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64))[0])
-        memory = {
-            "radii": np.zeros(init.width),
-            "sizes": np.zeros(init.width),
-            "start": np.array([level, np.nan]),
-            "unsettled": np.zeros(1),
-            **discharge.memory(init),
-        }
-        return State(0.0, nobody, init.directions.copy(), init.log_norms.copy(), level, memory)
+        return State(
+            0.0, nobody, init.directions.copy(), init.log_norms.copy(), self.start_level, Memory.of(init.width)
+        )
 
     # -- utility maximization ---------------------------------------------------------------------------------
 
-    def dormant(self, state: State) -> tuple[State, Activation | Status]:
+    def dormant(self, state: GenericState) -> tuple[GenericState, Activation | Status]:
         """Until the next activation, or the status that says why there is none."""
         waiting = np.flatnonzero(~state.active)
-        if state.level <= self._negligible(state):
+        if state.level <= self._negligible():
             return state, Status.FITTED
         if waiting.size == 0:
             return state, self._end(state, Status.ALL_ACTIVE)
         try:
-            drive = self._drive(state, waiting)
-            if np.isnan(state.memory["start"][1]):
-                start = np.array([state.memory["start"][0], drive])
-                state = replace(state, memory={**state.memory, "start": start})
+            drive = self._drive(state, waiting) if state.active.any() else self._start_drive
             if 0.0 < drive <= self._noise(state):
                 return state, Status.FITTED
             state, free, found, elapsed = self._race(state, waiting)
@@ -98,7 +107,7 @@ class GenericPhases:
             return state, self._end(state, found) if found is Status.NO_GROWTH else found
         return self._arrive(state, free, replace(found, time=elapsed + found.time))
 
-    def _race(self, state: State, waiting: IntArray) -> tuple[State, IntArray, Crossing | Status, float]:
+    def _race(self, state: GenericState, waiting: IntArray) -> tuple[GenericState, IntArray, Crossing | Status, float]:
         """The first crossing of the neurons that are free to turn, and the time that passed before they were.
 
         Neurons that give back their charge (`discharge`) are taken along; each that is home joins the free ones.
@@ -108,7 +117,7 @@ class GenericPhases:
         threshold = self._threshold(state)
         stop, elapsed = self._stop(state), 0.0
         while True:
-            held = Discharge.of(self.problem, residual, self.clock, state)
+            held = Discharge.of(self.problem, residual, self.clock, self.origin, state)
             free = np.setdiff1d(waiting, held.neurons)
             home = float(np.min(held.home(state), initial=np.inf))
             found = self._cross(state, residual, free, threshold, min(stop - elapsed, home))
@@ -124,29 +133,26 @@ class GenericPhases:
             state = held.advance(replace(state, directions=directions, log_norms=log_norms), home)
             elapsed += home
 
-    def _arrive(self, state: State, waiting: IntArray, found: Crossing) -> tuple[State, Activation]:
+    def _arrive(self, state: GenericState, waiting: IntArray, found: Crossing) -> tuple[GenericState, Activation]:
         time = state.time + found.time
         directions, log_norms = state.directions.copy(), state.log_norms.copy()
         directions[waiting], log_norms[waiting] = found.directions, found.log_norms
         neurons = waiting[found.neurons]
         if found.time > 0:  # at time zero a neuron may stand above its threshold, and starts from there
             log_norms[neurons] = np.minimum(log_norms[neurons], found.log_radius)
-        radii = state.memory["radii"].copy()
-        radii[neurons] = found.log_radius
-        sizes = state.memory["sizes"].copy()
-        sizes[neurons] = self._sizes(state, neurons, found)
+        memory = state.memory.activated(neurons, found.log_radius, self._sizes(state, neurons, found))
         runner_up = None if found.runner_up is None else (int(waiting[found.runner_up[0]]), found.runner_up[1])
         after = replace(
             state,
             time=time,
             directions=directions,
             log_norms=log_norms,
-            memory=mark({**state.memory, "radii": radii, "sizes": sizes}, waiting[found.growing], True),
+            memory=memory.mark(waiting[found.growing], True),
         )
         half = max(time - self._half_lead(found), state.time)
         return after, Activation(time, half, neurons, found.utility, runner_up)
 
-    def _sizes(self, state: State, neurons: IntArray, found: Crossing) -> FloatArray:
+    def _sizes(self, state: GenericState, neurons: IntArray, found: Crossing) -> FloatArray:
         """Log R* of the neurons that activate, (k,), whatever the threshold."""
         if self.settings.threshold == "natural":
             return found.log_radius
@@ -166,7 +172,7 @@ class GenericPhases:
         return float(gap / (kappa * utility) * np.exp((2 - kappa) * log_radius - self.clock.log_scale))
 
     def _cross(
-        self, state: State, residual: Any, free: IntArray, threshold: Threshold, stop: float
+        self, state: GenericState, residual: Any, free: IntArray, threshold: Threshold, stop: float
     ) -> Crossing | Status:
         return dormancy.cross(
             self.problem,
@@ -182,13 +188,13 @@ class GenericPhases:
             stats=self.stats,
         )
 
-    def _threshold(self, state: State) -> Threshold:
+    def _threshold(self, state: GenericState) -> ExactThreshold:
         active = np.flatnonzero(state.active)
         natural = self.settings.threshold == "natural"
         noise = self._noise(state) / self.problem.degree
-        return Threshold(self.problem, natural, state.params[active], active, noise=noise)
+        return ExactThreshold(self.problem, natural, state.params[active], active, noise=noise)
 
-    def _drive(self, state: State, waiting: IntArray) -> float:
+    def _drive(self, state: GenericState, waiting: IntArray) -> float:
         """Largest utility gradient at unit norm over the dormant neurons."""
         alive = waiting[np.isfinite(state.log_norms[waiting])]
         if alive.size == 0:
@@ -198,29 +204,30 @@ class GenericPhases:
         gradient = np.asarray(self.problem.utility(state.directions[alive], alive, residual)[1])
         return float(np.linalg.norm(gradient.reshape(alive.size, -1), axis=1).max())
 
-    def _stop(self, state: State) -> float:
+    def _stop(self, state: GenericState) -> float:
         limit = self.settings.max_time
         return np.inf if limit is None else max(float(self.clock.accelerated(limit)) - state.time, 0.0)
 
-    def _negligible(self, state: State) -> float:
-        return self.settings.rtol * float(state.memory["start"][0])
+    def _negligible(self) -> float:
+        return self.settings.rtol * self.start_level
 
-    def _noise(self, state: State) -> float:
+    def _noise(self, state: GenericState) -> float:
         """Utility gradient that cannot be told from 0: losses are known to rtol, residuals and utilities to its root.
 
         On kinks the active neurons are only where their integrator puts them, to the same root of rtol at any loss.
         """
-        loss, drive = state.memory["start"]
-        part = 1.0 if not self.problem.smooth else np.sqrt(min(state.level / loss, 1.0))
-        return float(np.sqrt(self.settings.rtol) * part * drive) if state.active.any() else 0.0
+        if not state.active.any():
+            return 0.0
+        part = 1.0 if not self.problem.smooth else np.sqrt(min(state.level / self.start_level, 1.0))
+        return float(np.sqrt(self.settings.rtol) * part * self._start_drive)
 
     @staticmethod
-    def _end(state: State, status: Status) -> Status:
-        return Status.NO_CRITICAL_POINT if state.memory["unsettled"][0] else status
+    def _end(state: GenericState, status: Status) -> Status:
+        return Status.NO_CRITICAL_POINT if state.memory.drifting else status
 
     # -- cost minimization ------------------------------------------------------------------------------------
 
-    def active(self, state: State, activation: Activation) -> tuple[State, Settled | Status]:
+    def active(self, state: GenericState, activation: Activation) -> tuple[GenericState, Settled | Status]:
         """Let the active neurons settle; those that collapse return to dormancy.
 
         As the residual shrinks so do thresholds: dormant neurons may stand above theirs once the flow is over, without
@@ -247,7 +254,7 @@ class GenericPhases:
             neurons = found.neurons
             joined, utility = np.append(joined, neurons), np.append(utility, found.utility)
 
-    def _flow(self, state: State, time: float, before: float, width: float) -> tuple[State, Settled]:
+    def _flow(self, state: GenericState, time: float, before: float, width: float) -> tuple[GenericState, Settled]:
         """Flow of the active neurons.
 
         time : accelerated, of the activation.  before : loss then.  width : how long its drop lasts, flow time.
@@ -256,14 +263,15 @@ class GenericPhases:
         theta = cartesian(state.directions[chosen], state.log_norms[chosen])
         following = Following.of(self.problem, state, np.sqrt(self.settings.rtol))
         # Self-interactions beside the network at the start: for an estimate, and a problem can keep what they need.
-        threshold = self._threshold(state)
-        threshold.memory = np.full(self.problem.width, np.nan)
+        threshold: Threshold = EstimatedThreshold.of(self._threshold(state))
         cap = self._cap(time, width)
+        assert self.settings.horizon is not None  # it applies to the only mode there is here
         multiple = self.settings.horizon * (1.0 if self.settings.settle == "horizon" else CONVERGED)
 
         def horizon(now: FloatArray, neurons: IntArray) -> float:
+            nonlocal threshold
             others = np.setdiff1d(np.flatnonzero(~state.active), following.neurons)
-            wait = self._wait(state, others, neurons, now, threshold, cap / multiple)
+            wait, threshold = self._wait(state, others, neurons, now, threshold, cap / multiple)
             return min(max(width, multiple * wait), cap)
 
         rest = settle(
@@ -272,10 +280,10 @@ class GenericPhases:
             chosen,
             horizon,
             rtol=self.settings.rtol,
-            negligible=self._negligible(state),
+            negligible=self._negligible(),
             before=before,
             least=min(width, cap),
-            gone=COLLAPSED * np.exp(state.memory["sizes"][chosen]),
+            gone=COLLAPSED * np.exp(state.memory.sizes[chosen]),
         )
         self._count("loss_evaluations", rest.evaluations)
         self._count("hessians", rest.hessians)
@@ -289,10 +297,10 @@ class GenericPhases:
             return cap
         return min(cap, max(self.settings.max_time - float(self.clock.flow(time)), width))
 
-    def _above(self, state: State, gone: IntArray) -> tuple[State, Activation | None]:
+    def _above(self, state: GenericState, gone: IntArray) -> tuple[GenericState, Activation | None]:
         """Dormant neurons that stand above their thresholds now, but for those that collapsed in this phase."""
         waiting = np.setdiff1d(np.flatnonzero(~state.active), gone)
-        if waiting.size == 0 or state.level <= self._negligible(state):
+        if waiting.size == 0 or state.level <= self._negligible():
             return state, None
         active = np.flatnonzero(state.active)
         residual = self.problem.residual(state.params[active], active)
@@ -302,15 +310,15 @@ class GenericPhases:
             return state, None  # the next dormant phase meets it again, and reports it
         return self._arrive(state, waiting, found) if isinstance(found, Crossing) else (state, None)
 
-    def _leave(self, state: State, chosen: IntArray, rest: Rest, before: float) -> tuple[State, Settled]:
+    def _leave(self, state: GenericState, chosen: IntArray, rest: Rest, before: float) -> tuple[GenericState, Settled]:
         directions, log_norms = state.directions.copy(), state.log_norms.copy()
         directions[chosen], log_norms[chosen] = polar(rest.theta)
         collapsed = chosen[rest.collapsed]
-        directions[collapsed], log_norms[collapsed] = state.directions[collapsed], state.memory["radii"][collapsed]
+        directions[collapsed], log_norms[collapsed] = state.directions[collapsed], state.memory.radii[collapsed]
         mask: BoolArray = state.active.copy()
         mask[collapsed] = False
         level = rest.level
-        scale = min(abs(before - level), max(level, self._negligible(state)))
+        scale = min(abs(before - level), max(level, self._negligible()))
         critical = rest.how == "flow" or rest.predicted_decrease <= _CRITICAL * scale
         if rest.how in _DRIFTS and _DRIFTS[rest.how] not in self.notes:
             self.notes.append(_DRIFTS[rest.how])
@@ -322,33 +330,35 @@ class GenericPhases:
             directions=directions,
             log_norms=log_norms,
             level=level,
-            memory=mark(
-                {**state.memory, "unsettled": np.array([float(not critical and rest.growing and not cut)])},
-                collapsed,
-                True,
-            ),
+            memory=replace(state.memory, drifting=not critical and rest.growing and not cut).mark(collapsed, True),
         )
         return after, Settled(level, collapsed, rest.grad_norm, rest.predicted_decrease, rest.how, critical)
 
-    def _width(self, activation: Activation, state: State) -> float:
+    def _width(self, activation: Activation, state: GenericState) -> float:
         """How long the drop lasts: flow time in which a newcomer grows by a factor e at its threshold.
 
         At most the time since the start: a slower one is not over by the next activation, whatever its neighbours do.
         """
         kappa = self.problem.degree
-        log_radius = state.memory["radii"][activation.neurons]
+        log_radius = state.memory.radii[activation.neurons]
         width = float(np.max(np.exp((2 - kappa) * log_radius) / (kappa * activation.utility)))
         return min(width, float(self.clock.flow(activation.time))) if activation.time > 0 else width
 
     def _wait(
-        self, state: State, waiting: IntArray, chosen: IntArray, theta: FloatArray, threshold: Threshold, stop: float
-    ) -> float:
+        self,
+        state: GenericState,
+        waiting: IntArray,
+        chosen: IntArray,
+        theta: FloatArray,
+        threshold: Threshold,
+        stop: float,
+    ) -> tuple[float, Threshold]:
         """Flow time to the activation of one of `waiting` (k,) if the residual were frozen at theta (m, P), the
-        parameters of `chosen`, roughly; inf beyond `stop`."""
+        parameters of `chosen`, roughly; inf beyond `stop`; and the threshold to ask with next."""
         if waiting.size == 0:
-            return np.inf
+            return np.inf, threshold
         try:
-            time = dormancy.wait(
+            time, threshold = dormancy.wait(
                 self.problem,
                 self.problem.residual(theta, chosen),
                 self.clock,
@@ -360,8 +370,8 @@ class GenericPhases:
                 stats=self.stats,
             )
         except (NonFinite, integrators.Stalled):
-            return np.inf  # the next dormant phase meets it again, and reports it
-        return float(self.clock.flow(time))
+            return np.inf, threshold  # the next dormant phase meets it again, and reports it
+        return float(self.clock.flow(time)), threshold
 
     def _count(self, name: str, number: float) -> None:
         self.stats[name] = self.stats.get(name, 0) + number

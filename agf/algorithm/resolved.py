@@ -18,8 +18,9 @@ import numpy as np
 
 from agf import integrators
 from agf.algorithm.conditioning import LONGER, conditioned
+from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved_coordinates import Landing, Riding, ride_of
-from agf.algorithm.threshold import NonFinite, Threshold
+from agf.algorithm.threshold import ExactThreshold, NonFinite
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock, charge
 from agf.contract.blame import guard
@@ -149,21 +150,8 @@ def resolve(
     run = _Run(problem, init, settings, observer)
 
     def result(status: Status, drops: list[Drop]) -> Staircase:
-        return Staircase(
-            problem=problem.name,
-            degree=problem.degree,
-            clock=run.clock,
-            start_level=run.start_level,
-            drops=tuple(drops),
-            status=status,
-            settings=settings,
-            init=init,
-            arguments=problem.arguments,
-            stats={**run.stats, "seconds": wall.perf_counter() - began},
-            notes=tuple(run.notes),
-            curve_times=run.clock.flow(np.array(run.path.times)),
-            curve_losses=np.array(run.path.losses),
-        )
+        times, losses = run.clock.flow(np.array(run.path.times)), np.array(run.path.losses)
+        return staircase(problem, init, settings, run, status, drops, began, (times, losses))
 
     if kept is not None:
         run.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED, run.drops()))
@@ -197,7 +185,9 @@ class _Run:
         probe: bool = False,
         floor: float = -np.inf,
     ) -> None:
-        joining = min(_PROBE_JOINING * settings.joining, 1.0) if probe else settings.joining
+        assert settings.joining is not None  # in this mode it is never left out
+        joining = settings.joining
+        joining = min(_PROBE_JOINING * joining, 1.0) if probe else joining
         self.problem, self.init, self.settings, self.observer = problem, init, settings, observer
         self.floor = floor  # a loss below which nothing is asked
         self.joining, self.rtol = joining, _tolerance(problem, settings, probe)
@@ -212,7 +202,7 @@ class _Run:
         self.path = _Path(losses=[self.start_level], states=[self.state])
         # Alone, without the active neurons: the norm at which a neuron starts to matter need not be exact.
         natural, factor = settings.threshold == "natural", float(np.log(joining))
-        self.threshold = Threshold(problem, natural, none, no_index, log_factor=factor)
+        self.threshold = ExactThreshold(problem, natural, none, no_index, log_factor=factor)
         limit = settings.max_time
         self.stop = np.inf if limit is None else float(self.clock.accelerated(LONGER * limit if probe else limit))
         self.lowest = np.inf  # smallest log norm at which a neuron joined

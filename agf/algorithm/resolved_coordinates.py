@@ -187,10 +187,10 @@ class PolarRide:
 
 
 class OwnRiding:
-    """`Riding` in a problem's own coordinates; `State.memory["own"]` is y."""
+    """`Riding` in a problem's own coordinates; `State.memory` is y."""
 
     def __init__(self, problem: Problem, system: FlowSystem, state: State, alive: BoolArray) -> None:
-        self.problem, self._system, self._y = problem, system, state.memory["own"]
+        self.problem, self._system, self._y = problem, system, state.memory
         self.active, self.alive = np.flatnonzero(state.active), alive
         self.smooth, self.log_time_unit, self.groups = system.smooth, system.log_time_unit, system.groups
         self.velocity, self.scale, self.retract = system.velocity, system.scale, system.retract
@@ -219,7 +219,7 @@ class OwnRiding:
 
     def state(self, y: FloatArray, before: State, time: float) -> State:
         directions, log_norms = self.polar(y)
-        return replace(before, time=time, directions=directions, log_norms=log_norms, memory={"own": y})
+        return replace(before, time=time, directions=directions, log_norms=log_norms, memory=y)
 
 
 class OwnRide:
@@ -236,7 +236,7 @@ class OwnRide:
         return OwnRiding(self.problem, system, state, self.alive)
 
     def start(self, state: State) -> State:
-        return replace(state, memory={"own": self._system.start()})
+        return replace(state, memory=self._system.start())
 
     def system(self, state: State) -> Riding:
         return self._riding(state)
@@ -247,7 +247,7 @@ class OwnRide:
     def cross(
         self, state: State, small: IntArray, threshold: Threshold, rtol: float, stop: float, stats: dict[str, float]
     ) -> Landing | Status:
-        y0 = state.memory["own"]
+        y0 = state.memory
         riding = self._riding(state, y0)
         unit = float(np.exp(riding.log_time_unit - self.clock.log_scale))
         residual, waiting = riding.residual(y0), np.flatnonzero(~state.active & self.alive)

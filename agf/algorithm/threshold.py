@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,17 +20,24 @@ class NonFinite(Exception):
     """A plugin returned a non-finite value where the step cannot be shortened any more; str() names who and where."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Threshold:
     """Log norm at which a dormant neuron activates.
 
-    natural : norm R* = (U / 2C)^(1/degree) at which the neuron saturates, else norm 1.  C is its self-interaction
-        beside the active neurons. U is taken as |grad U| / degree, which is the same once the direction is aligned, and
-        keeps R* away from 0 where U passes through 0 while the direction still turns.
-    active, active_neurons : the network that made the residual.
-    log_factor : added to the log norm (mode "resolved": neurons join at a fraction of R*).
-    noise : utility at unit norm that cannot be told from 0; only a larger one lets a neuron activate.
-    memory : (H,) log 2C of each neuron, NaN where unknown, for estimates: reused until the direction has turned far.
+    Parameters
+    ----------
+    problem : Problem
+        Whose neurons.
+    natural : bool
+        Norm R* = (U / 2C)^(1/degree) at which the neuron saturates, else norm 1. C is its self-interaction beside the
+        active neurons. U is taken as |grad U| / degree, which is the same once the direction is aligned, and keeps R*
+        away from 0 where U passes through 0 while the direction still turns.
+    active, active_neurons : (k, P), (k,)
+        The network that made the residual.
+    log_factor : float
+        Added to the log norm (mode "resolved": neurons join at a fraction of R*).
+    noise : float
+        Utility at unit norm that cannot be told from 0; only a larger one lets a neuron activate.
     """
 
     problem: Problem
@@ -39,38 +46,30 @@ class Threshold:
     active_neurons: IntArray
     log_factor: float = 0.0
     noise: float = 0.0
-    memory: FloatArray | None = None
-    calls: int = field(default=0, init=False)
-    alone: FloatArray = field(default_factory=lambda: np.zeros(0), init=False)
 
-    def log_self_interaction(self, directions: FloatArray, neurons: IntArray) -> FloatArray:
+    def alone(self, directions: FloatArray, neurons: IntArray) -> FloatArray:
+        """Self-interaction C of unit neurons without the active ones, (m,), loss. Raises NonFinite."""
+        return self._interaction(directions, neurons, self.active[:0], self.active_neurons[:0])
+
+    def log_self_interaction(
+        self, directions: FloatArray, neurons: IntArray, alone: FloatArray | None = None
+    ) -> FloatArray:
         """log 2C of unit neurons, (m,); -inf where C vanishes. Zeros for unit thresholds.
 
+        alone : (m,) C without the active neurons, a floor, so that of an earlier direction will do; computed when None.
         Raises NonFinite, naming the method and the neurons.
         """
         if not self.natural:
             return np.zeros(neurons.size)
         c = self._interaction(directions, neurons, self.active, self.active_neurons)
         if self.active_neurons.size:
-            c = np.maximum(c, _LEAST_OWN * self._alone(directions, neurons))
+            c = np.maximum(c, _LEAST_OWN * (self.alone(directions, neurons) if alone is None else alone))
         with np.errstate(divide="ignore"):
             return np.log(2.0 * np.maximum(c, 0.0))
-
-    def _alone(self, directions: FloatArray, neurons: IntArray) -> FloatArray:
-        """Self-interaction without the active neurons, (m,): a floor, so that of an earlier direction will do."""
-        if self.alone.size == 0:
-            self.alone = np.full(self.problem.width, np.nan)
-        new = np.isnan(self.alone[neurons])
-        if new.any():
-            self.alone[neurons[new]] = self._interaction(
-                directions[new], neurons[new], self.active[:0], self.active_neurons[:0]
-            )
-        return self.alone[neurons]
 
     def _interaction(
         self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
     ) -> FloatArray:
-        self.calls += 1
         c = np.asarray(self.problem.self_interaction(directions, neurons, active, active_neurons), dtype=np.float64)
         expect_shape(self.problem, "self_interaction", c, (neurons.size,))
         refuse_nonfinite(self.problem, "self_interaction", ~np.isfinite(c), neurons)
@@ -92,6 +91,43 @@ class Threshold:
         drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
         radius = self.log_radius(drive, self.log_self_interaction(directions, neurons))
         return np.where(utility > 0, log_norms - radius, -np.inf), np.asarray(utility)
+
+
+@dataclass(frozen=True)
+class ExactThreshold(Threshold):
+    """A threshold met exactly: self-interactions are renewed wherever a crossing is near."""
+
+
+@dataclass(frozen=True)
+class EstimatedThreshold(Threshold):
+    """A threshold for an estimate of a time: self-interactions are reused until a direction has turned far.
+
+    known, floors : (H,) log 2C and C without the active neurons of those computed before, NaN where unknown.
+    """
+
+    known: FloatArray = field(default_factory=lambda: np.zeros(0))
+    floors: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def of(cls, exact: Threshold) -> EstimatedThreshold:
+        """The estimate of a threshold, nothing known yet."""
+        unknown = np.full(exact.problem.width, np.nan)
+        return cls(
+            exact.problem,
+            exact.natural,
+            exact.active,
+            exact.active_neurons,
+            exact.log_factor,
+            exact.noise,
+            unknown,
+            unknown,
+        )
+
+    def learned(self, neurons: IntArray, log_2c: FloatArray, floors: FloatArray) -> EstimatedThreshold:
+        """With what was found for neurons (m,)."""
+        known, least = self.known.copy(), self.floors.copy()
+        known[neurons], least[neurons] = log_2c, floors
+        return replace(self, known=known, floors=least)
 
 
 def expect_shape(problem: Problem, method: str, value: Any, shape: tuple[int, ...]) -> None:

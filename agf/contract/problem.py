@@ -15,6 +15,7 @@ import numpy as np
 
 from agf import sphere
 from agf.arrays import BoolArray, FloatArray, IntArray, count
+from agf.clock import Clock
 from agf.contract.flow_system import FlowSystem
 from agf.errors import DataError, NoTheory, ProblemError, RequestError, explain
 from agf.init import Init, check_alpha
@@ -28,20 +29,23 @@ if TYPE_CHECKING:
 
 
 class Phases(Protocol):
-    """The two phases of [AGF] Algorithm 1. A problem with closed forms may bring its own (`Problem.phases`).
+    """The two phases of [AGF] Algorithm 1 from one initialization. A problem may bring its own (`Problem.phases`).
 
-    Each method takes a state and returns a new one; neither keeps memory between calls. Times are accelerated times.
+    Each method takes a state and returns a new one; what they remember is in the state (`State.memory`). `clock` says
+    what accelerated time is: all times here are.
     """
 
-    def start(self, init: Init) -> State:
-        """All neurons of `init` dormant, time 0."""
+    clock: Clock
+
+    def start(self) -> State[Any]:
+        """All neurons dormant, time 0."""
         ...
 
-    def dormant(self, state: State) -> tuple[State, Activation | Status]:
+    def dormant(self, state: State[Any]) -> tuple[State[Any], Activation | Status]:
         """Utility maximization until the next activation, or the status that says why there is none."""
         ...
 
-    def active(self, state: State, activation: Activation) -> tuple[State, Settled | Status]:
+    def active(self, state: State[Any], activation: Activation) -> tuple[State[Any], Settled | Status]:
         """Cost minimization of the active neurons, `activation.neurons` being new; state.level is the new level."""
         ...
 
@@ -299,9 +303,10 @@ class Problem(ABC):
         del theta, neurons
         return {}
 
-    def phases(self, settings: Settings) -> Phases | None:
-        """The problem's own two phases under these settings where it has closed forms, or None for the generic ones."""
-        del settings
+    def phases(self, init: Init, settings: Settings) -> Phases | None:
+        """The problem's own two phases from `init` under these settings where it has closed forms, or None for the
+        generic ones."""
+        del init, settings
         return None
 
     def many_phases(self, inits: Sequence[Init], settings: Settings) -> Sequence[Phases | None] | None:

@@ -20,50 +20,62 @@ _NAMES = {"max_time": "t_max"}
 _FIELDS = {option: field for field, option in _NAMES.items()}
 
 
+#: Options that mean something in some modes only: their default there, and the modes.
+_APPLY: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "threshold": ("natural", ("agf", "resolved")),
+    "settle": ("horizon", ("agf",)),
+    "horizon": (1.0, ("agf",)),
+    "joining": (0.03, ("resolved",)),
+}
+
+
 @dataclass(frozen=True)
 class Settings:
     """How to predict. Every tolerance is relative to the scale of the thing it bounds.
+
+    An option that does not apply to the mode is refused; left out (None) it is None there, and the default elsewhere.
 
     Parameters
     ----------
     mode : str
         "agf" finite alpha (default, [AGF] Algorithm 1), "limit" alpha -> 0 at degree 2 ([AGF] Algorithm 2, [PF23]
         Algorithm 1), "resolved" time-resolved active flow, which predicts the curve as well.
-    threshold : str
-        "natural" (norm R* at which the neuron saturates, default) or "unit" (norm 1, as the paper).
-    settle : str
-        "horizon" (active neurons flow for as long as the next activation takes, default) or "converged".
-    horizon : float
-        Multiple of the time to the next activation that active neurons flow for (settle="horizon").
+    threshold : str, optional
+        "natural" (norm R* at which the neuron saturates, default) or "unit" (norm 1, as the paper). Modes "agf" and
+        "resolved".
+    settle : str, optional
+        "horizon" (active neurons flow for as long as the next activation takes, default) or "converged". Mode "agf".
+    horizon : float, optional
+        Multiple of the time to the next activation that active neurons flow for; default 1. Mode "agf".
     rtol : float
         Relative error of directions, log norms and losses, of one step.
     tie_rtol : float
         Neurons whose activation times agree to this fraction of the elapsed phase activate together.
-    joining : float
-        Fraction of R* at which a neuron joins the active flow (mode="resolved").
-    conditioning : bool or None
+    joining : float, optional
+        Fraction of R* at which a neuron joins the active flow; default 0.03. Mode "resolved".
+    conditioning : bool, optional
         Whether to measure how much each drop's time moves when the tolerance and the initial weights (mode "resolved":
         the joining fraction) change a little, by a second prediction. None: in mode "resolved" only.
-    max_drops : int or None
-        Most drops, None for no bound.
-    max_time : float or None
-        Flow time to stop at, None for no bound.
+    max_drops : int, optional
+        Drops after which to stop; None for no bound.
+    max_time : float, optional
+        Flow time at which to stop; None for no bound.
     """
 
     mode: str = "agf"
-    threshold: str = "natural"
-    settle: str = "horizon"
-    horizon: float = 1.0
+    threshold: str | None = None
+    settle: str | None = None
+    horizon: float | None = None
     rtol: float = 1e-6
     tie_rtol: float = 1e-9
-    joining: float = 0.03
+    joining: float | None = None
     conditioning: bool | None = None
     max_drops: int | None = None
     max_time: float | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in (("mode", MODES), ("threshold", THRESHOLDS), ("settle", SETTLES)):
-            if getattr(self, name) not in allowed:
+            if getattr(self, name) not in (*allowed, *([None] if name in _APPLY else [])):
                 raise RequestError(
                     explain(
                         f"unknown {name} {getattr(self, name)!r}.",
@@ -71,9 +83,23 @@ class Settings:
                         expected="one of " + ", ".join(allowed),
                     )
                 )
+        for name, (default, modes) in _APPLY.items():
+            if self.mode in modes and getattr(self, name) is None:
+                object.__setattr__(self, name, default)
+            elif self.mode not in modes and getattr(self, name) is not None:
+                raise RequestError(
+                    explain(
+                        f"`{name}` does not apply to mode {self.mode!r}.",
+                        where="predict",
+                        expected=f"mode {' or '.join(modes)}",
+                        remedy=f"Leave `{name}` out, or choose another mode.",
+                    )
+                )
         ranges = {"horizon": (0.0, math.inf), "rtol": (1e-13, 0.1), "tie_rtol": (0.0, 1.0), "joining": (1e-4, 1.0)}
         for name, (least, most) in ranges.items():
             value = getattr(self, name)
+            if value is None and name in _APPLY:
+                continue
             if not (_number(value) and least <= value <= most and value > 0):
                 words = "positive" if most == math.inf else f"between {least:g} and {most:g}"
                 raise RequestError(explain(f"`{name}` must be {words}.", where="predict", found=repr(value)))
@@ -119,9 +145,14 @@ class Settings:
         """What the fields are called as options."""
         return tuple(_NAMES.get(field.name, field.name) for field in fields(cls))
 
+    def within(self, mode: str, **changes: Any) -> Settings:
+        """The same settings in another mode, as far as they apply there, with `changes`."""
+        kept = {name: value for name, value in asdict(self).items() if mode in _APPLY.get(name, (None, MODES))[1]}
+        return Settings(**{**kept, "mode": mode, **changes})
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
+        """Plain values for JSON: of what applies to the mode."""
+        return {name: value for name, value in asdict(self).items() if self.mode in _APPLY.get(name, (None, MODES))[1]}
 
 
 def _number(value: Any) -> bool:

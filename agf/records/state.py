@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray
 
+M = TypeVar("M")
+
 
 @dataclass(frozen=True)
-class State:
+class State(Generic[M]):
     """Everything that evolves; `Engine.step` takes one and returns the next. Never modified in place.
 
     Parameters
     ----------
     time : float
         Accelerated time (flow time / clock.scale).
-    active : bool ndarray, shape (H,)
-        Who is active.
-    directions : float ndarray, shape (H, P)
+    active : (H,) bool
+        Which neurons are active.
+    directions : (H, P)
         Unit rows, of dormant and active neurons alike.
-    log_norms : float ndarray, shape (H,)
-        Natural log of the norms; a dormant neuron's charge is implied by it.
+    log_norms : (H,)
+        Natural logs of the norms; a dormant neuron's charge is implied by them.
     level : float
         Loss of the active neurons alone.
-    memory : dict[str, FloatArray]
-        What a problem's own phases carry; opaque to the engine, arrays and scalars only.
+    memory : M
+        What the phases carry from step to step beyond that: a frozen record of their own, opaque to the engine.
     """
 
     time: float
@@ -34,7 +37,7 @@ class State:
     directions: FloatArray
     log_norms: FloatArray
     level: float
-    memory: dict[str, FloatArray] = field(default_factory=dict)
+    memory: M = None  # type: ignore[assignment]
 
     @property
     def params(self) -> FloatArray:

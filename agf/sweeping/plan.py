@@ -98,12 +98,12 @@ class Plan:
         parameters = inspect.signature(registry.find(self.problem).__init__).parameters
         known = {*_SETTINGS_AXES, *_INIT_AXES}
         open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-        for name, values in self.axes.items():
+        for name in self.axes:
             if name not in known and name not in parameters and not open_ended:
                 expected = ", ".join(sorted([*known, *list(parameters)[1:]]))
                 raise RequestError(explain(f"unknown axis `{name}`.", where="sweep", expected=f"one of {expected}"))
-            for value in values if name in _SETTINGS_AXES else ():
-                Settings.of({name: value})
+        for chosen in itertools.product(*[[(n, v) for v in vs] for n, vs in self.axes.items() if n in _SETTINGS_AXES]):
+            Settings.of(dict(chosen))
         for alpha in self.axes["alpha"]:
             check_alpha(alpha)
         seeds = self.axes.get("seed", [0])

@@ -13,7 +13,6 @@ from agf.algorithm import active
 from agf.algorithm.active import settle
 from agf.algorithm.engine import Engine
 from agf.algorithm.phases import GenericPhases
-from agf.clock import Clock
 from agf.records.settings import Settings
 from agf.records.status import Status
 
@@ -275,7 +274,7 @@ def test_the_generic_phases_repeat_the_closed_forms_of_a_diagonal_network(alpha,
     init = problem.init(alpha)
     closed = agf.predict(problem, init)
     settings = Settings()
-    generic = GenericPhases(problem, settings, Clock.from_norms(2, init.log_norms))
+    generic = GenericPhases(problem, init, settings)
     engine = Engine(problem, init, settings, generic)
     step, drops = engine.step(engine.init()), []
     while step.status is None:

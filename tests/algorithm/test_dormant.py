@@ -11,9 +11,9 @@ from stubs import DiagonalToy, QuadraticUtility, ReluToy, Scripted, norms_init
 
 import agf
 from agf import sphere
-from agf.algorithm import dormant
+from agf.algorithm import crossings, dormant
 from agf.algorithm.dormant import Crossing
-from agf.algorithm.threshold import Threshold
+from agf.algorithm.threshold import ExactThreshold
 from agf.clock import Clock
 from agf.records.status import Status
 
@@ -23,7 +23,7 @@ NOBODY, NONE = np.zeros(0, dtype=np.int64), np.zeros(0)
 def run(problem, directions, log_norms, natural=False, log_factor=0.0, noise=0.0, **options):
     neurons = np.arange(log_norms.size)
     empty = np.zeros((0, problem.n_params))
-    threshold = Threshold(problem, natural, empty, NOBODY, log_factor, noise)
+    threshold = ExactThreshold(problem, natural, empty, NOBODY, log_factor, noise)
     clock = Clock.from_norms(problem.degree, log_norms)
     residual = problem.residual(empty, NOBODY)
     return dormant.cross(problem, residual, clock, threshold, directions, log_norms, neurons, **options), clock
@@ -310,7 +310,7 @@ def test_neurons_exactly_at_a_minimum_of_their_utility_never_activate_and_cost_n
 
 
 def test_a_crossing_that_cannot_be_located_ends_the_run_with_a_sentence(monkeypatch):
-    monkeypatch.setattr(dormant, "_TURNS", 2)
+    monkeypatch.setattr(crossings, "_TURNS", 2)
     x = np.random.default_rng(0).standard_normal((40, 3))
     problem = agf.TwoLayer(x, x[:, :1] - 0.5 * x[:, 1:2] ** 2, activation="tanh", width=4)
     stairs = agf.predict(problem, problem.init(1e-6))

@@ -27,7 +27,8 @@ def settled(level, *collapsed):
 
 def scripted(script, width=4):
     problem = Scripted(np.ones(width))
-    return Engine(problem, norms_init(np.full(width, -3.0)), phases=ScriptedPhases(script))
+    init = norms_init(np.full(width, -3.0))
+    return Engine(problem, init, phases=ScriptedPhases(init, script))
 
 
 def walk(engine):
@@ -279,6 +280,49 @@ def test_observers_see_every_step_with_its_state():
 def test_settings_that_mean_nothing_are_refused(options):
     with pytest.raises(RequestError, match=next(iter(options))):
         agf.predict(Scripted([1.0]), norms_init([-3.0]), **options)
+
+
+@pytest.mark.parametrize(
+    ("mode", "option"),
+    [
+        ("limit", {"threshold": "unit"}),
+        ("limit", {"settle": "horizon"}),
+        ("limit", {"horizon": 2.0}),
+        ("limit", {"joining": 0.1}),
+        ("agf", {"joining": 0.1}),
+        ("resolved", {"settle": "converged"}),
+        ("resolved", {"horizon": 2.0}),
+    ],
+)
+def test_options_that_do_not_apply_to_a_mode_are_refused_with_the_modes_they_apply_to(mode, option):
+    name = next(iter(option))
+    with pytest.raises(RequestError, match=rf"`{name}` does not apply to mode '{mode}'.*Expected mode"):
+        agf.predict(Scripted([1.0]), norms_init([-3.0]), mode=mode, **option)
+
+
+@pytest.mark.parametrize("mode", ["agf", "limit", "resolved"])
+def test_a_run_file_records_the_options_that_were_used_and_no_others(mode, tmp_path):
+    problem = DiagonalToy(np.eye(2), [2.0, 1.0])
+    stairs = agf.predict(problem, problem.init(1e-4), mode=mode, conditioning=False)
+    stairs.save(tmp_path / "run.npz")
+    again = agf.load(tmp_path / "run.npz").settings
+    assert again == stairs.settings
+    used = {"agf": {"threshold", "settle", "horizon"}, "limit": set(), "resolved": {"threshold", "joining"}}[mode]
+    assert used == again.to_dict().keys() & {"threshold", "settle", "horizon", "joining"}
+
+
+def test_the_engine_refuses_a_mode_without_phases():
+    with pytest.raises(RequestError, match=r"does not alternate two phases.*agf or limit"):
+        Engine(Scripted([1.0]), norms_init([-3.0]), Settings(mode="resolved"))
+
+
+def test_mode_limit_is_the_same_engine_with_phases_of_its_own():
+    problem = DiagonalToy(np.eye(2), [2.0, 1.0])
+    init = problem.init(1e-8)
+    stairs = agf.predict(problem, init, mode="limit")
+    steps = walk(Engine(problem, init, Settings(mode="limit")))
+    assert [step.drop.time for step in steps if step.drop is not None] == stairs.times[1:].tolist()
+    assert steps[-1].status is stairs.status
 
 
 # -- laws --------------------------------------------------------------------------------------------------------

@@ -34,10 +34,12 @@ import agf
 class Scripted:
     """One drop, and then trouble."""
 
-    def __init__(self, problem):
-        self.problem = problem
+    def __init__(self, problem, init):
+        self.problem, self.init = problem, init
+        self.clock = agf.Clock.from_norms(2, init.log_norms)
 
-    def start(self, init):
+    def start(self):
+        init = self.init
         return agf.State(0.0, np.zeros(2, dtype=bool), init.directions, init.log_norms, 1.0)
 
     def dormant(self, state):
@@ -90,8 +92,8 @@ class Mine(agf.Problem):
         r = residual[neurons]
         return theta[:, 0] * theta[:, 1] * r, theta[:, ::-1] * r[:, None]
 
-    def phases(self, settings):
-        return Scripted(self)
+    def phases(self, init, settings):
+        return Scripted(self, init)
 '''
 
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from agf.algorithm.memory import GenericState
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock, log_norm, log_threshold
 from agf.contract.problem import Problem
 from agf.init import Init
-from agf.records.state import State
 from agf.sphere import tangent
 
 #: A direction is at an equilibrium when the tangent part of the utility gradient is below this part of it. Deviations
@@ -26,52 +26,46 @@ from agf.sphere import tangent
 ALIGNED = 1e-4
 
 
-def memory(init: Init) -> dict[str, FloatArray]:
-    """What a state must remember: where each neuron started, and which (H,) have "grown" and would have to go back."""
-    return {
-        "home_directions": init.directions.copy(),
-        "home_norms": init.log_norms.copy(),
-        "grown": np.zeros(init.width),
-    }
-
-
-def mark(memory: dict[str, FloatArray], neurons: IntArray, grown: bool) -> dict[str, FloatArray]:
-    """The memory after neurons grew along their directions (True), or are back where they started (False)."""
-    flags = memory["grown"].copy()
-    flags[neurons] = float(grown)
-    return {**memory, "grown": flags}
-
-
 @dataclass(frozen=True)
 class Discharge:
-    """Neurons (k,) that shrink along a fixed direction at utilities (k,), negative, on one frozen residual."""
+    """Neurons (k,) that shrink along a fixed direction at utilities (k,), negative, on one frozen residual, to where
+    they started, `origin`."""
 
     clock: Clock
+    origin: Init
     neurons: IntArray
     utilities: FloatArray
 
     @classmethod
-    def of(cls, problem: Problem, residual: Any, clock: Clock, state: State, aligned: float = ALIGNED) -> Discharge:
+    def of(
+        cls,
+        problem: Problem,
+        residual: Any,
+        clock: Clock,
+        origin: Init,
+        state: GenericState,
+        aligned: float = ALIGNED,
+    ) -> Discharge:
         """Dormant neurons that grew, stand at an equilibrium of the direction flow, and now lose charge.
 
         aligned : largest tangent part of the gradient, relative to it, that counts as an equilibrium.
         """
-        above = state.log_norms > state.memory["home_norms"]
-        back = np.flatnonzero((state.memory["grown"] > 0) & above & ~state.active)
+        above = state.log_norms > origin.log_norms
+        back = np.flatnonzero(state.memory.grown & above & ~state.active)
         if back.size == 0:
-            return cls(clock, back, np.zeros(0))
+            return cls(clock, origin, back, np.zeros(0))
         utility, gradient = problem.utility(state.directions[back], back, residual)
         turning = np.linalg.norm(tangent(state.directions[back], gradient), axis=1)
         held = (utility < 0) & (turning <= aligned * np.linalg.norm(gradient, axis=1))
-        return cls(clock, back[held], utility[held])
+        return cls(clock, origin, back[held], utility[held])
 
-    def home(self, state: State) -> FloatArray:
+    def home(self, state: GenericState) -> FloatArray:
         """Accelerated time each needs to its initial norm, (k,)."""
         degree = self.clock.degree
-        charge = log_threshold(state.memory["home_norms"][self.neurons], degree, state.log_norms[self.neurons])
+        charge = log_threshold(self.origin.log_norms[self.neurons], degree, state.log_norms[self.neurons])
         return np.exp(charge - np.log(-degree * self.utilities) - self.clock.log_scale)
 
-    def advance(self, state: State, time: float) -> State:
+    def advance(self, state: GenericState, time: float) -> GenericState:
         """After `time` (accelerated): those that are home by then start anew from their initial direction."""
         degree, k = self.clock.degree, self.neurons
         if k.size == 0:
@@ -80,5 +74,5 @@ class Discharge:
         lost = degree * self.utilities * np.exp((degree - 2) * log_norms[k] + self.clock.log_scale) * time
         home = k[self.home(state) <= time * (1.0 + 1e-12)]
         log_norms[k] += log_norm(lost, np.zeros(k.size), degree)
-        log_norms[home], directions[home] = state.memory["home_norms"][home], state.memory["home_directions"][home]
-        return replace(state, directions=directions, log_norms=log_norms, memory=mark(state.memory, home, False))
+        log_norms[home], directions[home] = self.origin.log_norms[home], self.origin.directions[home]
+        return replace(state, directions=directions, log_norms=log_norms, memory=state.memory.mark(home, False))

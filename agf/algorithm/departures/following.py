@@ -9,12 +9,13 @@ cone that its leader fits, say), and activate in a drop that never comes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
-from agf.records.state import State
+from agf.records.state import M, State
 from agf.sphere import norms
 
 
@@ -27,7 +28,7 @@ class Following:
     log_norms: FloatArray
 
     @classmethod
-    def of(cls, problem: Problem, state: State, close: float) -> Following:
+    def of(cls, problem: Problem, state: State[Any], close: float) -> Following:
         """Pairs of directions no further apart than `close`, where the pull at both norms is the same."""
         active, dormant = np.flatnonzero(state.active), np.flatnonzero(~state.active & np.isfinite(state.log_norms))
         if problem.degree != 2 or not problem.interchangeable or active.size == 0 or dormant.size == 0:
@@ -45,7 +46,7 @@ class Following:
         neurons, leaders = neurons[alike], leaders[alike]
         return cls(neurons, leaders, state.log_norms[neurons] - state.log_norms[leaders])
 
-    def after(self, state: State) -> State:
+    def after(self, state: State[M]) -> State[M]:
         """The state after the flow of the active neurons; those whose leader collapsed stay where they were."""
         stay = state.active[self.leaders]
         neurons, leaders = self.neurons[stay], self.leaders[stay]

@@ -70,10 +70,12 @@ class DiagonalMany:
 
     def __init__(self, x: FloatArray, y: FloatArray, settings: agf.Settings, inits: Sequence[agf.Init]) -> None:
         self._x, self._y, self._settings = x, y, settings
-        alone = DiagonalPhases(x, y, settings)
-        self._starts = [alone.start(init) for init in inits]
-        self._mirrors = np.stack([state.memory["mirror"] for state in self._starts], axis=1)  # (4, S, d)
-        self._scales = np.exp([float(state.memory["log_scale"]) for state in self._starts])
+        alone = [DiagonalPhases(x, y, init, settings) for init in inits]
+        self._starts = [phases.start() for phases in alone]
+        mirrors = [phases.mirror for phases in alone]
+        self._mirrors = np.array([[m.log_p, m.log_q, m.sign_p, m.sign_q] for m in mirrors]).swapaxes(0, 1)  # (4, S, d)
+        self._clocks = [phases.clock for phases in alone]
+        self._scales = np.array([clock.scale for clock in self._clocks])
         self._moves: list[list[Move]] = [[] for _ in inits]
         self._ends: list[agf.Status | None] = [None for _ in inits]
 
@@ -89,8 +91,8 @@ class DiagonalMany:
             if beta is not None:
                 stack.extend(self._part(group, beta))
         return [
-            None if end is None else Script(start, moves, end)
-            for start, moves, end in zip(self._starts, self._moves, self._ends, strict=True)
+            None if end is None else Script(clock, start, moves, end)
+            for clock, start, moves, end in zip(self._clocks, self._starts, self._moves, self._ends, strict=True)
         ]
 
     def _mirror(self, members: IntArray, columns: IntArray) -> Mirror:
@@ -185,7 +187,7 @@ class DiagonalMany:
         for i, member in enumerate(members):
             settled = agf.Settled(level, collapsed, float(np.linalg.norm(slopes[i])), gap, "closed form")
             activation = group.activations[i]
-            state = agf.State(activation.time, active, directions[i], log_norms[i], level)
+            state: agf.State[None] = agf.State(activation.time, active, directions[i], log_norms[i], level)
             self._moves[member].append(Move(activation, settled, state))
         return beta
 

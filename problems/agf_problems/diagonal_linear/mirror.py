@@ -46,15 +46,6 @@ class Mirror:
         with np.errstate(divide="ignore"):
             return cls(np.log(np.abs(p)) + init.log_norms, np.log(np.abs(q)) + init.log_norms, np.sign(p), np.sign(q))
 
-    @classmethod
-    def unpack(cls, rows: FloatArray) -> Mirror:
-        """Inverse of `pack`."""
-        return cls(*rows)
-
-    def pack(self) -> FloatArray:
-        """(4, d), to be carried in a state."""
-        return np.stack([self.log_p, self.log_q, self.sign_p, self.sign_q])
-
     def take(self, columns: IntArray) -> Mirror:
         """The same for some coordinates only."""
         return Mirror(self.log_p[columns], self.log_q[columns], self.sign_p[columns], self.sign_q[columns])

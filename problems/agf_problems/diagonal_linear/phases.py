@@ -7,12 +7,12 @@ coordinates sit at the least-squares solution with the signs they activated with
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 import agf
-from agf.arrays import FloatArray, IntArray
+from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.errors import explain
 from agf_problems.diagonal_linear.mirror import Mirror
 from agf_problems.diagonal_linear.signed_fit import SignedFit
@@ -33,54 +33,54 @@ class _Minimum:
     shared: FloatArray
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What a state of `DiagonalPhases` remembers.
+
+    z : (d,) signed coordinates.  coefficients : (d,) of the last minimization.  signs : (d,) with which coordinates are
+    active, 0 for the others.  idle : (d,) bool, reached their threshold as combinations of active ones: these add
+    nothing.
+    """
+
+    z: FloatArray
+    coefficients: FloatArray
+    signs: FloatArray
+    idle: BoolArray
+
+
+DiagonalState = agf.State[Memory]
+
+
 class DiagonalPhases:
     """The two phases of [AGF] Algorithm 1 for `DiagonalLinear`.
 
-    Parameters
-    ----------
-    y : float ndarray, shape (n,)
-        Targets.
-    settings : agf.Settings
-        `threshold`, `tie_rtol` are read; the active phase has a closed form, whatever `settle` says.
-
-    Attributes
-    ----------
-    X : float ndarray, shape (n, d)
-        Inputs.
+    X : (n, d).  y : (n,).  init : where it starts.  settings : `threshold`, `tie_rtol` are read; the active phase has a
+    closed form, whatever `settle` says. Raises RequestError when alpha is too large for the theory.
     """
 
-    def __init__(self, x: FloatArray, y: FloatArray, settings: agf.Settings) -> None:
-        self._x, self._y, self._settings = x, y, settings
+    def __init__(self, x: FloatArray, y: FloatArray, init: agf.Init, settings: agf.Settings) -> None:
+        self._x, self._y, self._init, self._settings = x, y, init, settings
         self._n = y.size
+        self.clock = agf.Clock.from_norms(2, init.log_norms)
+        self.mirror = Mirror.of(init)
         # caches of what the states determine: the fit at some coefficients, and the last minimization
         self._fit = SignedFit(x, y)
         self._fit_at = np.zeros(x.shape[1])
         self._last: _Minimum | None = None
+        self._refuse_large()
 
-    def start(self, init: agf.Init) -> agf.State:
-        """All coordinates dormant at time 0. Raises RequestError when alpha is too large for the theory."""
-        clock = agf.Clock.from_norms(2, init.log_norms)
-        mirror = Mirror.of(init)
-        self._refuse_large(init, mirror)
-        d = init.width
-        memory = {
-            "z": np.zeros(d),
-            "mirror": mirror.pack(),
-            "coefficients": np.zeros(d),
-            "signs": np.zeros(d),
-            "idle": np.zeros(d),
-            "log_scale": np.array(clock.log_scale),
-        }
+    def start(self) -> DiagonalState:
+        """All coordinates dormant at time 0."""
+        init, nothing = self._init, np.zeros(self._init.width)
+        memory = Memory(nothing, nothing, nothing, np.zeros(init.width, dtype=bool))
         level = 0.5 * float(self._y @ self._y) / self._y.size
-        return agf.State(0.0, np.zeros(d, dtype=bool), init.directions, init.log_norms, level, memory)
+        return agf.State(0.0, np.zeros(init.width, dtype=bool), init.directions, init.log_norms, level, memory)
 
-    def dormant(self, state: agf.State) -> tuple[agf.State, agf.Activation | agf.Status]:
+    def dormant(self, state: DiagonalState) -> tuple[DiagonalState, agf.Activation | agf.Status]:
         """Constant rates in z until the first coordinate, with all tied ones, reaches its threshold."""
-        memory = dict(state.memory)
-        mirror = Mirror.unpack(memory["mirror"])
-        z, idle = memory["z"], memory["idle"] != 0.0
-        v = self._at(memory["coefficients"]).pull / self._n
-        scale = float(np.exp(memory["log_scale"]))
+        memory, mirror, scale = state.memory, self.mirror, self.clock.scale
+        z, idle = memory.z, memory.idle
+        v = self._at(memory.coefficients).pull / self._n
         while True:
             moving = (v != 0.0) & ~state.active & ~idle
             if not moving.any():
@@ -97,9 +97,9 @@ class DiagonalPhases:
             step = float(times[first])
             slack = self._settings.tie_rtol * step + ROUNDING * np.abs(heights[known]) / speeds[known]
             tied = np.sort(known[times[known] <= step + slack])
-            edge = memory["signs"].copy()
+            edge = memory.signs.copy()
             edge[columns[tied]] = signs[tied]
-            if self._settle(memory["coefficients"], edge).shared[columns[tied]].any():
+            if self._settle(memory.coefficients, edge).shared[columns[tied]].any():
                 break
             idle = idle.copy()  # combinations of the active columns, up to rounding: they can add nothing
             idle[columns[tied]] = True
@@ -111,14 +111,13 @@ class DiagonalPhases:
         if rest.size:
             second = rest[np.argmin(times[rest])]
             runner_up = (int(columns[second]), float(max(times[second] - step, 0.0)) / scale)
-        memory.update(z=moved, signs=edge, idle=idle.astype(np.float64))
         after = agf.State(
             state.time + step / scale,
             state.active,
             mirror.directions(moved),
             mirror.log_norms(moved),
             state.level,
-            memory,
+            replace(memory, z=moved, signs=edge, idle=idle),
         )
         return after, agf.Activation(
             after.time, state.time + half / scale, columns[tied], 0.5 * speeds[tied], runner_up
@@ -147,30 +146,27 @@ class DiagonalPhases:
             chunk *= 2
         return times, order[:known]
 
-    def active(self, state: agf.State, activation: agf.Activation) -> tuple[agf.State, agf.Settled | agf.Status]:
+    def active(
+        self, state: DiagonalState, activation: agf.Activation
+    ) -> tuple[DiagonalState, agf.Settled | agf.Status]:
         """Least squares with the signs of the active and the new coordinates."""
         del activation
-        memory = dict(state.memory)
-        mirror = Mirror.unpack(memory["mirror"])
-        edge = memory["signs"]
-        minimum = self._settle(memory["coefficients"], edge)
+        memory, mirror, edge = state.memory, self.mirror, state.memory.signs
+        minimum = self._settle(memory.coefficients, edge)
         beta = minimum.shared
         active = beta != 0.0
         collapsed = np.flatnonzero((edge != 0.0) & ~active)
         inside = np.flatnonzero(active)
-        z = memory["z"].copy()
+        z = memory.z.copy()
         part = mirror.take(inside)
         z[inside] = part.depth(part.height_of_coefficient(np.abs(beta[inside])), edge[inside])
         r = self._y - self._x @ beta
         v = r @ self._x / self._n
-        memory.update(
-            z=z,
-            coefficients=minimum.coefficients,
-            signs=np.where(active, edge, 0.0),
-            idle=memory["idle"] * (collapsed.size == 0),
+        after = Memory(
+            z, minimum.coefficients, np.where(active, edge, 0.0), memory.idle & np.bool_(collapsed.size == 0)
         )
         level = 0.5 * float(r @ r) / self._n
-        final = agf.State(state.time, active, mirror.directions(z), mirror.log_norms(z), level, memory)
+        final = agf.State(state.time, active, mirror.directions(z), mirror.log_norms(z), level, after)
         settled = agf.Settled(
             level=level,
             collapsed=collapsed,
@@ -202,8 +198,8 @@ class DiagonalPhases:
             last = self._last = _Minimum(start, signs, self._fit_at, shared)
         return last
 
-    def _refuse_large(self, init: agf.Init, mirror: Mirror) -> None:
-        fit = self._fit
+    def _refuse_large(self) -> None:
+        fit, mirror = self._fit, self.mirror
         speeds = np.abs(fit.pull)
         with np.errstate(divide="ignore"):
             largest = np.log(np.divide(speeds, fit.norms**2, out=np.zeros_like(speeds), where=speeds > 0).max())
@@ -212,7 +208,7 @@ class DiagonalPhases:
                 explain(
                     "the initialization is larger than any coefficient that one coordinate alone would learn.",
                     where="problem 'diagonal-linear'",
-                    found=f"alpha = {init.alpha:g}",
+                    found=f"alpha = {self._init.alpha:g}",
                     expected=f"alpha well below {np.exp(0.5 * largest):.3g}, the square root of the largest of them",
                     remedy="Choose a smaller alpha: the theory is about small initialization.",
                 )

@@ -169,9 +169,9 @@ class DiagonalLinear(agf.Problem):
             )
         return staircase(self, self.X, self.y, alpha)
 
-    def phases(self, settings: agf.Settings) -> agf.Phases:
+    def phases(self, init: agf.Init, settings: agf.Settings) -> agf.Phases:
         """Closed forms of both phases at any alpha."""
-        return DiagonalPhases(self.X, self.y, settings)
+        return DiagonalPhases(self.X, self.y, init, settings)
 
     def many_phases(self, inits: Sequence[agf.Init], settings: agf.Settings) -> Sequence[agf.Phases | None] | None:
         """Shared fits and array operations over initializations, unless X is too large to keep many fits of it."""

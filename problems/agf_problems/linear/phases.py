@@ -14,7 +14,7 @@ A mode that activates takes one direction q of hidden space with it; the dormant
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -102,35 +102,39 @@ class _Dormant:
 
 
 @dataclass(frozen=True)
-class _Held:
-    """What a state carries in its memory, in the basis of the moments.
+class Settlement:
+    """How the active modes settled. failed : whether their flow could not be followed."""
 
-    Parameters
-    ----------
-    theta : float ndarray, shape (k, n)
-        Active modes.
-    order : int ndarray, shape (k,)
-        Their mode numbers.
-    turn : tuple[float, FloatArray] or None
-        Flow time and (k, n) active modes halfway through a turn that the flow takes if no dormant mode activates
-        before, or None.
-    rest : float ndarray, shape (4,)
-        How theta settled: gradient norm, loss still to fall, whether it settled, whether the flow failed.
+    grad_norm: float = 0.0
+    left: float = 0.0
+    settled: bool = False
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a state of `ModePhases` remembers, in the basis of the moments.
+
+    theta : (k, n) active modes.  order : (k,) their mode numbers.  turn : flow time and (k, n) active modes halfway
+    through a turn that the flow takes if no dormant mode activates before, or None.  rest : how theta settled.
     """
 
-    clock: Clock
     dormant: _Dormant
     theta: FloatArray
     order: IntArray
     turn: tuple[float, FloatArray] | None = None
-    rest: FloatArray = field(default_factory=lambda: np.zeros(4))
+    rest: Settlement = Settlement()
+
+
+ModeState = State[Held]
 
 
 class ModePhases:
     """The two phases of the algorithm on singular modes; a state has min(rank, H) rows, one a mode."""
 
-    def __init__(self, moments: Moments, settings: Settings) -> None:
-        self.moments = moments
+    def __init__(self, moments: Moments, init: Init, settings: Settings) -> None:
+        self.moments, self._init = moments, init
+        self.clock = Clock.from_norms(2, init.log_norms)
         self.settings = settings
         self.n_inputs = moments.sxx.shape[0]
         self.size = self.n_inputs + moments.syx.shape[0]
@@ -143,13 +147,12 @@ class ModePhases:
 
     # -- the contract -----------------------------------------------------------------------------------------
 
-    def start(self, init: Init) -> State:
+    def start(self) -> ModeState:
         """All modes dormant, with the amplitudes measured from the initial weights."""
-        dormant = self._at_start(init)
-        active = np.zeros(min(self.moments.rank, init.width), dtype=bool)
+        dormant = self._at_start(self._init)
+        active = np.zeros(min(self.moments.rank, self._init.width), dtype=bool)
         nobody = np.zeros(0, dtype=np.int64)
-        clock = Clock.from_norms(2, init.log_norms)
-        return self._state(0.0, active, _Held(clock, dormant, np.zeros((0, self.size)), nobody))
+        return self._state(0.0, active, Held(dormant, np.zeros((0, self.size)), nobody))
 
     def _at_start(self, init: Init) -> _Dormant:
         """The initial weights: by singular values, or by units where norms are so far apart that these lose some."""
@@ -163,16 +166,16 @@ class ModePhases:
         keep = values > _RANK * values[0]
         return _Dormant(left[:, keep], log_size + np.log(values[keep]), right[keep])
 
-    def dormant(self, state: State) -> tuple[State, Activation | Status]:
+    def dormant(self, state: ModeState) -> tuple[ModeState, Activation | Status]:
         """Exact growth in the frozen residual until the first mode, and all tied with it, are at their thresholds.
 
         Active modes that rest at a saddle may turn before that; this is an activation too, of the mode that turns.
         """
-        held = _unpack(state)
+        held = state.memory
         modes = self._modes(held.theta, held.order)
         waits = self._waits(modes, held.dormant)
         wait = float(waits.min(initial=np.inf))
-        began = float(held.clock.flow(state.time))
+        began = float(self.clock.flow(state.time))
         if held.turn is not None and held.turn[0] <= began + wait:
             return self._turned(state, held, modes, held.turn[0], held.turn[1])
         if modes.labels.size == 0:
@@ -196,7 +199,7 @@ class ModePhases:
             following = int(np.argmin(waits))
             if waits[following] > self.settings.tie_rtol * (began + wait):
                 if np.isfinite(waits[following]):
-                    lacking = float(held.clock.accelerated(waits[following]))
+                    lacking = float(self.clock.accelerated(waits[following]))
                     runner_up = (int(modes.labels[rest[following]]), lacking)
                 break
             chosen.append(int(rest[following]))
@@ -214,37 +217,37 @@ class ModePhases:
         active = state.active.copy()
         active[labels] = True
         activation = Activation(
-            time=float(held.clock.accelerated(began + wait)),
-            half_time=float(held.clock.accelerated(half)),
+            time=float(self.clock.accelerated(began + wait)),
+            half_time=float(self.clock.accelerated(half)),
             neurons=labels,
             utility=0.5 * rates,
             runner_up=runner_up,
         )
         return self._state(activation.time, active, after), activation
 
-    def active(self, state: State, activation: Activation) -> tuple[State, Settled | Status]:
+    def active(self, state: ModeState, activation: Activation) -> tuple[ModeState, Settled | Status]:
         """Where gradient flow of the active modes settles, or stands at the horizon of `settings`.
 
         `dormant` has followed it already: the half-drop time is read off the drop it makes.
         """
         del activation
-        grad_norm, left, settled, failed = _unpack(state).rest
-        if failed:
+        rest = state.memory.rest
+        if rest.failed:
             return state, Status.STALLED
         return state, Settled(
             level=state.level,
             collapsed=np.zeros(0, dtype=np.int64),
-            grad_norm=float(grad_norm),
-            predicted_decrease=float(left),
-            how="flow" if settled else "horizon",
-            critical=bool(settled),
+            grad_norm=rest.grad_norm,
+            predicted_decrease=rest.left,
+            how="flow" if rest.settled else "horizon",
+            critical=rest.settled,
         )
 
     # -- active modes -----------------------------------------------------------------------------------------
 
     def _settle(
         self,
-        held: _Held,
+        held: Held,
         dormant: _Dormant,
         theta: FloatArray,
         order: IntArray,
@@ -253,7 +256,7 @@ class ModePhases:
         start: float,
         lead: float,
         least: float,
-    ) -> tuple[_Held, float]:
+    ) -> tuple[Held, float]:
         """Follow the active modes theta from flow time `start`, `lead` before the switch: rest, half-time.
 
         Parameters
@@ -309,9 +312,10 @@ class ModePhases:
             if self.settings.settle == "converged" or dormant.logs.size == 0:
                 return span
             waits = self._waits(self._modes(whole(y), order), dormant)
-            return min(lead + self.settings.horizon * float(waits.min(initial=np.inf)), span)
+            return min(lead + horizons * float(waits.min(initial=np.inf)), span)
 
-        span, others = _LONGEST / rate, 0.0
+        assert self.settings.horizon is not None  # it applies to the only mode these phases know
+        span, horizons, others = _LONGEST / rate, self.settings.horizon, 0.0
         first = theta[inside].ravel()
         others = self._loss(theta) - self.moments.floor - loss(first)
         path = Flow(
@@ -330,11 +334,11 @@ class ModePhases:
         self.stats["evaluations"] += path.evaluations
         rest, turn = path.rest, path.turn
         left = rest.speed * max(path.horizon - rest.t, 0.0)
-        summary = np.array([np.sqrt(rest.speed), left, rest.settled or turn is not None, path.failed], dtype=np.float64)
+        summary = Settlement(float(np.sqrt(rest.speed)), left, rest.settled or turn is not None, path.failed)
         later = None if turn is None else (start + turn[0], whole(turn[1]))
-        return _Held(held.clock, dormant, whole(rest.y), order, later, summary), start + path.half
+        return Held(dormant, whole(rest.y), order, later, summary), start + path.half
 
-    def _moving(self, held: _Held, span: float) -> IntArray:
+    def _moving(self, held: Held, span: float) -> IntArray:
         """Mode numbers (k',) of the active modes that within `span` of flow time may still lower the loss visibly."""
         residual = self._residual(held.theta)
         d = self.n_inputs
@@ -343,15 +347,15 @@ class ModePhases:
         return held.order[left > SETTLED * max(self._loss(held.theta) - self.moments.floor, SETTLED * self.explainable)]
 
     def _turned(
-        self, state: State, held: _Held, modes: _Modes, when: float, theta: FloatArray
-    ) -> tuple[State, Activation]:
+        self, state: ModeState, held: Held, modes: _Modes, when: float, theta: FloatArray
+    ) -> tuple[ModeState, Activation]:
         """The active modes past a turn that is halfway done at flow time `when`, dormant ones grown until then."""
-        dormant = _grow(modes, held.dormant, when - float(held.clock.flow(state.time)))
+        dormant = _grow(modes, held.dormant, when - float(self.clock.flow(state.time)))
         before, after = (rows / np.linalg.norm(rows, axis=1)[:, None] for rows in (held.theta, theta))
         label = held.order[[int(np.argmin(np.abs(np.sum(before * after, axis=1))))]]
         rate = float(np.linalg.norm(self._residual(theta), 2))
         settled = self._settle(held, dormant, theta, held.order, label, rate, when, 0.0, 0.0)[0]
-        time = float(held.clock.accelerated(when))
+        time = float(self.clock.accelerated(when))
         return self._state(time, state.active, settled), Activation(time, time, label, np.array([0.5 * rate]))
 
     def _best(self, order: IntArray, alone: bool) -> float:
@@ -436,7 +440,7 @@ class ModePhases:
     def _loss(self, theta: FloatArray) -> float:
         return self.moments.loss(self._map(theta))
 
-    def _state(self, time: float, active: np.ndarray, held: _Held) -> State:
+    def _state(self, time: float, active: np.ndarray, held: Held) -> ModeState:
         """A state whose rows are modes in the user's basis: active ones as they are, dormant ones as they grow."""
         rows = np.zeros((active.size, self.size))
         logs = np.full(active.size, -np.inf)
@@ -447,31 +451,7 @@ class ModePhases:
             rows[modes.labels[kept]] = vectors.T
             logs[modes.labels[kept]] = held.dormant.log_amplitudes(vectors)
         rows[held.order], logs[held.order] = polar(held.theta)
-        memory = {
-            "log_scale": np.asarray(held.clock.log_scale),
-            "basis": held.dormant.basis,
-            "logs": held.dormant.logs,
-            "hidden": held.dormant.hidden,
-            "theta": held.theta,
-            "order": held.order,
-            "rest": held.rest,
-        }
-        if held.turn is not None:
-            memory |= {"turn_time": np.asarray(held.turn[0]), "turn_theta": held.turn[1]}
-        return State(time, active, self.moments.natural_rows(rows), logs, self._loss(held.theta), memory)
-
-
-def _unpack(state: State) -> _Held:
-    memory = state.memory
-    turn = (float(memory["turn_time"]), memory["turn_theta"]) if "turn_time" in memory else None
-    return _Held(
-        Clock(2, float(memory["log_scale"])),
-        _Dormant(memory["basis"], memory["logs"], memory["hidden"]),
-        memory["theta"],
-        memory["order"].astype(np.int64),
-        turn,
-        memory["rest"],
-    )
+        return State(time, active, self.moments.natural_rows(rows), logs, self._loss(held.theta), held)
 
 
 def _outside(rows: FloatArray) -> FloatArray:

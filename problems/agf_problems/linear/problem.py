@@ -327,9 +327,9 @@ class Linear(Problem):
             notes=tuple(notes),
         )
 
-    def phases(self, settings: Settings) -> Phases | None:
+    def phases(self, init: Init, settings: Settings) -> Phases | None:
         """The phases on singular modes: hidden units are not the neurons of this problem."""
-        return ModePhases(self.moments, settings)
+        return ModePhases(self.moments, init, settings)
 
     def flow_system(self, init: Init) -> FlowSystem | None:
         """Continuous QR coordinates, right at any alpha, or the weights where these can hold every mode."""

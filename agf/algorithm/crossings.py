@@ -1,0 +1,183 @@
+"""Where dormant neurons stand to their thresholds, and where in a step they cross them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agf import integrators
+from agf.algorithm.stepper import Stepper
+from agf.algorithm.threshold import EstimatedThreshold, Threshold
+from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.clock import log_threshold
+
+#: The self-interaction of a neuron is computed once its log norm is this close to the threshold a typical neuron has.
+_MARGIN = 3.0
+#: A neuron's self-interaction is stale once its direction has turned by this since: where it must be exact, and for
+#: estimates.
+TURN, _FAR = 0.1, 0.5
+#: This many neurons, the next to cross, always have a fresh one: what a typical neuron's is.
+_CONTENDERS = 8
+#: Evaluations that locate a crossing, of which a third halve: more than what float64 can tell.
+_TURNS = 160
+
+
+class Crossings:
+    """Self-interactions as far as known, and crossings as far as located, of the neurons of a `Stepper`.
+
+    log_2c, floors : (m,) log 2C, and C without the active neurons, NaN where unknown.  turned : (m,) angle since.
+    crossed : (m,) time of the crossing, inf where none is known.  where : (m,) its place in the last step, 0..1.
+    """
+
+    def __init__(self, steps: Stepper, threshold: Threshold) -> None:
+        self.steps, self.threshold, self.degree = steps, threshold, steps.problem.degree
+        self.estimate = threshold if isinstance(threshold, EstimatedThreshold) else None
+        self.calls = 0
+        unknown = np.full(steps.m, np.nan)
+        self.log_2c, self.floors = unknown, unknown.copy()
+        if self.estimate is not None:
+            self.log_2c, self.floors = self.estimate.known[steps.neurons], self.estimate.floors[steps.neurons]
+        self.stale = TURN if self.estimate is None else _FAR
+        self.turned = np.where(np.isnan(self.log_2c), np.inf, 0.0)
+        self.typical = np.nan
+        self.crossed = np.full(steps.m, np.inf)
+        self.where = np.full(steps.m, np.nan)
+
+    # -- self-interactions --------------------------------------------------------------------------------------
+
+    def interaction(self, directions: FloatArray, rows: IntArray) -> FloatArray:
+        """log 2C of rows at these directions, (m,)."""
+        neurons = self.steps.neurons[rows]
+        if not self.threshold.natural:
+            return np.zeros(rows.size)
+        if self.threshold.active_neurons.size:
+            new = np.isnan(self.floors[rows])
+            if new.any():
+                self.calls += 1
+                self.floors[rows[new]] = self.threshold.alone(directions[new], neurons[new])
+        self.calls += 1
+        return self.threshold.log_self_interaction(directions, neurons, self.floors[rows])
+
+    def refresh(self, rows: IntArray) -> None:
+        """Self-interaction at the present directions."""
+        for block in self.steps.blocks(rows):
+            self.log_2c[block] = self.interaction(self.steps.y1[block, : self.steps.p], block)
+        self.turned[rows] = 0.0
+
+    def learned(self) -> Threshold:
+        """The threshold with what was found: for an estimate to go on with."""
+        if self.estimate is None:
+            return self.threshold
+        return self.estimate.learned(self.steps.neurons, self.log_2c, self.floors)
+
+    def _set_typical(self, rows: IntArray) -> None:
+        values = self.log_2c[rows]
+        if np.isfinite(values).any():
+            self.typical = float(np.median(values[np.isfinite(values)]))
+
+    def _known(self, rows: IntArray) -> FloatArray:
+        """log 2C of rows as far as known, (m,): a stale value counts only where it makes the threshold lower."""
+        if not self.threshold.natural:
+            return np.zeros(rows.size)
+        stale = self.turned[rows] > self.stale
+        known = np.where(stale, np.fmax(self.log_2c[rows], self.typical), self.log_2c[rows])
+        return np.where(np.isnan(known), -np.inf, known)
+
+    # -- thresholds ---------------------------------------------------------------------------------------------
+
+    def grows(self, f: FloatArray) -> BoolArray:
+        """Whether the utility is positive, and known to be, (m,)."""
+        return f[:, self.steps.p] > self.degree * self.threshold.noise
+
+    def gap(self, rows: IntArray) -> FloatArray:
+        """Log norm minus log norm of activation at the ends of the last steps, (m,), self-interaction as last known."""
+        steps = self.steps
+        return steps.y1[rows, steps.p] - self.threshold.log_radius(steps.drive(steps.f1[rows]), self._known(rows))
+
+    def wait(self, rows: IntArray, utility: FloatArray, drive: FloatArray) -> FloatArray:
+        """Accelerated time that rows need to their thresholds at a fixed utility, inf where it is not positive."""
+        steps = self.steps
+        radius = self.threshold.log_radius(drive, self._known(rows))
+        gap = log_threshold(steps.y1[rows, steps.p], self.degree, radius)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            wait = np.exp(gap - np.log(self.degree * np.maximum(utility, 0.0)) - steps.clock.log_scale)
+        return np.where(utility > 0, wait, np.inf)
+
+    def earliest(self, rows: IntArray) -> float:
+        """Earliest crossing to expect: each neuron at the largest rate its gradient allows."""
+        steps = self.steps
+        drive = steps.drive(steps.f1[rows])
+        expected = steps.y1[rows, -1] + self.wait(rows, drive, drive)
+        if self.threshold.natural:
+            soonest = rows[np.argsort(expected, kind="stable")[:_CONTENDERS]]
+            stale = soonest[self.turned[soonest] > self.stale]
+            if stale.size:
+                self.refresh(stale)
+                self._set_typical(soonest)
+                if np.isnan(self.typical):  # nothing learned from these: ask about all
+                    self.refresh(rows[self.turned[rows] > self.stale])
+                    self._set_typical(rows)
+                expected = steps.y1[rows, -1] + self.wait(rows, drive, drive)
+        return float(np.min(expected, initial=np.inf))
+
+    # -- crossings ----------------------------------------------------------------------------------------------
+
+    def look(self, rows: IntArray) -> None:
+        """Find the crossings in the steps just taken by rows."""
+        growing = rows[self.grows(self.steps.f1[rows])]
+        near = growing[self.gap(growing) > -_MARGIN]
+        if near.size == 0:
+            return
+        old = self.turned[near] > self.stale
+        self.refresh(near[old])
+        if self.estimate is None:
+            self.refresh(near[~old][self.gap(near[~old]) > -1.0])
+        over = near[self.gap(near) >= 0.0]
+        if over.size:
+            self._locate(over)
+
+    def _event(self, rows: IntArray, sigma: FloatArray) -> FloatArray:
+        """Gap inside the last step with everything recomputed; -1 where the utility is not positive."""
+        steps = self.steps
+        y = steps.dense(rows, sigma)
+        f = steps.velocity(y, steps.neurons[rows])
+        log_2c = self.log_2c[rows] if self.estimate is not None else self.interaction(y[:, : steps.p], rows)
+        gap = y[:, steps.p] - self.threshold.log_radius(steps.drive(f), log_2c)
+        return np.where(self.grows(f), gap, -1.0)
+
+    def _locate(self, rows: IntArray) -> None:
+        """First crossing of each of rows inside its last step, by a bracketed secant (Illinois)."""
+        steps = self.steps
+        # On a kink the gap jumps with the gradient, by more than its root can be said to be known; an estimate needs
+        # no more than its steps are good for.
+        sharp = 1e-12 if steps.problem.smooth else 1e-9
+        if self.estimate is not None:
+            sharp = max(sharp, 1e-2 * steps.rtol)
+        low, high = np.zeros(rows.size), np.ones(rows.size)
+        at_low, at_high = self._event(rows, low), self.gap(rows)
+        high = np.where(at_low >= 0, 0.0, high)  # already there when the step began (or time zero)
+        last = np.zeros(rows.size)  # sign of the last value: an end that stays for the second time counts half
+        for turn in range(_TURNS):
+            open_ = np.flatnonzero(high - low > sharp)
+            if open_.size == 0:
+                break
+            if turn == _TURNS - 1:
+                lost = rows[open_[0]]
+                message = (
+                    f"the crossing of neuron {steps.neurons[lost]} was not located within {_TURNS} halvings: "
+                    "its utility or self-interaction is not finite, or jumps from call to call."
+                )
+                raise integrators.Stalled(message, float(steps.y1[lost, -1]), steps.y1[lost])
+            a, b, fa, fb = low[open_], high[open_], at_low[open_], at_high[open_]
+            inside = 1e-13 + 1e-6 * (b - a) * (turn > 3)  # where a guess is good, the other end follows at once
+            guess = np.clip(b - fb * (b - a) / (fb - fa), a + inside, b - inside)
+            guess = 0.5 * (a + b) if turn > 6 and turn % 3 == 2 else guess  # gaps may jump
+            value = self._event(rows[open_], guess)
+            up = value >= 0
+            close = np.abs(value) <= 1e-14 * np.maximum(1.0, np.abs(steps.y1[rows[open_], steps.p]))
+            low[open_] = np.where(close, guess, np.where(up, a, guess))
+            high[open_] = np.where(up | close, guess, b)
+            at_low[open_] = np.where(up, np.where(last[open_] > 0, 0.5, 1.0) * fa, value)
+            at_high[open_] = np.where(up, value, np.where(last[open_] < 0, 0.5, 1.0) * fb)
+            last[open_] = np.where(up, 1.0, -1.0)
+        self.where[rows] = high
+        self.crossed[rows] = steps.dense(rows, high)[:, -1]

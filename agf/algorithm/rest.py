@@ -1,0 +1,90 @@
+"""Neurons whose directions have come to rest, and will stay: they follow the closed law of the norm."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agf.algorithm.crossings import Crossings
+from agf.algorithm.stepper import BLOCK, DEAD, Stepper
+from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.numerics import lanczos
+from agf.sphere import lengths
+
+#: A tangent gradient below this part of the gradient looks like rest. A step at the stability limit keeps a direction
+#: hovering there, ...
+_LOOKS_AT_REST = 1e-3
+#: ... so steps are halved this many times, which damps what decays ...
+_REST_STEPS = 8
+#: ... to below rtol times this, if it is rest; the Hessian then decides, with `_LANCZOS` Lanczos vectors.
+_AT_REST = 10.0
+_LANCZOS = 15
+#: Length of the differences that stand for a linearization at a unit direction.
+_SHIFT = 1e-6
+#: Growth of a perturbation, in e-folds until the threshold, that a direction at rest must not allow.
+_SAFE_GROWTH = 3.0
+#: A tangent gradient of this part of the gradient is rounding.
+_EXACTLY_AT_REST = 8 * np.finfo(float).eps
+
+
+class Rest:
+    """resting : (m,) bool, neurons that follow the closed law from the end of their last step on."""
+
+    def __init__(self, steps: Stepper, crossings: Crossings) -> None:
+        self.steps, self.crossings = steps, crossings
+        self.resting = steps.dead.copy()
+        self._calm = np.zeros(steps.m, dtype=np.int64)  # steps in a row with a direction (almost) at rest
+
+    def test(self, rows: IntArray) -> None:
+        """Find those of rows that rest, and the crossings of those that grow."""
+        if rows.size == 0:
+            return
+        steps, crossings, p = self.steps, self.crossings, self.steps.p
+        f, degree = steps.f1[rows], steps.problem.degree
+        tangent = lengths(f[:, :p])
+        slope = steps.drive(f) * degree
+        vanished = slope <= DEAD * steps.top * degree
+        # Far above a threshold that is low because nothing drives it: left alone.
+        unknown = ~crossings.grows(f) & (slope <= 2 * degree * crossings.threshold.noise)
+        if unknown.any():
+            vanished |= unknown & (crossings.gap(rows) > 1.0)
+        still = tangent <= _AT_REST * steps.rtol * slope
+        calm = np.where(tangent > _LOOKS_AT_REST * slope, 0, self._calm[rows] + 1)
+        length = steps.h[rows]
+        halved = np.where(calm == 1, 0.5 * length, np.minimum(steps.next_h[rows], length))
+        steps.next_h[rows] = np.where((calm >= 1) & (calm < _REST_STEPS), halved, steps.next_h[rows])
+        candidates = rows[(calm == _REST_STEPS) & still]
+        self._calm[rows] = np.where((calm == _REST_STEPS) & ~still, 0, calm)  # not yet: damp it once more
+        stable = candidates[self._stable(candidates)] if candidates.size else candidates
+        self.resting[rows] = vanished
+        self.resting[stable] = True
+        # Exactly at rest where it cannot grow, though unstable: nothing ever turns it.
+        exact = (calm == _REST_STEPS) & (tangent <= _EXACTLY_AT_REST * slope) & (f[:, p] <= 0)
+        self.resting[rows[exact]] = True
+        grows = stable[crossings.grows(steps.f1[stable])]
+        if grows.size:
+            crossings.refresh(grows)
+            utility = steps.f1[grows, p] / degree
+            wait = crossings.wait(grows, utility, steps.drive(steps.f1[grows]))
+            crossings.crossed[grows] = steps.y1[grows, -1] + wait
+
+    def _stable(self, rows: IntArray) -> BoolArray:
+        """Whether no perturbation of the directions of rows, at rest, grows noticeably before the threshold, (m,)."""
+        steps = self.steps
+        growth = steps.f1[rows, steps.p]  # degree U: log norm per s
+        # A neuron that shrinks may do so for ever; a rate below its own by 1e6 is what differences resolve.
+        e_folds = np.where(growth > 0, np.clip(-self.crossings.gap(rows), 1.0, 1e6), 1e6)
+        parts = np.array_split(rows, 1 + rows.size * steps.p // (BLOCK // 8))
+        rate = np.concatenate([self._largest_rate(part) for part in parts])
+        return rate * e_folds <= _SAFE_GROWTH * np.abs(growth)
+
+    def _largest_rate(self, rows: IntArray) -> FloatArray:
+        """Largest eigenvalue of the linearized direction flow on the tangent space, (m,)."""
+        steps, p = self.steps, self.steps.p
+        y, f, neurons = steps.y1[rows], steps.f1[rows, :p], steps.neurons[rows]
+
+        def apply(v: FloatArray) -> FloatArray:
+            shifted = y.copy()
+            shifted[:, :p] += _SHIFT * v
+            return (steps.velocity(shifted, neurons)[:, :p] - f) / _SHIFT
+
+        return lanczos.largest(apply, y[:, :p], min(_LANCZOS, p - 1))
