@@ -392,7 +392,19 @@ def _grown(h: float, error: float, before: float, order: int, rejected: bool) ->
 
 
 class ErrorNorm:
-    """Norm of an error vector: rms over each group in units of rtol * scale, maximum over groups."""
+    """Norm of an error vector: rms over each group in units of rtol * scale, maximum over groups.
+
+    Parameters
+    ----------
+    rtol : float
+        Relative error that counts as one.
+    scale : callable or float ndarray or float or None, shape (N,)
+        As for `march`.
+    groups : int ndarray or None, shape (N,)
+        As for `march`.
+    size : int
+        Number N of entries.
+    """
 
     def __init__(
         self,
