@@ -42,9 +42,11 @@ class Init:
             try:
                 if np.iscomplexobj(value):
                     raise TypeError("they are complex")
-                object.__setattr__(self, name, np.asarray(value, dtype=np.float64))
+                own = np.array(value, dtype=np.float64)
             except (TypeError, ValueError) as error:
                 raise DataError(explain(f"`{name}` cannot be read as numbers ({error}).", where="Init")) from None
+            own.flags.writeable = False
+            object.__setattr__(self, name, own)
         check_alpha(self.alpha)
         if self.directions.ndim != 2 or self.log_norms.shape != self.directions.shape[:1]:
             raise DataError(

@@ -88,6 +88,7 @@ class Scripted(Problem):
     """
 
     name = "scripted"
+    _admitted = True  # a script, no network: the laws at the door do not hold
     quadratic_loss = False
 
     def __init__(self, rates: Any, levels: Any = None, degree: int = 2, interactions: Any = None) -> None:

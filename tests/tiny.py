@@ -98,6 +98,7 @@ class Slide(Product):
     """L = -log(1 + f), which falls for ever: its flow never settles."""
 
     name = "slide"
+    _admitted = True  # losses below 0, which the door refuses
 
     def residual(self, theta: FloatArray, neurons: IntArray) -> float:
         return 1 / (1 + float(np.sum(np.prod(theta, axis=1))))
@@ -111,6 +112,7 @@ class Cliff(Product):
     """L = -f: in degree 3 every neuron runs to infinity in finite time."""
 
     name = "cliff"
+    _admitted = True  # losses below 0, which the door refuses
 
     def residual(self, theta: FloatArray, neurons: IntArray) -> float:
         return 1.0

@@ -18,8 +18,9 @@ import numpy as np
 from agf.algorithm.conditioning import measured, shaken
 from agf.algorithm.outcome import staircase
 from agf.clock import Clock
+from agf.contract.admission import admit
 from agf.contract.blame import blame, guard, told
-from agf.contract.problem import Phases, Problem, check_start
+from agf.contract.problem import Phases, Problem
 from agf.errors import AgfError, ProblemError, RequestError, explain
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
@@ -64,7 +65,7 @@ class Engine:
     """
 
     def __init__(self, problem: Problem, init: Init, settings: Settings | None = None, phases: Phases | None = None):
-        check_start(problem, init, "predict")
+        admit(problem, init, "predict")
         self.problem = problem
         self.settings = settings or Settings()
         self.start = init
@@ -210,7 +211,7 @@ def predict_with(
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Staircase:
     """`predict` with its options in one record."""
-    check_start(problem, init, "predict")
+    admit(problem, init, "predict")
     kept = Checkpoint(checkpoint, eager=True)
     with guard(problem):
         stairs = _predicted(problem, init, settings, observer, kept)
@@ -398,7 +399,7 @@ def predict_each(problem: Problem, inits: Sequence[Init], settings: Settings) ->
     Raises RequestError before the first for a wrong request.
     """
     for init in inits:
-        check_start(problem, init, "predict")
+        admit(problem, init, "predict")
     alone = settings.mode != "agf" or settings.conditioning  # the repeat of a prediction is its own
     try:
         many = None if alone or not inits else problem.many_phases(inits, settings)

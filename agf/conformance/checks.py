@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from agf.conformance.laws import LAWS, NEEDS
-from agf.conformance.probe import NotApplicable, Probe, Violation
 from agf.contract.blame import blame, told
+from agf.contract.probe import NotApplicable, Probe, Violation
 from agf.contract.problem import Problem
+from agf.contract.returns import BadReturn
 from agf.errors import AgfError
 from agf.records.table import Table
 
@@ -116,7 +117,7 @@ def check(problem: Problem, seed: int = 0) -> Conformance:
                 verdicts.append(Verdict(name, "passed", law(probe)))
         except NotApplicable as reason:
             verdicts.append(Verdict(name, "not applicable", str(reason)))
-        except Violation as v:
+        except (Violation, BadReturn) as v:
             verdicts.append(Verdict(name, "failed", f"found {v.found}", v.method, v.expected, v.cause))
         except AgfError as error:
             verdicts.append(Verdict(name, "failed", str(error).rstrip(".")))

@@ -11,14 +11,22 @@ from typing import Any
 import numpy as np
 
 from agf import sphere
-from agf.arrays import FloatArray, IntArray
-from agf.conformance.probe import NotApplicable, Probe, Violation
+from agf.arrays import FloatArray
+from agf.contract.core_laws import (
+    gradient_of_loss,
+    gradient_of_utility,
+    homogeneity,
+    likely_factor,
+    pull_against_loss,
+    utility_against_loss,
+    words_and_features,
+)
+from agf.contract.probe import NotApplicable, Probe, Violation
+from agf.contract.problem import Problem
 from agf.errors import NoTheory
 from agf.init import Init
+from agf.records.settings import Settings
 from agf.records.table import number
-
-#: A remainder below this part of the value is rounding.
-_ROUNDING = 1e-12
 
 
 def _attributes(probe: Probe) -> str:
@@ -32,35 +40,13 @@ def _attributes(probe: Probe) -> str:
     return f"degree {p.degree}, {p.width} neurons of {p.n_params} parameters"
 
 
-def at_start(probe: Probe, init: Init) -> None:
-    """What is computed first: the loss without neurons, not negative, and the utilities of the given neurons."""
-    p = probe.problem
-    loss, _ = probe.loss_grad(probe.empty, probe.nobody)
-    some = np.flatnonzero(np.isfinite(init.log_norms[probe.neurons]))
-    who = probe.neurons[some]
-    residual = probe.residual(probe.empty, probe.nobody)
-    probe.utility(init.directions[who], who, residual)
-    probe.pull(init.directions[who], init.log_norms[who], who, residual)
-    beside, _ = probe.loss_grad(probe.theta, probe.neurons)
-    least = min(loss, beside)
-    if least < -_ROUNDING * max(abs(loss), abs(beside)):
-        raise Violation(
-            "loss_grad", f"a loss of {least:.6g}", "losses of at least 0: all tolerances are shares of the loss",
-            f"a constant left out of the loss of {p.name!r}, such as the entropy of the targets",
-        )  # fmt: skip
-
-
 def _shapes(probe: Probe) -> str:
-    p = probe.problem
     for m in {1, probe.neurons.size}:
         theta, who = probe.theta[:m], probe.neurons[:m]
         probe.loss_grad(theta, who)
         residual = probe.residual(theta, who)
         probe.utility(probe.directions[:m], who, residual)
         probe.pull(probe.directions[:m], np.log(sphere.norms(theta)), who, residual)
-    words = p.label(probe.theta, probe.neurons, probe.neurons[:1])
-    if not isinstance(words, str):
-        raise Violation("label", type(words).__name__, "a string", "the label is not returned as words")
     return "shapes and finiteness of loss_grad, utility and pull"
 
 
@@ -84,173 +70,6 @@ def _empty(probe: Probe) -> str:
     return f"loss without neurons {number(loss, 6)}"
 
 
-def _gradient(probe: Probe) -> str:
-    return _taylor("loss_grad", lambda t: probe.loss_grad(t, probe.neurons), probe)
-
-
-def _utility_gradient(probe: Probe) -> str:
-    residual = probe.residual(probe.empty, probe.nobody)
-
-    def total(theta: FloatArray) -> tuple[float, FloatArray]:
-        values, grads = probe.utility(theta, probe.neurons, residual)
-        return float(values.sum()), grads
-
-    return _taylor("utility", total, probe)
-
-
-def _taylor(method: str, function: Callable[[FloatArray], tuple[float, FloatArray]], probe: Probe) -> str:
-    value, grad = function(probe.theta)
-    along = sphere.random(probe.rng, 1, probe.theta.size).reshape(probe.theta.shape) * probe.size
-    order = _remainder_order(function, probe.theta, value, grad, along, probe.steps)
-    if order is None:
-        return "gradient exact to rounding"
-    if order > 1.5:
-        return f"the Taylor remainder falls as step^{order:.2f}"
-    ratios = []
-    for p in range(probe.problem.n_params):
-        column = np.zeros_like(along)
-        column[:, p] = along[:, p]
-        h = 1e-5
-        measured = (function(probe.theta + h * column)[0] - function(probe.theta - h * column)[0]) / (2 * h)
-        ratios.append(measured / np.sum(grad * column) if np.sum(grad * column) != 0 else np.inf)
-    wrong = np.flatnonzero(np.abs(np.array(ratios) - 1.0) > 1e-3).astype(np.int64)
-    columns = f"parameters {_ranges(wrong)} of each neuron" if 0 < wrong.size < len(ratios) else "all parameters"
-    ratio = float(np.median(np.array(ratios)[wrong])) if wrong.size else 1.0
-    raise Violation(
-        method, f"a remainder that falls as step^{order:.2f}; measured over returned slope {ratio:.4g} in {columns}",
-        "step^2 and a ratio of 1", _factor(ratio),
-    )  # fmt: skip
-
-
-def _remainder_order(
-    function: Callable[[FloatArray], tuple[float, FloatArray]],
-    theta: FloatArray,
-    value: float,
-    grad: FloatArray,
-    along: FloatArray,
-    steps: FloatArray,
-) -> float | None:
-    """Order in h of f(theta + h v) - f(theta) - h grad.v at the smallest steps above rounding; None if all rounding."""
-    slope = float(np.sum(grad * along))
-    ahead = np.array([function(theta + h * along)[0] for h in steps])
-    errors = np.abs(ahead - value - steps * slope)
-    seen = errors > _ROUNDING * max(abs(value), float(np.abs(ahead).max()))
-    if seen.sum() < 3:
-        return None
-    last = np.flatnonzero(seen)[-4:]
-    return float(np.polyfit(np.log(steps[last]), np.log(errors[last]), 1)[0])
-
-
-def _factor(ratio: float) -> str:
-    if abs(ratio + 1.0) < 1e-3:
-        return "the sign"
-    if abs(ratio) > 1e6 or abs(ratio) < 1e-6:
-        return "a term left out"
-    for value in (0.5, 2.0):
-        if abs(ratio / value - 1.0) < 1e-3:
-            return f"a factor {value:g}: half-squared losses have the 1/2"
-    if abs(ratio - round(ratio)) < 1e-3 or abs(1.0 / ratio - round(1.0 / ratio)) < 1e-3:
-        return "a factor: a sum over samples or outputs in one place and a mean in the other"
-    return "a wrong formula, or a term left out"
-
-
-def _homogeneity(probe: Probe) -> str:
-    p = probe.problem
-    residual = probe.residual(probe.empty, probe.nobody)
-    values, grads = probe.utility(probe.theta, probe.neurons, residual)
-    top = np.abs(values).max()
-    if top == 0:
-        raise NotApplicable("every utility is zero at random weights")
-    best = int(np.argmax(np.abs(values)))
-    for s in (0.25, 3.0):
-        scaled = probe.utility(s * probe.theta, probe.neurons, residual)[0]
-        if np.abs(scaled - s**p.degree * values).max() > 1e-9 * s**p.degree * top:
-            measured = np.log(np.abs(scaled[best] / values[best])) / np.log(s)
-            raise Violation(
-                "utility", f"degree {measured:.4g} at scale {s:g}", f"U(s theta) = s^{p.degree} U(theta)",
-                "digits lost near theta = 0 by subtracting nearly equal numbers; use a form that loses none"
-                if abs(measured - p.degree) < 1e-6
-                else f"`degree` should be {round(float(measured))}" if abs(measured - round(float(measured))) < 1e-6
-                else "the activation itself in place of its leading order at the origin",
-            )  # fmt: skip
-    euler = np.sum(probe.theta * grads, axis=1) - p.degree * values
-    if np.abs(euler).max() > 1e-9 * p.degree * top:
-        raise Violation(
-            "utility", f"theta.grad U = {np.sum(probe.theta[best] * grads[best]) / values[best]:.6g} U",
-            f"{p.degree} U (Euler)", "a gradient that is not that of the utility returned",
-        )  # fmt: skip
-    return f"degree {p.degree}, Euler identity to {np.abs(euler).max() / (p.degree * top):.0e}"
-
-
-def _utility_loss(probe: Probe) -> str:
-    """L(active) - L(active + s neuron) = s^degree U + smaller terms, with and without active neurons."""
-    p = probe.problem
-    half = probe.neurons.size // 2
-    cases = [(probe.empty, probe.nobody, probe.neurons)]
-    if half:
-        cases.append((probe.theta[:half], probe.neurons[:half], probe.neurons[half:]))
-    worst = 0.0
-    for active, who, others in cases:
-        theta = probe.theta[-others.size :]
-        values = probe.utility(theta, others, probe.residual(active, who))[0]
-        if not values.any():
-            continue
-        k = int(np.argmax(np.abs(values)))
-        scales = 2.0 ** -np.arange(0.0, 24.0 / p.degree)
-        ratios = np.array(
-            [
-                probe.gain(active, who, s * theta[k : k + 1], others[k : k + 1]) / (s**p.degree * values[k])
-                for s in scales
-            ]
-        )
-        noise = 1e-15 * abs(probe.loss_grad(active, who)[0]) / (scales**p.degree * abs(values[k]))
-        # the first correction is a power of s, so successive halvings tell the limit
-        best = int(np.argmin(np.abs(np.diff(ratios)) + noise[1:]))
-        step = abs(ratios[best + 1] - ratios[best])
-        error = abs(ratios[best + 1] - 1.0)
-        if error > 3.0 * step + 100.0 * noise[best + 1] + 1e-9:
-            raise Violation(
-                "utility", f"a small neuron lowers the loss by {ratios[best + 1]:.4g} times its utility"
-                + (" beside active neurons" if who.size else ""), "1", _factor(float(ratios[best + 1])) +
-                ", between `utility` (or `residual`) and `loss_grad`",
-            )  # fmt: skip
-        worst = max(worst, error)
-    return f"a small neuron lowers the loss by its utility, to {worst:.0e}"
-
-
-def _pull(probe: Probe) -> str:
-    """pull = -grad L / rho^(degree-1) at any norm, and grad U where the norm is tiny; network_pull is made of it."""
-    p = probe.problem
-    directions, log_norms = sphere.polar(probe.theta)
-    residual = probe.residual(probe.theta, probe.neurons)
-    pull = probe.pull(directions, log_norms, probe.neurons, residual)
-    wanted = -probe.loss_grad(probe.theta, probe.neurons)[1] * np.exp(-(p.degree - 1) * log_norms)[:, None]
-    if np.abs(pull - wanted).max() > 1e-8 * np.abs(wanted).max():
-        ratio = float(np.sum(pull * wanted) / np.sum(wanted**2))
-        raise Violation(
-            "pull", f"{ratio:.4g} times -grad L / rho^{p.degree - 1}", "1",
-            "an activation that is not homogeneous: override `pull`" if abs(ratio - 1) < 0.5 else _factor(ratio),
-        )  # fmt: skip
-    tiny = probe.pull(directions, np.full(log_norms.shape, -700.0), probe.neurons, residual)
-    leading = probe.utility(directions, probe.neurons, residual)[1]
-    if np.abs(tiny - leading).max() > 1e-6 * np.abs(leading).max():
-        raise Violation(
-            "pull", f"{np.abs(tiny).max():.3g} at norm exp(-700)", f"grad U = {np.abs(leading).max():.3g}",
-            "an underflow: divide by the norm before multiplying, or hand over to the leading order",
-        )  # fmt: skip
-    members = np.arange(probe.neurons.size) % 2 == 0
-    apart = probe.pull(
-        directions, log_norms, probe.neurons, probe.residual(probe.theta[members], probe.neurons[members])
-    )
-    shared = probe.network_pull(directions, log_norms, probe.neurons, members)
-    if np.abs(shared - apart).max() > 1e-8 * np.abs(apart).max():
-        raise Violation(
-            "network_pull", f"{number(np.abs(shared - apart).max())} from `pull` on the residual of the members",
-            "`pull` on the `residual` of the rows in `members`", "`members` or a norm left out of the residual",
-        )  # fmt: skip
-    return "pull is the gradient of the loss, and of the utility at norm exp(-700)"
-
-
 def _permutation(probe: Probe) -> str:
     """The order of rows never matters; where neurons are interchangeable their indices do not either."""
     p = probe.problem
@@ -267,6 +86,19 @@ def _permutation(probe: Probe) -> str:
                 "a loop that depends on the order, or neurons with an identity: set interchangeable = False",
             )  # fmt: skip
     return "the order of neurons does not matter" + ("" if p.interchangeable else "; their indices do")
+
+
+def _own_ways(probe: Probe) -> str:
+    """What a problem may offer beside its network is of the right kind, whichever part of a run asks for it."""
+    p = probe.problem
+    found = probe.ask("features", probe.theta, probe.neurons)
+    probe.ask("acquired", found, found)
+    probe.ask("conserved", probe.theta, probe.neurons)
+    probe.ask("example")
+    own = [name for name in ("phases", "many_phases") if getattr(type(p), name) is not getattr(Problem, name)]
+    probe.ask("phases", Settings())
+    probe.ask("many_phases", [p.init(1e-8, seed=0)], Settings())
+    return "brings its own " + " and ".join(own) if own else "brings no phases of its own"
 
 
 def _no_aliases(probe: Probe) -> str:
@@ -299,7 +131,7 @@ def _conserved(probe: Probe) -> str:
     flow = -probe.loss_grad(probe.theta, probe.neurons)[1]
     step = 1e-5 * probe.size / max(float(np.linalg.norm(flow)), 1e-300)
     other = sphere.random(probe.rng, 1, flow.size).reshape(flow.shape) * np.linalg.norm(flow)
-    found = p.conserved(probe.theta, probe.neurons)
+    found = probe.ask("conserved", probe.theta, probe.neurons)
     if not found:
         raise NotApplicable("no conserved quantities are named")
 
@@ -327,14 +159,9 @@ def _outputs(probe: Probe) -> str:
         raise NotApplicable("the loss is not half-squared")
     if probe.neurons.size < 2:
         raise NotApplicable("there is one neuron only")
-    out = p.outputs(probe.theta, probe.neurons)
+    out = probe.ask("outputs", probe.theta, probe.neurons)
     if out is None:
         raise NotApplicable("`outputs` is not offered")
-    out = np.asarray(out)
-    if out.ndim != 2 or out.shape[0] != probe.neurons.size:
-        raise Violation(
-            "outputs", f"shape {out.shape}", f"({probe.neurons.size}, N), one row a neuron", "a missing reshape"
-        )
     first, second = (probe.theta[:1], probe.neurons[:1]), (probe.theta[1:2], probe.neurons[1:2])
     both = probe.theta[:2], probe.neurons[:2]
     losses = [probe.loss_grad(*pair)[0] for pair in (both, first, second, (probe.empty, probe.nobody))]
@@ -344,7 +171,7 @@ def _outputs(probe: Probe) -> str:
     if abs(found - wanted) > 1e-8 * scale + 1e-13 * abs(losses[3]):
         raise Violation(
             "outputs", f"out_0 . out_1 = {found:.6g}", f"E<f_0, f_1> = {wanted:.6g}, from the loss",
-            _factor(wanted / found if found else np.inf),
+            likely_factor(wanted / found if found else np.inf),
         )  # fmt: skip
     return "products of outputs are those in the loss"
 
@@ -352,11 +179,9 @@ def _outputs(probe: Probe) -> str:
 def _self_interaction(probe: Probe) -> str:
     """C from the loss alone, and no self-interaction left beside an active neuron with the same output."""
     p = probe.problem
-    alone = probe._array(
+    alone = probe.finite(
         "self_interaction",
-        p.self_interaction(probe.directions, probe.neurons, probe.empty, probe.nobody),
-        probe.neurons.shape,
-        "one a neuron",
+        probe.ask("self_interaction", probe.directions, probe.neurons, probe.empty, probe.nobody),
     )
     if (alone < 0).any():
         raise Violation("self_interaction", f"{alone.min():.3g}", "0 or more", "a subtraction of nearly equal numbers")
@@ -370,7 +195,10 @@ def _self_interaction(probe: Probe) -> str:
         noise = 1e-13 * abs(probe.loss_grad(probe.empty, probe.nobody)[0]) / s ** (2 * p.degree)
         if abs(alone[k] - wanted) > 1e-6 * abs(wanted) + noise:
             raise Violation(
-                "self_interaction", f"{alone[k]:.6g}", f"{wanted:.6g}, from the loss", _factor(float(wanted / alone[k]))
+                "self_interaction",
+                f"{alone[k]:.6g}",
+                f"{wanted:.6g}, from the loss",
+                likely_factor(float(wanted / alone[k])),
             )
         words = "as in the loss"
     beside = np.asarray(p.self_interaction(probe.directions, probe.neurons, probe.theta[:1], probe.neurons[:1]))
@@ -394,19 +222,18 @@ def _homogeneous_outputs(probe: Probe) -> bool:
 
 
 def _hessian(probe: Probe) -> str:
-    p = probe.problem
     theta, who = probe.theta[:2], probe.neurons[:2]
-    matrix = p.hessian(theta, who)
+    matrix = probe.ask("hessian", theta, who)
     if matrix is None:
         raise NotApplicable("`hessian` is not offered")
-    matrix = probe._array("hessian", matrix, (theta.size, theta.size), "rows and columns as theta.ravel()")
+    matrix = probe.finite("hessian", matrix)
     along = sphere.random(probe.rng, 1, theta.size).reshape(theta.shape) * probe.size
     h = 1e-6
     wanted = (probe.loss_grad(theta + h * along, who)[1] - probe.loss_grad(theta - h * along, who)[1]) / (2 * h)
     found = (matrix @ along.ravel()).reshape(theta.shape)
     if np.abs(found - wanted).max() > 1e-4 * np.abs(wanted).max():
         ratio = float(np.sum(wanted * found) / np.sum(found**2)) if found.any() else np.inf
-        raise Violation("hessian", f"{ratio:.4g} times too small along a random direction", "1", _factor(ratio))
+        raise Violation("hessian", f"{ratio:.4g} times too small along a random direction", "1", likely_factor(ratio))
     if np.abs(matrix - matrix.T).max() > 1e-8 * np.abs(matrix).max():
         raise Violation(
             "hessian", "a matrix that is not symmetric", "a symmetric one", "rows and columns ordered apart"
@@ -454,7 +281,7 @@ def _flow_system(probe: Probe) -> str:
     theta = sphere.random(probe.rng, p.width, p.n_params) * 0.1 * probe.size
     theta = p.initial(1.0, probe.rng, "gaussian") * 0.1 * probe.size if not p.interchangeable else theta
     init = Init.from_params(theta)
-    system = p.flow_system(init)
+    system = probe.ask("flow_system", init)
     if system is None:
         raise NotApplicable("plain polar coordinates are used")
     y = system.start()
@@ -470,7 +297,7 @@ def _flow_system(probe: Probe) -> str:
             "flow_system",
             f"loss_rate {found[1]:.6g} at the start",
             f"-|grad L|^2 = {rate:.6g}",
-            _factor(rate / found[1] if found[1] else np.inf),
+            likely_factor(rate / found[1] if found[1] else np.inf),
         )
     return "starts at the same loss and slope as gradient flow"
 
@@ -514,24 +341,20 @@ def _theory(probe: Probe) -> str:
     return f'{count} drops as in mode "limit"'
 
 
-def _ranges(indices: IntArray) -> str:
-    """ "0-3, 7" for 0, 1, 2, 3, 7."""
-    groups = np.split(indices, np.flatnonzero(np.diff(indices) > 1) + 1)
-    return ", ".join(f"{g[0]}-{g[-1]}" if g.size > 1 else str(g[0]) for g in groups)
-
-
 LAWS: dict[str, Callable[[Probe], str]] = {
     "attributes": _attributes,
     "shapes and finiteness": _shapes,
+    "words and features": words_and_features,
     "empty network": _empty,
-    "gradient of the loss": _gradient,
-    "gradient of the utility": _utility_gradient,
-    "homogeneity": _homogeneity,
-    "utility against loss": _utility_loss,
-    "pull against loss": _pull,
+    "gradient of the loss": gradient_of_loss,
+    "gradient of the utility": gradient_of_utility,
+    "homogeneity": homogeneity,
+    "utility against loss": utility_against_loss,
+    "pull against loss": pull_against_loss,
     "order of neurons": _permutation,
     "no side effects": _no_aliases,
     "initialization": _initial,
+    "own phases": _own_ways,
     "conserved quantities": _conserved,
     "outputs against loss": _outputs,
     "self-interaction": _self_interaction,

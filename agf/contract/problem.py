@@ -7,7 +7,7 @@ trainers see nothing else. `AutogradProblem` and `TwoLayer` derive most of it; d
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
+from abc import ABC, ABCMeta, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -16,8 +16,10 @@ import numpy as np
 from agf import sphere
 from agf.arrays import BoolArray, FloatArray, IntArray, count
 from agf.clock import Clock
+from agf.contract.copies import copied, frozen
 from agf.contract.flow_system import FlowSystem
-from agf.errors import DataError, NoTheory, ProblemError, RequestError, explain
+from agf.contract.returns import watch
+from agf.errors import DataError, NoTheory, ProblemError, explain
 from agf.init import Init, check_alpha
 from agf.records.state import Activation, Settled, State
 from agf.records.status import Status
@@ -50,7 +52,14 @@ class Phases(Protocol):
         ...
 
 
-class Problem(ABC):
+class _FromCopies(ABCMeta):
+    """Makes instances from copies of their arguments: what a caller does to his arrays afterwards changes nothing."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return super().__call__(*copied(args), **copied(kwargs))
+
+
+class Problem(ABC, metaclass=_FromCopies):
     """A two-layer network with its data and loss.
 
     Attributes
@@ -100,12 +109,15 @@ class Problem(ABC):
     #: Constructor arguments as given, for run files.
     arguments: dict[str, Any]
     _spanned: tuple[bytes, FloatArray] | None
+    #: Whether the door (`agf.contract.admission`) has let this problem pass.
+    _admitted: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own = vars(cls)
         if "network_pull" not in own and not own.keys().isdisjoint(("residual", "utility", "pull")):
             cls.network_pull = Problem.network_pull  # type: ignore[method-assign]
+        watch(cls)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Problem:
         self = super().__new__(cls)
@@ -117,8 +129,11 @@ class Problem(ABC):
         else:
             given = dict(list(bound.arguments.items())[1:])
             given.update(given.pop("kwargs", {}))
-            self.arguments = given
+            self.arguments = frozen(given)
         return self
+
+    def __reduce__(self) -> Any:
+        return _built, (type(self), self.arguments)
 
     # -- must define ------------------------------------------------------------------------------------------
 
@@ -378,6 +393,11 @@ class Problem(ABC):
         return Init.scaled(theta, alpha, seed, kind)
 
 
+def _built(cls: type[Problem], arguments: dict[str, Any]) -> Problem:
+    """A problem that was pickled or deep-copied: built again from its arguments."""
+    return cls(**arguments)
+
+
 def check_sizes(problem: Problem, where: str) -> None:
     """Refuse a problem whose degree, width or number of parameters cannot be. Raises ProblemError."""
     for name, least in (("degree", 2), ("width", 1), ("n_params", 1)):
@@ -391,31 +411,6 @@ def check_sizes(problem: Problem, where: str) -> None:
                     remedy="Its __init__ sets degree, width and n_params.",
                 )
             )
-
-
-def check_start(problem: Any, init: Any, where: str) -> None:
-    """Refuse what is not a Problem, not an Init, or an Init of another shape. Raises RequestError."""
-    if not isinstance(problem, Problem):
-        raise RequestError(
-            explain(f"a {type(problem).__name__} is not a problem.", where=where, expected="agf.problem(name, ...)")
-        )
-    check_sizes(problem, where)
-    if not isinstance(init, Init):
-        raise RequestError(
-            explain(
-                f"a {type(init).__name__} is not an initialization.",
-                where=where,
-                expected="problem.init(alpha=...) or agf.Init.from_params(theta)",
-            )
-        )
-    if (init.width, init.n_params) != (problem.width, problem.n_params):
-        raise RequestError(
-            explain(
-                f"the initialization has shape ({init.width}, {init.n_params}).",
-                where=f"{where} of problem {problem.name!r}",
-                expected=f"({problem.width}, {problem.n_params}), one row a neuron",
-            )
-        )
 
 
 def _brief(value: Any) -> str:

@@ -11,7 +11,6 @@ import click
 from agf import registry
 from agf.algorithm.engine import predict_with
 from agf.clock import Clock
-from agf.conformance.admission import admit
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.errors import ComputationError, ProblemError, RequestError, explain
@@ -233,7 +232,6 @@ def _problem_and_init(name: str, words: dict[str, Any], report: Silent, predict:
         report.say(asked.problem.describe())
     for note in asked.notes:
         report.say(note)
-    admit(asked.problem, init, name)
     return asked.problem, init
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agf.algorithm.engine import predict_each
+from agf.contract.admission import admit
 from agf.contract.problem import Problem
 from agf.errors import AgfError, FileError
 from agf.init import Init
@@ -49,10 +50,18 @@ def compute(root: Path, plan: Plan, name: str, runs: list[dict[str, Any]]) -> tu
                 for entry in _entries(root, plan, todo):
                     append(entry)
                     done += 1
-                    failed += bool(entry["error"])
+                    failed += bool(failure(entry))
             return done, failed
     except Timeout:
         return 0, 0
+
+
+def failure(entry: dict[str, Any]) -> str:
+    """Why a finished run is a failure: what was raised, or the statuses in which it failed; "" where it is none."""
+    if entry["error"]:
+        return str(entry["error"])
+    ends = [Status.from_word(entry[part]["status"]) for part in ("predict", "train") if part in entry]
+    return " ".join(f"{status.word}: {status.sentence}" for status in ends if status.failed)
 
 
 def _entries(root: Path, plan: Plan, runs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -60,6 +69,8 @@ def _entries(root: Path, plan: Plan, runs: list[dict[str, Any]]) -> Iterator[dic
         options = settings(runs[0])
         problem = plan.build(runs[0])
         inits = [init(problem, item) for item in runs]
+        for start in inits:
+            admit(problem, start, "sweep")
     except Exception as error:  # recorded per run: one bad combination must not end the sweep
         for item in runs:
             yield _entry(item, error=error)

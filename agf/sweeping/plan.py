@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from agf import registry
+from agf.contract.admission import admit
 from agf.contract.problem import Problem
 from agf.errors import AgfError, RequestError, explain
 from agf.init import Init, check_alpha
@@ -109,6 +110,16 @@ class Plan:
         seeds = self.axes.get("seed", [0])
         if not all(isinstance(s, int | np.integer) and s >= 0 for s in seeds):
             raise RequestError(explain("seeds must be integers >= 0.", where="sweep", found=seeds))
+
+    def check_problem(self) -> None:
+        """Refuse a sweep whose first problem breaks its contract: the others would as well. Raises ProblemError."""
+        first = self.runs()[0]
+        try:
+            problem = self.build(first)
+            start = init(problem, first)
+        except Exception:  # the run says what is wrong with its data or settings, and others may have none of it
+            return
+        admit(problem, start, "sweep")
 
     def build(self, run: Mapping[str, Any]) -> Problem:
         """The problem of a run."""

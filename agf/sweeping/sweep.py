@@ -23,7 +23,7 @@ from typing import Any
 from agf.errors import ComputationError, FileError, RequestError, explain
 from agf.records import files, provenance
 from agf.sweeping import journal as ledger
-from agf.sweeping.chunk import compute, rows, unfinished
+from agf.sweeping.chunk import compute, failure, rows, unfinished
 from agf.sweeping.plan import Plan, digest, key
 
 __all__ = ["Observer", "Plan", "Sweep", "key", "reopen", "run", "sweep"]
@@ -73,8 +73,8 @@ class Sweep:
         return len(self.plan.runs()) - sum(1 for _ in self.entries())
 
     def failures(self) -> list[tuple[dict[str, Any], str]]:
-        """Settings and message of every run that failed."""
-        return [(entry["run"], entry["error"]) for entry in self.entries() if entry["error"]]
+        """Settings and message of every run that failed: that raised, or ended in a status that is a failure."""
+        return [(entry["run"], message) for entry in self.entries() if (message := failure(entry))]
 
     def table(self) -> Iterator[dict[str, Any]]:
         """The tidy table: one row a run and drop (k = 0 is the start), see `columns`."""
@@ -285,6 +285,7 @@ def run(
     """Compute what is missing of `plan` in `folder`; see `sweep`."""
     root = Path(folder)
     plan.check_axes()
+    plan.check_problem()
     _claim(root, plan)
     with files.atomic(root / "asked" / f"{digest(plan.axes)}.json", "w") as handle:
         json.dump(files.jsonable(plan.axes), handle)

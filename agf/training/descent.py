@@ -15,9 +15,10 @@ import numpy as np
 from agf import sphere
 from agf.arrays import FloatArray, IntArray, count, positive
 from agf.clock import Clock
+from agf.contract.admission import admit
 from agf.contract.blame import guard
 from agf.contract.flow_system import Snapshot
-from agf.contract.problem import Problem, check_start
+from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
@@ -91,7 +92,7 @@ def descend(
     ComputationError
         As `flow`.
     """
-    check_start(problem, init, "descend")
+    admit(problem, init, "descend")
     lr = positive(lr, "lr", where="descend")
     count(steps, "steps", where="descend")
     count(snapshots, "snapshots", where="descend", least=2)

@@ -18,9 +18,10 @@ import numpy as np
 
 from agf.arrays import FloatArray, count, positive
 from agf.clock import Clock
+from agf.contract.admission import admit
 from agf.contract.blame import guard
 from agf.contract.flow_system import FlowSystem
-from agf.contract.problem import Problem, check_start
+from agf.contract.problem import Problem
 from agf.coordinates.choice import flow_system
 from agf.coordinates.held_neurons import NEAR, Plateau, between_drops, hold
 from agf.coordinates.polar_system import small_neurons
@@ -152,7 +153,7 @@ def flow(
     ComputationError
         Which carries the trajectory so far as `partial`, when it does so later.
     """
-    check_start(problem, init, "flow")
+    admit(problem, init, "flow")
     if method not in METHODS:
         raise RequestError(
             explain(f"unknown method {method!r}.", where="flow", expected="one of " + ", ".join(METHODS))

@@ -172,12 +172,12 @@ def test_a_plugin_that_leaves_the_program_is_told_too(plugin, capsys):
 
 
 def test_what_a_method_returned_is_blamed_when_the_package_cannot_use_it():
-    class Scalar(agf.TwoLayer):
-        def loss_grad(self, theta, neurons):
-            return super().loss_grad(theta, neurons)[0]
+    class Worded(agf.TwoLayer):
+        def residual(self, theta, neurons):
+            return "nothing is left"
 
-    problem = Scalar(np.eye(3), np.ones(3), activation="linear", width=2)
-    with pytest.raises(agf.ProblemError, match=r"what a method returned cannot be used.*TypeError.*agf check"):
+    problem = Worded(np.eye(3), np.ones(3), activation="linear", width=2)
+    with pytest.raises(agf.ProblemError, match=r"what a method returned cannot be used.*AttributeError.*agf check"):
         agf.flow(problem, problem.init(1e-3))
 
 

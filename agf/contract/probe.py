@@ -13,6 +13,7 @@ import numpy as np
 from agf import sphere
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
+from agf.contract.returns import verify
 
 #: Steps of a Taylor remainder, relative to the size of the point: all, and as few as tell its order.
 STEPS = 2.0 ** -np.arange(3.0, 24.0)
@@ -74,38 +75,33 @@ class Probe:
         return self.directions * self.size * self.rng.uniform(0.5, 1.5, (self.neurons.size, 1))
 
     def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
-        out = self._call("loss_grad", theta, neurons)
-        self._pair("loss_grad", out, "(loss, gradient)")
-        loss = float(out[0])
+        loss, gradient = self.ask("loss_grad", theta, neurons)
         if not np.isfinite(loss):
             raise Violation("loss_grad", f"a loss of {loss}", "a finite number", "a log, a root or an overflow")
-        return loss, self._array("loss_grad", out[1], theta.shape, "one row of gradient a neuron")
+        return float(loss), self.finite("loss_grad", gradient)
 
     def residual(self, theta: FloatArray, neurons: IntArray) -> Any:
-        return self._call("residual", theta, neurons)
+        return self.ask("residual", theta, neurons)
 
     def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
-        out = self._call("utility", theta, neurons, residual)
-        self._pair("utility", out, "(utilities, gradients)")
-        values = self._array("utility", out[0], theta.shape[:1], "one utility a neuron")
-        return values, self._array("utility", out[1], theta.shape, "one row of gradient a neuron")
+        values, gradients = self.ask("utility", theta, neurons, residual)
+        return self.finite("utility", values), self.finite("utility", gradients)
 
     def pull(self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any) -> FloatArray:
-        out = self._call("pull", directions, log_norms, neurons, residual)
-        return self._array("pull", out, directions.shape, "one row a neuron")
+        return self.finite("pull", self.ask("pull", directions, log_norms, neurons, residual))
 
     def network_pull(
         self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, members: BoolArray
     ) -> FloatArray:
-        out = self._call("network_pull", directions, log_norms, neurons, members)
-        return self._array("network_pull", out, directions.shape, "one row a neuron")
+        return self.finite("network_pull", self.ask("network_pull", directions, log_norms, neurons, members))
 
     def gain(self, theta: FloatArray, neurons: IntArray, extra: FloatArray, which: IntArray) -> float:
         """Loss that neurons `extra` take away when they are added to a network."""
         both = np.concatenate([theta, extra]), np.concatenate([neurons, which])
         return self.loss_grad(theta, neurons)[0] - self.loss_grad(*both)[0]
 
-    def _call(self, method: str, *arguments: Any) -> Any:
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """What a method returns, which is of the right kind; its arguments are as they were."""
         self.last = method
         copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
         out = getattr(self.problem, method)(*copies)
@@ -115,19 +111,11 @@ class Probe:
                     method, f"argument {k + 1} changed by the call", "inputs left alone",
                     "an in-place operation such as theta *= s, or a view written to; copy first",
                 )  # fmt: skip
-        return out
+        return out if method == "residual" else verify(method, out, self.problem, arguments)
 
-    def _pair(self, method: str, out: Any, words: str) -> None:
-        if not (isinstance(out, tuple) and len(out) == 2):
-            raise Violation(method, f"a {type(out).__name__}", f"a pair {words}", "a value left out of the return")
-
-    def _array(self, method: str, value: Any, shape: tuple[int, ...], words: str) -> FloatArray:
-        array = np.asarray(value)
-        if array.shape != shape or array.dtype != np.float64:
-            raise Violation(
-                method, f"shape {array.shape} of {array.dtype}", f"shape {shape} of float64, {words}",
-                "a sum over the wrong axis, a transposed or flattened array, or float32 arithmetic",
-            )  # fmt: skip
+    def finite(self, method: str, value: Any) -> FloatArray:
+        """The array itself; a Violation where it is not finite."""
+        array: FloatArray = np.asarray(value)
         if not np.isfinite(array).all():
             bad = np.argwhere(~np.isfinite(array))[0].tolist()
             raise Violation(

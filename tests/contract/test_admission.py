@@ -10,8 +10,8 @@ import tiny
 
 import agf
 from agf import registry
-from agf.conformance import admission as door
 from agf.conformance import template as plugin_template
+from agf.contract import admission as door
 from agf.errors import ProblemError
 from agf.shell import main as cli
 
@@ -113,7 +113,7 @@ def test_a_broken_contract_is_refused_with_the_method_and_the_cause(written, cap
     assert out == ""
     sentence = err.strip().splitlines()[-1]
     assert sentence.startswith("agf: error: problem 'mine': ")
-    assert sentence.endswith("agf check mine.py")
+    assert sentence.endswith("agf check mine.py:Mine")
     assert re.search(words, sentence), sentence
     assert not (tmp_path / "run.npz").exists()
 
@@ -202,3 +202,113 @@ def test_an_error_raised_at_the_door_is_told_as_one():
     problem = Mine(np.eye(2), np.ones(2), width=2)
     with pytest.raises(ProblemError, match=r"Mine\.residual.*KeyError"):
         door.admit(problem, problem.init(1e-3), "mine")
+
+
+WRONG_SIGN = WRONG["sign"][0]
+
+
+def test_every_way_in_passes_the_same_door(written, capsys, tmp_path):
+    """Commands that compute, the Python functions, sweeps, reruns and resumed training refuse a wrong gradient."""
+    good = written("    pass")
+    assert cli.main(["predict", good, "--alpha", "1e-4", "-o", "predicted.npz", "--quiet"]) == cli.DONE
+    assert (
+        cli.main(["train", good, "--alpha", "1e-2", "--max-steps", "5", "-o", "trained.npz", "--quiet"]) == cli.FAILED
+    )
+    bad = written(WRONG_SIGN)
+    ways = {
+        "predict": [bad],
+        "train": [bad],
+        "compare": [bad],
+        "sweep": [bad, "-o", "swept", "--alpha", "1e-4", "--seed", "0:3"],
+        "rerun": ["predicted.npz", "--problem", bad],
+    }
+    resumed = ["train", bad, "--resume", "trained.npz", "--max-steps", "5"]
+    for words in [*([command, *rest] for command, rest in ways.items()), resumed]:
+        capsys.readouterr()
+        assert cli.main(words) == cli.WRONG, words
+        assert re.search(WRONG["sign"][1], capsys.readouterr().err), words
+    assert not (tmp_path / "swept").exists()
+    cls = registry.find(bad)
+    problem = cls(**cls.example())
+    init = problem.init(1e-4)
+    for function in (
+        lambda: agf.predict(problem, init),
+        lambda: agf.predict(problem, init, mode="limit"),
+        lambda: agf.predict(problem, init, mode="resolved"),
+        lambda: agf.predict_many(problem, [init]),
+        lambda: agf.flow(problem, init),
+        lambda: agf.descend(problem, init, lr=0.1, steps=3),
+        lambda: agf.Engine(problem, init),
+        lambda: agf.sweep(bad, folder="swept", alpha=[1e-4]),
+    ):
+        with pytest.raises(ProblemError, match=r"`loss_grad` breaks"):
+            function()
+
+
+def test_a_problem_is_asked_once(monkeypatch):
+    class Mine(agf.TwoLayer):
+        pass
+
+    problem = Mine(np.eye(3), np.ones(3), activation="linear", width=2)
+    door.admit(problem, problem.init(1e-3), "first")
+    monkeypatch.setattr(door, "_ASKED", None)
+    door.admit(problem, problem.init(1e-6), "second")
+
+
+#: Method -> what a stranger's returns, and what must be said.
+RETURNED = {
+    "label": ("7", r"`label` returned an int.*a few words"),
+    "features": ("None", r"`features` returned None.*a dict of arrays"),
+    "features of text": ("{'words': np.array(['a'])}", r"`features` returned .*U1 for 'words'.*real numbers"),
+    "features by number": ("{0: np.ones(2)}", r"`features` returned 0 as a name"),
+    "features ragged": ("{'rows': [[1.0], [1.0, 2.0]]}", r"`features` returned a list for 'rows'"),
+    "conserved": ("[1.0]", r"`conserved` returned a list.*a dict"),
+    "describe": ("None", r"`describe` returned None.*a few words"),
+    "flow_system": ("'polar'", r"`flow_system` returned a str.*FlowSystem"),
+    "phases": ("3", r"`phases` returned an int.*start, dormant and active"),
+    "loss_grad": ("('0.5', np.zeros_like(args[0]))", r"`loss_grad` returned a str for the loss.*a real number"),
+    "initial": ("np.ones((1, 1))", r"`initial` returned shape \(1, 1\).*real numbers of shape \(6, 4\)"),
+    "example": ("None", r"`example` returned None.*a dict"),
+}
+
+
+#: Method -> the command that has no use for it.
+NOT_ASKED = {"conserved": "predict", "flow_system": "predict", "phases": "train"}
+
+
+@pytest.mark.parametrize("case", RETURNED)
+def test_what_a_method_returns_is_checked_when_it_returns_it(written, capsys, case):
+    """In a run, which ends with the method's name and never a traceback, and in `agf check` alike."""
+    method = case.split()[0]
+    value, words = RETURNED[case]
+    decorator = "    @classmethod\n" if method == "example" else ""
+    file = written(f"{decorator}    def {method}(self, *args, **options):\n        return {value}")
+    seen = ""
+    for words_of_command in (
+        ["check", file],
+        ["train", file, "--alpha", "1e-2"],
+        ["predict", file, "--alpha", "1e-2"],
+    ):
+        capsys.readouterr()
+        code = cli.main(words_of_command)
+        seen = capsys.readouterr().err
+        found, said = words.split("returned ", 1)[1].split(".*")[0], f"`?{method}`?"
+        told = re.search(said, seen) and re.search(found, seen)
+        used = words_of_command[0] != NOT_ASKED.get(method)
+        assert (code != cli.DONE) == used, (words_of_command, seen)
+        assert bool(told) == used, (words_of_command, seen)
+        assert "Traceback" not in seen
+
+
+def test_returns_are_checked_in_the_middle_of_a_run_too():
+    class Later(agf.TwoLayer):
+        calls = 0
+
+        def label(self, theta, neurons, chosen):
+            self.calls += 1
+            return "fine" if self.calls < 2 else 3
+
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    problem = Later(X, X @ np.array([1.0, 0.5, 0.2]), activation="linear", width=6)
+    with pytest.raises(agf.AgfError, match=r"`label` returned an int"):
+        agf.predict(problem, problem.init(1e-6))

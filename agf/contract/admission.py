@@ -1,0 +1,117 @@
+"""The one door to every computation: is this a problem, do its weights fit, does it keep what all numbers hang on?
+
+A few of the laws of `agf check`, at a few evaluations of at most six neurons, once for each problem: a wrong gradient
+or degree is a sentence before it is a wrong number. `predict`, `flow`, `descend` and all that is built of them (the
+commands, sweeps, reruns) come through here. What the package brings with it is tested with it, and not asked again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from agf.contract import core_laws
+from agf.contract.blame import guard
+from agf.contract.probe import FEW_STEPS, NotApplicable, Probe, Violation
+from agf.contract.problem import Problem, check_sizes
+from agf.contract.returns import OWN, BadReturn
+from agf.errors import ProblemError, RequestError, explain
+from agf.init import Init
+
+#: Laws without which a prediction or a training run means nothing, in the order in which one explains the next.
+_ASKED: tuple[Callable[[Probe], str], ...] = (
+    core_laws.gradient_of_loss,
+    core_laws.gradient_of_utility,
+    core_laws.homogeneity,
+    core_laws.pull_against_loss,
+    core_laws.words_and_features,
+)
+
+
+def admit(problem: Any, init: Any, where: str) -> None:
+    """Refuse what cannot be computed from, in one sentence.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is about to be computed.
+    init : Init
+        Where it starts.
+    where : str
+        Who asks, for the message.
+
+    Raises
+    ------
+    RequestError
+        For what is not a problem or not an initialization, or one of another shape.
+    ProblemError
+        For a problem from outside the package that breaks its contract in a way that would spoil the numbers: the
+        message names the method, what was found, what was expected and the likely cause.
+    """
+    if not isinstance(problem, Problem):
+        raise RequestError(
+            explain(f"a {type(problem).__name__} is not a problem.", where=where, expected="agf.problem(name, ...)")
+        )
+    check_sizes(problem, where)
+    if not isinstance(init, Init):
+        raise RequestError(
+            explain(
+                f"a {type(init).__name__} is not an initialization.",
+                where=where,
+                expected="problem.init(alpha=...) or agf.Init.from_params(theta)",
+            )
+        )
+    if (init.width, init.n_params) != (problem.width, problem.n_params):
+        raise RequestError(
+            explain(
+                f"the initialization has shape ({init.width}, {init.n_params}).",
+                where=f"{where} of problem {problem.name!r}",
+                expected=f"({problem.width}, {problem.n_params}), one row a neuron",
+            )
+        )
+    if type(problem).__module__.split(".")[0] in OWN or problem._admitted:
+        return
+    with guard(problem), np.errstate(all="ignore"):
+        try:
+            core_laws.at_start(Probe(problem, np.random.default_rng(0)), init)
+            for law in _ASKED:
+                _hold(law, problem)
+        except (Violation, BadReturn) as broken:
+            raise ProblemError(
+                explain(
+                    f"`{broken.method}` breaks the contract of a problem.",
+                    where=f"problem {problem.name!r}",
+                    found=broken.found,
+                    expected=broken.expected,
+                    remedy=f"Likely cause: {broken.cause}. All that is wrong with it: {_check(problem)}",
+                )
+            ) from None
+    problem._admitted = True
+
+
+def _check(problem: Problem) -> str:
+    """The command, or the call, that runs every check on a problem."""
+    cls = type(problem)
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    if cls.__module__.startswith("agf_plugin_") and file:
+        near = os.path.relpath(file)
+        return f"agf check {file if near.startswith('..') else near}:{cls.__name__}"
+    return "agf.check(problem)"
+
+
+def _hold(law: Callable[[Probe], str], problem: Problem) -> None:
+    """Raise the Violation of a law, found with few steps and again with all of them: corners can look like errors."""
+    for steps in (FEW_STEPS, None):
+        try:
+            law(Probe(problem, np.random.default_rng(0), steps))
+        except NotApplicable:
+            return
+        except Violation:
+            if steps is None:
+                raise
+        else:
+            return

@@ -1,0 +1,221 @@
+"""What each method of a problem must return, checked when it returns it: in a run, at the door and in `agf check`.
+
+Classes from outside the package are checked at every call, so that a wrong kind of value is named where it comes from,
+before it has travelled into a result or a file. What the package brings with it is tested with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from agf.contract.flow_system import FlowSystem
+from agf.errors import ProblemError, explain
+
+#: Packages whose classes are trusted.
+OWN = ("agf", "agf_problems")
+
+
+class BadReturn(ProblemError):
+    """A method of a problem returned what it must not. method, found, expected, cause : what a reader needs."""
+
+    def __init__(self, problem: str, method: str, found: str, expected: str, cause: str = "") -> None:
+        what = f"`{method}` returned {found}."
+        super().__init__(
+            explain(what, where=f"problem {problem!r}", expected=expected, remedy=cause and f"Likely cause: {cause}.")
+        )
+        self.method, self.found, self.expected, self.cause = method, found, expected, cause
+
+
+class _Odd(Exception):
+    """found, expected, cause of a value that is not what its method must return."""
+
+
+def verify(method: str, value: Any, problem: Any, arguments: tuple[Any, ...]) -> Any:
+    """The value that `method` returned for these arguments. Raises BadReturn, which names the method."""
+    try:
+        _RULES[method](value, problem, *arguments)
+    except _Odd as odd:
+        raise BadReturn(str(getattr(problem, "name", "?")), method, *odd.args) from None
+    return value
+
+
+def watch(cls: type) -> None:
+    """Make every method that a class from outside the package defines check what it returns."""
+    if cls.__module__.split(".")[0] in OWN:
+        return
+    for method in vars(cls).keys() & _RULES.keys():
+        function = vars(cls)[method]
+        if inspect.isfunction(function):
+            setattr(cls, method, _watched(method, function))
+        elif isinstance(function, classmethod):
+            setattr(cls, method, classmethod(_watched(method, function.__func__)))
+
+
+def _watched(method: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    names = list(inspect.signature(function).parameters)[1:]
+
+    @functools.wraps(function)
+    def call(self: Any, *args: Any, **options: Any) -> Any:
+        value = function(self, *args, **options)
+        if options:
+            args = (*args, *(options[name] for name in names[len(args) :] if name in options))
+        return verify(method, value, self, args)
+
+    return call
+
+
+# -- the rules ----------------------------------------------------------------------------------------------------
+
+
+def a(value: Any) -> str:
+    """A value in a few words: its type, or the shape and dtype of an array."""
+    if isinstance(value, np.ndarray):
+        return f"shape {value.shape} of {value.dtype}"
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def _array(value: Any, shape: tuple[int | None, ...], words: str) -> None:
+    array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    sizes = tuple(wanted if wanted is not None else found for wanted, found in zip(shape, array.shape, strict=False))
+    if array.shape == sizes and len(shape) == array.ndim and array.dtype == np.float64:
+        return
+    wanted = f"({', '.join('N' if size is None else str(size) for size in shape)}{',' * (len(shape) == 1)})"
+    raise _Odd(
+        a(array) if array.dtype != object else a(value), f"shape {wanted} of float64, {words}",
+        "a sum over the wrong axis, a transposed or flattened array, or float32 arithmetic",
+    )  # fmt: skip
+
+
+def _loss(value: Any) -> None:
+    plain = isinstance(value, float | int | np.floating | np.integer) and not isinstance(value, bool)
+    if not plain and not (isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind == "f"):
+        raise _Odd(f"{a(value)} for the loss", "a real number", "a loss that is text, an array or a tensor")
+
+
+def _pair(value: Any, words: str) -> tuple[Any, Any]:
+    if not (isinstance(value, tuple) and len(value) == 2):
+        raise _Odd(a(value), f"a pair {words}", "a value left out of the return")
+    return value
+
+
+def _loss_grad(value: Any, problem: Any, theta: Any, *rest: Any) -> None:
+    loss, gradient = _pair(value, "(loss, gradient)")
+    _loss(loss)
+    _array(gradient, theta.shape, "one row of gradient a neuron")
+
+
+def _utility(value: Any, problem: Any, theta: Any, *rest: Any) -> None:
+    values, gradients = _pair(value, "(utilities, gradients)")
+    _array(values, theta.shape[:1], "one utility a neuron")
+    _array(gradients, theta.shape, "one row of gradient a neuron")
+
+
+def _rows(value: Any, problem: Any, directions: Any, *rest: Any) -> None:
+    _array(value, directions.shape, "one row a neuron")
+
+
+def _self_interaction(value: Any, problem: Any, directions: Any, *rest: Any) -> None:
+    _array(value, directions.shape[:1], "one a neuron")
+
+
+def _outputs(value: Any, problem: Any, theta: Any, *rest: Any) -> None:
+    if value is not None:
+        _array(value, (theta.shape[0], None), "one row a neuron, or None")
+
+
+def _hessian(value: Any, problem: Any, theta: Any, *rest: Any) -> None:
+    if value is not None:
+        _array(value, (theta.size, theta.size), "rows and columns as theta.ravel(), or None")
+
+
+def _initial(value: Any, problem: Any, *rest: Any) -> None:
+    if np.asarray(value).shape != (problem.width, problem.n_params) or np.asarray(value).dtype.kind not in "iuf":
+        raise _Odd(
+            a(np.asarray(value)), f"real numbers of shape ({problem.width}, {problem.n_params})", "rows are neurons"
+        )
+
+
+def _words(value: Any, *rest: Any) -> None:
+    if not isinstance(value, str):
+        raise _Odd(a(value), "a few words, a str", "a number or None in place of words: use an f-string")
+
+
+def _named_arrays(value: Any, *rest: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise _Odd(a(value), "a dict of arrays, {} for none", "a return left out")
+    for name, entry in value.items():
+        if not isinstance(name, str):
+            raise _Odd(f"{name!r} as a name", "names that are text", "numbers as keys of the dict")
+        try:
+            kind = np.asarray(entry).dtype.kind
+        except (TypeError, ValueError):  # ragged
+            kind = "O"
+        if kind not in "biuf":
+            raise _Odd(
+                f"{a(np.asarray(entry)) if kind != 'O' else a(entry)} for {name!r}", "an array of real numbers",
+                "text, complex numbers or objects where numbers belong",
+            )  # fmt: skip
+
+
+def _flow_system(value: Any, *rest: Any) -> None:
+    if value is not None and not isinstance(value, FlowSystem):
+        raise _Odd(a(value), "an agf.FlowSystem, or None for the generic coordinates", "another class, or no subclass")
+
+
+def _are_phases(value: Any) -> bool:
+    return all(callable(getattr(value, name, None)) for name in ("start", "dormant", "active"))
+
+
+def _phases(value: Any, *rest: Any) -> None:
+    if value is not None and not _are_phases(value):
+        raise _Odd(a(value), "an object with the methods start, dormant and active, or None", "a method left out")
+
+
+def _many_phases(value: Any, problem: Any, inits: Any, *rest: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, list | tuple) or len(value) != len(inits):
+        raise _Odd(a(value), f"a list of {len(inits)}, one an initialization, or None", "a generator, or one too few")
+    for entry in value:
+        _phases(entry)
+
+
+def _theory(value: Any, *rest: Any) -> None:
+    if not (hasattr(value, "levels") and hasattr(value, "drops")):
+        raise _Odd(a(value), "an agf.Staircase", "a list of levels in place of a Staircase")
+
+
+def _example(value: Any, *rest: Any) -> None:
+    if not (isinstance(value, dict) and all(isinstance(name, str) for name in value)):
+        raise _Odd(a(value), "a dict of constructor arguments by name", "a return left out")
+
+
+_RULES: dict[str, Callable[..., None]] = {
+    "loss_grad": _loss_grad,
+    "batch_loss_grad": _loss_grad,
+    "utility": _utility,
+    "pull": _rows,
+    "network_pull": _rows,
+    "self_interaction": _self_interaction,
+    "outputs": _outputs,
+    "hessian": _hessian,
+    "initial": _initial,
+    "label": _words,
+    "acquired": _words,
+    "describe": _words,
+    "features": _named_arrays,
+    "conserved": _named_arrays,
+    "flow_system": _flow_system,
+    "phases": _phases,
+    "many_phases": _many_phases,
+    "theory": _theory,
+    "example": _example,
+}
