@@ -344,7 +344,6 @@ def _theory(probe: Probe) -> str:
 LAWS: dict[str, Callable[[Probe], str]] = {
     "attributes": _attributes,
     "shapes and finiteness": _shapes,
-    "words and features": words_and_features,
     "empty network": _empty,
     "gradient of the loss": gradient_of_loss,
     "gradient of the utility": gradient_of_utility,
@@ -353,6 +352,7 @@ LAWS: dict[str, Callable[[Probe], str]] = {
     "pull against loss": pull_against_loss,
     "order of neurons": _permutation,
     "no side effects": _no_aliases,
+    "words and features": words_and_features,
     "initialization": _initial,
     "own phases": _own_ways,
     "conserved quantities": _conserved,

@@ -358,7 +358,7 @@ def test_one_cause_is_told_once_and_the_checks_it_fails_are_only_listed():
     assert all(verdict.follows == first.check for verdict in report.failures[1:])
     told = str(report)
     assert told.count("follows no whole power") == 1
-    assert "Failed for a reason given above: shapes and finiteness, words and features, empty network" in told
+    assert "Failed for a reason given above: shapes and finiteness, empty network" in told
     assert sum(row[1] == "failed" for row in report.table().rows) == 1
 
 

@@ -239,7 +239,7 @@ def test_every_way_in_passes_the_same_door(written, capsys, tmp_path):
         lambda: agf.flow(problem, init),
         lambda: agf.descend(problem, init, lr=0.1, steps=3),
         lambda: agf.Engine(problem, init),
-        lambda: agf.sweep(bad, folder="swept", alpha=[1e-4]),
+        lambda: agf.sweep(bad, folder="swept", alpha=[1e-4], arguments=cls.example()),
     ):
         with pytest.raises(ProblemError, match=r"`loss_grad` breaks"):
             function()

@@ -6,7 +6,7 @@ import pytest
 from sweep_plugin import PLUGIN
 
 from agf.errors import RequestError
-from agf.shell.main import main
+from agf.shell.main import FAILED, main
 from agf.shell.sweep import values
 
 
@@ -85,3 +85,13 @@ def test_wrong_requests_exit_with_2_and_one_sentence(toy, tmp_path, capsys, word
 def test_summarize_refuses_a_folder_that_is_no_sweep(tmp_path, capsys):
     assert main(["summarize", str(tmp_path)]) == 2
     assert "is no sweep" in capsys.readouterr().err
+
+
+def test_runs_that_end_in_a_failed_status_are_counted_and_the_code_is_one(tmp_path, capsys):
+    path = tmp_path / "toy.py"
+    path.write_text(PLUGIN.replace("agf.Status.ALL_ACTIVE", "agf.Status.NONFINITE"))
+    code = main(["sweep", f"{path}:Toy", "-o", str(tmp_path / "s"), "--alpha", "1e-4", "--seed", "0:2"])
+    told = capsys.readouterr().err
+    assert code == FAILED, told
+    assert "2 runs, 2 failed" in told
+    assert "nonfinite: A non-finite value appeared" in told
