@@ -39,6 +39,8 @@ _EXPORTS = {
     "certificate": "algorithm.certificate",
     "compare": "results.comparison",
     "Comparison": "results.comparison",
+    "alignment": "capacity.alignment",
+    "groups": "capacity.groups",
     "check": "conformance.checks",
     "problem": "registry",
     "load": "results.runs",
@@ -97,6 +99,8 @@ if TYPE_CHECKING:
     from agf.algorithm.engine import Step as Step
     from agf.algorithm.engine import predict as predict
     from agf.algorithm.engine import predict_many as predict_many
+    from agf.capacity.alignment import alignment as alignment
+    from agf.capacity.groups import groups as groups
     from agf.clock import Clock as Clock
     from agf.conformance.checks import check as check
     from agf.contract.flow_system import FlowSystem as FlowSystem

@@ -6,6 +6,7 @@ bounded by walking over blocks of samples. Everything a caller gives or gets is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -27,6 +28,8 @@ _LOG_TINY = -300.0
 _SQUARES = (1e-200, 1e200)
 #: Samples that are asked first whether a neuron is alive.
 _PROBES = 32
+#: A label names the neurons of a drop one by one up to this many: a choice of what reads well.
+_MOST_NAMED = 8
 #: A trial step may ask about absurd weights: infinities and NaN are the answer, not a warning.
 _absurd_is_infinite = np.errstate(over="ignore", invalid="ignore")
 
@@ -278,9 +281,16 @@ class TwoLayer(SampledProblem):
         return {"balance": self.activation.power * np.sum(a**2, axis=1) - np.sum(w**2, axis=1)}
 
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
-        """ "neuron 3 (class 7)": the output that the neuron's a favours most, or "not class 7" where it lowers it."""
+        """ "neuron 3 (class 7)": the output that the neuron's a favours most, or "not class 7" where it lowers it.
+
+        More than eight neurons are counted: "neurons of class 7 (34), of class 2 (1)"; `Drop.neurons` has them all.
+        """
         rows = {int(i): row for i, row in zip(neurons, theta[:, self.n_inputs :], strict=True)}
-        words = [f"{int(i)} ({self._direction(rows[int(i)])})" if int(i) in rows else str(int(i)) for i in chosen]
+        favoured = {i: self._direction(row) for i, row in rows.items()}
+        if chosen.size > _MOST_NAMED:
+            count = Counter(favoured.get(int(i), "no output") for i in chosen).most_common()
+            return "neurons " + ", ".join(f"of {word} ({number})" for word, number in count)
+        words = [f"{int(i)} ({favoured[int(i)]})" if int(i) in rows else str(int(i)) for i in chosen]
         return ("neuron " if len(words) == 1 else "neurons ") + ", ".join(words)
 
     def describe(self) -> str:
@@ -454,11 +464,13 @@ class TwoLayer(SampledProblem):
         return out.reshape(theta.size, x.shape[0], self.n_outputs)
 
     def _direction(self, a: FloatArray) -> str:
-        k = int(np.argmax(np.abs(a)))
         if self.classes:
-            two = self.n_outputs == 1
-            name = self.classes[int(a[0] > 0)] if two else self.classes[k]
-            return f"class {name}" if two or a[k] > 0 else f"not class {name}"
+            if self.n_outputs == 1:
+                return f"class {self.classes[int(a[0] > 0)]}"
+            a = a - a.mean()  # what all outputs share tells no class from another
+            k = int(np.argmax(a if a.size == 2 else np.abs(a)))  # of two classes, "not" one is the other
+            return f"class {self.classes[k]}" if a[k] > 0 else f"not class {self.classes[k]}"
+        k = int(np.argmax(np.abs(a)))
         sign = "+" if a[k] > 0 else "-"
         return sign if self.n_outputs == 1 else f"output {k} {sign}"
 

@@ -37,6 +37,7 @@ COMMANDS = {
     "report": ("agf.shell.results:report", "One interactive page about saved runs."),
     "diff": ("agf.shell.results:diff", "Say what differs between two saved runs."),
     "rerun": ("agf.shell.results:rerun", "Compute a saved run again from its file alone."),
+    "groups": ("agf.shell.capacity:groups", "Neurons that race as one in a saved training run."),
     "figure": ("agf.shell.figure:figure", "Compute and draw the experiments of the paper."),
     "sweep": ("agf.shell.sweep:sweep", "Run the product of settings, resumable and shareable."),
     "summarize": ("agf.shell.sweep:summary", "Statistics of a sweep."),

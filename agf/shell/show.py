@@ -41,7 +41,7 @@ def show(run: str, csv: str | None, snapshots: bool, as_json: bool) -> int:
     return DONE
 
 
-VIEWS = ("loss", "band", "norms", "features", "charges", "utilities")
+VIEWS = ("loss", "band", "norms", "features", "charges", "utilities", "race", "groups", "alignment")
 
 
 @click.command()
@@ -53,7 +53,8 @@ def plot(runs: tuple[str, ...], picture: str, view: str, feature: str | None) ->
     """Draw the run files RUN... into one picture.
 
     Several runs share the axes of the loss, and are summed up by median and 5-95 % in a band; the other views, of
-    norms, features, charges and utilities over time, draw one run.
+    norms, features, charges and utilities over time, and of races (norms by group, what the groups hold, alignment),
+    draw one run.
     """
     from agf import plot as draw
 
@@ -86,6 +87,10 @@ def _view(result: Any, view: str, feature: str | None, run: str) -> Any:
         return draw.charges(result)
     if view == "utilities":
         return draw.utilities(result)
+    if view in ("race", "groups", "alignment"):
+        from agf.capacity import pictures
+
+        return {"race": pictures.race, "groups": pictures.holdings, "alignment": pictures.aligned}[view](result)
     if not isinstance(result, Trajectory):
         raise RequestError(explain("norms over time are recorded by training.", where=run, expected="a trajectory"))
     return draw.neurons(result)

@@ -370,11 +370,17 @@ def test_balanced_starts_have_no_imbalance(act):
 def test_labels_say_which_class_a_neuron_favours():
     p = network("relu", "cross-entropy")
     theta = np.zeros((2, 6))
-    theta[:, 3:] = [[0.1, 0.9, 0.0], [0.1, -0.2, -0.8]]
+    theta[:, 3:] = [[0.1, 0.9, 0.0], [0.1, 0.2, -0.8]]
     assert p.label(theta, np.array([1, 3]), np.array([1])) == "neuron 1 (class 1)"
     assert p.label(theta, np.array([1, 3]), np.array([1, 3])) == "neurons 1 (class 1), 3 (not class 2)"
     two = agf.TwoLayer(np.eye(2), ["cat", "dog"], "relu", "logistic", width=1)
     assert two.label(np.array([[0, 0, 1.0]]), np.array([0]), np.array([0])) == "neuron 0 (class dog)"
+    softmax = agf.TwoLayer(np.eye(2), ["cat", "dog"], "relu", "cross-entropy", width=2)
+    same = np.array([[0, 0, 0.1, -0.8], [0, 0, 0.8, -0.1]])  # both raise cat over dog, by either output
+    assert softmax.label(same, np.arange(2), np.arange(2)) == "neurons 0 (class cat), 1 (class cat)"
+    many = agf.TwoLayer(np.eye(2), ["cat", "dog"], "relu", "cross-entropy", width=60)
+    theta = np.repeat([[0, 0, 1.0, 0], [0, 0, 0, 1.0]], [50, 10], axis=0)
+    assert many.label(theta, np.arange(60), np.arange(60)) == "neurons of class cat (50), of class dog (10)"
     one = agf.TwoLayer(np.eye(2), [1.0, 2.0], width=1)
     assert one.label(np.array([[0, 0, -1.0]]), np.array([0]), np.array([0])) == "neuron 0 (-)"
 

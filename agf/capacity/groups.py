@@ -1,0 +1,393 @@
+"""Groups of neurons that share a direction, a gate pattern or a class, and the race inside and between them.
+
+Neurons of one direction see one utility, so that at degree 2 their norms grow by one factor: shares are conserved, the
+winner is the one that was largest when they aligned, and the loss falls when their *total* saturates, which is earlier
+than for the largest alone by ln(sum rho^2 / max rho^2) / (4 U).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from agf import registry
+from agf.arrays import FloatArray, IntArray, matrix
+from agf.capacity.alignment import alignment
+from agf.capacity.layers import favoured, gates, output_names, require_two_layer, similarity
+from agf.clock import half_drop_ratio
+from agf.contract.problem import Problem
+from agf.errors import RequestError, explain
+from agf.init import Init
+from agf.records.table import Table, number
+from agf.results.comparison import Comparison
+from agf.results.staircase import Drop, Staircase
+from agf.results.trajectory import Trajectory
+from agf.sphere import cartesian, normalize, polar
+
+#: Ways of telling groups apart.
+BY = ("direction", "cell", "class")
+#: Group totals that grew by less than this factor over a run have no half time to measure: they made no drop.
+_GREW = 10.0
+#: Groups that are projected out of a smaller one's self-interaction, at most: a cost, cubic in them.
+_MOST_GROWN = 50
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neurons that race as one. Natural logs throughout; kappa is the degree.
+
+    members : (m,) indices, largest norm first; members[0] is the winner.
+    direction : (P,) unit, the mean of the members' directions weighted by what they contribute, rho^kappa.
+    log_total : log of (sum rho^kappa)^(1/kappa), the norm of the one neuron that would replace them.
+    shares : (m,) rho^kappa over their sum.  effective : 1 / sum shares^2, the number of equal members worth as much.
+    rate : d log|theta| / dt of the winner under gradient flow.  utility : of `direction`, at unit norm, loss.
+    charge : log growth of the winner since the start; NaN where the start is not known.
+    log_ratios : (m,) log norm over that of the winner.
+    drift : largest change of a log ratio since the members first had one direction; NaN where no past is known.
+    formed : flow time from which on they had one direction; NaN likewise.
+    half_time : flow time at which the total contribution was half of what it is; NaN where no past is known, or the
+        total grew less than tenfold.
+    predicted_half_time : for a comparison, of the predicted drop with most of the group; else, while the total is short
+        of half of where it will saturate, by the law of one neuron of this total at a residual frozen at what the
+        larger groups leave; else NaN.
+    label : "" or what the group is called: a class, or a number of open gates.
+    """
+
+    members: IntArray
+    direction: FloatArray
+    log_total: float
+    shares: FloatArray
+    rate: float
+    utility: float
+    charge: float
+    log_ratios: FloatArray
+    drift: float = np.nan
+    formed: float = np.nan
+    half_time: float = np.nan
+    predicted_half_time: float = np.nan
+    label: str = ""
+
+    @property
+    def winner(self) -> int:
+        """Index of the member of largest norm."""
+        return int(self.members[0])
+
+    @property
+    def effective(self) -> float:
+        """1 / sum shares^2."""
+        return float(1.0 / np.sum(self.shares**2))
+
+    @property
+    def total(self) -> float:
+        """(sum rho^kappa)^(1/kappa)."""
+        return float(np.exp(self.log_total))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        names = ("log_total", "effective", "rate", "utility", "charge", "drift", "formed", "half_time")
+        out: dict[str, Any] = {name: getattr(self, name) for name in (*names, "predicted_half_time", "label")}
+        arrays = ("members", "direction", "shares", "log_ratios")
+        return {**out, **{name: getattr(self, name).tolist() for name in arrays}, "winner": self.winner}
+
+
+@dataclass(frozen=True, repr=False)
+class Groups:
+    """All groups of a network at one moment, largest total first.
+
+    problem : name.  time : flow time of the moment; NaN for weights without one.
+    by, cosine : how they were told apart.
+    groups : of living neurons.  dead : (k,) indices of neurons that are exactly zero or that nothing drives.
+    degree : kappa.
+    """
+
+    problem: str
+    degree: int
+    time: float
+    by: str
+    cosine: float
+    groups: tuple[Group, ...]
+    dead: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __getitem__(self, k: int) -> Group:
+        return self.groups[k]
+
+    def of(self, neuron: int) -> Group:
+        """The group that a neuron belongs to. Raises RequestError for a dead neuron or a wrong index."""
+        for group in self.groups:
+            if neuron in group.members:
+                return group
+        raise RequestError(explain(f"neuron {neuron} is in no group.", where="Groups", expected="a living neuron"))
+
+    def table(self) -> Table:
+        """One row a group; at most 20."""
+        rows = [
+            [str(k), _counted(g.members), number(g.total), number(g.effective), number(float(g.shares[0])),
+             number(g.rate), number(g.charge), number(g.drift, 2), number(g.predicted_half_time, 6),
+             number(g.half_time, 6), g.label]
+            for k, g in enumerate(self.groups[:20])
+        ]  # fmt: skip
+        columns = ["group", "members", "total", "effective", "winner's share", "rate", "charge", "ratio drift",
+                   "predicted half", "measured half", "what"]  # fmt: skip
+        used = [k for k, _ in enumerate(columns) if k < 2 or any(row[k] not in ("-", "") for row in rows)]
+        notes = [f"The 20 largest of {len(self)} groups."] if len(self) > 20 else []
+        if self.dead.size:
+            notes.append(f"{self.dead.size} neuron(s) are dead (zero, or driven by nothing) and in no group.")
+        how = f"cosine at least {self.cosine:g}, clusters grown from the largest norm down"
+        when = "" if np.isnan(self.time) else f" at flow time {number(self.time)}"
+        return Table(
+            f"Groups of {self.problem}{when}, by {self.by}" + (f" ({how})" if self.by == "direction" else ""),
+            [columns[k] for k in used],
+            [[row[k] for k in used] for row in rows],
+            notes,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Groups of {self.problem} by {self.by}: {len(self)} groups, {self.dead.size} dead neurons>"
+
+    def __str__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, the document that `--json` prints."""
+        out: dict[str, Any] = {name: getattr(self, name) for name in ("problem", "degree", "time", "by", "cosine")}
+        return {**out, "groups": [group.to_dict() for group in self.groups], "dead": self.dead.tolist()}
+
+
+def _counted(members: IntArray) -> str:
+    few = ", ".join(str(int(i)) for i in members[:3])
+    return few if members.size <= 3 else f"{members.size}: {few}, ..."
+
+
+def groups(
+    source: Problem | Trajectory | Comparison | Staircase,
+    theta: Any = None,
+    *,
+    at: int = -1,
+    cosine: float = 0.999,
+    by: str = "direction",
+    problem: Problem | None = None,
+) -> Groups:
+    """Neurons that race as one: in a training run, in a comparison, or at given weights.
+
+    Parameters
+    ----------
+    source : Trajectory, Comparison or Problem
+        A run, whose problem is built again from its arguments; or a problem, with its weights `theta`.
+    theta : array (H, P) or Init, optional
+        Weights, with a problem.
+    at : int
+        Snapshot of the run; -1 for the last.
+    cosine : float
+        Smallest cosine between a member and the largest of its group, in (0, 1]. Rows of one and the same function,
+        such as (w, a) and (-w, -a) for tanh, count as one direction.
+    by : str
+        "direction"; "cell", the same gates open on every sample; or "class", the same output favoured.
+    problem : Problem, optional
+        The problem of a run, where it cannot be built from the run alone (problems in files).
+
+    Returns
+    -------
+    Groups : largest total first; a table as text and in notebooks.
+
+    Raises
+    ------
+    RequestError for a prediction alone (it keeps no directions), a cosine or `by` that cannot be, and gates or classes
+    asked of a problem without them.
+    """
+    if by not in BY:
+        raise RequestError(
+            explain(f"unknown kind of groups {by!r}.", where="groups", expected="one of " + ", ".join(BY))
+        )
+    if not 0.0 < cosine <= 1.0:
+        raise RequestError(explain("`cosine` must be in (0, 1].", where="groups", found=cosine))
+    if isinstance(source, Problem):
+        if theta is None:
+            raise RequestError(explain("a problem needs weights `theta`.", where="groups", expected="an (H, P) array"))
+        start = theta if isinstance(theta, Init) else Init(*polar(matrix(theta, "theta", where="groups")), alpha=1.0)
+        return _at(source, np.nan, start.directions, start.log_norms, None, by, cosine)
+    run = source.trajectory if isinstance(source, Comparison) else source
+    if isinstance(run, Staircase):
+        raise RequestError(
+            explain(
+                "a prediction keeps no directions.", where="groups", remedy="Train (agf train or compare) for groups."
+            )
+        )
+    problem = problem or problem_of(run)
+    if run.directions.shape[0] == 0:
+        raise RequestError(explain("this trajectory holds no parameters.", where="groups"))
+    if not -run.snapshot_times.size <= at < run.snapshot_times.size:
+        raise RequestError(
+            explain(f"there is no snapshot {at}.", where="groups", expected=f"one of {run.snapshot_times.size}")
+        )
+    k = at % run.snapshot_times.size
+    found = _at(
+        problem, float(run.snapshot_times[k]), run.directions[k], run.log_norms[k], run.log_norms[0], by, cosine
+    )
+    measured = [_past(problem, group, run, k, cosine) for group in found.groups]
+    if isinstance(source, Comparison):
+        measured = [replace(g, predicted_half_time=_predicted(g, source.stairs.drops)) for g in measured]
+    return replace(found, groups=tuple(measured))
+
+
+def problem_of(run: Trajectory | Staircase) -> Problem:
+    """The problem of a run, built again from its arguments. Raises RequestError where its name is not registered."""
+    return registry.build(registry.find(run.problem), run.arguments)
+
+
+def cluster(problem: Problem, directions: FloatArray, log_norms: FloatArray, cosine: float) -> list[IntArray]:
+    """Living neurons by direction, (members of a group, largest norm first), largest leader first.
+
+    Clusters are grown from the largest norm down: a leader takes all free rows within `cosine` of it.
+    """
+    order = np.argsort(-log_norms, kind="stable")
+    free = np.isfinite(log_norms)
+    out = []
+    for leader in order:
+        if not free[leader]:
+            continue
+        near = np.arange(free.size) == leader
+        if problem.interchangeable:  # else its index means something, and no other neuron is like it
+            near |= similarity(problem, directions[leader : leader + 1], directions)[0] >= cosine
+        members = order[(near & free)[order]]
+        free[members] = False
+        out.append(members)
+    return out
+
+
+def _split(problem: Problem, directions: FloatArray, log_norms: FloatArray, by: str, cosine: float) -> list[Any]:
+    """(members, label) of every group."""
+    if by == "direction":
+        return [(members, "") for members in cluster(problem, directions, log_norms, cosine)]
+    network = require_two_layer(problem, f'groups by="{by}"')
+    order = np.argsort(-log_norms, kind="stable")
+    order = order[np.isfinite(log_norms[order])]
+    if by == "cell":
+        if network.activation.smooth:
+            raise RequestError(
+                explain(
+                    f"{network.activation.name} has no gates.", where='groups by="cell"', expected="relu or leaky-relu"
+                )
+            )
+        keys: FloatArray | IntArray = np.packbits(gates(network, directions[order]), axis=1).astype(np.int64)
+    else:
+        keys = favoured(directions[order, network.n_inputs :])[:, None]
+    _, number = np.unique(keys, axis=0, return_inverse=True)
+    out = []
+    for key in np.unique(number):
+        members = order[number.reshape(-1) == key]
+        opened = int(gates(network, directions[members[:1]]).sum())
+        names = output_names(network)
+        side = names[int(favoured(directions[members[:1], network.n_inputs :])[0])]
+        out.append((members, f"{opened} of {network.n_samples} gates open" if by == "cell" else f"class {side}"))
+    return out
+
+
+def _at(
+    problem: Problem,
+    time: float,
+    directions: FloatArray,
+    log_norms: FloatArray,
+    start: FloatArray | None,
+    by: str,
+    cosine: float,
+) -> Groups:
+    """The groups at one moment, without their past."""
+    moment = alignment(problem, Init(directions, log_norms, alpha=1.0))
+    driven = np.isfinite(log_norms) & ~np.isnan(moment.cos_delta[0])
+    dead = np.flatnonzero(~driven)
+    kappa = problem.degree
+    found = []
+    for members, label in _split(problem, directions, np.where(driven, log_norms, -np.inf), by, cosine):
+        sizes = kappa * (log_norms[members] - log_norms[members[0]])
+        total = float(np.log(np.sum(np.exp(sizes))))
+        shares = np.exp(sizes - total)
+        signs = np.sign(directions[members] @ directions[members[0]])  # representatives of one function
+        mean = normalize((shares * np.where(signs == 0, 1.0, signs)) @ directions[members])
+        winner = members[0]
+        group = Group(
+            members=members,
+            direction=mean,
+            log_total=float(log_norms[winner]) + total / kappa,
+            shares=shares,
+            rate=float(moment.rate[0, winner]),
+            utility=float(moment.utility[0, winner]),
+            charge=np.nan if start is None else float(log_norms[winner] - start[winner]),
+            log_ratios=log_norms[members] - log_norms[winner],
+            label=label,
+        )
+        found.append(group)
+    found.sort(key=lambda group: -group.log_total)
+    return Groups(problem.name, kappa, time, by, cosine, _expected(problem, found, time), dead)
+
+
+def _expected(problem: Problem, found: list[Group], time: float) -> tuple[Group, ...]:
+    """The groups, largest first, with the half-drop times of those that still grow, at the residual of the moment.
+
+    One neuron of the group's direction and total stands for it, beside one for each group that is past its half-drop.
+    Degree 2 alone, where members of a group keep their shares.
+    """
+    if problem.degree != 2:
+        return tuple(found)
+    now, out, grown = 0.0 if np.isnan(time) else time, [], list[Group]()
+    for group in found:
+        theta = np.array([parameters_of(other) for other in grown]).reshape(-1, problem.n_params)
+        others = np.array([other.winner for other in grown], dtype=np.int64)
+        utility = problem.utility(group.direction[None], group.members[:1], problem.residual(theta, others))[0][0]
+        itself = problem.self_interaction(group.direction[None], group.members[:1], theta, others)[0]
+        if not (utility > 0 and itself > 0):
+            out.append(group)
+            continue
+        left = np.log(half_drop_ratio(2)) + 0.5 * np.log(utility / (2 * itself)) - group.log_total
+        if left > 0:
+            group = replace(group, predicted_half_time=float(now + left / (2 * utility)))
+        elif len(grown) < _MOST_GROWN:
+            grown.append(group)
+        out.append(group)
+    return tuple(out)
+
+
+def _past(problem: Problem, group: Group, run: Trajectory, k: int, cosine: float) -> Group:
+    """The group with what the snapshots before number k say of it."""
+    members, kappa = group.members, problem.degree
+    sizes = kappa * run.log_norms[: k + 1, members]
+    largest = sizes.max(axis=1, keepdims=True)
+    totals = (largest + np.log(np.sum(np.exp(sizes - largest), axis=1, keepdims=True)))[:, 0]
+    half = totals[-1] - np.log(2.0)
+    times = run.snapshot_times[: k + 1]
+    grew = totals[-1] - totals[0] > np.log(_GREW)
+    first = int(np.argmax(totals >= half))
+    at = np.nan
+    if grew and first > 0:
+        share = (half - totals[first - 1]) / (totals[first] - totals[first - 1])
+        at = float(times[first - 1] + share * (times[first] - times[first - 1]))
+    together = [
+        bool((similarity(problem, rows[members[:1]], rows[members]) >= cosine).all())
+        for rows in run.directions[: k + 1]
+    ]
+    apart = [j for j, close in enumerate(together) if not close]
+    since = apart[-1] + 1 if apart else 0
+    if since > k:
+        return replace(group, half_time=at)
+    ratios = run.log_norms[since : k + 1][:, members] - run.log_norms[since : k + 1, members[:1]]
+    drift = float(np.abs(ratios - ratios[0]).max())
+    return replace(group, half_time=at, formed=float(times[since]), drift=drift)
+
+
+def _predicted(group: Group, drops: tuple[Drop, ...]) -> float:
+    """Half-drop time of the predicted drop that has the largest share of the group; NaN where none has any."""
+    shares = [float(np.sum(group.shares[np.isin(group.members, drop.neurons)])) for drop in drops]
+    best = int(np.argmax(shares)) if shares else 0
+    return drops[best].half_time if shares and shares[best] > 0 else np.nan
+
+
+def parameters_of(group: Group) -> FloatArray:
+    """(P,) parameters of the one neuron of the group's direction and total."""
+    return cartesian(group.direction[None], np.array([group.log_total]))[0]

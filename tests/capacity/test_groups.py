@@ -1,0 +1,155 @@
+"""Groups of neurons and how they are driven: exact answers, conserved shares, and what the papers' coordinates say."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import race_cases
+from scipy.integrate import cumulative_trapezoid
+
+import agf
+from agf.shell.main import main
+
+
+@pytest.fixture(scope="module")
+def run():
+    problem = race_cases.network()
+    return problem, agf.flow(problem, race_cases.start(), t_max=14.0)
+
+
+def test_duplicates_scaled_by_any_factor_are_one_group_whose_total_is_that_of_their_squares():
+    problem = agf.TwoLayer(np.eye(3), np.eye(3), width=4)
+    unit = np.array([1.0, 0.2, 0.1, 0.9, 0.0, 0.3]) / np.sqrt(1.95)
+    theta = np.array([3 * unit, 1e-3 * np.roll(unit, 1), 4 * unit, np.zeros(6)])
+    found = agf.groups(problem, theta)
+    assert [group.members.tolist() for group in found.groups] == [[2, 0], [1]]
+    assert found[0].total == pytest.approx(5.0, rel=1e-14)  # sqrt(3^2 + 4^2)
+    assert found[0].shares == pytest.approx([16 / 25, 9 / 25], rel=1e-14)
+    assert found[0].direction == pytest.approx(unit, rel=1e-14)
+    assert found.dead.tolist() == [3]
+    assert found.of(0).winner == 2
+
+
+def test_rows_of_one_function_are_one_direction():
+    X = np.random.default_rng(0).standard_normal((9, 2))
+    row = np.array([0.3, -0.5, 0.7])
+    for name, twin in (("tanh", -row), ("linear", -row), ("square", row * [-1, -1, 1])):
+        problem = agf.TwoLayer(X, X[:, 0], activation=name, width=2)
+        assert len(agf.groups(problem, np.array([row, twin]))) == 1, name
+        both = problem.outputs(np.array([row, twin]), np.arange(2))
+        assert both[0] == pytest.approx(both[1])
+    opposite = agf.TwoLayer(X, X[:, 0], width=2)  # parallel incoming weights, opposite outputs: not one neuron
+    assert len(agf.groups(opposite, np.array([row, row * [1, 1, -1]]))) == 2
+    assert len(agf.groups(opposite, np.array([row, -row]))) == 2
+
+
+def test_inside_a_group_log_ratios_are_conserved_from_the_moment_it_formed(run):
+    _, flow = run
+    fastest = max(agf.groups(flow).groups, key=lambda group: group.charge)
+    assert fastest.members.size > 5
+    assert fastest.formed < fastest.half_time
+    # cosine .999 lets rates differ by 1 - .999 over the e-folds that are left
+    assert fastest.drift < 2e-3 * fastest.charge
+
+
+def test_cells_and_classes_split_all_living_neurons(run):
+    problem, flow = run
+    for by in ("cell", "class"):
+        found = agf.groups(flow, by=by)
+        members = np.sort(np.concatenate([*(group.members for group in found.groups), found.dead]))
+        assert members.tolist() == list(range(problem.width))
+    assert {group.label for group in agf.groups(flow, by="class").groups} == {"class 1", "class 2"}
+
+
+def test_the_first_group_falls_when_one_neuron_of_its_total_would(run):
+    """At a moment in the plateau after aligning, the law of one neuron gives the half-drop time of the loss."""
+    _, flow = run
+    k = int(np.argmax(flow.snapshot_times > 4.0))
+    growing = agf.groups(flow, at=k, cosine=0.99).groups  # as wide as directions still are then
+    assert min(group.predicted_half_time for group in growing) == pytest.approx(
+        flow.drops[0].time, rel=0.05
+    )  # at weights of 1e-4 the softmax saturates later than its quadratic part, by some .2 in time
+
+
+def test_rates_integrate_to_the_growth_of_every_neuron(run):
+    problem, flow = run
+    moments = agf.alignment(problem, flow)
+    early = moments.times <= 6.0
+    grown = cumulative_trapezoid(moments.rate[early], moments.times[early], axis=0, initial=0.0)
+    assert np.abs(moments.log_norms[early] - moments.log_norms[0] - grown).max() < 0.01
+
+
+def test_pinsons_coordinates_at_random_weights():
+    """gamma of [Pinson] eq. 9 from its definition, and grad_w L = -|w2| gamma (D6), with hidden biases in X."""
+    rng = np.random.default_rng(3)
+    X = np.c_[rng.standard_normal((30, 3)), np.ones(30)]
+    y = rng.integers(0, 2, 30)
+    problem = agf.TwoLayer(X, y, loss="cross-entropy", width=5, kink=0)
+    theta = rng.standard_normal((5, 6))
+    W, A = theta[:, :4], theta[:, 4:]
+    hidden = np.maximum(X @ W.T, 0)
+    Z = hidden @ A
+    error = np.eye(2)[y] - np.exp(Z) / np.exp(Z).sum(axis=1, keepdims=True)
+    size = np.linalg.norm(error, axis=1)
+    cosine = (error @ A.T) / (size[:, None] * np.linalg.norm(A, axis=1))
+    gamma = ((X @ W.T > 0) * cosine * size[:, None]).T @ X / 30
+    moment = agf.alignment(problem, theta)
+    assert moment.drive[0] == pytest.approx(np.linalg.norm(gamma, axis=1), rel=1e-12)
+    delta = np.sum(W * gamma, axis=1) / np.linalg.norm(W, axis=1) / np.linalg.norm(gamma, axis=1)
+    assert moment.cos_delta[0] == pytest.approx(delta, rel=1e-12)
+    balanced = 2 * np.linalg.norm(W, axis=1) * np.linalg.norm(A, axis=1) / np.sum(theta**2, axis=1)
+    assert moment.rate[0] == pytest.approx(balanced * moment.drive[0] * delta, rel=1e-12)  # a dead one: 0
+    assert moment.gate_share[0] == pytest.approx((X @ W.T > 0).mean(axis=0))
+    # all errors lie along (1, -1): the sum of the outputs' gradients vanishes (O1)
+    gradient = problem.loss_grad(theta, np.arange(5))[1]
+    assert np.abs(gradient[:, 4:].sum(axis=1)).max() < 1e-15
+
+
+def test_hand_case_of_theorem_4_1():
+    """[Pinson] T14: x = (1, 0) of class 1, (0, 1) of class 2, w = (2, 1): turned to class 1, cos delta = 1/sqrt 10."""
+    problem = agf.TwoLayer(np.eye(2), [1, 2], loss="cross-entropy", width=1, kink=0)
+    tiny = agf.Init(np.array([[2.0, 1, 1, -1]]) / np.sqrt(7), np.array([-60.0]), alpha=1e-26)
+    moment = agf.alignment(problem, tiny)
+    assert moment.classes[moment.target[0, 0]] == 1
+    assert moment.cos_delta[0, 0] == pytest.approx(1 / np.sqrt(10))
+    assert moment.drive[0, 0] == pytest.approx(0.5)  # |(.35355, -.35355)|
+
+
+def test_a_problem_that_is_no_two_layer_network_has_groups_but_no_gates():
+    problem = agf.problem("diagonal-linear", X=np.eye(3), y=[3.0, 2.0, 1.0])
+    flow = agf.flow(problem, problem.init(1e-4))
+    assert len(agf.groups(flow)) == 3  # coordinates, whatever their direction
+    assert np.isnan(agf.alignment(problem, flow).gate_share).all()
+    with pytest.raises(agf.RequestError, match="no rows"):
+        agf.groups(flow, by="cell")
+
+
+def test_what_cannot_be_is_refused_in_a_sentence(run):
+    problem, flow = run
+    stairs = agf.predict(problem, race_cases.start(), max_drops=1)
+    for wrong, words in (
+        ({"cosine": 0.0}, "cosine"),
+        ({"by": "colour"}, "one of direction, cell, class"),
+        ({"at": 10**6}, "no snapshot"),
+    ):
+        with pytest.raises(agf.RequestError, match=words):
+            agf.groups(flow, **wrong)
+    with pytest.raises(agf.RequestError, match="keeps no directions"):
+        agf.groups(stairs)
+    with pytest.raises(agf.RequestError, match="theta"):
+        agf.groups(problem)
+    with pytest.raises(agf.RequestError, match="shape"):
+        agf.alignment(problem, np.ones((3, 3)))
+
+
+def test_the_command_prints_a_table_and_a_document_and_draws(run, tmp_path, capsys):
+    path = str(tmp_path / "run.npz")
+    run[1].save(path)
+    assert main(["groups", path, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "winner's share" in printed.err
+    assert len(json.loads(printed.out)["groups"]) == len(agf.groups(run[1]))
+    for view in ("race", "groups", "alignment"):
+        assert main(["plot", path, "--view", view, "-o", str(tmp_path / f"{view}.svg")]) == 0
