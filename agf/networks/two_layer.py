@@ -136,6 +136,10 @@ class TwoLayer(SampledProblem):
         """-grad L / rho^(degree - 1), exact at any rho: sigma(rho z) / rho^p tends to the leading order by itself."""
         return self._force(directions, residual, self._sigma_at(log_norms))
 
+    def weigh(self, residual: Any) -> FloatArray:
+        """What each sample counts in a utility, (n, c): U = sum_k c_k . a sigma(w . x_k), at a residual as returned."""
+        return self._backend.numpy(residual) / self.n_samples
+
     @_absurd_is_infinite
     def network_pull(
         self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, members: BoolArray

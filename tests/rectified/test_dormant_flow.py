@@ -1,0 +1,273 @@
+"""The dormant flow of ReLU neurons: event times in closed form, integrators as an independent route, laws of slides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
+from scipy.optimize import lsq_linear
+
+from agf.rectified.dormant_flow import DormantFlow, Event, Fate, balance_of, least_norm
+from agf.rectified.extremal import extremal
+from agf.rectified.walls import Walls
+from agf.sphere import polar
+
+GRID16 = 11.25 + 22.5 * np.arange(16)
+#: Angles of positives and of negatives [Min23].
+TOYS = {"D1": ([20, 50], [210, 240]), "D2": ([20, 30], [230, 240]), "D3": ([20, 35, 50], [225])}
+M4 = (np.array([[1, 0.2], [0.3, 1], [-1, 0.5], [-0.4, -1]]), np.array([1, -0.8, 1.2, 0.6]) / 4)
+M5D3 = (
+    np.array([[1, 0.2, -0.1], [0.3, 1, 0.4], [-1, 0.5, 0.2], [-0.4, -1, 0.6], [0.1, 0.3, -1]]),
+    np.array([1, -0.8, 1.2, 0.6, 0.9]) / 5,
+)
+
+
+def unit(degrees):
+    t = np.deg2rad(np.atleast_1d(degrees))
+    return np.c_[np.cos(t), np.sin(t)]
+
+
+def toy(name):
+    positives, negatives = TOYS[name]
+    return unit(positives + negatives), np.r_[np.ones(len(positives)), -np.ones(len(negatives))]
+
+
+def run(X, c, w, a, until=np.inf, leak=0.0):
+    """Flow and events of neurons w (m, d), a (m,)."""
+    flow = DormantFlow(Walls.of(X, c, leak), *polar(np.column_stack([w, np.broadcast_to(a, len(w))])))
+    return flow, flow.run(until)
+
+
+# -- exact times ------------------------------------------------------------------------------------------------------
+
+
+def test_the_events_of_one_neuron_of_a_toy_set():
+    # [Min23] on D1, a neuron of positive output at 191.25 degrees: between events tan(psi/2) decays by exp(-R t)
+    X, y = toy("D1")
+    flow, events = run(X, y, unit(191.25), 1.0)
+    assert events.sample.tolist() == [3, 1, 2, 0]
+    assert events.kind.tolist() == [Event.LOSS, Event.GAIN, Event.LOSS, Event.GAIN]
+    t, angle, active = 0.0, 191.25, [2, 3]
+    for sample, time in zip(events.sample, events.time, strict=True):
+        target = (y[active, None] * X[active]).sum(axis=0)
+        goal = np.rad2deg(np.arctan2(target[1], target[0])) % 360
+        wall = np.rad2deg(np.arctan2(X[sample, 1], X[sample, 0])) % 360 + (90 if y[sample] > 0 else -90)
+        before, after = (abs((v - goal + 180) % 360 - 180) for v in (angle, wall))
+        t += np.log(np.tan(np.deg2rad(before) / 2) / np.tan(np.deg2rad(after) / 2)) / np.linalg.norm(target)
+        assert time == pytest.approx(t, abs=1e-12)
+        angle = wall
+        active = [k for k in active if k != sample] if sample in active else [*active, sample]
+    assert flow.log_norms[0] - np.log(np.sqrt(2)) == pytest.approx(-0.55309201, abs=1e-8)
+
+
+@pytest.mark.parametrize(("name", "last"), [("D1", 2.41641), ("D2", 2.15967), ("D3", 2.58870)])
+def test_the_slowest_of_sixteen_directions_aligns_when_the_paper_says(name, last):
+    X, y = toy(name)
+    times = [run(X, y, unit(GRID16), sign)[1].time.max() for sign in (1.0, -1.0)]
+    assert max(times) == pytest.approx(last, abs=5e-6)
+
+
+def test_neurons_die_between_the_angles_that_the_data_say():
+    X, y = toy("D2")
+    for sign, wedge, stop in ((1.0, (120, 235), 140.0), (-1.0, (25, 140), 120.0)):
+        flow, events = run(X, y, unit(GRID16), sign)
+        assert np.array_equal(flow.fate == Fate.DEAD, (wedge[0] < GRID16) & (wedge[1] > GRID16))
+        moved = np.intersect1d(np.flatnonzero(flow.fate == Fate.DEAD), events.neuron)
+        assert np.rad2deg(np.arctan2(flow.w[moved, 1], flow.w[moved, 0])) == pytest.approx(stop, abs=1e-12)
+
+
+@pytest.mark.parametrize("s", [0.1, 0.001])
+def test_two_orthogonal_ish_samples(s):
+    # TWO(s) of [Min23]: entry after log tan(psi0/2) - log tan(s/2); psi0 from the sample that is active
+    X = np.array([[1.0, 0.0], [np.sin(s), np.cos(s)]])
+    for angle, psi in ((120.0, np.deg2rad(30) + s), (150.0, np.deg2rad(60) + s), (-60.0, np.deg2rad(60))):
+        _, events = run(X, np.ones(2), unit(angle), 1.0)
+        assert events.time == pytest.approx([np.log(np.tan(psi / 2) / np.tan(s / 2))], abs=1e-9)
+    for angle, fate in ((200.0, Fate.DEAD), (45.0, Fate.ALIGNS)):
+        flow, events = run(X, np.ones(2), unit(angle), 1.0)
+        assert (events.time.size, flow.fate[0]) == (0, fate)
+
+
+def test_orthogonal_samples_are_never_left_nor_reached():
+    for angle, goal in ((120, 90), (-30, 0), (45, 45)):
+        flow, events = run(np.eye(2), np.ones(2), unit(angle), 1.0)
+        rows, _ = flow.inside(np.arange(1), 60.0)
+        assert events.time.size == 0
+        assert np.rad2deg(np.arctan2(rows[0, 1], rows[0, 0])) == pytest.approx(goal, abs=1e-9)
+
+
+# -- slides, and neurons that shrink ----------------------------------------------------------------------------------
+
+
+def test_a_balanced_neuron_that_shrinks_keeps_the_sign_of_its_output():
+    # M4: a negative neuron at a ray where G has a positive maximum of -a G shrinks for ever, exactly opposite the field
+    w = unit(-145.13)
+    theta = 1e-8 * np.column_stack([w, [-1.0]])
+    flow = DormantFlow(Walls.of(*M4), *polar(theta))
+    flow.run()
+    assert flow.fate[0] in (Fate.ALIGNS, Fate.OPPOSED)
+    rows, log_norms = flow.inside(np.arange(1), 5.0)
+    assert rows[0, 2] == pytest.approx(-np.sqrt(0.5), abs=1e-12)
+    assert log_norms[0] < np.log(1e-8)
+
+
+def test_a_slide_ends_at_the_extremal_vector_with_its_slope_and_growth():
+    # M4 from -20 degrees: slides on sample 1 with slope .5734; log growth by t = 60 from 40 digits [BF24]
+    flow, events = run(*M4, unit(-20), 1.0, until=60.0)
+    rows, log_norms = flow.inside(np.arange(1), 60.0)
+    assert events.kind.tolist() == [Event.SLIDE]
+    assert np.rad2deg(np.arctan2(rows[0, 1], rows[0, 0])) == pytest.approx(-16.69924423, abs=1e-8)
+    assert log_norms[0] - 0.5 * np.log(2) == pytest.approx(13.50374583, abs=1e-8)
+    assert 0.5 * (1 + flow.shares[0, 1]) == pytest.approx(0.57339, abs=1e-5)
+
+
+@pytest.mark.parametrize(("data", "until"), [(M4, np.inf), (M5D3, np.inf)])
+def test_neurons_end_at_the_enumerated_maxima_and_minima(data, until):
+    X, c = data
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((5000, X.shape[1]))
+    sign = np.where(rng.random(5000) < 0.5, -1.0, 1.0)
+    flow, _ = run(X, c, w, sign * np.linalg.norm(w, axis=1), until)
+    known = extremal(X, c)
+    rows, _ = flow.inside(np.arange(5000), 2e3)
+    ends = rows[:, :-1] / np.linalg.norm(rows[:, :-1], axis=1)[:, None]
+    assert not np.isin(flow.fate, [Fate.TURNING, Fate.FLAT]).any()
+    for sign_, kind in ((1.0, "maximum"), (-1.0, "minimum")):
+        mine = (sign == sign_) & (flow.fate != Fate.DEAD)
+        targets = known.directions[[k == kind for k in known.kinds]]
+        gaps = np.linalg.norm(ends[mine][:, None] - targets, axis=2)
+        assert gaps.min(axis=1).max() < 1e-8
+        if X.shape[1] == 2:
+            assert set(gaps.argmin(axis=1)) == set(range(len(targets)))
+
+
+def test_the_shares_of_the_basins_of_four_points():
+    # M4 [BF24]: arcs between minima, and between maxima, on a grid of 36,000 directions
+    angles = np.arange(36000) / 100 + 0.005
+    goals = {1.0: {-111.801: 0.1052, 180.0: 0.5, -27.759: 0.1580, -16.699: 0.2368},
+             -1.0: {-116.565: 0.1895, -78.690: 0.2335, -21.801: 0.0307, 63.435: 0.5464}}  # fmt: skip
+    for sign, parts in goals.items():
+        flow, _ = run(*M4, unit(angles), sign)
+        rows, _ = flow.inside(np.arange(angles.size), 2e3)
+        ends = np.rad2deg(np.arctan2(rows[:, 1], rows[:, 0]))
+        for angle, share in parts.items():
+            here = np.abs((ends - angle + 180) % 360 - 180) < 0.01
+            assert here.mean() == pytest.approx(share, abs=1e-4)
+
+
+def test_a_heavy_input_neuron_flips_its_sign_and_leaves_the_ray():
+    # |w| > |a|, exactly against the field: a passes through 0 when |w| has shrunk to sqrt(|w|^2 - a^2)
+    X, c = np.array([[1.0, 0.0]]), np.array([-1.0])
+    flow, events = run(X, c, np.array([[2.0, 0.0]]), 1.0)
+    assert events.kind.tolist()[0] == Event.FLIP
+    assert events.time[0] == pytest.approx(np.arctanh(0.5), abs=1e-12)  # tanh t = a / |w|
+    rows, _ = flow.inside(np.arange(1), 5.0)
+    assert rows[0, 2] < 0  # grows with a negative output weight on the negative sample
+    assert flow.fate[0] == Fate.ALIGNS
+
+
+def test_a_heavy_output_neuron_comes_to_rest_without_input_weights():
+    flow, events = run(np.array([[1.0, 0.0]]), np.array([-1.0]), np.array([[1.0, 0.0]]), 2.0)
+    assert events.kind.tolist() == [Event.VANISH]
+    assert events.time[0] == pytest.approx(np.arctanh(0.5), abs=1e-12)
+    assert flow.fate[0] == Fate.VANISHED
+    assert np.exp(flow.log_norms[0]) == pytest.approx(np.sqrt(3.0))
+
+
+# -- an independent route ---------------------------------------------------------------------------------------------
+
+
+def rounded(X, c, leak, w, a, until, width=1e-6):
+    """End of the flow with kinks rounded over `width`, by an implicit integrator: it cannot tell a slide."""
+
+    def rate(_, z):
+        heights = X @ z[:-1] / np.linalg.norm(z[:-1])
+        if leak == 0 and (heights <= 0).all():
+            return np.zeros_like(z)
+        D = (c * (leak + (1 - leak) * np.clip(heights / width + 0.5, 0, 1))) @ X
+        return np.r_[z[-1] * D, z[:-1] @ D]
+
+    return solve_ivp(rate, (0, until), np.r_[w, a], method="LSODA", rtol=1e-7, atol=1e-10).y[:, -1]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_integrator_of_a_nearly_sharp_network_agrees(seed):
+    rng = np.random.default_rng(seed)
+    d, n, leak = int(rng.integers(2, 5)), int(rng.integers(2, 9)), float(rng.choice([0.0, 0.0, 0.2]))
+    X, c, w = rng.standard_normal((n, d)), rng.standard_normal(n) / n, rng.standard_normal(d)
+    a = np.linalg.norm(w) * rng.choice([-1.0, 1.0]) * rng.choice([1.0, 1.5, 0.6])
+    flow, _ = run(X, c, w[None], a, until=3.0, leak=leak)
+    rows, log_norms = flow.inside(np.arange(1), 3.0)
+    want = rounded(X, c, leak, w, a, 3.0)
+    # the width of the kink, times what a repelling wall makes of it
+    assert np.linalg.norm(rows[0] * np.exp(log_norms[0]) - want) < 1e-4 * np.linalg.norm(want)
+
+
+# -- laws -------------------------------------------------------------------------------------------------------------
+
+inputs = st.tuples(st.integers(2, 4), st.integers(1, 12), st.integers(0, 10**6), st.sampled_from([0.0, 0.3]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(inputs)
+def test_balance_is_conserved_the_utility_never_falls_and_pieces_join(case):
+    d, n, seed, leak = case
+    rng = np.random.default_rng(seed)
+    # small whole numbers: collinear, duplicate and orthogonal samples are common, and walls meet in corners
+    X, c = rng.integers(-2, 3, (n, d)).astype(float), rng.integers(-2, 3, n).astype(float)
+    w, a = rng.integers(-2, 3, (20, d)).astype(float), rng.integers(-3, 4, 20).astype(float)
+    theta = np.column_stack([w, a])[np.any(np.column_stack([w, a]) != 0, axis=1)]
+    if not X.any():
+        return
+    unit_rows, log_norms = polar(theta)
+    walls = Walls.of(X, c, leak)
+
+    def utility(rows):
+        z = rows[:, :-1] @ X.T
+        return rows[:, -1] * (np.maximum(z, leak * z) @ c) / 2
+
+    last, everybody = None, np.arange(theta.shape[0])
+    for until in (0.3, 1.0, 3.0):
+        flow = DormantFlow(walls, unit_rows, log_norms)
+        events = flow.run(until)
+        rows, norms = flow.inside(everybody, until)
+        sign, size = balance_of(rows, norms)
+        gap = theta[:, -1] ** 2 - np.sum(theta[:, :-1] ** 2, axis=1)
+        assert np.abs(sign * np.exp(size) - gap).max() <= 1e-12 * np.exp(2 * norms.max()) + 1e-12
+        # dU/dt = |velocity|^2: at unit norm the utility of a neuron on the frozen residual never falls
+        now = utility(rows)
+        assert (now >= (utility(unit_rows) if last is None else last) - 1e-12 * walls.scale).all()
+        last = now
+        if events.time.size:
+            assert (np.diff(events.time)[np.diff(events.neuron) == 0] >= 0).all()
+        # stopped half-way and started again, it is the same flow
+        half = DormantFlow(walls, unit_rows, log_norms)
+        half.run(until / 2)
+        again = DormantFlow(walls, *half.inside(everybody, until / 2), balance=balance_of(unit_rows, log_norms))
+        again.run(until / 2)
+        other, _ = again.inside(everybody, until / 2)
+        apart = np.linalg.norm(other - rows, axis=1)
+        assert np.median(apart) < 1e-9  # a neuron on a repelling wall may leave it to either side
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 4), st.integers(0, 10**6))
+def test_the_field_of_least_norm_is_that_of_bounded_least_squares(k, seed):
+    rng = np.random.default_rng(seed)
+    base, halves = rng.standard_normal((5, 4)), rng.standard_normal((5, k, 4))
+    shares = least_norm(base, halves)
+    for b, h, s in zip(base, halves, shares, strict=True):
+        want = lsq_linear(h.T, -b, (-1, 1), method="bvls", tol=1e-14).x
+        assert b + s @ h == pytest.approx(b + want @ h, abs=1e-9)
+        assert (np.abs(s) <= 1.0 + 1e-12).all()
+
+
+def test_dead_neurons_and_zero_ones_stay():
+    walls = Walls.of(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([1.0, -1.0]))
+    rows, norms = polar(np.array([[-1.0, -0.5, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 2.0]]))
+    flow = DormantFlow(walls, rows, norms)
+    assert flow.run().time.size == 0
+    assert flow.fate.tolist() == [Fate.DEAD, Fate.VANISHED, Fate.VANISHED, Fate.DEAD]
+    assert np.array_equal(flow.inside(np.arange(4), 1e9)[0], rows)
