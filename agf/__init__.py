@@ -57,8 +57,8 @@ _EXPORTS = {
 
 # Modules whose own names are public too; docs/index.md says what is in each. `import agf` is enough to reach them.
 _MODULES = (
-    "arrays", "batch", "clock", "datasets", "errors", "figures", "graph", "init", "integrators", "losses", "plot",
-    "registry", "sphere", "summary",
+    "arrays", "batch", "clock", "datasets", "errors", "factored", "figures", "graph", "init", "integrators", "losses",
+    "plot", "registry", "sphere", "summary",
 )  # fmt: skip
 
 __all__ = ["__version__", *_EXPORTS]
@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from agf import clock as clock
     from agf import datasets as datasets
     from agf import errors as errors
+    from agf import factored as factored
     from agf import figures as figures
     from agf import graph as graph
     from agf import init as init

@@ -159,3 +159,27 @@ class Plain(Problem):
     def utility(self, theta, neurons, residual):
         r = residual[neurons]
         return r * theta[:, 0] * theta[:, 1], r[:, None] * theta[:, ::-1]
+
+
+class Sensing(Problem):
+    """Matrix sensing, f = sum_i u_i . A u_i with random symmetric A: quadratic neurons that are no linear network."""
+
+    name = "sensing"
+    degree = 2
+
+    def __init__(self, rng: np.random.Generator, width: int = 3, size: int = 4, count: int = 60) -> None:
+        self.width, self.n_params, self.count = width, size, count
+        a = rng.standard_normal((count, size, size))
+        self.forms = a + a.transpose(0, 2, 1)
+        self.target = np.einsum("nij,ij->n", self.forms, np.diag(np.array([1.0, 0.5, 0.2, 0.0])[:size]))
+
+    def residual(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
+        return self.target - np.einsum("nij,hi,hj->n", self.forms, theta, theta)
+
+    def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
+        pull = np.einsum("n,nij,hj->hi", residual, self.forms, theta) / self.count
+        return np.sum(pull * theta, axis=1), 2 * pull
+
+    def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
+        r = self.residual(theta, neurons)
+        return 0.5 * float(r @ r) / self.count, -self.utility(theta, neurons, r)[1]

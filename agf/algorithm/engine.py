@@ -21,6 +21,7 @@ from agf.clock import Clock
 from agf.contract.admission import admit
 from agf.contract.blame import blame, guard, told
 from agf.contract.problem import Phases, Problem
+from agf.coordinates.mode_system import mixes
 from agf.errors import AgfError, ProblemError, RequestError, explain
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
@@ -93,22 +94,24 @@ class Engine:
         final, settled = self.phases.active(after, activation)
         if isinstance(settled, Status):
             return Step(final, None, settled)
-        return Step(final, record(self.problem, self.clock, final, activation, settled), None)
+        return Step(final, record(self.problem, self.phases, final, activation, settled), None)
 
 
-def record(problem: Problem, clock: Clock, state: State[Any], activation: Activation, settled: Settled) -> Drop:
-    """The drop that two phases made, read off the state they ended in."""
+def record(problem: Problem, phases: Phases, state: State[Any], activation: Activation, settled: Settled) -> Drop:
+    """The drop that two phases made, read off the state they ended in; phases whose rows are no neurons name them."""
+    clock = phases.clock
+    named = getattr(phases, "label", None)
     active = np.flatnonzero(state.active)
     params = state.params[active]
     neurons = np.concatenate([activation.neurons, settled.joined])
     return Drop(
         time=float(clock.flow(activation.time)),
-        half_time=float(clock.flow(activation.half_time)),
+        half_time=float(clock.flow(activation.half_time if settled.half_time is None else settled.half_time)),
         accelerated_time=activation.time,
         level=settled.level,
         neurons=neurons,
         collapsed=settled.collapsed,
-        label=problem.label(params, active, neurons),
+        label=problem.label(params, active, neurons) if named is None else named(neurons),
         utility=np.concatenate([activation.utility, settled.utility]),
         runner_up=activation.runner_up,
         grad_norm=settled.grad_norm,
@@ -239,10 +242,17 @@ def _predicted(
 
 
 def _agf(problem: Problem, init: Init, settings: Settings) -> Phases:
-    """The problem's own phases, else the generic ones."""
+    """The problem's own phases, else those on modes where hidden units mix, else the generic ones."""
+    own = problem.phases(init, settings)
+    if own is not None:
+        return own
+    if init.width > 1 and mixes(problem):
+        from agf.algorithm.mixing import MixedPhases
+
+        return MixedPhases(problem, init, settings)
     from agf.algorithm.phases import GenericPhases
 
-    return problem.phases(init, settings) or GenericPhases(problem, init, settings)
+    return GenericPhases(problem, init, settings)
 
 
 def _limit(problem: Problem, init: Init, settings: Settings) -> Phases:

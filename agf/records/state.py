@@ -94,6 +94,8 @@ class Settled:
         any time had passed.
     utility : float ndarray, shape (k,)
         Utility at unit norm of those that joined, then.
+    half_time : float or None
+        Accelerated time of the half-drop where the phase followed the whole drop; else that of the activation stands.
     """
 
     level: float
@@ -104,3 +106,4 @@ class Settled:
     critical: bool = True
     joined: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     utility: FloatArray = field(default_factory=lambda: np.zeros(0))
+    half_time: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
-from tiny import Mixing, Product
+from tiny import Mixing, Product, Sensing
 
 import agf
 from agf.coordinates.choice import flow_system
@@ -13,38 +13,11 @@ from agf.coordinates.mode_system import ModeSystem, form, mixes, turns
 from agf.coordinates.polar_system import PolarSystem
 
 
-def sensing(rng, width=3, size=4, count=60):
-    """f = sum_i u_i . A u_i with random symmetric A: quadratic neurons that are no linear network."""
-
-    class Sensing(agf.Problem):
-        name = "sensing"
-        degree = 2
-
-        def __init__(self):
-            self.width, self.n_params = width, size
-            a = rng.standard_normal((count, size, size))
-            self.forms = a + a.transpose(0, 2, 1)
-            self.target = np.einsum("nij,ij->n", self.forms, np.diag([1.0, 0.5, 0.2, 0.0]))
-
-        def residual(self, theta, neurons):
-            return self.target - np.einsum("nij,hi,hj->n", self.forms, theta, theta)
-
-        def utility(self, theta, neurons, residual):
-            pull = np.einsum("n,nij,hj->hi", residual, self.forms, theta) / count
-            return np.sum(pull * theta, axis=1), 2 * pull
-
-        def loss_grad(self, theta, neurons):
-            r = self.residual(theta, neurons)
-            return 0.5 * float(r @ r) / count, -self.utility(theta, neurons, r)[1]
-
-    return Sensing()
-
-
 def test_which_networks_mix(rng):
     X, y = rng.standard_normal((20, 3)), rng.standard_normal(20)
     linear, tanh, relu = (agf.TwoLayer(X, y, activation=a, width=3) for a in ("linear", "tanh", "relu"))
-    assert [mixes(p) for p in (linear, sensing(rng), Product(), tanh, relu, Product(3))] == 3 * [True] + 3 * [False]
-    assert [turns(p) for p in (linear, sensing(rng), tanh, relu, Product(3))] == [True, True, True, False, False]
+    assert [mixes(p) for p in (linear, Sensing(rng), Product(), tanh, relu, Product(3))] == 3 * [True] + 3 * [False]
+    assert [turns(p) for p in (linear, Sensing(rng), tanh, relu, Product(3))] == [True, True, True, False, False]
     assert isinstance(flow_system(linear, linear.init(1e-6)), ModeSystem)
     assert isinstance(flow_system(tanh, tanh.init(1e-6)), PolarSystem)
     alone = agf.TwoLayer(X, y, activation="linear", width=1)
@@ -52,7 +25,7 @@ def test_which_networks_mix(rng):
 
 
 def test_the_form_is_the_hessian_of_the_utility(rng):
-    problem = sensing(rng)
+    problem = Sensing(rng)
     residual = problem.residual(rng.standard_normal((2, 4)), np.zeros(2, dtype=int))
     theta = rng.standard_normal((5, 4))
     np.testing.assert_allclose(
@@ -63,7 +36,7 @@ def test_the_form_is_the_hessian_of_the_utility(rng):
 @pytest.mark.parametrize("width", [2, 3, 6])
 def test_the_velocity_is_that_of_the_weights(rng, width):
     # weights at y + h dy agree with Z + h Z Q to second order, for fewer, as many and more units than parameters
-    problem = sensing(rng, width)
+    problem = Sensing(rng, width)
     init = problem.init(0.3, seed=1)
     system = ModeSystem(problem, init)
     y = system.start()
@@ -83,7 +56,7 @@ def test_the_velocity_is_that_of_the_weights(rng, width):
 
 @pytest.mark.parametrize("width", [3, 6])
 def test_half_drops_of_matrix_sensing_agree_with_scipy_on_raw_weights(rng, width):
-    problem = sensing(rng, width)
+    problem = Sensing(rng, width)
     init = problem.init(1e-3, seed=0)
     flow = agf.flow(problem, init)
     shape = (width, 4)

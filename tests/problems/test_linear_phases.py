@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agf_problems.linear.phases import _Dormant, _Modes, _take
 from agf_problems.linear.problem import Linear
-from linear_cases import EXAMPLE, authors, exact_half_times, generic, observed, rotation
-from scipy.linalg import expm
+from linear_cases import EXAMPLE, authors, exact_half_times, generic, observed
 
 import agf
 
@@ -112,36 +110,6 @@ def test_ties_activate_together_and_exactly_equal_modes_are_one_drop():
     for stairs in (problem.theory(), agf.predict(problem, problem.init(1e-8, kind="aligned"))):
         assert [d.neurons.tolist() for d in stairs.drops] == [[0, 1], [2, 3]]
         np.testing.assert_allclose(stairs.levels, [5, 1, 0], atol=1e-6)
-
-
-def test_frozen_growth_is_the_matrix_exponential_for_what_stays_dormant(rng):
-    n, hidden, pause = 5, 4, 1.7
-    vectors = rotation(rng, n)
-    rates = np.array([1.0, 0.6, 0.0, -0.6, -1.0])
-    modes = _Modes(vectors, rates, np.array([0, 1]), np.zeros(2), np.ones(2))
-    dormant = _Dormant(rotation(rng, n)[:, :4], np.array([0.0, -1.0, -3.0, 0.5]), rng.standard_normal((4, hidden)))
-    left, mode = _take(modes, dormant, 1, pause)
-    weights = dormant.basis @ np.diag(np.exp(dormant.logs)) @ dormant.hidden
-    grown = expm(vectors * rates @ vectors.T * pause) @ weights
-    amplitude = vectors[:, 1] @ grown
-    q = amplitude / np.linalg.norm(amplitude)
-    np.testing.assert_allclose(mode, grown @ q, rtol=1e-12, atol=1e-13)
-    rest = left.basis @ np.diag(np.exp(left.logs)) @ left.hidden
-    np.testing.assert_allclose(rest, grown - np.outer(grown @ q, q), rtol=1e-11, atol=1e-12)
-    assert left.logs.size == 3
-
-
-def test_frozen_growth_keeps_relative_accuracy_over_hundreds_of_e_folds():
-    """Two coupled modes at exp(0) and exp(-400): the small one's norm is a ratio of determinants, known exactly."""
-    c, s = np.cos(0.7), np.sin(0.7)
-    modes = _Modes(np.eye(2), np.array([1.0, 0.5]), np.array([0, 1]), np.zeros(2), np.ones(2))
-    dormant = _Dormant(np.array([[c, -s], [s, c]]), np.array([0.0, -400.0]), np.eye(2))
-    left, mode = _take(modes, dormant, 0, 300.0)
-    # det = exp(-400) grows by exp(450); the first mode takes exp(300) c, to relative accuracy exp(-400).
-    assert np.log(np.linalg.norm(left.basis * np.exp(left.logs))) == pytest.approx(
-        -400 + 450 - 300 - np.log(c), abs=1e-9
-    )
-    assert np.log(np.abs(mode[0])) == pytest.approx(300 + np.log(c), abs=1e-9)
 
 
 def test_an_independent_mode_cut_short_by_the_next_drop_goes_on_to_its_target():

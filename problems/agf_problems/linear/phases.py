@@ -4,10 +4,7 @@ With the residual correlation M frozen the dormant weights obey Z' = Z Q, Q = [[
 singular pair (u, v) of M, of amplitude Z (v, u)/sqrt 2 in hidden space, grows as exp(sigma t). So nothing is integrated
 while dormant, and a mode's norm is the norm of its measured amplitude, alignment included.
 
-Amplitudes of 1e-100 live beside amplitudes of 1, so the dormant weights are carried as Z^T = basis diag(exp logs)
-hidden, basis (n, r) and hidden (r, H) of order one, and a frozen phase is one LDU factorization with pivots chosen on
-the scaled entries: exp(Q t) basis diag(exp logs) = V [exp(L t) G exp(logs)], G = V^T basis = lower D upper, where
-exp(L t) lower exp(-L t) and exp(-logs) upper exp(logs) stay of order one however far the modes are apart.
+Amplitudes of 1e-100 live next to amplitudes of 1: `agf.factored` carries them.
 
 A mode that activates takes one direction q of hidden space with it; the dormant part keeps what is orthogonal to q.
 """
@@ -20,6 +17,7 @@ import numpy as np
 
 from agf import Activation, Clock, Init, Settings, Settled, State, Status
 from agf.arrays import FloatArray, IntArray
+from agf.factored import Factored
 from agf.sphere import norms, polar
 from agf_problems.linear.moments import Moments
 from agf_problems.linear.settle import SETTLED, Flow
@@ -83,25 +81,6 @@ class _Modes:
 
 
 @dataclass(frozen=True)
-class _Dormant:
-    """Dormant weights, Z^T = basis diag(exp logs) hidden. basis (n, r), logs (r,), hidden (r, H)."""
-
-    basis: FloatArray
-    logs: FloatArray
-    hidden: FloatArray
-
-    def log_amplitudes(self, vectors: FloatArray) -> FloatArray:
-        """Log norm of the hidden-space amplitude of each column of vectors, (m,); -inf for none."""
-        weights = vectors.T @ self.basis
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.abs(weights)) + self.logs
-            top = logs.max(axis=1, initial=-np.inf)
-            finite = np.where(np.isfinite(top), top, 0.0)
-            rows = (np.sign(weights) * np.exp(logs - finite[:, None])) @ self.hidden
-            return np.where(np.isfinite(top), finite + np.log(np.linalg.norm(rows, axis=1)), -np.inf)
-
-
-@dataclass(frozen=True)
 class Settlement:
     """How the active modes settled. failed : whether their flow could not be followed."""
 
@@ -119,7 +98,7 @@ class Held:
     through a turn that the flow takes if no dormant mode activates before, or None.  rest : how theta settled.
     """
 
-    dormant: _Dormant
+    dormant: Factored
     theta: FloatArray
     order: IntArray
     turn: tuple[float, FloatArray] | None = None
@@ -154,17 +133,18 @@ class ModePhases:
         nobody = np.zeros(0, dtype=np.int64)
         return self._state(0.0, active, Held(dormant, np.zeros((0, self.size)), nobody))
 
-    def _at_start(self, init: Init) -> _Dormant:
+    def _at_start(self, init: Init) -> Factored:
         """The initial weights: by singular values, or by units where norms are so far apart that these lose some."""
         alive = np.isfinite(init.log_norms)
         if np.ptp(init.log_norms[alive]) > _SPREAD:
             level = replace(init, log_norms=np.where(alive, 0.0, -np.inf))
-            units = _Dormant(self.moments.start(level)[0][alive].T, init.log_norms[alive], np.eye(init.width)[alive])
-            return _grow(self._modes(np.zeros((0, self.size)), np.zeros(0, dtype=np.int64)), units, 0.0)
+            units = Factored(self.moments.start(level)[0][alive].T, init.log_norms[alive], np.eye(init.width)[alive])
+            modes = self._modes(np.zeros((0, self.size)), np.zeros(0, dtype=np.int64))
+            return units.grown(modes.vectors, modes.rates, 0.0)
         weights, log_size = self.moments.start(init)
         left, values, right = np.linalg.svd(weights.T, full_matrices=False)
         keep = values > _RANK * values[0]
-        return _Dormant(left[:, keep], log_size + np.log(values[keep]), right[keep])
+        return Factored(left[:, keep], log_size + np.log(values[keep]), right[keep])
 
     def dormant(self, state: ModeState) -> tuple[ModeState, Activation | Status]:
         """Exact growth in the frozen residual until the first mode, and all tied with it, are at their thresholds.
@@ -180,20 +160,20 @@ class ModePhases:
             return self._turned(state, held, modes, held.turn[0], held.turn[1])
         if modes.labels.size == 0:
             return state, Status.FITTED
-        if held.dormant.logs.size == 0 or state.active.all():
+        if held.dormant.empty or state.active.all():
             return state, Status.ALL_ACTIVE
         if not np.isfinite(wait):
             return state, Status.NO_GROWTH
         self.stats["phases"] += 1
         dormant, chosen, rows, runner_up, pause = held.dormant, [int(np.argmin(waits))], [], None, wait
         while True:
-            dormant, row = _take(modes, dormant, chosen[-1], pause)
+            dormant, row = dormant.taken(modes.vectors, modes.rates, pause, chosen[-1])
             if self._carries(row, modes, dormant) and _SHARED not in self.notes:
                 self.notes.append(_SHARED)
             rows.append(self._own_block(row, int(modes.labels[chosen[-1]])) if dormant.logs.size else row)
             pause = 0.0
             rest = np.setdiff1d(np.arange(modes.labels.size), chosen)
-            if rest.size == 0 or dormant.logs.size == 0:
+            if rest.size == 0 or dormant.empty:
                 break
             waits = self._waits(modes, dormant)[rest]
             following = int(np.argmin(waits))
@@ -248,7 +228,7 @@ class ModePhases:
     def _settle(
         self,
         held: Held,
-        dormant: _Dormant,
+        dormant: Factored,
         theta: FloatArray,
         order: IntArray,
         labels: IntArray,
@@ -263,7 +243,7 @@ class ModePhases:
         ----------
         held : _Held
             Before the drop.
-        dormant : _Dormant
+        dormant : Factored
             At the switch.
         labels : int ndarray
             The modes that are new.
@@ -275,7 +255,7 @@ class ModePhases:
         # Independent blocks that have settled stand still while another drops; one that this drop cuts short moves on.
         # With hidden units used up before the modes are, what an active mode has of other blocks may turn it: then all
         # move, and their least entries count.
-        alone = dormant.logs.size == 0 and order.size < self.moments.rank
+        alone = dormant.empty and order.size < self.moments.rank
         moving = self._moving(held, _LONGEST / rate)
         blocks = [b for b in self.moments.blocks if alone or np.isin(labels, b[0]).any() or np.isin(moving, b[0]).any()]
         rows, columns = (np.concatenate([b[k] for b in blocks]) for k in (0, 1))
@@ -309,7 +289,7 @@ class ModePhases:
             return np.repeat(norms(y.reshape(shape)) / np.sqrt(shape[1]), shape[1])
 
         def horizon(y: FloatArray) -> float:
-            if self.settings.settle == "converged" or dormant.logs.size == 0:
+            if self.settings.settle == "converged" or dormant.empty:
                 return span
             waits = self._waits(self._modes(whole(y), order), dormant)
             return min(lead + horizons * float(waits.min(initial=np.inf)), span)
@@ -350,7 +330,8 @@ class ModePhases:
         self, state: ModeState, held: Held, modes: _Modes, when: float, theta: FloatArray
     ) -> tuple[ModeState, Activation]:
         """The active modes past a turn that is halfway done at flow time `when`, dormant ones grown until then."""
-        dormant = _grow(modes, held.dormant, when - float(self.clock.flow(state.time)))
+        pause = when - float(self.clock.flow(state.time))
+        dormant = held.dormant.grown(modes.vectors, modes.rates, pause)
         before, after = (rows / np.linalg.norm(rows, axis=1)[:, None] for rows in (held.theta, theta))
         label = held.order[[int(np.argmin(np.abs(np.sum(before * after, axis=1))))]]
         rate = float(np.linalg.norm(self._residual(theta), 2))
@@ -408,13 +389,13 @@ class ModePhases:
     def _natural(self) -> bool:
         return self.settings.threshold == "natural"
 
-    def _waits(self, modes: _Modes, dormant: _Dormant) -> FloatArray:
+    def _waits(self, modes: _Modes, dormant: Factored) -> FloatArray:
         """Flow time until each growing mode is at its threshold, (g,)."""
         growing = modes.labels.size
         gaps = modes.log_radius - dormant.log_amplitudes(modes.vectors[:, :growing])
         return np.maximum(gaps, 0.0) / modes.rates[:growing]
 
-    def _carries(self, row: FloatArray, modes: _Modes, dormant: _Dormant) -> bool:
+    def _carries(self, row: FloatArray, modes: _Modes, dormant: Factored) -> bool:
         """Whether a new active mode holds far more of some other growing mode than what is dormant."""
         growing = modes.vectors[:, : modes.labels.size]
         with np.errstate(divide="ignore"):
@@ -482,89 +463,3 @@ def _join(parts: list[_BlockModes], size: int) -> _Modes:
         np.concatenate([part.log_radius for part in parts] or none),
         np.concatenate([part.gains for part in parts] or none),
     )
-
-
-def _take(modes: _Modes, dormant: _Dormant, chosen: int, pause: float) -> tuple[_Dormant, FloatArray]:
-    """Let the dormant weights grow for `pause`, then take mode `chosen` out: what is left, and the mode (n,).
-
-    The first pivot row is the chosen mode, so that the first hidden direction of the factorization is its amplitude.
-    """
-    basis, logs, hidden = _factor(modes, dormant, pause, chosen)
-    sizes = np.linalg.norm(hidden, axis=1)
-    q = hidden[0] / sizes[0]
-    along = hidden @ q
-    rest = hidden[1:] - np.outer(along[1:], q)
-    return _scaled(basis[:, 1:], logs[1:], rest, sizes[1:]), basis @ (np.exp(logs) * along)
-
-
-def _grow(modes: _Modes, dormant: _Dormant, pause: float) -> _Dormant:
-    """Let the dormant weights grow for `pause`."""
-    basis, logs, hidden = _factor(modes, dormant, pause, None)
-    return _scaled(basis, logs, hidden, np.linalg.norm(hidden, axis=1))
-
-
-def _scaled(basis: FloatArray, logs: FloatArray, hidden: FloatArray, sizes: FloatArray) -> _Dormant:
-    """Unit hidden rows; those that fell far below their former sizes are rounding, and go."""
-    left = np.linalg.norm(hidden, axis=1)
-    keep = (left > _RANK * sizes) & np.isfinite(logs)
-    return _Dormant(basis[:, keep], logs[keep] + np.log(left[keep]), hidden[keep] / left[keep, None])
-
-
-def _factor(
-    modes: _Modes, dormant: _Dormant, pause: float, first: int | None
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Dormant weights after `pause` as basis (n, r), logs (r,), hidden (r, H), the first pivot row given or free."""
-    r = dormant.logs.size
-    gains = modes.rates * pause
-    work = modes.vectors.T @ dormant.basis
-    rank = min(gains.size, r)
-    lower, upper = np.zeros((gains.size, rank)), np.zeros((rank, r))
-    logs, signs = np.full(rank, -np.inf), np.ones(rank)
-    free_rows, free_columns = np.ones(gains.size, dtype=bool), np.ones(r, dtype=bool)
-    for k in range(rank):
-        i, j = _pivot(work, gains, dormant.logs, free_rows, free_columns, first if k == 0 else None)
-        pivot = work[i, j]
-        if pivot == 0:
-            break
-        with np.errstate(over="ignore", invalid="ignore"):
-            column = np.where(free_rows & (work[:, j] != 0), work[:, j] / pivot, 0.0)
-            row = np.where(free_columns & (work[i] != 0), work[i] / pivot, 0.0)
-            lower[:, k] = column * np.exp(np.where(column != 0, gains - gains[i], 0.0))
-            upper[k] = row * np.exp(np.where(row != 0, dormant.logs - dormant.logs[j], 0.0))
-        logs[k], signs[k] = np.log(abs(pivot)) + gains[i] + dormant.logs[j], np.sign(pivot)
-        work = work - np.outer(column, row) * pivot
-        free_rows[i] = free_columns[j] = False
-    return modes.vectors @ lower, logs, signs[:, None] * (upper @ dormant.hidden)
-
-
-def _pivot(
-    work: FloatArray,
-    gains: FloatArray,
-    logs: FloatArray,
-    free_rows: np.ndarray,
-    free_columns: np.ndarray,
-    row: int | None,
-) -> tuple[int, int]:
-    """An entry that is the largest of its row and of its column after scaling; if `row` is given, of that row."""
-
-    def best_row(j: int) -> int:
-        with np.errstate(divide="ignore"):
-            return int(np.argmax(np.where(free_rows, np.log(np.abs(work[:, j])) + gains, -np.inf)))
-
-    def best_column(i: int) -> int:
-        with np.errstate(divide="ignore"):
-            return int(np.argmax(np.where(free_columns, np.log(np.abs(work[i])) + logs, -np.inf)))
-
-    if row is not None:
-        return row, best_column(row)
-    j = int(np.argmax(np.where(free_columns, logs, -np.inf)))
-    i = best_row(j)
-    while True:  # each turn goes to a strictly larger entry
-        better = best_column(i)
-        if better == j:
-            return i, j
-        j = better
-        again = best_row(j)
-        if again == i:
-            return i, j
-        i = again
