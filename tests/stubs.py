@@ -159,6 +159,7 @@ class QuadraticUtility(Scripted):
     """U_i = theta^T Q_i theta / 2 with a symmetric matrix a neuron: dormant neurons are exp(Q_i t) theta_i(0)."""
 
     name = "quadratic-utility"
+    interchangeable = False
 
     def __init__(self, matrices: Any, interactions: Any = None) -> None:
         self.matrices = np.asarray(matrices, dtype=np.float64)

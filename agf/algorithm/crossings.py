@@ -25,6 +25,7 @@ class Crossings:
     """Self-interactions as far as known, and crossings as far as located, of the neurons of a `Stepper`.
 
     log_2c, floors : (m,) log 2C, and C without the active neurons, NaN where unknown.  turned : (m,) angle since.
+    share : (m,) log norm of the group that a neuron is one of, over its own: groups cross, not neurons.
     crossed : (m,) time of the crossing, inf where none is known.  where : (m,) its place in the last step, 0..1.
     """
 
@@ -39,6 +40,7 @@ class Crossings:
         self.stale = TURN if self.estimate is None else _FAR
         self.turned = np.where(np.isnan(self.log_2c), np.inf, 0.0)
         self.typical = np.nan
+        self.share = np.zeros(steps.m)
         self.crossed = np.full(steps.m, np.inf)
         self.where = np.full(steps.m, np.nan)
 
@@ -91,13 +93,14 @@ class Crossings:
     def gap(self, rows: IntArray) -> FloatArray:
         """Log norm minus log norm of activation at the ends of the last steps, (m,), self-interaction as last known."""
         steps = self.steps
-        return steps.y1[rows, steps.p] - self.threshold.log_radius(steps.drive(steps.f1[rows]), self._known(rows))
+        radius = self.threshold.log_radius(steps.drive(steps.f1[rows]), self._known(rows))
+        return steps.y1[rows, steps.p] + self.share[rows] - radius
 
     def wait(self, rows: IntArray, utility: FloatArray, drive: FloatArray) -> FloatArray:
         """Accelerated time that rows need to their thresholds at a fixed utility, inf where it is not positive."""
         steps = self.steps
         radius = self.threshold.log_radius(drive, self._known(rows))
-        gap = log_threshold(steps.y1[rows, steps.p], self.degree, radius)
+        gap = log_threshold(steps.y1[rows, steps.p] + self.share[rows], self.degree, radius)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             wait = np.exp(gap - np.log(self.degree * np.maximum(utility, 0.0)) - steps.clock.log_scale)
         return np.where(utility > 0, wait, np.inf)
@@ -118,6 +121,16 @@ class Crossings:
                     self._set_typical(rows)
                 expected = steps.y1[rows, -1] + self.wait(rows, drive, drive)
         return float(np.min(expected, initial=np.inf))
+
+    def regroup(self, share: FloatArray, resting: BoolArray) -> None:
+        """Look again at the last steps, with other shares."""
+        steps = self.steps
+        self.share = share
+        self.crossed[:] = np.inf
+        grows = np.flatnonzero(resting & ~steps.dead & self.grows(steps.f1))
+        utility, drive = steps.f1[grows, steps.p] / self.degree, steps.drive(steps.f1[grows])
+        self.crossed[grows] = steps.y1[grows, -1] + self.wait(grows, utility, drive)
+        self.look(np.flatnonzero(~resting & ~steps.dead))
 
     # -- crossings ----------------------------------------------------------------------------------------------
 
@@ -141,7 +154,7 @@ class Crossings:
         y = steps.dense(rows, sigma)
         f = steps.velocity(y, steps.neurons[rows])
         log_2c = self.log_2c[rows] if self.estimate is not None else self.interaction(y[:, : steps.p], rows)
-        gap = y[:, steps.p] - self.threshold.log_radius(steps.drive(f), log_2c)
+        gap = y[:, steps.p] + self.share[rows] - self.threshold.log_radius(steps.drive(f), log_2c)
         return np.where(self.grows(f), gap, -1.0)
 
     def _locate(self, rows: IntArray) -> None:

@@ -19,10 +19,16 @@ from agf.algorithm.threshold import ExactThreshold, Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
+from agf.coordinates.aligned import groups, log_group_norms
 from agf.records.status import Status
 from agf.sphere import lengths
 
 _MAX_ROUNDS = 20_000
+#: Distances of directions that may be, and are, of one group. The second is the angle at which two neurons of a group
+#: hear the loss of one another to half a percent; nothing else hangs on it, as a group goes on turning together.
+_CLOSENESS = (0.5, TURN)
+#: Members of a group that together make less than this part of its squared norm do not activate with it: they follow.
+_LEAST_PART = 1e-6
 
 
 @dataclass(frozen=True)
@@ -151,13 +157,33 @@ class _Race:
         self.steps = Stepper(problem, residual, clock, directions, log_norms, neurons, rtol)
         self.crossings = Crossings(self.steps, threshold)
         self.rest = Rest(self.steps, self.crossings)
+        alive = np.flatnonzero(~self.steps.dead)
+        self.grouped = groups(problem) and alive.size > 1
+        if self.grouped:
+            self.crossings.share[alive] = log_group_norms(directions, log_norms, alive, 2.0) - log_norms[alive]
         if self.steps.top > 0:  # activations at time zero, and the self-interaction of the strongest neurons
-            alive = np.flatnonzero(~self.steps.dead)
             self.crossings.earliest(alive)
             self.crossings.look(alive)
 
     def run(self, stop: float) -> Status | None:
-        """Step until the first crossing is known and every neuron has passed it. None, or why there is no crossing."""
+        """Step until the first crossing is known and every neuron has passed it. None, or why there is no crossing.
+
+        Groups cross before their neurons do. How large one is at its crossing is not known before: so the first stop is
+        where a neuron would cross if all were of its group, the next if all that are near were.
+        """
+        if self.grouped:
+            for close in _CLOSENESS:
+                status = self._run(stop)
+                if status is not None:
+                    return status
+                directions, log_norms = self.at(float(self.crossings.crossed.min()))
+                alive = np.flatnonzero(~self.steps.dead)
+                share = np.zeros(self.steps.m)
+                share[alive] = log_group_norms(directions, log_norms, alive, close) - log_norms[alive]
+                self.crossings.regroup(share, self.rest.resting)
+        return self._run(stop)
+
+    def _run(self, stop: float) -> Status | None:
         steps, crossed = self.steps, self.crossings.crossed
         for _ in range(_MAX_ROUNDS):
             end = min(float(crossed.min(initial=np.inf)), stop)
@@ -242,8 +268,8 @@ class _Race:
         tied = lacks <= tie_rtol * time
         log_radius = crossings.threshold.log_radius(drive, crossings.log_2c)
         if time > 0:  # before, a neuron may stand above its threshold, and starts from there
-            log_norms[tied] = log_radius[tied]
-        tied |= self._twins(first, grows)
+            log_norms[tied] = log_radius[tied] - crossings.share[tied]
+        tied |= self._members(first, directions, log_norms, grows)
         chosen = np.flatnonzero(tied)
         others = np.where(tied, np.inf, lacks)
         next_ = int(np.argmin(others)) if others.size else 0
@@ -263,21 +289,26 @@ class _Race:
             growing=grows,
         )
 
-    def _twins(self, rows: IntArray, grows: BoolArray) -> BoolArray:
-        """Neurons that activate with rows, whatever the time they lack.
+    def _members(self, rows: IntArray, directions: FloatArray, log_norms: FloatArray, grows: BoolArray) -> BoolArray:
+        """Neurons that activate with rows, whatever the time they lack, (m,): those of their groups.
 
-        Those that started exactly where one of rows did; and those that now have its direction and lack less than a
-        factor e in norm: they learn the same, by shares.
+        Also those that started exactly where one of rows did, whatever the degree.
         """
-        steps, p = self.steps, self.steps.p
+        steps = self.steps
         out = np.zeros(steps.m, dtype=bool)
         out[rows] = True
-        if steps.problem.interchangeable:
-            near, alive = np.zeros(steps.m, dtype=bool), np.flatnonzero(~steps.dead)
-            near[alive] = grows[alive] & (self.crossings.gap(alive) > -1.0)
-            for row in rows:
-                out |= (steps.start == steps.start[row]).all(axis=1)
-                out |= near & (lengths(steps.y1[:, :p] - steps.y1[row, :p]) < TURN)
+        if not steps.problem.interchangeable:
+            return out
+        for row in rows:
+            out |= (steps.start == steps.start[row]).all(axis=1)
+            if self.grouped:
+                group = log_norms[row] + self.crossings.share[row]
+                near = (lengths(directions - directions[row]) < TURN) & ~steps.dead
+                least = 0.5 * np.log(_LEAST_PART / max(int(near.sum()), 1))
+                if steps.problem.kink > 0 or not steps.problem.smooth:
+                    members = np.flatnonzero(near)
+                    directions[members] = directions[members[np.argmax(log_norms[members])]]
+                out |= near & grows & (log_norms >= group + least)
         return out
 
     def count(self, stats: dict[str, float] | None) -> None:

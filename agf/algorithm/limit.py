@@ -154,6 +154,10 @@ class LimitPhases(GenericPhases):
     ) -> tuple[GenericState, Activation]:
         first = float(wait.min())
         chosen = wait <= first + self.settings.tie_rtol * max(first, state.time)
+        if self.problem.interchangeable:  # those that reached its critical point are one neuron
+            leader = int(np.argmin(wait))
+            near = np.linalg.norm(directions - directions[leader], axis=1) < _EQUILIBRIUM
+            chosen |= near & (wait <= first + _EQUILIBRIUM * max(first, state.time))
         later = np.where(chosen, np.inf, wait)
         runner_up = None
         if np.isfinite(later).any():

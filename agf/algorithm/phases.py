@@ -153,9 +153,10 @@ class GenericPhases:
         return after, Activation(time, half, neurons, found.utility, runner_up)
 
     def _sizes(self, state: GenericState, neurons: IntArray, found: Crossing) -> FloatArray:
-        """Log R* of the neurons that activate, (k,), whatever the threshold."""
+        """Log norm at which each of the neurons that activate saturates, (k,), whatever the threshold: of a group with
+        norm R*, its share."""
         if self.settings.threshold == "natural":
-            return found.log_radius
+            return np.minimum(found.log_radius, found.log_norms[found.neurons])
         natural = replace(self._threshold(state), natural=True)
         log_2c = natural.log_self_interaction(found.directions[found.neurons], neurons)
         return natural.log_radius(found.utility, log_2c)
