@@ -13,6 +13,9 @@ __version__ = "0.1.0"
 # public name -> module that defines it. A function never shares its name with a module of this package.
 _EXPORTS = {
     "cones": "rectified.cones",
+    "landscape": "rectified.landscape",
+    "Landscape": "results.landscape",
+    "Critical": "results.landscape",
     "AutogradProblem": "networks.autograd",
     "TwoLayer": "networks.two_layer",
     "Problem": "contract.problem",
@@ -124,9 +127,12 @@ if TYPE_CHECKING:
     from agf.records.state import State as State
     from agf.records.status import Status as Status
     from agf.rectified.cones import cones as cones
+    from agf.rectified.landscape import landscape as landscape
     from agf.registry import problem as problem
     from agf.results.comparison import Comparison as Comparison
     from agf.results.comparison import compare as compare
+    from agf.results.landscape import Critical as Critical
+    from agf.results.landscape import Landscape as Landscape
     from agf.results.runs import load as load
     from agf.results.staircase import Drop as Drop
     from agf.results.staircase import Staircase as Staircase

@@ -31,6 +31,7 @@ from agf.pictures.axes import (
     save,
     say,
 )
+from agf.pictures.landscape import landscape
 from agf.pictures.ticks import log_time
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ __all__ = [
     "check_path",
     "comparison",
     "features",
+    "landscape",
     "neurons",
     "new_axes",
     "overlay",

@@ -28,7 +28,7 @@ from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
 from agf.records.state import Activation, Settled, State
 from agf.records.status import Status
-from agf.results.staircase import Drop, Staircase
+from agf.results.staircase import Drop, Staircase, kept
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,7 @@ def record(problem: Problem, phases: Phases, state: State[Any], activation: Acti
         features=problem.features(params, active),
         log_norms=state.log_norms.copy(),
         active=state.active.copy(),
+        directions=kept(state.directions),
     )
 
 

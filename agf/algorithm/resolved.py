@@ -33,7 +33,7 @@ from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
 from agf.results.curve import FINE_DEPTH, CurveDrop, detect
-from agf.results.staircase import Drop, Staircase
+from agf.results.staircase import Drop, Staircase, kept
 from agf.stopping.remaining_loss import Drift
 
 #: An active neuron this far (in log norm) below the norm at which it would join has returned to dormancy.
@@ -560,6 +560,7 @@ class _Run:
             features=features,
             log_norms=state.log_norms.copy(),
             active=state.active.copy(),
+            directions=kept(state.directions),
         )
 
     def _label(self, before: State, after: State, neurons: IntArray, features: dict[str, FloatArray]) -> str:

@@ -27,6 +27,7 @@ from agf.records.table import Table
 
 if TYPE_CHECKING:
     from agf.records.settings import Settings
+    from agf.results.landscape import Critical
     from agf.results.staircase import Staircase
 
 
@@ -76,8 +77,8 @@ class Problem(ABC, metaclass=_FromCopies):
     Notes
     -----
     A problem must define these attributes and the methods `loss_grad`, `residual` and `utility`. It may define
-    network_pull, initial, outputs, self_interaction, theory, features, label, acquired, conserved, phases, many_phases,
-    flow_system, hessian, example. Derived are init, arguments, describe and table.
+    network_pull, initial, outputs, self_interaction, theory, critical, features, label, acquired, conserved, phases,
+    many_phases, flow_system, hessian, example. Derived are init, arguments, describe and table.
 
     Conventions: `theta` is (m, P), `neurons` the (m,) indices of these rows in 0..H-1 (they matter where neurons are
     not interchangeable); m may be 0. `directions` (m, P) are unit rows and `log_norms` (m,) natural logs of norms, for
@@ -276,6 +277,14 @@ class Problem(ABC, metaclass=_FromCopies):
                 remedy='Use agf.predict(problem, init), or mode="limit" where degree is 2.',
             )
         )
+
+    def critical(self, theta: FloatArray, neurons: IntArray) -> Sequence[Critical] | None:
+        """Critical directions of the utility beside this network, in closed form, or None, the default.
+
+        For `agf.landscape`, which climbs the utility from many starts where there is none.
+        """
+        del theta, neurons
+        return None
 
     def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """What the network has learned, by name (coefficients, singular values, power spectrum, ...)."""

@@ -7,17 +7,19 @@ import os
 from agf.errors import FileError, RequestError, explain
 from agf.records import files
 from agf.results.comparison import Comparison
+from agf.results.landscape import Landscape
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 
-_KINDS: dict[str, type[Staircase] | type[Trajectory] | type[Comparison]] = {
+_KINDS: dict[str, type[Staircase] | type[Trajectory] | type[Comparison] | type[Landscape]] = {
     "staircase": Staircase,
     "trajectory": Trajectory,
     "comparison": Comparison,
+    "landscape": Landscape,
 }
 
 
-def load(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison:
+def load(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison | Landscape:
     """What was saved under `path`.
 
     Parameters
@@ -27,8 +29,8 @@ def load(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison:
 
     Returns
     -------
-    Staircase or Trajectory or Comparison
-        Staircase, Trajectory or Comparison, whichever was saved; a comparison is matched again.
+    Staircase or Trajectory or Comparison or Landscape
+        Whichever was saved; a comparison is matched again.
 
     Raises
     ------
@@ -42,6 +44,15 @@ def load(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison:
             explain(f"cannot read {str(path)!r}: it holds {kind!r}.", expected="one of " + ", ".join(_KINDS))
         )
     return _KINDS[kind].from_file(header, arrays, path)
+
+
+def training(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison:
+    """What was predicted, trained or compared under `path`. RequestError when it is something else; else as `load`."""
+    found = load(path)
+    if isinstance(found, Landscape):
+        expected = "a run file of agf predict, train or compare"
+        raise RequestError(explain(f"{str(path)!r} holds a landscape.", expected=expected))
+    return found
 
 
 def prediction(path: str | os.PathLike[str]) -> Staircase:

@@ -61,6 +61,8 @@ class Drop:
         After the drop.
     active : ndarray or None, shape (H,)
         After the drop.
+    directions : float ndarray or None, shape (H, P)
+        Unit rows after the drop, of dormant and active neurons; None where they are more than `MAX_KEPT` numbers.
     """
 
     time: float
@@ -80,6 +82,7 @@ class Drop:
     features: dict[str, FloatArray] = field(default_factory=dict)
     log_norms: FloatArray | None = None
     active: np.ndarray | None = None
+    directions: FloatArray | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: the JSON of one drop."""
@@ -101,7 +104,14 @@ class Drop:
         }
 
 
-_DROP_ARRAYS = ("log_norms", "active")
+_DROP_ARRAYS = ("log_norms", "active", "directions")
+#: Numbers of the directions that a drop keeps: memory (8 MB a drop).
+MAX_KEPT = 10**6
+
+
+def kept(directions: FloatArray) -> FloatArray | None:
+    """A copy for a `Drop`, or None where it would be too large to keep."""
+    return directions.copy() if directions.size <= MAX_KEPT else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -365,6 +375,7 @@ class Staircase:
                     },
                     log_norms=arrays.get(f"drop{k}_log_norms"),
                     active=arrays.get(f"drop{k}_active"),
+                    directions=arrays.get(f"drop{k}_directions"),
                 )
                 for k, d in enumerate(result["drops"])
             )

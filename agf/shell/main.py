@@ -31,6 +31,8 @@ COMMANDS = {
     "predict": ("agf.shell.runs:predict", "Predict the staircase of losses of a problem."),
     "train": ("agf.shell.runs:train", "Train by gradient flow, or by gradient descent with --lr and --steps."),
     "compare": ("agf.shell.runs:compare", "Predict, train from the same initialization, and match the drops."),
+    "landscape": ("agf.shell.landscape:landscape", "What competes: critical directions of the utility."),
+    "cones": ("agf.shell.landscape:cones", "Activation cones of the inputs of a ReLU problem."),
     "show": ("agf.shell.show:show", "Show a saved run."),
     "plot": ("agf.shell.show:plot", "Draw saved runs."),
     "graph": ("agf.shell.results:graph", "The saddles visited by saved predictions, as one graph."),

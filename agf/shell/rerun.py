@@ -13,7 +13,7 @@ from agf.algorithm.engine import predict_with
 from agf.errors import FileError, RequestError, explain
 from agf.records import files, provenance
 from agf.results.comparison import Comparison, compare
-from agf.results.runs import load
+from agf.results.runs import training
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 
@@ -39,7 +39,7 @@ def rerun(path: str | os.PathLike[str], *, problem: str | None = None, observer:
     RequestError
         When the problem is not the one of the file.
     """
-    result = load(path)
+    result = training(path)
     _, header, _ = files.read(path)
     if not isinstance(result, Comparison):
         return _again(result, header, path, problem, observer)
@@ -127,7 +127,7 @@ def differences(first: str | os.PathLike[str], second: str | os.PathLike[str]) -
 
     Raises FileError when one cannot be read, RequestError when they are of two kinds.
     """
-    a, b = load(first), load(second)
+    a, b = training(first), training(second)
     _, head_a, _ = files.read(first)
     _, head_b, _ = files.read(second)
     if type(a) is not type(b):

@@ -6,7 +6,7 @@ import click
 
 from agf.records import files
 from agf.results.comparison import Comparison
-from agf.results.runs import load, prediction
+from agf.results.runs import prediction, training
 from agf.shell.console import reporter
 from agf.shell.main import DONE, FAILED
 from agf.shell.output import print_json
@@ -64,7 +64,7 @@ def report(runs: tuple[str, ...], output: str, quiet: bool) -> int:
 
     files.check_writable(output)
     files.check_distinct(output, runs)
-    size = page.report([load(path) for path in runs], output)
+    size = page.report([training(path) for path in runs], output)
     reporter(quiet).say(f"Wrote {output} ({size / 1e6:.1f} MB, opens without a network).")
     return DONE
 
@@ -97,7 +97,7 @@ def rerun(run: str, output: str | None, problem: str | None, quiet: bool) -> int
     if output is not None:
         files.check_writable(output)
         files.check_distinct(output, [run])
-    before = load(run)
+    before = training(run)
     teller = reporter(quiet)
     with teller.progress("computing again") as update:
         again = replay.rerun(run, problem=problem, observer=Watcher("computing again", update))

@@ -8,7 +8,8 @@ import click
 
 from agf.errors import RequestError, explain
 from agf.records import files
-from agf.results.runs import load, trajectory
+from agf.results.landscape import Landscape
+from agf.results.runs import load, training, trajectory
 from agf.shell.console import reporter
 from agf.shell.main import DONE
 from agf.shell.output import print_json
@@ -27,11 +28,13 @@ def show(run: str, csv: str | None, snapshots: bool, as_json: bool) -> int:
     elif snapshots:
         raise RequestError(explain("--snapshots says what --csv writes.", remedy="Add --csv FILE."))
     result = load(run)
+    if csv is not None and isinstance(result, Landscape):
+        raise RequestError(explain(f"{run!r} holds a landscape, which is no csv.", remedy="Use --json."))
     if as_json:
         print_json(result.to_dict())
     report = reporter()
     report.table(result.table())
-    if csv is None:
+    if csv is None or isinstance(result, Landscape):
         return DONE
     if snapshots:
         trajectory(run).to_csv(csv, snapshots=True)
@@ -60,7 +63,7 @@ def plot(runs: tuple[str, ...], picture: str, view: str, feature: str | None) ->
 
     draw.check_path(picture)
     files.check_distinct(picture, runs)
-    results = [load(run) for run in runs]
+    results = [training(run) for run in runs]
     if feature is not None and view != "features":
         raise RequestError(explain("--feature names what --view features draws.", remedy="Add --view features."))
     if view == "loss":

@@ -203,6 +203,22 @@ class DiagonalLinear(agf.Problem):
         words = [f"{i}" if names is None else f"{i} ({names[i]})" for i in chosen.tolist()]
         return f"coordinate{'s' if chosen.size != 1 else ''} {', '.join(words)}"
 
+    def critical(self, theta: FloatArray, neurons: IntArray) -> list[agf.Critical]:
+        """One for each coordinate, on the side that it can grow to: utility |x_i . r| / 2n."""
+        everyone = np.arange(self.width)
+        slopes = self._correlation(everyone, self.residual(theta, neurons))
+        return [
+            agf.Critical(
+                np.array([1.0, np.sign(slopes[i])]) / np.sqrt(2),
+                abs(float(slopes[i])) / 2,
+                "maximum",
+                self.label(theta, neurons, everyone[i : i + 1]) + (", +" if slopes[i] > 0 else ", -"),
+                neuron=i,
+            )
+            for i in range(self.width)
+            if slopes[i] != 0
+        ]
+
     def describe(self) -> str:
         """One line for reports."""
         return f"{self.name}, {self.width} coordinates, {self.n_samples} samples"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from agf import Clock, Drop, FlowSystem, Init, Phases, Problem, Settings, Staircase, Status
+from agf import Clock, Critical, Drop, FlowSystem, Init, Phases, Problem, Settings, Staircase, Status
 from agf.arrays import FloatArray, IntArray, count, matrix, positive
 from agf.errors import DataError, RequestError, explain
 from agf_problems.linear import theory as linear_theory
@@ -220,6 +220,23 @@ class Linear(Problem):
             "right": right,
             "rank": np.asarray(float(np.count_nonzero(values > self._rank_cut))),
         }
+
+    def critical(self, theta: FloatArray, neurons: IntArray) -> list[Critical]:
+        """The singular pairs (a, w) of M at equal norms: utility sigma / 2, the top one alone a maximum."""
+        a, sigma, w = np.linalg.svd(self.residual(theta, neurons))
+        top = sigma >= (1 - 1e-9) * sigma[0]  # equal ones span a continuum of maxima
+        kinds = ["saddle" if not top[k] else "maximum" if top.sum() == 1 else "degenerate" for k in range(sigma.size)]
+        return [
+            Critical(
+                np.concatenate([w[k], a[:, k]]) / np.sqrt(2),
+                float(sigma[k]) / 2,
+                kinds[k],
+                f"singular pair {k + 1} of the residual (sigma {sigma[k]:.4g})",
+                share=1.0 if kinds[k] == "maximum" else 0.0 if kinds[k] == "saddle" else np.nan,
+            )
+            for k in range(sigma.size)
+            if sigma[k] > 1e-12 * np.abs(self.syx).max()
+        ]
 
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
         """The modes and their sizes in A W after the drop, e.g. "mode 2 (sigma 3.1)".

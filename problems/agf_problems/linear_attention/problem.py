@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from agf import Clock, Drop, Init, Settings, Staircase, Status, sphere
+from agf import Clock, Critical, Drop, Init, Settings, Staircase, Status, sphere
 from agf.arrays import FloatArray, IntArray, count, positive, vector
 from agf.clock import threshold
 from agf.errors import DataError, explain
@@ -299,6 +299,24 @@ class LinearAttention(ContextRegression):
         out["component"], out["overlap"] = np.zeros(self.width), np.zeros(self.width)
         out["component"][neurons], out["overlap"][neurons] = component + 1, overlap
         return out
+
+    def critical(self, theta: FloatArray, neurons: IntArray) -> list[Critical]:
+        """The singular pairs (K, Q) of the residual with V, all at equal norms: utility sigma / (3 sqrt 3)."""
+        keys, sigma, queries = np.linalg.svd(self.residual(theta, neurons))
+        rows = np.concatenate([np.ones((sigma.size, 1)), keys.T, queries], axis=1) / np.sqrt(3)
+        top = sigma >= (1 - 1e-9) * sigma[0]  # equal ones span a continuum of maxima
+        words = self.component_words
+        return [
+            Critical(
+                rows[k],
+                float(sigma[k]) / (3 * np.sqrt(3)),
+                "saddle" if not top[k] else "maximum" if top.sum() == 1 else "degenerate",
+                words(self._pointing(rows[k : k + 1])[0]),
+                share=0.0 if not top[k] else 1.0 if top.sum() == 1 else np.nan,
+            )
+            for k in range(sigma.size)
+            if sigma[k] > 1e-12 * np.abs(self.drive).max()
+        ]
 
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
         """The principal component that each chosen head took, with its eigenvalue."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from agf import Clock, DataError, Drop, Init, Problem, RequestError, Settings, Staircase, Status
+from agf import Clock, Critical, DataError, Drop, Init, Problem, RequestError, Settings, Staircase, Status
 from agf.arrays import BoolArray, FloatArray, IntArray, count, positive
 from agf.errors import explain
 from agf_problems.modular_addition.kernels import Moments, Quadratic, Sources, Span
@@ -404,6 +404,25 @@ class ModularAddition(Problem):
         for name, values in found.items():
             out[name] = np.full((self.width, *values.shape[1:]), np.nan)
             out[name][neurons] = values
+        return out
+
+    def critical(self, theta: FloatArray, neurons: IntArray) -> list[Critical] | None:
+        """A maximum at every frequency while nothing is active, where the phases of the cosines agree; then unknown."""
+        if theta.shape[0] or self.template.learnable.size == 0:
+            return None
+        nothing = self.residual(theta, neurons)
+        utilities = self.max_utilities()
+        out = []
+        for position in self.template.learnable.tolist():
+            peak = np.zeros(self.characters.frequencies.size, dtype=np.complex128)
+            peak[position] = 1.0
+            wave = self.characters.inverse(self.characters.fill(peak))
+            wave /= np.linalg.norm(wave) * np.sqrt(self.terms + 1)
+            row = np.concatenate([wave] * self.terms + [0.0 * wave])
+            pull = self.utility(row[None], np.zeros(1, dtype=np.int64), nothing)[1][0, self.terms * self.p :]
+            row[self.terms * self.p :] = pull / (np.linalg.norm(pull) * np.sqrt(self.terms + 1))
+            words = self.characters.name(self.characters.frequencies[position])
+            out.append(Critical(row, float(utilities[position]), "maximum", f"{words}, up to phases"))
         return out
 
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:

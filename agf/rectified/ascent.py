@@ -1,0 +1,90 @@
+"""Maxima of the utility on the unit sphere by ascent from many starts, for problems without an enumeration."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agf import sphere
+from agf.arrays import FloatArray, IntArray
+from agf.contract.problem import Problem
+from agf.results.landscape import Critical, Region
+
+#: Starts, steps of each at most: cost. More starts find more maxima; none proves that there are no others.
+STARTS, _STEPS = 100, 1000
+#: An ascent ends where the slope, or the step along it, is below this: utilities are then right to its square.
+_FLAT = 1e-6
+#: Ends are one when they have one name and their utilities agree to this, relative to the largest; those whose
+#: directions differ by more than `_NEAR` are then several of equal utility, or a continuum.
+_SAME, _NEAR = 1e-6, 1e-3
+#: A utility below this, relative to the largest, is 0: the neuron has nowhere to climb.
+_NOTHING = 1e-9
+
+
+def maxima(
+    problem: Problem, residual: object, starts: int = STARTS, seed: int = 0
+) -> tuple[list[Critical], list[Region]]:
+    """The different ends of `starts` ascents from the problem's own random directions, and what stays at 0."""
+    theta, neurons = _starts(problem, starts, seed)
+    theta, utility = climb(problem, residual, theta, neurons)
+    scale = float(np.abs(utility).max(initial=0.0))
+    stuck = np.abs(utility) <= _NOTHING * scale if scale else np.ones(utility.size, dtype=bool)
+    names = [_name(problem, theta[i : i + 1], neurons[i : i + 1]) for i in range(starts)]
+    taken = stuck.copy()
+    criticals = []
+    for i in np.argsort(-utility, kind="stable"):
+        if taken[i]:
+            continue
+        same = ~taken & (np.abs(utility - utility[i]) <= _SAME * scale) & np.array([n == names[i] for n in names])
+        taken |= same
+        spread = np.linalg.norm(theta[same] - theta[i], axis=1).max()
+        criticals.append(
+            Critical(
+                theta[i],
+                float(utility[i]),
+                "maximum",
+                names[i] + (", one of several equal" if spread > _NEAR else ""),
+                None if problem.interchangeable else int(neurons[i]),
+                share=float(same.sum()) / starts,
+            )
+        )
+    flats = [Region("no utility to climb", "minimum", False, float(stuck.mean()))] if stuck.any() else []
+    return criticals, flats
+
+
+def _name(problem: Problem, theta: FloatArray, neurons: IntArray) -> str:
+    """The problem's label of one neuron, without its number where that says nothing."""
+    if not problem.interchangeable:
+        return problem.label(theta, neurons, neurons)
+    first = np.zeros(1, dtype=np.int64)
+    words = problem.label(theta, first, first)
+    return words.removeprefix("neuron 0").strip(" ()") if words.startswith("neuron 0") else words
+
+
+def _starts(problem: Problem, starts: int, seed: int) -> tuple[FloatArray, IntArray]:
+    rng = np.random.default_rng(seed)
+    parts = [problem.initial(1.0, rng, problem.kinds[0]) for _ in range(-(-starts // problem.width))]
+    theta = sphere.normalize(np.concatenate(parts)[:starts])
+    return theta, np.arange(starts, dtype=np.int64) % problem.width
+
+
+def climb(problem: Problem, residual: object, theta: FloatArray, neurons: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Ascent of the utility on the sphere, each row with its own step: directions and utilities where it ends."""
+    utility, gradient = problem.utility(theta, neurons, residual)
+    step = 1.0 / np.maximum(np.linalg.norm(gradient, axis=1), np.finfo(float).tiny)
+    going = np.ones(neurons.size, dtype=bool)
+    for _ in range(_STEPS):
+        slope = sphere.tangent(theta, gradient)
+        size = np.linalg.norm(slope, axis=1)
+        going &= size > _FLAT * np.linalg.norm(gradient, axis=1)
+        going &= step * size > _FLAT
+        rows = np.flatnonzero(going)
+        if rows.size == 0:
+            break
+        trial = sphere.normalize(theta[rows] + step[rows, None] * slope[rows])
+        value, turned = problem.utility(trial, neurons[rows], residual)
+        better = value > utility[rows]
+        kept = rows[better]
+        theta[kept], utility[kept], gradient[kept] = trial[better], value[better], turned[better]
+        step[kept] *= 1.5
+        step[rows[~better]] *= 0.3
+    return theta, utility

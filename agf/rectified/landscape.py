@@ -1,0 +1,226 @@
+"""Every critical direction of the utility at a network: exact for (leaky) ReLU, a closed form, or found by ascent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from agf.arrays import FloatArray, matrix, vector
+from agf.contract.problem import Problem
+from agf.errors import RequestError, explain
+from agf.rectified.ascent import STARTS, maxima
+from agf.rectified.cones import MAX_FACES, name
+from agf.rectified.extremal import DEGENERATE, MAXIMUM, MINIMUM, Extremal, extremal
+from agf.rectified.samples import Samples
+from agf.results.landscape import Critical, Landscape, Region
+
+#: Letters of a pattern that are printed.
+_LETTERS = 24
+
+
+def landscape(
+    problem: Problem,
+    theta: Any = None,
+    residual: Any = None,
+    *,
+    at: str = "",
+    starts: int = STARTS,
+    max_faces: int = MAX_FACES,
+) -> Landscape:
+    """What competes: every critical direction of the utility at the residual of a network.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem. Networks of relu or leaky-relu neurons with one output are enumerated exactly, cone by cone and
+        face by face; problems with a closed form (`Problem.critical`) give theirs; others are climbed from many starts.
+    theta : array-like or None
+        (m, P) neurons that are there; none, the empty network, by default.
+    residual : Any
+        In place of theta: what `problem.residual` returns, or (n,) numbers -dl/df for a ReLU problem.
+    at : str
+        Which network this is, for the title.
+    starts : int
+        Starts of the ascent, where there is one.
+    max_faces : int
+        Most faces that are enumerated; above it the directions are found by ascent, and marked as such.
+
+    Returns
+    -------
+    Landscape
+        The directions in order of falling utility; `complete` says whether these are all.
+
+    Raises
+    ------
+    RequestError
+        Not a problem, both theta and residual, or arrays of another shape.
+    """
+    if not isinstance(problem, Problem):
+        words = f"a {type(problem).__name__} is not a problem."
+        raise RequestError(explain(words, where="landscape", expected="agf.problem(name, ...)"))
+    if theta is not None and residual is not None:
+        words = "both a network and a residual are given."
+        raise RequestError(explain(words, where="landscape", remedy="Drop one."))
+    network = network_of(problem, theta, "landscape")
+    everyone = np.arange(network.shape[0]) % problem.width
+    at = at or ("the empty network" if network.shape[0] == 0 else f"a network of {network.shape[0]} neurons")
+    if residual is not None:
+        at = "a given residual"
+    level = float(problem.loss_grad(network, everyone)[0]) if residual is None else np.nan
+    samples = Samples.of(problem)
+    closed = None if samples is not None or residual is not None else problem.critical(network, everyone)
+    extra: dict[str, Any] = {}
+    notes: list[str] = []
+    if samples is not None and _countable(samples, max_faces):
+        rest = vector(residual, "residual", where="landscape", length=samples.X.shape[0]) if residual is not None else (
+            samples.residual(network)
+        )  # fmt: skip
+        c = samples.weigh(rest)
+        found = extremal(samples.X, c, samples.leak, max_faces)
+        criticals, flats = listed(samples, c, found)
+        how, complete = f"All {found.faces} cones and faces were looked at", True
+        extra = {"samples": samples.X, "residual": c, "leak": samples.leak}
+        if samples.problem.kink > 0:
+            notes.append(f"Of the sharp kink; rounded kinks ({samples.problem.kink:g}) move utilities by as much.")
+    elif closed is not None:
+        criticals, flats, how, complete = list(closed), [], "In closed form", True
+    else:
+        rest = problem.residual(network, everyone) if residual is None else _opaque(problem, residual)
+        criticals, flats = maxima(problem, rest, starts)
+        how, complete = f"Found by ascent from {starts} starts; shares are of those", False
+    criticals = [one if one.label else replace(one, label=f"direction {k}") for k, one in enumerate(criticals)]
+    criticals.sort(key=lambda one: -one.utility)
+    criticals = _dropping(problem, criticals, network)
+    return Landscape(problem.name, problem.degree, at, level, tuple(criticals), tuple(flats), complete, how,
+                     tuple(notes), **extra)  # fmt: skip
+
+
+def network_of(problem: Problem, theta: Any, where: str) -> FloatArray:
+    """Neurons (m, P) from what was given, without those that are exactly 0; none for None. Raises RequestError."""
+    if theta is None:
+        return np.zeros((0, problem.n_params))
+    if np.size(theta) == 0:
+        return np.zeros((0, problem.n_params))
+    rows = matrix(theta, "theta", where=where, columns=problem.n_params)
+    return rows[np.any(rows != 0, axis=1)] if problem.interchangeable else rows
+
+
+def _countable(samples: Samples, limit: int) -> bool:
+    from agf.rectified.cones import Arrangement
+
+    return Arrangement.of(samples.X).bound <= limit
+
+
+def _opaque(problem: Problem, residual: Any) -> Any:
+    """A residual given as numbers in the shape that a ReLU problem reads, anything else as it is."""
+    return np.asarray(residual, dtype=np.float64).reshape(-1, 1) if Samples.of(problem) is not None else residual
+
+
+def listed(samples: Samples, c: FloatArray, found: Extremal) -> tuple[list[Critical], list[Region]]:
+    """Extremal vectors as directions of balanced neurons, with shares where they are exact, and flat regions."""
+    shares, flat_shares = _shares(samples, c, found)
+    criticals = []
+    for i in range(found.size):
+        v, value, kind = found.directions[i], float(found.values[i]), found.kinds[i]
+        sign = 1.0 if kind == MAXIMUM or (kind != MINIMUM and value > 0) else -1.0
+        criticals.append(
+            Critical(
+                np.append(v, sign) / np.sqrt(2),
+                sign * value / 2,
+                kind,
+                _label(v, sign, found.patterns[i]),
+                share=shares[i],
+                pattern=found.patterns[i],
+                slopes=found.slopes[i],
+            )
+        )
+    flats = [
+        Region("no sample is active" if flat.dead else f"pattern {_short(name(flat.pattern))}", flat.kind, flat.dead,
+               flat_shares[i], flat.pattern)
+        for i, flat in enumerate(found.flats)
+    ]  # fmt: skip
+    return criticals, flats
+
+
+def _label(v: FloatArray, sign: float, pattern: np.ndarray) -> str:
+    side = "a > 0" if sign > 0 else "a < 0"
+    if v.size == 2:
+        angle = float(np.degrees(np.arctan2(v[1], v[0])))
+        return f"{side} at {180.0 if angle <= -180 + 1e-9 else angle:.3f} deg"
+    return f"{side} in {_short(name(pattern))}"
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= _LETTERS else word[: _LETTERS - 3] + "..."
+
+
+def _shares(samples: Samples, c: FloatArray, found: Extremal) -> tuple[FloatArray, FloatArray]:
+    """Part of balanced neurons, drawn uniformly, that end at each direction (of its sign), and in each flat region.
+
+    Exact for d = 1 and for d = 2, where G is monotone from one critical direction or flat arc to the next; else NaN.
+    """
+    d = samples.X.shape[1]
+    if d == 1:
+        return np.full(found.size, 0.5), np.full(len(found.flats), 0.5)
+    if d != 2 or found.size == 0:
+        return np.full(found.size, np.nan), np.full(len(found.flats), np.nan)
+    return _arcs(samples, c, found)
+
+
+def _arcs(samples: Samples, c: FloatArray, found: Extremal) -> tuple[FloatArray, FloatArray]:
+    turn = 2 * np.pi
+    points = np.arctan2(found.directions[:, 1], found.directions[:, 0]) % turn
+    owners = [*range(found.size)]
+    begins, ends = points.copy(), points.copy()
+    flat_shares = np.zeros(len(found.flats))
+    for i, flat in enumerate(found.flats):
+        begin, width = _arc(samples.X, flat.pattern)
+        flat_shares[i] = width / turn
+        begins, ends = np.append(begins, begin), np.append(ends, begin + width)
+        owners.append(-1)
+    order = np.argsort(begins)
+    signs = np.array([1.0 if k == MAXIMUM or (k == DEGENERATE and g > 0) else -1.0
+                      for k, g in zip(found.kinds, found.values, strict=True)])  # fmt: skip
+    shares = np.zeros(found.size)
+    for here, there in zip(order, np.roll(order, -1), strict=True):
+        gap = (begins[there] - ends[here]) % turn if begins.size > 1 else turn
+        heights = [_height(samples, c, ends[here]), _height(samples, c, begins[there])]
+        for sign in (1.0, -1.0):
+            end = here if sign * heights[0] > sign * heights[1] else there
+            if owners[end] >= 0 and signs[owners[end]] == sign:
+                shares[owners[end]] += gap / turn
+    return shares, flat_shares
+
+
+def _height(samples: Samples, c: FloatArray, angle: float) -> float:
+    z = samples.X @ np.array([np.cos(angle), np.sin(angle)])
+    return float(np.maximum(z, samples.leak * z) @ c)
+
+
+def _arc(X: FloatArray, pattern: np.ndarray) -> tuple[float, float]:
+    """Where the arc of directions with this pattern begins, and its width; samples of pattern 0 do not count."""
+    kinks = np.arctan2(X[pattern != 0, 1], X[pattern != 0, 0])
+    edges = np.sort(np.concatenate([kinks + np.pi / 2, kinks - np.pi / 2]) % (2 * np.pi))
+    widths = np.append(np.diff(edges), edges[0] + 2 * np.pi - edges[-1])
+    middles = edges + widths / 2
+    heights = np.stack([np.cos(middles), np.sin(middles)], axis=1) @ X[pattern != 0].T
+    inside = np.flatnonzero((np.sign(heights) == pattern[pattern != 0]).all(axis=1) & (widths > 1e-9))
+    return float(edges[inside[0]]), float(widths[inside].sum())
+
+
+def _dropping(problem: Problem, criticals: list[Critical], network: FloatArray) -> list[Critical]:
+    """With U^2 / 4C where they grow."""
+    growing = [k for k, one in enumerate(criticals) if one.grows]
+    if not growing:
+        return criticals
+    directions = np.array([criticals[k].direction for k in growing])
+    neurons = np.array([criticals[k].neuron or 0 for k in growing], dtype=np.int64)
+    everyone = np.arange(network.shape[0]) % problem.width
+    own = problem.self_interaction(directions, neurons, network, everyone)
+    out = list(criticals)
+    for k, C in zip(growing, own, strict=True):
+        if C > 0:
+            out[k] = replace(criticals[k], drop=criticals[k].utility ** 2 / (4 * float(C)))
+    return out

@@ -1,0 +1,87 @@
+"""The neurons that a result holds: after a drop, or at its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agf.arrays import BoolArray, FloatArray
+from agf.errors import RequestError, explain
+from agf.results.comparison import Comparison
+from agf.results.staircase import Staircase
+from agf.results.trajectory import Trajectory
+
+#: Neurons of a trajectory below this fraction of the largest norm count as dormant.
+_SMALL = 1e-3
+
+
+@dataclass(frozen=True)
+class Neurons:
+    """All neurons at one moment.
+
+    directions : (H, P) unit rows.  log_norms : (H,).  active : (H,) those that make the function.
+    words : which moment.  time : flow time of it, NaN where there is none.
+    """
+
+    directions: FloatArray
+    log_norms: FloatArray
+    active: BoolArray
+    words: str
+    time: float = np.nan
+
+    @property
+    def network(self) -> FloatArray:
+        """(m, P) parameters of the active ones."""
+        return self.directions[self.active] * np.exp(self.log_norms[self.active])[:, None]
+
+
+def neurons(run: Staircase | Trajectory | Comparison, drop: int | None = None) -> Neurons:
+    """The neurons of a result after drop number `drop` (0: at the start), or at its end.
+
+    Raises RequestError where the result has no such drop, or does not hold its neurons.
+    """
+    if isinstance(run, Comparison):
+        run = run.trajectory if run.trajectory.directions.size else run.stairs
+    return _of_stairs(run, drop) if isinstance(run, Staircase) else _of_trajectory(run, drop)
+
+
+def _of_stairs(stairs: Staircase, drop: int | None) -> Neurons:
+    count = len(stairs.drops)
+    k = _checked(drop, count)
+    if k == 0:
+        if stairs.init is None:
+            raise _lost(f"the staircase of {stairs.problem}")
+        init = stairs.init
+        return Neurons(init.directions, init.log_norms, np.zeros(init.width, dtype=bool), "the start", 0.0)
+    chosen = stairs.drops[k - 1]
+    if chosen.directions is None or chosen.log_norms is None or chosen.active is None:
+        raise _lost(f"drop {k} of {stairs.problem}")
+    return Neurons(chosen.directions, chosen.log_norms, chosen.active.astype(bool), f"drop {k}", chosen.time)
+
+
+def _of_trajectory(curve: Trajectory, drop: int | None) -> Neurons:
+    k = _checked(drop, len(curve.drops)) if drop is not None else None
+    if curve.directions.shape[0] == 0:
+        raise _lost(f"the trajectory of {curve.problem}")
+    at, words = -1, "the end of the flow"
+    if k == 0:
+        at, words = 0, "the start"
+    elif k is not None and k < len(curve.drops):  # on the plateau: half-way, in log time, to where the next drop begins
+        middle = np.sqrt(max(curve.drops[k - 1].end, 1e-300) * max(curve.drops[k].start, 1e-300))
+        at, words = int(np.argmin(np.abs(curve.snapshot_times - middle))), f"drop {k}"
+    log_norms = curve.log_norms[at]
+    active = log_norms > log_norms.max(initial=-np.inf) + np.log(_SMALL) if k != 0 else np.zeros(log_norms.size, bool)
+    return Neurons(curve.directions[at], log_norms, active, words, float(curve.snapshot_times[at]))
+
+
+def _checked(drop: int | None, count: int) -> int:
+    if drop is None:
+        return count
+    if not 0 <= drop <= count:
+        raise RequestError(explain(f"there is no drop {drop}.", expected=f"a number from 0 to {count}"))
+    return drop
+
+
+def _lost(what: str) -> RequestError:
+    return RequestError(explain(f"{what} holds no directions of neurons.", remedy="Predict or train again."))

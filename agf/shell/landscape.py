@@ -1,0 +1,113 @@
+"""Commands about the utility: landscape, cones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from agf.contract.problem import Problem
+from agf.errors import RequestError, explain
+from agf.rectified.ascent import STARTS
+from agf.shell import arguments as request
+from agf.shell.main import DONE
+from agf.shell.options import data_options, output_options
+from agf.shell.output import Output
+
+VIEWS = ("auto", "circle", "sphere", "bars")
+
+
+@click.command()
+@click.argument("name")
+@data_options
+@click.option("--at", metavar="RUN[:DROP]", help="The network after a drop of this run file; default its end.")
+@click.option("--view", type=click.Choice(VIEWS), default="auto", show_default=True, help="What --plot draws.")
+@click.option("--starts", type=click.IntRange(1), default=STARTS, show_default=True, help="Ascents, where needed.")
+@output_options
+def landscape(
+    name: str,
+    at: str | None,
+    view: str,
+    starts: int,
+    output: str | None,
+    picture: str | None,
+    as_json: bool,
+    quiet: bool,
+    **words: Any,
+) -> int:
+    """Every critical direction of the utility of the problem NAME: where dormant neurons can end, and how fast.
+
+    (Leaky) ReLU networks of one output are enumerated exactly; other problems have closed forms, or are climbed from
+    many starts.
+    """
+    from agf.rectified.landscape import landscape as found
+
+    run = None if at is None else _split(at)
+    out = Output(output, picture, as_json, quiet, [words["data"], None if run is None else run[0]])
+    problem, theta, moment = _asked(name, words, run, out)
+    with out.report.progress("landscape"):
+        result = found(problem, theta, at=moment, starts=starts)
+    if picture is not None:
+        result.plot(picture, view=view)
+    out.picture = None  # drawn, with its view
+    code = out.finish(lambda: result)
+    if picture is not None:
+        out.report.say(f"Wrote {picture}.")
+    return code
+
+
+def _split(at: str) -> tuple[str, int | None]:
+    path, colon, drop = at.rpartition(":")
+    if not colon:
+        return at, None
+    if not drop.isdigit():
+        raise RequestError(explain(f"cannot read the drop {drop!r}.", where="--at", expected="RUN or RUN:DROP"))
+    return path, int(drop)
+
+
+def _asked(
+    name: str, words: dict[str, Any], run: tuple[str, int | None] | None, out: Output
+) -> tuple[Problem, Any, str]:
+    """The problem, the network and what it is called; data come from the run where none are given."""
+    from agf import registry
+    from agf.results.comparison import Comparison
+    from agf.results.network import neurons
+    from agf.results.runs import training
+
+    if run is None:
+        asked = request.problem(name, **words)
+        for note in asked.notes:
+            out.report.say(note)
+        return asked.problem, None, ""
+    result = training(run[0])
+    side = result.stairs if isinstance(result, Comparison) else result
+    cls = registry.find(name)
+    if cls.name != side.problem:
+        raise RequestError(explain(f"{run[0]!r} is a run of {side.problem!r}.", expected=f"a run of {cls.name!r}"))
+    if any(words[key] not in (None, ()) for key in ("data", "target", "pairs", "width")):
+        raise RequestError(explain("--at takes the data from the run.", remedy="Leave other sources out."))
+    at = neurons(result, run[1])
+    return registry.build(cls, side.arguments), at.network, f"{at.words} of {run[0]}"
+
+
+@click.command()
+@click.argument("name")
+@data_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
+@click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
+def cones(name: str, as_json: bool, quiet: bool, **words: Any) -> int:
+    """Activation cones of the inputs of the problem NAME: how many there are, of which dimension, and their names."""
+    from agf.rectified.cones import cones as found
+    from agf.shell.output import print_json
+
+    out = Output(None, None, as_json, quiet, [words["data"]])
+    asked = request.problem(name, **words)
+    X = getattr(asked.problem, "X", None)
+    if X is None or not hasattr(asked.problem, "activation"):
+        words_ = f"problem {asked.problem.name!r} has no activation cones."
+        raise RequestError(explain(words_, expected="relu or two-layer"))
+    result = found(X)
+    if as_json:
+        print_json(result.to_dict())
+    out.report.table(result.table())
+    return DONE
