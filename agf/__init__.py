@@ -44,6 +44,8 @@ _EXPORTS = {
     "Comparison": "results.comparison",
     "alignment": "capacity.alignment",
     "groups": "capacity.groups",
+    "merge": "capacity.compress",
+    "prune": "capacity.compress",
     "check": "conformance.checks",
     "problem": "registry",
     "load": "results.runs",
@@ -104,6 +106,8 @@ if TYPE_CHECKING:
     from agf.algorithm.engine import predict as predict
     from agf.algorithm.engine import predict_many as predict_many
     from agf.capacity.alignment import alignment as alignment
+    from agf.capacity.compress import merge as merge
+    from agf.capacity.compress import prune as prune
     from agf.capacity.groups import groups as groups
     from agf.clock import Clock as Clock
     from agf.conformance.checks import check as check

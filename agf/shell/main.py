@@ -40,6 +40,8 @@ COMMANDS = {
     "diff": ("agf.shell.results:diff", "Say what differs between two saved runs."),
     "rerun": ("agf.shell.results:rerun", "Compute a saved run again from its file alone."),
     "groups": ("agf.shell.capacity:groups", "Neurons that race as one in a saved training run."),
+    "merge": ("agf.shell.capacity:merge", "Merge the neurons of one direction of a trained network."),
+    "prune": ("agf.shell.capacity:prune", "Keep some neurons of a trained network."),
     "figure": ("agf.shell.figure:figure", "Compute and draw the experiments of the paper."),
     "sweep": ("agf.shell.sweep:sweep", "Run the product of settings, resumable and shareable."),
     "summarize": ("agf.shell.sweep:summary", "Statistics of a sweep."),

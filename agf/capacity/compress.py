@@ -1,0 +1,314 @@
+"""Smaller networks that compute the same, or nearly: neurons of one direction merged, others left out.
+
+A neuron of degree kappa contributes rho^kappa f(direction): neurons of one direction add up to one of norm (sum
+rho^kappa)^(1/kappa), exactly where the activation is homogeneous. Hidden biases are entries of the rows (a column of
+ones in X), so that they take part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from agf.arrays import FloatArray, IntArray, count, matrix
+from agf.capacity.groups import Group, groups, parameters_of
+from agf.capacity.layers import require_two_layer, two_layer
+from agf.contract.problem import Problem
+from agf.errors import RequestError, explain
+from agf.init import Init
+from agf.records.table import Table, number, percent
+from agf.results.trajectory import Trajectory
+from agf.sphere import lengths, polar
+
+#: Ways of merging and of choosing whom to keep.
+RULES = ("total", "input")
+PRUNE_BY = ("group", "norm", "charge", "random", "snip")
+
+
+@dataclass(frozen=True, repr=False)
+class Compressed:
+    """A network with fewer neurons, beside the one it came from.
+
+    problem : the problem at the new width.  theta : (k, P) its weights.  how : what was done, in words.
+    members : for each row of theta, the indices of the former neurons that it stands for.
+    exact : whether the network computes the same by construction, up to rounding and the cosine.
+    loss_before, loss_after : on the data.  accuracy_before, accuracy_after : NaN where there are no classes.
+    trained_loss, trained_accuracy : after training on, where that was asked for, else NaN.
+    """
+
+    problem: Problem
+    theta: FloatArray
+    how: str
+    members: tuple[IntArray, ...]
+    width_before: int
+    exact: bool
+    loss_before: float
+    loss_after: float
+    accuracy_before: float
+    accuracy_after: float
+    trained_loss: float = np.nan
+    trained_accuracy: float = np.nan
+
+    @property
+    def init(self) -> Init:
+        """The weights as a start for `agf.flow` or `agf.descend`."""
+        return Init.from_params(self.theta, kind="compressed")
+
+    @property
+    def relative_change(self) -> float:
+        """(loss after - loss before) / loss before; NaN where that is 0."""
+        return (self.loss_after - self.loss_before) / self.loss_before if self.loss_before else np.nan
+
+    def table(self) -> Table:
+        """Before, after, and after training on."""
+        rows = [
+            ["before", str(self.width_before), number(self.loss_before, 6), number(self.accuracy_before)],
+            ["after", str(self.theta.shape[0]), number(self.loss_after, 6), number(self.accuracy_after)],
+        ]
+        if not np.isnan(self.trained_loss):
+            rows.append(
+                ["trained on", str(self.theta.shape[0]), number(self.trained_loss, 6), number(self.trained_accuracy)]
+            )
+        notes = [f"Relative change of the loss: {percent(self.relative_change)}."]
+        return Table(f"{self.how} of {self.problem.name}", ["network", "neurons", "loss", "accuracy"], rows, notes)
+
+    def __repr__(self) -> str:
+        return f"<Compressed {self.problem.name}: {self.width_before} to {self.theta.shape[0]} neurons, {self.how}>"
+
+    def __str__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, the document that `--json` prints."""
+        names = ("how", "width_before", "exact", "loss_before", "loss_after", "accuracy_before", "accuracy_after",
+                 "trained_loss", "trained_accuracy", "relative_change")  # fmt: skip
+        out: dict[str, Any] = {"problem": self.problem.name, "theta": self.theta.tolist()}
+        out["members"] = [some.tolist() for some in self.members]
+        return {**out, **{name: getattr(self, name) for name in names}}
+
+
+def merge(problem: Problem, theta: Any, *, cosine: float = 0.999, rule: str = "total") -> Compressed:
+    """Replace neurons of one direction by one neuron.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of interchangeable neurons.
+    theta : array (H, P) or Trajectory
+        Weights, or a run whose last weights are taken.
+    cosine : float
+        Smallest cosine inside a cluster, in (0, 1]. Clusters are grown from the largest norm down.
+    rule : str
+        "total": neurons of one direction theta_i, to the norm (sum rho^kappa)^(1/kappa) ([Pinson] 4.5 for kappa = 2).
+        "input": two-layer networks of a homogeneous activation: neurons of one direction of w alone, whatever their a,
+        to `w = u, a = sum |w_i|^p a_i`, balanced. Neurons that cancel are left out.
+
+    Returns
+    -------
+    Compressed : at cosine 1 with a homogeneous activation, exact.
+
+    Raises
+    ------
+    RequestError for neurons whose index means something, for rule "input" without (w, a) or a homogeneous activation,
+    and for weights of another shape.
+    """
+    if rule not in RULES:
+        raise RequestError(explain(f"unknown rule {rule!r}.", where="merge", expected="one of " + ", ".join(RULES)))
+    theta = _weights(problem, theta, "merge")
+    how = f"Merging at cosine {cosine:g} by {rule}"
+    if rule == "total":
+        found = groups(problem, theta, cosine=cosine)
+        dead = [(some[0], some) for some in (np.array([i]) for i in found.dead if theta[i].any())]
+        rows = [parameters_of(group) for group in found.groups] + [theta[i] for i, _ in dead]
+        members = [group.members for group in found.groups] + [some for _, some in dead]
+        network = two_layer(problem)
+        return _compressed(problem, theta, rows, members, how, network is None or network.activation.homogeneous)
+    network = require_two_layer(problem, 'merge rule="input"')
+    if not network.activation.homogeneous:
+        raise RequestError(
+            explain(
+                f"{network.activation.name} is not homogeneous, so parallel neurons do not add up to one.",
+                where='merge rule="input"',
+                expected="relu, leaky-relu, linear or a power",
+            )
+        )
+    if not 0.0 < cosine <= 1.0:
+        raise RequestError(explain("`cosine` must be in (0, 1].", where="merge", found=cosine))
+    d, p = network.n_inputs, network.activation.power
+    unit, log_w = polar(theta[:, :d])
+    strength = log_w + np.log(np.maximum(lengths(theta[:, d:]), 1e-300))
+    rows, members = [], []
+    for some in _parallel(unit, np.where(np.isfinite(log_w), strength, -np.inf), cosine):
+        sizes = np.exp(p * log_w[some])
+        weight = sizes * lengths(theta[some, d:])
+        w = polar((weight @ unit[some])[None])[0][0] if weight.any() else unit[some[0]]
+        a = sizes @ theta[some, d:]
+        if not a.any():
+            continue
+        scale = (p * float(a @ a)) ** (1 / (2 * (p + 1)))  # p |a / s^p|^2 = s^2: the balance of the flow
+        rows.append(np.concatenate([scale * w, a / scale**p]))
+        members.append(some)
+    return _compressed(problem, theta, rows, members, how, True)
+
+
+def _parallel(unit: FloatArray, strength: FloatArray, cosine: float) -> list[IntArray]:
+    """Rows of one direction of w with the same sense, grown from the strongest down."""
+    order, free, out = np.argsort(-strength, kind="stable"), np.isfinite(strength), []
+    for leader in order:
+        if free[leader]:
+            near = ((unit @ unit[leader] >= cosine) | (np.arange(free.size) == leader)) & free
+            out.append(order[near[order]])
+            free &= ~near
+    return out
+
+
+def prune(
+    problem: Problem,
+    theta: Any,
+    keep: float,
+    *,
+    by: str = "group",
+    cosine: float = 0.95,
+    seed: int = 0,
+    train: float | None = None,
+) -> Compressed:
+    """Keep some neurons and leave the others out.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of interchangeable neurons.
+    theta : array (H, P) or Trajectory
+        Weights, or a run whose last weights are taken.
+    keep : int or float
+        Number of neurons, or below 1 the fraction of them.
+    by : str
+        "group": every group first keeps its winner, largest total first, then seats go to whoever contributes most; the
+        kept members take over the total of their group. "norm": the largest. "charge": those that grew most since the
+        start of the run. "random". "snip": the largest `|theta_i . grad_i L|`.
+    cosine : float
+        Of the groups. Below the .999 of `groups`: before a drop, those that will make it are not yet closer.
+    seed : int
+        For "random".
+    train : float, optional
+        Flow time to train on for, to see what the smaller network then learns.
+
+    Returns
+    -------
+    Compressed : rows in order of the former neurons, with loss and accuracy before and after.
+
+    Raises
+    ------
+    RequestError for a `keep` that leaves nothing or more than there is, "charge" without a run, neurons whose index
+    means something, and weights of another shape.
+    """
+    if by not in PRUNE_BY:
+        raise RequestError(explain(f"unknown score {by!r}.", where="prune", expected="one of " + ", ".join(PRUNE_BY)))
+    run = theta if isinstance(theta, Trajectory) else None
+    theta = _weights(problem, theta, "prune")
+    seats = _seats(keep, problem.width)
+    if by == "group":
+        kept, rows = _by_group(groups(problem, theta, cosine=cosine).groups, seats, theta, problem.degree)
+    else:
+        kept = np.sort(np.argsort(-_score(problem, theta, run, by, seed), kind="stable")[:seats])
+        rows = theta[kept]
+    out = _compressed(problem, theta, list(rows), [np.array([i]) for i in kept], f"Pruning to {seats} by {by}", False)
+    return out if train is None else _trained(out, float(train))
+
+
+def _seats(keep: float, width: int) -> int:
+    seats = round(keep * width) if 0 < keep < 1 else count(keep, "keep", where="prune")
+    if not 1 <= seats <= width:
+        raise RequestError(
+            explain(f"keep = {keep:g} leaves {seats} of {width} neurons.", where="prune", expected=f"1 to {width}")
+        )
+    return seats
+
+
+def _score(problem: Problem, theta: FloatArray, run: Trajectory | None, by: str, seed: int) -> FloatArray:
+    """(H,) what to keep most of."""
+    if by == "random":
+        return np.random.default_rng(seed).random(problem.width)
+    if by == "snip":
+        gradient = problem.loss_grad(theta, np.arange(problem.width))[1]
+        return np.abs(np.sum(theta * gradient, axis=1))
+    if by == "norm":
+        return lengths(theta)
+    if run is None:
+        raise RequestError(explain("charges need the run, not its last weights alone.", where='prune by="charge"'))
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num(run.log_norms[-1] - run.log_norms[0], nan=-np.inf)
+
+
+def _by_group(found: tuple[Group, ...], seats: int, theta: FloatArray, degree: int) -> tuple[IntArray, FloatArray]:
+    """(k,) kept neurons in order, and their rows, scaled so that each group keeps its total."""
+    taken = [1 if k < seats else 0 for k in range(len(found))]
+    contributions = [group.total**degree * group.shares for group in found]
+    while sum(taken) < seats:
+        best = max(
+            (k for k in range(len(found)) if 0 < taken[k] < found[k].members.size),
+            key=lambda k: contributions[k][taken[k]],
+            default=None,
+        )
+        if best is None:
+            break
+        taken[best] += 1
+    rows = {}
+    for group, some in zip(found, taken, strict=True):
+        if some:
+            factor = float(np.sum(group.shares[:some])) ** (-1 / degree)
+            rows.update({int(i): factor * theta[i] for i in group.members[:some]})
+    kept = np.array(sorted(rows), dtype=np.int64)
+    return kept, np.array([rows[int(i)] for i in kept])
+
+
+def _weights(problem: Problem, theta: Any, where: str) -> FloatArray:
+    if not problem.interchangeable:
+        raise RequestError(
+            explain(f"a neuron of {problem.name!r} is not like another: its index means something.", where=where)
+        )
+    if isinstance(theta, Trajectory):
+        theta = theta.params(-1)
+    elif isinstance(theta, Init):
+        theta = theta.params()
+    return matrix(theta, "theta", where=where, rows=problem.width, columns=problem.n_params)
+
+
+def _compressed(
+    problem: Problem, theta: FloatArray, rows: list[FloatArray], members: list[IntArray], how: str, exact: bool
+) -> Compressed:
+    if not rows:
+        raise RequestError(explain("no neuron is left.", where=how, remedy="All of them are dead, or cancel."))
+    smaller, new = resized(problem, len(rows)), np.array(rows)
+    before, after = measured(problem, theta), measured(smaller, new)
+    return Compressed(smaller, new, how, tuple(members), problem.width, exact, before[0], after[0], before[1], after[1])
+
+
+def _trained(out: Compressed, time: float) -> Compressed:
+    from agf.training.gradient_flow import flow
+
+    run = flow(out.problem, out.init, t_max=time, snapshots=2)
+    loss, accuracy = measured(out.problem, run.params(-1))
+    return replace(out, trained_loss=loss, trained_accuracy=accuracy)
+
+
+def measured(problem: Problem, theta: FloatArray) -> tuple[float, float]:
+    """Loss, and accuracy where there are classes, else NaN."""
+    neurons = np.arange(theta.shape[0])
+    accuracy = problem.features(theta, neurons).get("accuracy", np.array([np.nan]))
+    return float(problem.loss_grad(theta, neurons)[0]), float(np.ravel(accuracy)[0])
+
+
+def resized(problem: Problem, width: int) -> Problem:
+    """The same problem with another number of neurons. Raises RequestError where its constructor takes none."""
+    for name in ("width", "heads"):
+        if name in problem.arguments or name in type(problem).__init__.__annotations__:
+            return type(problem)(**{**problem.arguments, name: width})
+    raise RequestError(
+        explain("its constructor takes no width, so no smaller one can be built.", where=f"problem {problem.name!r}")
+    )
