@@ -101,11 +101,13 @@ def alignment(problem: Problem, theta: Any) -> Alignment:
 
     Returns
     -------
-    Alignment : one moment for weights, one a snapshot for a trajectory.
+    Alignment
+        One moment for weights, one a snapshot for a trajectory.
 
     Raises
     ------
-    RequestError for weights or a trajectory of another shape, and a trajectory without parameters.
+    RequestError
+        For weights or a trajectory of another shape, and a trajectory without parameters.
     """
     times, directions, log_norms = _moments(problem, theta)
     at = [_driven(problem, *moment) for moment in zip(directions, log_norms, strict=True)]

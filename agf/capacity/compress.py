@@ -110,12 +110,14 @@ def merge(problem: Problem, theta: Any, *, cosine: float = 0.999, rule: str = "t
 
     Returns
     -------
-    Compressed : at cosine 1 with a homogeneous activation, exact.
+    Compressed
+        At cosine 1 with a homogeneous activation, exact.
 
     Raises
     ------
-    RequestError for neurons whose index means something, for rule "input" without (w, a) or a homogeneous activation,
-    and for weights of another shape.
+    RequestError
+        For neurons whose index means something, for rule "input" without (w, a) or a homogeneous activation,
+        and for weights of another shape.
     """
     if rule not in RULES:
         raise RequestError(explain(f"unknown rule {rule!r}.", where="merge", expected="one of " + ", ".join(RULES)))
@@ -200,12 +202,14 @@ def prune(
 
     Returns
     -------
-    Compressed : rows in order of the former neurons, with loss and accuracy before and after.
+    Compressed
+        Rows in order of the former neurons, with loss and accuracy before and after.
 
     Raises
     ------
-    RequestError for a `keep` that leaves nothing or more than there is, "charge" without a run, neurons whose index
-    means something, and weights of another shape.
+    RequestError
+        For a `keep` that leaves nothing or more than there is, "charge" without a run, neurons whose index
+        means something, and weights of another shape.
     """
     if by not in PRUNE_BY:
         raise RequestError(explain(f"unknown score {by!r}.", where="prune", expected="one of " + ", ".join(PRUNE_BY)))

@@ -195,12 +195,14 @@ def groups(
 
     Returns
     -------
-    Groups : largest total first; a table as text and in notebooks.
+    Groups
+        Largest total first; a table as text and in notebooks.
 
     Raises
     ------
-    RequestError for a prediction alone (it keeps no directions), a cosine or `by` that cannot be, and gates or classes
-    asked of a problem without them.
+    RequestError
+        For a prediction alone (it keeps no directions), a cosine or `by` that cannot be, and gates or classes
+        asked of a problem without them.
     """
     if by not in BY:
         raise RequestError(
