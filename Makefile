@@ -1,4 +1,4 @@
-# make demo: predict and check a staircase on real data.   make test: lint, types, tests.   make bench: ratios.   make audit: accuracy on real tables.
+# make demo: predict and check a staircase on real data.   make test: lint, types, tests.   make docs: the site.   make bench: ratios.   make audit: accuracy on real tables.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,6 +32,10 @@ test: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+
+docs: $(VENV)/dev.stamp
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -c docs . out/site
+	@echo "The site is out/site/index.html."
 
 bench: $(VENV)/dev.stamp
 	@for script in tests/benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
