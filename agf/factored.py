@@ -41,7 +41,7 @@ class Factored:
 
     @classmethod
     def of(cls, directions: FloatArray, log_norms: FloatArray) -> Factored:
-        """Of rows given as unit directions (H, n) and log norms (H,); rows of norm 0 are left out."""
+        """Of rows given as unit `directions` (H, n) and `log_norms` (H,); rows of norm 0 are left out."""
         alive = np.isfinite(log_norms)
         return cls(directions[alive].T, log_norms[alive], np.eye(log_norms.size)[alive])
 
@@ -66,7 +66,7 @@ class Factored:
         return _scaled(basis, logs, hidden, np.linalg.norm(hidden, axis=1))
 
     def taken(self, vectors: FloatArray, rates: FloatArray, time: float, chosen: int) -> tuple[Factored, FloatArray]:
-        """Grown for a time, then split at the component along vector `chosen`.
+        """Grown for a `time` at `rates` along `vectors`, then split at the component along vector `chosen`.
 
         The first pivot row of the factorization is the chosen vector, so that its first hidden direction q is the
         amplitude along it. Z^T Z = Z^T q q^T Z + the same of the rest, exactly.

@@ -29,7 +29,8 @@ napoleon_google_docstring = False
 napoleon_use_ivar = True
 default_role = "literal"
 
-#: The pages in the order of the sidebar.
+_HERE = Path(__file__).parent
+#: The pages in the order of the sidebar; others follow.
 _CONTENTS = {
     "Start": ["README", "docs/how-it-works", "docs/notation", "docs/when-it-fails", "docs/accuracy"],
     "Do": ["docs/write-a-problem", "docs/trained-elsewhere", "docs/sweeps"],
@@ -39,11 +40,28 @@ _CONTENTS = {
 
 
 def _on_page(app: Any, name: str, source: list[str]) -> None:
-    """The index has its contents in tables; the sidebar wants them as lists."""
+    """Pages in the sidebar, names and modules: listed from the folder and the code, so that none is forgotten."""
     if name == root_doc:
-        for caption, pages in _CONTENTS.items():
-            listed = "\n".join(f"/{page}" for page in pages)
-            source[0] += f"\n```{{toctree}}\n:hidden:\n:glob:\n:caption: {caption}\n\n{listed}\n```\n"
+        named = {page for pages in _CONTENTS.values() for page in pages}
+        more = [f"docs/{path.stem}" for path in sorted(_HERE.glob("*.md"))]
+        more = [page for page in more if page not in named and page != root_doc]
+        for caption, pages in {**_CONTENTS, "More": more}.items():
+            if pages:
+                listed = "\n".join(f"/{page}" for page in pages)
+                source[0] += f"\n```{{toctree}}\n:hidden:\n:glob:\n:caption: {caption}\n\n{listed}\n```\n"
+    if name == "docs/api/more":
+        listed = "".join(path.read_text(encoding="utf-8") for path in (_HERE / "api").glob("*.rst"))
+        for public in agf.__all__:
+            value = getattr(agf, public)
+            if f":: agf.{public}\n" not in listed and callable(value):
+                directive = "autoclass" if inspect.isclass(value) else "autofunction"
+                source[0] += f"\n.. {directive}:: agf.{public}\n" + ("   :members:\n" if inspect.isclass(value) else "")
+    if name == "docs/api/modules":
+        for module in agf._MODULES:
+            own = [name for name in agf.__all__ if getattr(getattr(agf, name), "__module__", "") == f"agf.{module}"]
+            title = f"agf.{module}"
+            source[0] += f"\n{title}\n{'-' * len(title)}\n\n.. automodule:: {title}\n   :members:\n"
+            source[0] += f"   :exclude-members: {', '.join(own)}\n" if own else ""
 
 
 def _on_end(app: Any, error: Exception | None) -> None:

@@ -96,7 +96,7 @@ def alignment(problem: Problem, theta: Any) -> Alignment:
     ----------
     problem : Problem
         Whose loss drives them.
-    theta : array (H, P), Init or Trajectory
+    theta : array_like, shape (H, P), or Init, or Trajectory
         Weights, an initialization (norms may underflow as weights), or training whose snapshots are read.
 
     Returns

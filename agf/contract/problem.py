@@ -59,6 +59,12 @@ class _FromCopies(ABCMeta):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return super().__call__(*copied(args), **copied(kwargs))
 
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """What the constructor takes, for `help` and editors."""
+        taken = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return taken.replace(parameters=list(taken.parameters.values())[1:])
+
 
 class Problem(ABC, metaclass=_FromCopies):
     """A two-layer network with its data and loss.
