@@ -7,17 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from agf.arrays import FloatArray, matrix, vector
+from agf.arrays import FloatArray, IntArray, matrix, vector
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.rectified.ascent import STARTS, maxima
-from agf.rectified.cones import MAX_FACES, name
-from agf.rectified.extremal import DEGENERATE, MAXIMUM, MINIMUM, Extremal, extremal
+from agf.rectified.cones import MAX_FACES, Arrangement, name
+from agf.rectified.ends import ends, isotropic
+from agf.rectified.extremal import MAXIMUM, MINIMUM, Extremal, extremal
 from agf.rectified.samples import Samples
+from agf.rectified.walls import Walls
 from agf.results.landscape import Critical, Landscape, Region
 
 #: Letters of a pattern that are printed.
 _LETTERS = 24
+#: Neurons of either sign whose ends give the shares above two dimensions: to 1.6 % of the neurons. Cost alone.
+_DRAWN = 1000
+#: Seed of their directions, so that a landscape does not change from call to call.
+_SEED = 0
+#: Ends closer than this are one: neurons reach them to rounding, and different ones are farther apart.
+_MATCH = 1e-6
 
 
 def landscape(
@@ -73,21 +81,24 @@ def landscape(
     closed = None if samples is not None or residual is not None else problem.critical(network, everyone)
     extra: dict[str, Any] = {}
     notes: list[str] = []
-    if samples is not None and _countable(samples, max_faces):
-        rest = vector(residual, "residual", where="landscape", length=samples.X.shape[0]) if residual is not None else (
-            samples.residual(network)
-        )  # fmt: skip
-        c = samples.weigh(rest)
-        found = extremal(samples.X, c, samples.leak, max_faces)
-        criticals, flats = listed(samples, c, found)
-        how, complete = f"All {found.faces} cones and faces were looked at", True
+    if samples is not None:
+        c = samples.weights(network)
+        if residual is not None:
+            c = samples.weigh(vector(residual, "residual", where="landscape", length=c.size))
         extra = {"samples": samples.X, "residual": c, "leak": samples.leak}
         if samples.problem.kink > 0:
             notes.append(f"Of the sharp kink; rounded kinks ({samples.problem.kink:g}) move utilities by as much.")
+        if Arrangement.of(samples.X).bound <= max_faces:
+            found = extremal(samples.X, c, samples.leak, max_faces)
+            criticals, flats, words = listed(samples, c, found)
+            how, complete = f"All {found.faces} cones and faces were looked at{words}", True
+        else:
+            criticals, flats = followed(samples, c, starts)
+            how, complete = f"Ends of {starts} neurons of either sign, followed exactly; shares are of those", False
     elif closed is not None:
         criticals, flats, how, complete = list(closed), [], "In closed form", True
     else:
-        rest = problem.residual(network, everyone) if residual is None else _opaque(problem, residual)
+        rest = problem.residual(network, everyone) if residual is None else residual
         criticals, flats = maxima(problem, rest, starts)
         how, complete = f"Found by ascent from {starts} starts; shares are of those", False
     criticals = [one if one.label else replace(one, label=f"direction {k}") for k, one in enumerate(criticals)]
@@ -107,24 +118,13 @@ def network_of(problem: Problem, theta: Any, where: str) -> FloatArray:
     return rows[np.any(rows != 0, axis=1)] if problem.interchangeable else rows
 
 
-def _countable(samples: Samples, limit: int) -> bool:
-    from agf.rectified.cones import Arrangement
-
-    return Arrangement.of(samples.X).bound <= limit
-
-
-def _opaque(problem: Problem, residual: Any) -> Any:
-    """A residual given as numbers in the shape that a ReLU problem reads, anything else as it is."""
-    return np.asarray(residual, dtype=np.float64).reshape(-1, 1) if Samples.of(problem) is not None else residual
-
-
-def listed(samples: Samples, c: FloatArray, found: Extremal) -> tuple[list[Critical], list[Region]]:
-    """Extremal vectors as directions of balanced neurons, with shares where they are exact, and flat regions."""
-    shares, flat_shares = _shares(samples, c, found)
+def listed(samples: Samples, c: FloatArray, found: Extremal) -> tuple[list[Critical], list[Region], str]:
+    """Extremal vectors as directions of balanced neurons, flat regions, and how their shares were found."""
+    shares, flat_shares, words = _shares(samples, c, found)
+    signs = _signs(found)
     criticals = []
     for i in range(found.size):
-        v, value, kind = found.directions[i], float(found.values[i]), found.kinds[i]
-        sign = 1.0 if kind == MAXIMUM or (kind != MINIMUM and value > 0) else -1.0
+        v, value, kind, sign = found.directions[i], float(found.values[i]), found.kinds[i], float(signs[i])
         criticals.append(
             Critical(
                 np.append(v, sign) / np.sqrt(2),
@@ -136,11 +136,50 @@ def listed(samples: Samples, c: FloatArray, found: Extremal) -> tuple[list[Criti
                 slopes=found.slopes[i],
             )
         )
-    flats = [
-        Region("no sample is active" if flat.dead else f"pattern {_short(name(flat.pattern))}", flat.kind, flat.dead,
-               flat_shares[i], flat.pattern)
-        for i, flat in enumerate(found.flats)
-    ]  # fmt: skip
+    flats = [_region(flat.pattern, flat.kind, flat.dead, flat_shares[i]) for i, flat in enumerate(found.flats)]
+    return criticals, flats, words
+
+
+def _region(pattern: IntArray, kind: str, dead: bool, share: float) -> Region:
+    words = "no sample is active" if dead else f"pattern {_short(name(pattern))}"
+    return Region(words, kind, dead, float(share), pattern)
+
+
+def _signs(found: Extremal) -> FloatArray:
+    """Sign of the output weight of the neurons that end at each direction; elsewhere of those that grow there."""
+    up = [k == MAXIMUM or (k != MINIMUM and g > 0) for k, g in zip(found.kinds, found.values, strict=True)]
+    return np.where(up, 1.0, -1.0)
+
+
+def followed(samples: Samples, c: FloatArray, starts: int) -> tuple[list[Critical], list[Region]]:
+    """Where balanced neurons of either sign end, from uniform directions: each end once, with its share."""
+    walls = Walls.of(samples.X, c, samples.leak)
+    criticals: list[Critical] = []
+    dead = []
+    for sign in (1.0, -1.0):
+        rng = np.random.default_rng(_SEED)
+        found = ends(walls, isotropic(rng, starts, samples.X.shape[1], sign), np.zeros(starts), samples.leak)
+        moves = found.utilities != 0
+        dead.append(float(np.mean(~moves)))
+        left = np.flatnonzero(moves)
+        while left.size:
+            i = int(left[0])
+            same = np.linalg.norm(found.directions[left] - found.directions[i], axis=1) <= _MATCH
+            turned = float(np.sign(found.directions[i, -1]))
+            criticals.append(
+                Critical(
+                    found.directions[i],
+                    float(found.utilities[i]),
+                    MAXIMUM if turned > 0 else MINIMUM,
+                    _label(found.directions[i, :-1], turned, found.patterns[i]),
+                    share=float(same.sum()) / starts,
+                    pattern=found.patterns[i],
+                    slopes=found.slopes[i],
+                )
+            )
+            left = left[~same]
+    share = float(np.mean(dead))
+    flats = [Region("no utility to climb", MINIMUM, samples.leak == 0, share)] if share else []
     return criticals, flats
 
 
@@ -156,17 +195,32 @@ def _short(word: str) -> str:
     return word if len(word) <= _LETTERS else word[: _LETTERS - 3] + "..."
 
 
-def _shares(samples: Samples, c: FloatArray, found: Extremal) -> tuple[FloatArray, FloatArray]:
+def _shares(samples: Samples, c: FloatArray, found: Extremal) -> tuple[FloatArray, FloatArray, str]:
     """Part of balanced neurons, drawn uniformly, that end at each direction (of its sign), and in each flat region.
 
-    Exact for d = 1 and for d = 2, where G is monotone from one critical direction or flat arc to the next; else NaN.
+    Exact for d = 1, and for d = 2, where G is monotone from one critical direction or flat arc to the next. Above, the
+    ends of neurons that are followed exactly; and how this was done, in words.
     """
     d = samples.X.shape[1]
     if d == 1:
-        return np.full(found.size, 0.5), np.full(len(found.flats), 0.5)
-    if d != 2 or found.size == 0:
-        return np.full(found.size, np.nan), np.full(len(found.flats), np.nan)
-    return _arcs(samples, c, found)
+        return np.full(found.size, 0.5), np.full(len(found.flats), 0.5), ""
+    if found.size == 0:
+        return np.zeros(0), np.full(len(found.flats), np.nan), ""
+    if d == 2:
+        return (*_arcs(samples, c, found), "")
+    walls, signs = Walls.of(samples.X, c, samples.leak), _signs(found)
+    shares, flat_shares = np.zeros(found.size), np.zeros(len(found.flats))
+    for sign in (1.0, -1.0):
+        rng = np.random.default_rng(_SEED)
+        there = ends(walls, isotropic(rng, _DRAWN, d, sign), np.zeros(_DRAWN), samples.leak)
+        for k in np.flatnonzero(signs == sign):
+            gap = np.linalg.norm(there.directions[:, :-1] * np.sqrt(2) - found.directions[k], axis=1)
+            shares[k] = np.mean((gap <= _MATCH) & (there.utilities != 0))
+        for k, flat in enumerate(found.flats):
+            seen = flat.pattern != 0
+            inside = (there.patterns[:, seen] == flat.pattern[seen]).all(axis=1)
+            flat_shares[k] += 0.5 * np.mean(inside & (there.utilities == 0))
+    return shares, flat_shares, f"; shares are of {_DRAWN} neurons of either sign, followed exactly"
 
 
 def _arcs(samples: Samples, c: FloatArray, found: Extremal) -> tuple[FloatArray, FloatArray]:
@@ -181,8 +235,7 @@ def _arcs(samples: Samples, c: FloatArray, found: Extremal) -> tuple[FloatArray,
         begins, ends = np.append(begins, begin), np.append(ends, begin + width)
         owners.append(-1)
     order = np.argsort(begins)
-    signs = np.array([1.0 if k == MAXIMUM or (k == DEGENERATE and g > 0) else -1.0
-                      for k, g in zip(found.kinds, found.values, strict=True)])  # fmt: skip
+    signs = _signs(found)
     shares = np.zeros(found.size)
     for here, there in zip(order, np.roll(order, -1), strict=True):
         gap = (begins[there] - ends[here]) % turn if begins.size > 1 else turn

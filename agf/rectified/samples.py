@@ -13,7 +13,7 @@ from agf.networks.two_layer import TwoLayer
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs of a (leaky) ReLU problem with one output; U(w, a) = a sum_k c_k sigma(w . x_k), c = `weigh`(theta).
+    """Inputs of a (leaky) ReLU problem with one output; U(w, a) = a sum_k c_k sigma(w . x_k), c = `weights`(theta).
 
     X : (n, d).  leak : slope left of 0.  problem : the problem itself.
     """
@@ -31,22 +31,10 @@ class Samples:
             return None
         return cls(problem.X, -float(problem.activation.left), problem)
 
-    @property
-    def weight(self) -> float:
-        """Weight of one sample in the loss, 1/n for a mean; measured, so that no convention is repeated."""
-        k = int(np.argmax(np.sum(self.X**2, axis=1)))  # the longest input is far from the kink of a neuron along it
-        one = np.zeros((self.X.shape[0], 1))
-        one[k] = 1.0
-        length = float(np.linalg.norm(self.X[k]))
-        theta = np.append(self.X[k] / length, 1.0)[None]
-        seen, _ = self.problem.utility(theta, np.zeros(1, dtype=np.int64), self.problem._backend.array(one))
-        return float(seen[0]) / length
-
-    def residual(self, theta: FloatArray) -> FloatArray:
-        """-dl/df (n,) at the network of the rows of theta (m, d + 1)."""
-        found = self.problem.residual(theta, np.arange(theta.shape[0]))
-        return self.problem._backend.numpy(found).reshape(-1)
+    def weights(self, theta: FloatArray) -> FloatArray:
+        """c (n,) at the network of the rows of theta (m, d + 1)."""
+        return self.problem.weigh(self.problem.residual(theta, np.arange(theta.shape[0])))[:, 0]
 
     def weigh(self, residual: FloatArray) -> FloatArray:
-        """c (n,), such that U(w, a) = a sum_k c_k sigma(w . x_k)."""
-        return self.weight * residual
+        """c (n,) for residuals -dl/df (n,)."""
+        return self.problem.weigh(self.problem._backend.array(residual[:, None]))[:, 0]

@@ -9,6 +9,9 @@ from rectified_cases import M4, M5D3, T3, alignment
 import agf
 from agf import registry, sphere
 from agf.records.files import jsonable
+from agf.rectified.ends import ends, isotropic
+from agf.rectified.extremal import extremal
+from agf.rectified.walls import Walls
 from agf.shell.main import main
 
 
@@ -53,6 +56,20 @@ def test_shares_are_where_small_steps_of_ascent_and_descent_end(leak):
                 climbs[gap.argmin()] += (k - 0.5) / high.size
         assert climbs == pytest.approx([one.share for one in ends], abs=2e-3)
         assert total <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_neurons_followed_exactly_end_at_the_maxima_and_minima_and_nowhere_else(seed):
+    rng = np.random.default_rng(seed)
+    X, c = rng.standard_normal((9, 3)), rng.standard_normal(9)
+    found = extremal(X, c, 0.1)
+    for sign, kind in ((1.0, "maximum"), (-1.0, "minimum")):
+        there = ends(Walls.of(X, c, 0.1), isotropic(rng, 2000, 3, sign), np.zeros(2000), 0.1)
+        known = found.directions[[k == kind for k in found.kinds]]
+        gaps = np.linalg.norm(there.directions[:, None, :3] * np.sqrt(2) - known, axis=2)
+        assert gaps.min(axis=1).max() < 1e-8
+        assert np.unique(gaps.argmin(axis=1)).size >= min(3, len(known))
+        assert sign * there.directions[:, 3] == pytest.approx(1 / np.sqrt(2))
 
 
 def test_signs_say_who_ends_there_and_whether_it_grows(four):
@@ -139,6 +156,11 @@ def test_several_outputs_and_too_many_faces_are_climbed_and_marked():
     assert not two.complete
     assert not large.complete
     assert large.best.utility > 0
+    assert "followed exactly" in large.how
+    for one in large.criticals:  # each is critical: its slopes make it the direction of its own field
+        drive = (one.slopes * large.residual) @ large.samples
+        side = np.sign(one.utility) * np.sign(one.direction[-1])
+        assert side * drive / np.linalg.norm(drive) == pytest.approx(one.direction[:-1] * np.sqrt(2), abs=1e-7)
 
 
 def test_bad_requests_are_refused():
