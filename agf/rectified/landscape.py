@@ -216,10 +216,10 @@ def _shares(samples: Samples, c: FloatArray, found: Extremal) -> tuple[FloatArra
         for k in np.flatnonzero(signs == sign):
             gap = np.linalg.norm(there.directions[:, :-1] * np.sqrt(2) - found.directions[k], axis=1)
             shares[k] = np.mean((gap <= _MATCH) & (there.utilities != 0))
-        for k, flat in enumerate(found.flats):
+        for j, flat in enumerate(found.flats):
             seen = flat.pattern != 0
             inside = (there.patterns[:, seen] == flat.pattern[seen]).all(axis=1)
-            flat_shares[k] += 0.5 * np.mean(inside & (there.utilities == 0))
+            flat_shares[j] += 0.5 * np.mean(inside & (there.utilities == 0))
     return shares, flat_shares, f"; shares are of {_DRAWN} neurons of either sign, followed exactly"
 
 
