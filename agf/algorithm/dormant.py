@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from agf.algorithm.crossings import TURN, Crossings
-from agf.algorithm.rest import Rest
-from agf.algorithm.stepper import Stepper
+from agf.algorithm.exact_stepper import rest_of, steps_of
 from agf.algorithm.threshold import ExactThreshold, Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.coordinates.aligned import groups, log_group_norms
+from agf.init import Init
 from agf.records.status import Status
 from agf.sphere import lengths
 
@@ -66,6 +66,7 @@ def cross(
     tie_rtol: float = 1e-9,
     stop: float = np.inf,
     stats: dict[str, float] | None = None,
+    origin: Init | None = None,
 ) -> Crossing | Status:
     """Integrate the dormant neurons until the first reaches its threshold.
 
@@ -78,6 +79,7 @@ def cross(
     tie_rtol : crossings closer than this fraction of the elapsed time are one.
     stop : accelerated time, since the start of the phase, at which to give up.
     stats : counters to add to: utility_evaluations, dormant_steps, self_interactions.
+    origin : where training started: exact flows carry what they conserve from there.
 
     Returns
     -------
@@ -88,7 +90,7 @@ def cross(
     NonFinite : the plugin returned a non-finite value.  ProblemError : it returned a wrong shape.
     Stalled : a crossing could not be located.
     """
-    race = _Race(problem, residual, clock, threshold, directions, log_norms, neurons, rtol)
+    race = _Race(problem, residual, clock, threshold, directions, log_norms, neurons, rtol, origin)
     try:
         status = race.run(stop)
         return race.crossing(tie_rtol) if status is None else status
@@ -108,10 +110,11 @@ def wait(
     rtol: float = 1e-3,
     stop: float = np.inf,
     stats: dict[str, float] | None = None,
+    origin: Init | None = None,
 ) -> tuple[float, Threshold]:
     """Accelerated time to the first crossing, inf when there is none before `stop`: `cross` without the state there;
     and the threshold with the self-interactions that were found on the way, to ask again with."""
-    race = _Race(problem, residual, clock, threshold, directions, log_norms, neurons, rtol)
+    race = _Race(problem, residual, clock, threshold, directions, log_norms, neurons, rtol, origin)
     try:
         time = float(race.crossings.crossed.min()) if race.run(stop) is None else np.inf
         return time, race.crossings.learned()
@@ -130,10 +133,11 @@ def carry(
     *,
     rtol: float = 1e-6,
     stats: dict[str, float] | None = None,
+    origin: Init | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Directions (m, P) and log norms (m,) after `duration` of accelerated time on a frozen residual, no threshold."""
     never = ExactThreshold(problem, False, np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64), np.inf)
-    race = _Race(problem, residual, clock, never, directions, log_norms, neurons, rtol)
+    race = _Race(problem, residual, clock, never, directions, log_norms, neurons, rtol, origin)
     race.run(duration)
     out = race.at(duration)
     race.count(stats)
@@ -153,10 +157,14 @@ class _Race:
         log_norms: FloatArray,
         neurons: IntArray,
         rtol: float,
+        origin: Init | None,
     ) -> None:
-        self.steps = Stepper(problem, residual, clock, directions, log_norms, neurons, rtol)
+        self.origin = origin
+        self.steps = steps_of(
+            problem, residual, clock, directions, log_norms, neurons, rtol, origin, problem.degree * threshold.noise
+        )
         self.crossings = Crossings(self.steps, threshold)
-        self.rest = Rest(self.steps, self.crossings)
+        self.rest = rest_of(self.steps, self.crossings)
         alive = np.flatnonzero(~self.steps.dead)
         self.grouped = groups(problem) and alive.size > 1
         if self.grouped:
@@ -236,6 +244,7 @@ class _Race:
                 time,
                 rtol=steps.rtol,
                 stats=stats,
+                origin=self.origin,
             )
             steps.evaluations += int(stats["utility_evaluations"])
             steps.steps += int(stats["dormant_steps"])

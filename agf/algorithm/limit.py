@@ -13,6 +13,7 @@ import numpy as np
 
 from agf.algorithm import dormant as dormancy
 from agf.algorithm.departures.discharge import Discharge
+from agf.algorithm.exact_stepper import aligned
 from agf.algorithm.memory import GenericState
 from agf.algorithm.phases import GenericPhases
 from agf.algorithm.threshold import ExactThreshold, NonFinite
@@ -125,6 +126,9 @@ class LimitPhases(GenericPhases):
     def _aligned(self, state: GenericState, waiting: IntArray, residual: object) -> tuple[FloatArray, FloatArray]:
         """Directions (m, P) at the local maxima that the dormant neurons' flows reach, and the utilities there (m,)."""
         directions, flown = state.directions[waiting], 0.0
+        exact = aligned(self.problem, residual, directions, waiting, self.origin)
+        if exact is not None:
+            return exact
         _, gradient = self.problem.utility(directions, waiting, residual)
         drive = float(np.linalg.norm(gradient, axis=1).max(initial=0.0))
         if drive == 0.0:

@@ -128,7 +128,7 @@ class GenericPhases:
             directions, log_norms = state.directions.copy(), state.log_norms.copy()
             directions[free], log_norms[free] = dormancy.carry(
                 self.problem, residual, self.clock, directions[free], log_norms[free], free, home,
-                rtol=self.settings.rtol, stats=self.stats,
+                rtol=self.settings.rtol, stats=self.stats, origin=self.origin,
             )  # fmt: skip
             state = held.advance(replace(state, directions=directions, log_norms=log_norms), home)
             elapsed += home
@@ -187,6 +187,7 @@ class GenericPhases:
             tie_rtol=self.settings.tie_rtol,
             stop=stop,
             stats=self.stats,
+            origin=self.origin,
         )
 
     def _threshold(self, state: GenericState) -> ExactThreshold:
@@ -369,6 +370,7 @@ class GenericPhases:
                 waiting,
                 stop=float(self.clock.accelerated(stop)) if np.isfinite(stop) else np.inf,
                 stats=self.stats,
+                origin=self.origin,
             )
         except (NonFinite, integrators.Stalled):
             return np.inf, threshold  # the next dormant phase meets it again, and reports it

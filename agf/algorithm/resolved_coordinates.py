@@ -173,6 +173,7 @@ class PolarRide:
             tie_rtol=self.settings.tie_rtol,
             stop=stop,
             stats=stats,
+            origin=self.init,
         )
         if not isinstance(found, Crossing):
             return found
@@ -180,7 +181,7 @@ class PolarRide:
         if small.size:
             directions[small], log_norms[small] = dormancy.carry(
                 self.problem, residual, self.clock, directions[small], log_norms[small], small, found.time,
-                rtol=rtol, stats=stats,
+                rtol=rtol, stats=stats, origin=self.init,
             )  # fmt: skip
         after = replace(state, time=state.time + found.time, directions=directions, log_norms=log_norms)
         return Landing(found.time, waiting[found.neurons], found.utility, after)

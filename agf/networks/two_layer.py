@@ -26,6 +26,8 @@ Sigma = Callable[[Any], tuple[Any, Any]]
 _LOG_TINY = -300.0
 #: Sums of squares in this range have lost nothing to underflow or overflow.
 _SQUARES = (1e-200, 1e200)
+#: Half-width of kinks where none is given.
+_KINK = 1e-3
 #: Samples that are asked first whether a neuron is alive.
 _PROBES = 32
 #: A label names the neurons of a drop one by one up to this many: a choice of what reads well.
@@ -56,9 +58,10 @@ class TwoLayer(SampledProblem):
         Slope of "leaky-relu" left of 0; 0.01 when None. Other activations take none.
     power : int or None
         Exponent of "power", a whole number; 3 when None. Other activations take none.
-    kink : float
-        Half-width to which the kink of relu and leaky-relu is rounded, relative to |w| rms|x|; 1e-3 unless given. 0 is
-        the textbook ReLU with relu'(0) = 0, whose flow is slow wherever it slides along a kink.
+    kink : float or None
+        Half-width to which the kink of relu and leaky-relu is rounded, relative to |w| rms|x|. None: 1e-3, except in
+        the dormant phase of networks of one output, which is exact for sharp kinks. 0 is the textbook ReLU with
+        relu'(0) = 0 everywhere; where its flow slides along a kink, integrators only chatter about it (see Notes).
     device : str or None
         None for numpy, or a torch device such as "cpu" or "cuda" (the same formulas, float64).
 
@@ -95,7 +98,7 @@ class TwoLayer(SampledProblem):
         width: int = 10,
         leak: float | None = None,
         power: int | None = None,
-        kink: float = 1e-3,
+        kink: float | None = None,
         device: str | None = None,
     ) -> None:
         where = type(self).__name__
@@ -109,9 +112,12 @@ class TwoLayer(SampledProblem):
         self._x, self._y = (self._backend.array(rows.T.copy()).T for rows in (self.X, self.Y))
         self.n_params = self.n_inputs + self.n_outputs
         self.degree = self.activation.degree
-        if not 0.0 <= float(kink) <= 1.0:
+        width_of_kink = _KINK if kink is None else float(kink)
+        if not 0.0 <= width_of_kink <= 1.0:
             raise DataError(explain("`kink` must be between 0 and 1.", where=where, found=kink))
-        self.kink = 0.0 if self.activation.smooth else float(kink)
+        self.kink = 0.0 if self.activation.smooth else width_of_kink
+        #: Whether predictions take the dormant phase as that of sharp kinks, which is exact where there is one output.
+        self.sharp_dormant = not self.activation.smooth and kink in (None, 0)
         self.smooth = self.activation.smooth or self.kink > 0
         largest = np.abs(self.X).max()
         self._stride = max(1, self.n_samples // _PROBES)

@@ -118,13 +118,15 @@ class DormantFlow:
         log_norms: FloatArray,
         *,
         balance: tuple[FloatArray, FloatArray] | None = None,
+        noise: float = 0.0,
     ) -> None:
         """Neurons (w, a) of these unit rows (m, d + 1) and log norms (m,).
 
         balance : sign and log size of a^2 - |w|^2, (m,) each, as it was at the very start; by default that of the rows,
-        exactly 0 where it is rounding.
+        exactly 0 where it is rounding.  noise : a field |D| up to this counts as zero.
         """
         self.walls = walls
+        self._least = max(noise, VANISHES * walls.scale)
         d = walls.normals.shape[1]
         self.w, self.a = directions[:, :d].copy(), directions[:, d].copy()
         self.log_norms = log_norms.copy()
@@ -153,7 +155,8 @@ class DormantFlow:
         D = self.D[rows]
         speed = np.sqrt(np.einsum("ij,ij->i", D, D))
         lengths = np.sqrt(np.einsum("ij,ij->i", w, w))
-        rests = speed <= VANISHES * walls.scale
+        rests = speed <= self._least
+        self.D[rows[rests]] = 0.0
         # without an output weight, and across the field: a saddle of the utility
         rests |= (a == 0) & (np.abs(np.einsum("ij,ij->i", w, D)) <= _ROUNDING * lengths * speed)
         if rests.any():
@@ -249,6 +252,13 @@ class DormantFlow:
         """Sign of the output weight during the present piece."""
         field = np.einsum("ij,ij->i", self._u[rows], self.D[rows])
         return np.where(field < 0, -1.0, 1.0)
+
+    def ends(self) -> tuple[FloatArray, FloatArray]:
+        """Unit rows (m, d + 1) that neurons tend to, and their utilities (m,), once all events are passed."""
+        out = np.column_stack([self.w, self.a])
+        grows = np.flatnonzero(self.fate == Fate.ALIGNS)
+        out[grows] = np.sqrt(0.5) * np.column_stack([self._u[grows], self._sign(grows)])
+        return out, out[:, -1] * np.einsum("ij,ij->i", out[:, :-1], self.D)
 
     # -- events -----------------------------------------------------------------------------------------------
 

@@ -126,3 +126,8 @@ def walls_at(problem: Problem, residual: Any) -> Walls | None:
     if problem.activation.name not in ("relu", "leaky-relu"):
         return None
     return Walls.of(problem.X, problem.weigh(residual)[:, 0], -float(problem.activation.left))
+
+
+def dormant_walls(problem: Problem, residual: Any) -> Walls | None:
+    """The same where predictions take the dormant phase as sharp: unless a width was given to the kinks."""
+    return walls_at(problem, residual) if isinstance(problem, TwoLayer) and problem.sharp_dormant else None

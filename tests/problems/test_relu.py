@@ -288,3 +288,50 @@ def test_separable_classes_end_with_a_status_not_a_loop(loss):
     stairs = agf.predict(p, p.init(1e-6, seed=1))
     assert isinstance(stairs.status, agf.Status)
     assert stairs.levels[-1] < stairs.levels[0]
+
+
+# -- the dormant phase, exactly ---------------------------------------------------------------------------------------
+
+
+def test_in_the_limit_aligned_neurons_make_one_drop_at_the_rate_of_their_vector():
+    # two neurons of T3 reach D* from either side: one drop at 1/|D*|, and nothing after it
+    t = np.deg2rad([190.0, 100.0])
+    init = agf.Init.from_params(1e-8 * np.c_[np.cos(t), np.sin(t), [1, 1]], alpha=1e-8)
+    stairs = agf.predict(agf.TwoLayer(*T3, width=2), init, mode="limit")
+    assert stairs.accelerated_times[1:] == pytest.approx([1 / np.linalg.norm(T3[0].T @ T3[1] / 3)], rel=1e-9)
+    assert stairs.levels[1:] == pytest.approx([0.0875213675], rel=1e-4)
+
+
+def test_a_balanced_neuron_keeps_the_sign_of_its_output_while_it_shrinks():
+    # M4: the second neuron slides to a ray where it shrinks, exactly opposite its field (closed form, 240 bits)
+    t = np.deg2rad([180.0, -145.13])
+    init = agf.Init.from_params(1e-8 * np.c_[np.cos(t), np.sin(t), [1, -1]])
+    states = []
+    agf.predict(agf.TwoLayer(*M4, width=2), init, observer=lambda state, drop: states.append(state))
+    assert states[0].directions[1, 2] == pytest.approx(-np.sqrt(0.5), abs=1e-12)
+    assert states[0].log_norms[1] == pytest.approx(-26.505, abs=2e-3)
+
+
+@pytest.mark.parametrize("rtol", [1e-6, 1e-9])
+def test_a_neuron_on_a_kink_is_predicted_from_where_it_is(rtol):
+    # M4 from -20 degrees: with rounded directions it ended at .26; training and exact events have .305
+    t = np.deg2rad(-20.0)
+    p = agf.TwoLayer(*M4, width=1)
+    init = agf.Init.from_params(1e-6 * np.array([[np.cos(t), np.sin(t), 1]]))
+    stairs = agf.predict(p, init, rtol=rtol)
+    assert stairs.levels[1:] == pytest.approx([0.305], rel=1e-4)
+    assert stairs.stats["utility_evaluations"] == 0
+    limit = agf.predict(p, init, mode="limit")
+    assert limit.accelerated_times[1] == pytest.approx(1 / 0.225089, rel=1e-5)
+
+
+def test_a_spurious_end_is_an_end():
+    # T3, balanced: every neuron left is dead, or rests where the least-squares fit leaves it nothing [BF24] Theorem 2.
+    # What the residual is not known to must not turn them, given time, into directions that would help.
+    rng = np.random.default_rng(0)
+    w = 1e-3 / np.sqrt(20) * rng.standard_normal((20, 2))
+    sign = np.where(rng.random(20) < 0.5, -1.0, 1.0)
+    init = agf.Init.from_params(np.c_[w, sign * np.linalg.norm(w, axis=1)])
+    stairs = agf.predict(agf.TwoLayer(*T3, width=20), init)
+    assert len(stairs.drops) == 1
+    assert stairs.levels[-1] == pytest.approx(0.0875213675, rel=1e-4)

@@ -51,9 +51,9 @@ class Relu(TwoLayer):
     task : str
         "classification", "regression", or "auto": text, and whole numbers of at most 50 values each seen twice or more,
         are read as class labels, except a column of -1 and 1, whose values are the targets.
-    kink : float
-        Half-width to which the kink is rounded, relative to |w| rms|x| (see `agf.TwoLayer`), 1e-3 unless given; 0 for
-        the textbook ReLU with relu'(0) = 0.
+    kink : float or None
+        Half-width to which the kink is rounded, relative to |w| rms|x| (see `agf.TwoLayer`); None for 1e-3 outside the
+        dormant phase, which is exact where there is one output; 0 for the textbook ReLU with relu'(0) = 0.
     device : str or None
         None for numpy, or a torch device.
 
@@ -78,7 +78,7 @@ class Relu(TwoLayer):
         whiten: bool = False,
         leak: float = 0.0,
         task: str = "auto",
-        kink: float = 1e-3,
+        kink: float | None = None,
         device: str | None = None,
     ) -> None:
         scale = "whiten" if whiten else scale
