@@ -26,7 +26,7 @@ from agf.clock import Clock, charge
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.coordinates.held_neurons import hold
-from agf.errors import RequestError, explain
+from agf.coordinates.mode_system import mixes
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
@@ -38,8 +38,6 @@ from agf.stopping.remaining_loss import Drift
 
 #: An active neuron this far (in log norm) below the norm at which it would join has returned to dormancy.
 _LEAVES = np.log(0.1)
-#: Where hidden units mix, modes below this are lost in weights of order one before they could join.
-_LOG_FLOOR = np.log(1e-9)
 #: How far beyond its joining norm a neuron may be found at the end of a step, in log norm.
 _OVERSHOOT = np.log(1.05)
 #: Fraction of R* at which a neuron that joined is counted to the drop under way; many may share a feature.
@@ -138,15 +136,10 @@ def resolve(
     Raises RequestError for a wrong request, ProblemError for a plugin that breaks its contract.
     """
     began = wall.perf_counter()
-    if problem.mixes and init.log_norms.min() < _LOG_FLOOR:
-        raise RequestError(
-            explain(
-                f"hidden units share modes by rotation, and float64 loses the small ones at alpha = {init.alpha:g}.",
-                where=f"problem {problem.name!r}, mode resolved",
-                expected=f"weights of norm {np.exp(_LOG_FLOOR):.0e} or more",
-                remedy='Use mode="agf", which follows singular modes at any alpha.',
-            )
-        )
+    if init.width > 1 and mixes(problem):
+        from agf.algorithm.resolved_modes import resolve_modes
+
+        return resolve_modes(problem, init, settings, observer, kept or Checkpoint(None))
     run = _Run(problem, init, settings, observer)
 
     def result(status: Status, drops: list[Drop]) -> Staircase:

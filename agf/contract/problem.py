@@ -100,8 +100,6 @@ class Problem(ABC, metaclass=_FromCopies):
     kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
     #: False where a neuron's index means something (diagonal networks: the coordinate).
     interchangeable: ClassVar[bool] = True
-    #: True where hidden units share features by rotation, so that float64 weights of order one bury the small modes.
-    mixes: ClassVar[bool] = False
     #: Whether f_i is smooth in theta; False for a sharp ReLU.
     smooth: bool = True
     #: Half-width over which the corners of f_i are rounded, relative to a typical pre-activation; 0 where there are

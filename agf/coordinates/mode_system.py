@@ -29,6 +29,16 @@ _LOWEST = -600.0
 #: Columns of O are made orthonormal again when their products have drifted so far (a pure number): one
 #: Newton-Schulz step then squares it to below rounding. Decides cost only.
 _DRIFT = 1e-9
+#: Modes below this fraction of the largest are dormant, and all are while the loss has fallen by less than the second:
+#: a result only where an active mode is smaller still, which then counts as one that may grow.
+_ACTIVE, _FALLEN = 1e-3, 1e-4
+#: Newton iterations, each of which squares what is left; the fraction of the weights that they may move them by, beyond
+#: which there is no minimum nearby; curvatures below this fraction of the largest are left alone: cost and safety only.
+_ITERATIONS, _MOVES, _STIFF = 3, 1e-2, 1e-6
+#: Step of a central difference relative to the weights, which balances its square against rounding.
+_DIFFERENCE = 1e-5
+#: Growth rates below this fraction of the largest at the start are rounding of sums over the data: a result.
+_ROUNDING = 1e-13
 #: Relative agreement of two losses that shows a symmetry: rounding of sums over samples stays a thousandfold below.
 _SAME = 1e-9
 
@@ -85,6 +95,7 @@ class ModeSystem(FlowSystem):
         self.log_size = float(np.max(init.log_norms, where=alive, initial=-np.inf))
         weights = cartesian(init.directions, np.where(alive, init.log_norms - self.log_size, -np.inf))
         rates, vectors = np.linalg.eigh(form(problem, self._residual(np.zeros((0, problem.n_params)))))
+        self.first_loss = float(problem.loss_grad(np.zeros((0, problem.n_params)), _nameless(0))[0])
         self.unit = max(float(np.abs(rates).max(initial=0.0)), np.finfo(float).tiny)
         self.log_time_unit = -float(np.log(self.unit))
         # H columns span the weights; with more hidden units than parameters the eigenvectors do, fastest first.
@@ -162,11 +173,54 @@ class ModeSystem(FlowSystem):
         return np.concatenate([(1.5 * turn - 0.5 * turn @ gram).ravel(), y[self.cut[0] :]])
 
     def growth(self, y: FloatArray) -> float:
-        """Largest d lam/ds of a mode that the weights have: active ones have stopped."""
+        """Largest d lam/ds of a mode that the weights have, where the active ones rest: these have stopped.
+
+        Steps leave the active modes off their minimum by what the tolerance allows, which makes others grow or shrink.
+        So they are relaxed first.
+        """
         turn, logs, shear = self._unpack(y)
-        pushed = self._push(self._residual(self._weights(turn, logs, shear)), turn)
-        rates = np.sum(turn * pushed, axis=0)[norms(shear @ self.factor) > 0] / self.unit
-        return float(rates.max(initial=0.0))
+        theta = self._weights(turn, logs, shear)
+        _, sizes, rows = np.linalg.svd(theta, full_matrices=False)
+        active = (sizes[:, None] * rows)[sizes > _ACTIVE * sizes.max(initial=0.0)]
+        if self.loss(y) >= (1.0 - _FALLEN) * self.first_loss:
+            active = active[:0]
+        columns = turn[:, norms(shear @ self.factor) > 0]
+        if active.size:
+            active = self._relaxed(active)
+            span = np.linalg.qr(active.T)[0]
+            columns = columns - span @ (span.T @ columns)
+        columns = np.linalg.qr(columns)[0]
+        pushed = columns.T @ self._push(self._residual(active), columns)
+        fastest = float(np.max(np.linalg.eigvalsh(0.5 * (pushed + pushed.T)), initial=0.0)) / self.unit
+        return fastest if fastest > _ROUNDING else 0.0
+
+    def _relaxed(self, theta: FloatArray) -> FloatArray:
+        """Active modes (k, P) at the minimum next to them: Newton steps in the stiff directions of the loss."""
+        start, shape, names = theta, theta.shape, _nameless(len(theta))
+        for _ in range(_ITERATIONS):
+            gradient = self.problem.loss_grad(theta, names)[1].ravel()
+            values, vectors = np.linalg.eigh(self._hessian(theta))
+            stiff = values > _STIFF * values[-1]
+            move = vectors[:, stiff] @ ((vectors[:, stiff].T @ gradient) / values[stiff])
+            theta = theta - move.reshape(shape)
+            if np.abs(theta - start).max() > _MOVES * np.abs(start).max():
+                return start
+        return theta
+
+    def _hessian(self, theta: FloatArray) -> FloatArray:
+        """Of the loss at rows theta (k, P), (k P, k P): the problem's, or central differences of its gradient."""
+        names = _nameless(len(theta))
+        known = self.problem.hessian(theta, names)
+        if known is not None:
+            return known
+        step = _DIFFERENCE * float(np.abs(theta).max())
+        shifts = step * np.eye(theta.size).reshape(theta.size, *theta.shape)
+        columns = [
+            (self.problem.loss_grad(theta + shift, names)[1] - self.problem.loss_grad(theta - shift, names)[1]).ravel()
+            for shift in shifts
+        ]
+        matrix = np.array(columns) / (2.0 * step)
+        return 0.5 * (matrix + matrix.T)
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         """Hidden units, with relative accuracy at any size, and the problem's features."""

@@ -1,7 +1,11 @@
 """The resolved mode against gradient flow, its curve, its conditioning, and how it ends."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
+from tiny import Sensing
 
 import agf
 from agf.algorithm import resolved
@@ -109,12 +113,50 @@ def test_nothing_to_fit_and_time_limits_end_with_a_status():
     assert len(cut.drops) == 1
 
 
-def test_mixing_hidden_units_are_refused_below_the_float64_floor_and_followed_above_it():
+@pytest.mark.parametrize("alpha", [1e-3, 1e-30])
+def test_mixing_hidden_units_are_followed_in_modes_at_any_scale(alpha):
     problem = agf.problem("linear", Sxx=np.eye(2), B=np.diag([3.0, 1.0]))
-    init = problem.init(1e-6)
-    assert agf.compare(agf.predict(problem, init, mode="resolved"), agf.flow(problem, init)).max_time_error < 0.01
-    with pytest.raises(agf.RequestError, match=r'loses the small ones at alpha = 1e-30.*Use mode="agf"'):
-        agf.predict(problem, problem.init(1e-30), mode="resolved")
+    init = problem.init(alpha)
+    stairs = agf.predict(problem, init, mode="resolved")
+    assert [drop.label for drop in stairs.drops] == ["rank 0 to 1 of A W", "rank 1 to 2 of A W"]
+    assert max(drop.conditioning for drop in stairs.drops) < 1e-2
+    # an independent route: the rules of mode agf, exact for modes that commute up to the overlap of their drops
+    steps = agf.predict(problem, init, mode="agf")
+    np.testing.assert_allclose(stairs.half_times, steps.half_times, rtol=1e-2 if alpha > 1e-9 else 1e-4)
+    assert stairs.levels[-1] < 1e-4 * stairs.start_level
+
+
+def test_mixing_units_of_ones_own_are_resolved_against_scipy(rng):
+    problem = Sensing(rng)
+    init = problem.init(1e-3)
+    stairs = agf.predict(problem, init, mode="resolved", conditioning=False)
+    own = solve_ivp(
+        lambda t, v: -problem.loss_grad(v.reshape(3, 4), np.arange(3))[1].ravel(),
+        (0, 2 * stairs.half_times[-1]), init.params().ravel(), method="DOP853", rtol=1e-10, atol=1e-16,
+        dense_output=True,
+    )  # fmt: skip
+    for before, after in pairwise([stairs.start_level, *(drop.level for drop in stairs.drops)]):
+        t = stairs.half_times[1:][list(stairs.levels[1:]).index(after)]
+        loss = problem.loss_grad(own.sol(t).reshape(3, 4), np.arange(3))[0]
+        assert loss == pytest.approx(0.5 * (before + after), rel=2e-3)
+
+
+def test_an_interrupted_run_of_modes_keeps_its_curve_and_bounds_are_heeded(rng):
+    problem = Sensing(rng)
+    init = problem.init(1e-3)
+
+    def observer(state, drop):
+        if state.level < 0.5 * full.start_level:
+            raise KeyboardInterrupt
+
+    full = agf.predict(problem, init, mode="resolved", conditioning=False)
+    cut = agf.predict(problem, init, mode="resolved", observer=observer)
+    assert cut.status is Status.INTERRUPTED
+    assert cut.curve_times[-1] < full.curve_times[-1]
+    assert len(agf.predict(problem, init, mode="resolved", max_drops=1, conditioning=False).drops) == 1
+    short = agf.predict(problem, init, mode="resolved", t_max=1.0, conditioning=False)
+    assert short.status is Status.MAX_TIME
+    assert short.curve_times[-1] == pytest.approx(1.0)
 
 
 def test_an_interrupt_keeps_the_curve_so_far():

@@ -75,7 +75,6 @@ class Linear(Problem):
     name = "linear"
     kinds = ("gaussian", "balanced", "aligned")
     data_arguments: ClassVar[tuple[str, ...]] = ("X", "Y", "Sxx", "Syx", "B")
-    mixes: ClassVar[bool] = True
     degree = 2
 
     def __init__(

@@ -1,0 +1,192 @@
+"""Mode "resolved" where hidden units mix: modes, small and large, followed in time together.
+
+No hidden unit is dormant or active by itself there, so that none could ride on the residual of others. The modes that
+are (`agf.coordinates`: of the problem, or `ModeSystem`) keep every size as a logarithm, and are integrated with the
+residual of all of them. This is what the reference trainer integrates as well: a comparison of the two checks the rules
+that end them and the reading of the curve, and no more.
+"""
+
+from __future__ import annotations
+
+import time as wall
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agf.algorithm.conditioning import measured, shaken
+from agf.algorithm.engine import Observer
+from agf.algorithm.outcome import staircase
+from agf.arrays import FloatArray
+from agf.clock import Clock
+from agf.contract.flow_system import Snapshot
+from agf.contract.problem import Problem
+from agf.coordinates.choice import flow_system
+from agf.init import Init
+from agf.records.checkpoint import Checkpoint
+from agf.records.settings import Settings
+from agf.records.state import State
+from agf.records.status import Status
+from agf.results.curve import CurveDrop, detect
+from agf.results.staircase import Drop, Staircase
+from agf.sphere import cartesian
+from agf.stopping.drive import Moment, Saved, Why, drive
+from agf.stopping.methods import Explicit
+from agf.stopping.rules import Budget, Certified, Drifting, Settled, Timeless, Tolerance
+
+#: A step that lowers the loss by more than this fraction of the first loss is drawn with points inside: cost only, half
+#: times are found on a cubic between points.
+_FINE = 0.01
+#: Gradients of one run: cost only, a run that uses them up says so.
+_BUDGET = 1e6
+#: Log norms below this count as zero in the weights that features are read off.
+_LOWEST = -300.0
+
+_STATUS = {
+    Why.SETTLED: Status.FITTED,
+    Why.DRIFTING: Status.NO_CRITICAL_POINT,
+    Why.TIME: Status.MAX_TIME,
+    Why.BUDGET: Status.MAX_STEPS,
+    Why.NONFINITE: Status.NONFINITE,
+}
+
+
+def resolve_modes(
+    problem: Problem, init: Init, settings: Settings, observer: Observer | None, kept: Checkpoint
+) -> Staircase:
+    """The predicted curve and its drops; see `agf.algorithm.resolved.resolve`, whose contract this keeps.
+
+    `conditioning` is the relative change of half-drop times when the tolerance and the initial weights change a little.
+    """
+    stairs = _Modes(problem, init, settings).go(observer, kept)
+    if settings.conditioning is False or not stairs.drops or stairs.status is Status.INTERRUPTED:
+        return stairs
+    start, looser = shaken(init, settings)
+    return measured(stairs, _Modes(problem, start, looser).go(None, Checkpoint(None)))
+
+
+@dataclass
+class _Modes:
+    """One run: its curve, and the network at points of it."""
+
+    problem: Problem
+    init: Init
+    settings: Settings
+    notes: list[str] = field(default_factory=list)
+    stats: dict[str, float] = field(default_factory=dict)
+    points: list[tuple[float, float, float]] = field(default_factory=list)  # flow time, loss, slope
+    shots: list[tuple[float, Snapshot]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.system = flow_system(self.problem, self.init)
+        self.unit = float(np.exp(self.system.log_time_unit))
+        self.clock = Clock.from_norms(2, self.init.log_norms)
+        nothing = np.zeros((0, self.init.n_params))
+        self.start_level = float(self.problem.loss_grad(nothing, np.zeros(0, dtype=np.int64))[0])
+
+    def go(self, observer: Observer | None, kept: Checkpoint) -> Staircase:
+        """Until a rule ends it; always hands back what there is."""
+        began, start, end = wall.perf_counter(), self.system.start(), self.settings.max_time
+        self._keep(0.0, *self.system.loss_and_rate(start), self.system.snapshot(start))
+
+        def result(status: Status) -> Staircase:
+            drops = self._drops()
+            most = self.settings.max_drops
+            if most is not None and len(drops) > most:
+                drops, status = drops[:most], Status.MAX_DROPS
+            times, losses, _ = np.array(self.points).T
+            return staircase(self.problem, self.init, self.settings, self, status, drops, began, (times, losses))
+
+        watching = kept.watching(observer, lambda: result(Status.INTERRUPTED))
+
+        def each(now: Moment, saved: Saved) -> None:
+            self._record(now)
+            if watching is not None:
+                watching(self._state(self.shots[-1]), None)
+
+        tolerated = Tolerance(self.settings.rtol, self.start_level * self.settings.rtol)
+        drifted = Tolerance(self.settings.rtol**0.5, self.start_level)
+
+        def growing(now: Moment) -> float | None:
+            return now.system.growth(now.y)
+
+        try:
+            found = drive(
+                self.system,
+                Explicit(self.settings.rtol),
+                [
+                    Certified(Tolerance(self.settings.rtol, self.start_level)),
+                    Settled(tolerated, growing, 1.0),
+                    Drifting(drifted, growing),
+                    Timeless(),
+                    Budget(_BUDGET),
+                ],
+                start,
+                s_end=np.inf if end is None else end / self.unit,
+                each=each,
+            )
+        except KeyboardInterrupt:
+            return result(Status.INTERRUPTED)
+        self.stats["velocity_evaluations"] = float(found.at.work.gradients)
+        if found.why not in _STATUS:
+            self.notes.append(found.note or "Time no longer advances in float64.")
+        return result(_STATUS.get(found.why, Status.STALLED))
+
+    def _record(self, now: Moment) -> None:
+        """A step, with points inside where the loss falls much."""
+        fall = abs(self.points[-1][1] - now.loss) / (_FINE * abs(self.start_level))
+        begun = self.points[-1][0] / self.unit
+        for t in np.linspace(begun, now.t, min(int(fall), 8) + 2)[1:-1]:
+            inside = now.inside(float(t))
+            self.points.append((inside.t * self.unit, inside.loss, -inside.rate / self.unit))
+        self._keep(now.t * self.unit, now.loss, -now.rate, self.system.snapshot(now.y))
+
+    def _keep(self, time: float, loss: float, slope: float, shot: Snapshot) -> None:
+        self.points.append((time, loss, slope / self.unit))
+        self.shots.append((time, shot))
+
+    def _drops(self) -> list[Drop]:
+        """Visible drops of the curve, one mode or more each."""
+        times, losses, slopes = np.array(self.points).T
+        seen = detect(times, losses, slopes=slopes)
+        next_starts = [*(drop.start for drop in seen[1:]), times[-1]]
+        before = self._shot(0.0)
+        drops = []
+        for number, (drop, following) in enumerate(zip(seen, next_starts, strict=True)):
+            after = self._shot(float(np.sqrt(drop.end * following)))  # on the plateau, where both are far
+            drops.append(self._drop(number, drop, before, after))
+            before = after
+        return drops
+
+    def _shot(self, time: float) -> tuple[float, Snapshot]:
+        """The network at the last point by a time."""
+        return self.shots[max(int(np.searchsorted([t for t, _ in self.shots], time, side="right")) - 1, 0)]
+
+    def _drop(
+        self, number: int, seen: CurveDrop, before: tuple[float, Snapshot], after: tuple[float, Snapshot]
+    ) -> Drop:
+        features = after[1].features
+        state = self._state(after)
+        return Drop(
+            time=seen.time,
+            half_time=seen.time,
+            accelerated_time=float(self.clock.accelerated(seen.time)),
+            level=seen.after,
+            neurons=np.array([number]),
+            collapsed=np.zeros(0, dtype=np.int64),
+            label=self.problem.acquired(before[1].features, features) or f"mode {number}",
+            utility=np.zeros(0),
+            how="curve",
+            features=features,
+            log_norms=state.log_norms,
+            active=state.active,
+        )
+
+    def _state(self, shot: tuple[float, Snapshot]) -> State[None]:
+        """The hidden units at a point; all carry what is learned."""
+        time, units = shot
+        alive = np.isfinite(units.log_norms)
+        loss = self._loss(cartesian(units.directions, np.maximum(units.log_norms, _LOWEST))[alive])
+        return State(float(self.clock.accelerated(time)), alive, units.directions, units.log_norms, loss)
+
+    def _loss(self, theta: FloatArray) -> float:
+        return float(self.problem.loss_grad(theta, np.zeros(len(theta), dtype=np.int64))[0])
