@@ -14,6 +14,8 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "cones": "rectified.cones",
     "landscape": "rectified.landscape",
+    "escape": "rectified.escape",
+    "Escape": "rectified.escape",
     "Landscape": "results.landscape",
     "Critical": "results.landscape",
     "AutogradProblem": "networks.autograd",
@@ -131,6 +133,8 @@ if TYPE_CHECKING:
     from agf.records.state import State as State
     from agf.records.status import Status as Status
     from agf.rectified.cones import cones as cones
+    from agf.rectified.escape import Escape as Escape
+    from agf.rectified.escape import escape as escape
     from agf.rectified.landscape import landscape as landscape
     from agf.registry import problem as problem
     from agf.results.comparison import Comparison as Comparison

@@ -103,7 +103,7 @@ def landscape(
         how, complete = f"Found by ascent from {starts} starts; shares are of those", False
     criticals = [one if one.label else replace(one, label=f"direction {k}") for k, one in enumerate(criticals)]
     criticals.sort(key=lambda one: -one.utility)
-    criticals = _dropping(problem, criticals, network)
+    criticals = dropping(problem, criticals, network)
     return Landscape(problem.name, problem.degree, at, level, tuple(criticals), tuple(flats), complete, how,
                      tuple(notes), **extra)  # fmt: skip
 
@@ -263,7 +263,7 @@ def _arc(X: FloatArray, pattern: np.ndarray) -> tuple[float, float]:
     return float(edges[inside[0]]), float(widths[inside].sum())
 
 
-def _dropping(problem: Problem, criticals: list[Critical], network: FloatArray) -> list[Critical]:
+def dropping(problem: Problem, criticals: list[Critical], network: FloatArray) -> list[Critical]:
     """With U^2 / 4C where they grow."""
     growing = [k for k, one in enumerate(criticals) if one.grows]
     if not growing:

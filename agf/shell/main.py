@@ -32,6 +32,7 @@ COMMANDS = {
     "train": ("agf.shell.runs:train", "Train by gradient flow, or by gradient descent with --lr and --steps."),
     "compare": ("agf.shell.runs:compare", "Predict, train from the same initialization, and match the drops."),
     "landscape": ("agf.shell.landscape:landscape", "What competes: critical directions of the utility."),
+    "escape": ("agf.shell.escape:escape", "Whether the network of a run can still learn."),
     "cones": ("agf.shell.landscape:cones", "Activation cones of the inputs of a ReLU problem."),
     "show": ("agf.shell.show:show", "Show a saved run."),
     "plot": ("agf.shell.show:plot", "Draw saved runs."),

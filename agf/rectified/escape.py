@@ -1,0 +1,425 @@
+"""Whether a network can still learn: utility on the whole sphere against what the neurons that are there can reach.
+
+A network whose utility is nowhere positive is optimal at any width: the loss is convex in the measure of neurons.
+Where some direction would help and no neuron ever points there, the end is spurious ([BF24]): in words of [AGF], the
+utility that dormant neurons can reach is zero, and the utility on the whole sphere is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from agf import sphere
+from agf.arrays import FloatArray, IntArray
+from agf.contract.problem import Problem
+from agf.errors import RequestError, explain
+from agf.records.table import Table, number, percent
+from agf.rectified.ascent import climb
+from agf.rectified.cones import name
+from agf.rectified.ends import ends
+from agf.rectified.landscape import dropping, landscape, network_of
+from agf.rectified.samples import Samples
+from agf.rectified.walls import Walls
+from agf.results.comparison import Comparison
+from agf.results.landscape import Critical, Landscape
+from agf.results.network import Neurons, neurons
+from agf.results.staircase import Staircase
+from agf.results.trajectory import Trajectory
+
+#: A direction that takes less than this fraction of the first loss off the loss does not count. It decides the verdict
+#: of a network that has almost fitted; what a flow leaves when it settles is far below.
+WORTH = 1e-6
+#: Utility that neurons reach, over that on the sphere, below which none of them points there. Ends are exact, so that
+#: in between lie networks whose only growing neurons grow at a thousandth of the best rate.
+REACHED = 1e-3
+#: Change of the residual, relative to it, that would put the large neurons exactly at rest, above which the network is
+#: still moving and a frozen residual says little.
+AT_REST = 0.05
+#: Neurons below this fraction of the largest norm are small: they are not asked to be at rest.
+_SMALL = 1e-3
+#: Groups of neurons with less than this part of the whole sum of |a| |w| do not count as effective.
+_MASS = 1e-3
+#: Misfit, over |y|, below which the function is the least-squares fit.
+_FIT = 1e-3
+#: Sine below which a sample is on the kink of a large neuron.
+_KINK = 1e-6
+#: Size of the neuron that is added to check a direction, over the size at which it would saturate.
+_PROBE = 1e-2
+
+OPTIMAL, SPURIOUS, LEAVING, MOVING = "optimal", "spurious", "leaving", "moving"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neurons of one activation pattern and one sign of the output weight: one neuron in effect.
+
+    pattern : (n,) sign of w . x_k.  sign : of the output weights.  mass : sum of |a| |w|.
+    neurons : their rows.  weights : (d,) sum of a w.
+    """
+
+    pattern: IntArray
+    sign: int
+    mass: float
+    neurons: IntArray
+    weights: FloatArray
+
+
+@dataclass(frozen=True, repr=False)
+class Escape:
+    """Whether a network can still learn.
+
+    Parameters
+    ----------
+    problem : str
+        Name of the problem.
+    at : str
+        Which network, in words.
+    level : float
+        Its loss.
+    verdict : str
+        "optimal" at any width; "spurious": some direction would help and no neuron gets there; "leaving": the next drop
+        comes; "moving": the network is not at rest.
+    landscape : Landscape
+        Critical directions of the utility there.
+    reached : float
+        Largest utility that the neurons there turn to on the frozen residual; 0 where none grows.
+    neuron : int or None
+        Which neuron that is.
+    time : float
+        Flow time from now to the next drop, first order; NaN where none comes.
+    gain : float
+        Loss that a small neuron in the best direction took off, over what its utility says; NaN where not checked.
+    groups : tuple of Group
+        Effective neurons of a ReLU problem.
+    least_squares : bool or None
+        Whether the function is the linear least-squares fit of the data; None where that is not asked.
+    motion : float
+        Change of the residual that would put the large neurons at rest, relative to it.
+    width : int
+        Neurons that are there.
+    """
+
+    problem: str
+    at: str
+    level: float
+    verdict: str
+    landscape: Landscape
+    reached: float
+    neuron: int | None
+    time: float
+    gain: float
+    groups: tuple[Group, ...]
+    least_squares: bool | None
+    motion: float
+    width: int
+
+    @property
+    def best(self) -> Critical | None:
+        """The direction of largest utility, None where nothing would help."""
+        return self.landscape.best
+
+    @property
+    def utility(self) -> float:
+        """Largest utility on the whole sphere, 0 where none is positive."""
+        return 0.0 if self.best is None else self.best.utility
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence."""
+        known = "" if self.landscape.complete else " of those found"
+        if self.verdict == OPTIMAL:
+            return f"optimal at any width: no direction{known} takes more than {WORTH:g} of the first loss off the loss"
+        assert self.best is not None
+        words = f"{self.best.label} would help most{known} (utility {number(self.utility, 4)})"
+        if self.verdict == MOVING:
+            return f"still moving, by {percent(self.motion)} of its residual: {words}"
+        if self.verdict == SPURIOUS:
+            there = "no neuron is there" if self.width == 0 else f"none of the {self.width} neurons ever points there"
+            return f"spurious: {words}, and {there} (they reach {number(self.reached, 3)})"
+        when = f", the next drop about {number(self.time, 4)} from now" if np.isfinite(self.time) else ""
+        return f"leaving: neuron {self.neuron} reaches utility {number(self.reached, 4)}{when}"
+
+    def table(self) -> Table:
+        """The numbers behind the verdict."""
+        rows = [
+            ["loss", number(self.level, 8)],
+            ["utility on the sphere", number(self.utility, 6)],
+            ["utility that neurons reach", number(self.reached, 6)],
+            ["best direction", "-" if self.best is None else self.best.label],
+            ["its drop", "-" if self.best is None else number(self.best.drop, 4)],
+            ["a small neuron there, measured / predicted", number(self.gain, 6)],
+            ["next drop after", number(self.time, 6)],
+            ["not at rest by", percent(self.motion)],
+        ]
+        if self.groups:
+            words = [f"{'+' if g.sign > 0 else '-'} ({_short(name(g.pattern))})" for g in self.groups[:6]]
+            rows.append(["effective neurons", f"{len(self.groups)}: {', '.join(words)}"])
+        if self.least_squares is not None:
+            rows.append(["least-squares fit", "yes" if self.least_squares else "no"])
+        return Table(f"{self.problem} at {self.at}: {self.verdict}", ["what", "value"], rows, [f"{self.sentence}."])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "problem": self.problem,
+            "at": self.at,
+            "level": self.level,
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+            "utility": self.utility,
+            "reached": self.reached,
+            "neuron": self.neuron,
+            "time": self.time,
+            "gain": self.gain,
+            "motion": self.motion,
+            "width": self.width,
+            "least_squares": self.least_squares,
+            "groups": [
+                {
+                    "pattern": g.pattern.tolist(),
+                    "sign": g.sign,
+                    "mass": g.mass,
+                    "neurons": g.neurons.tolist(),
+                    "weights": g.weights.tolist(),
+                }
+                for g in self.groups
+            ],
+            "landscape": self.landscape.to_dict(),
+        }
+
+    def plot(self, path: Any = None, **options: Any) -> Any:
+        """Draw the landscape (`Landscape.plot`). Returns the axes."""
+        return self.landscape.plot(path, **options)
+
+    def __repr__(self) -> str:
+        return f"<Escape of {self.problem} at {self.at}: {self.verdict}>"
+
+    def __str__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+def escape(problem: Problem, at: Any, *, drop: int | None = None, starts: int = 100) -> Escape:
+    """Can this network still learn? Optimal, spurious, or leaving, and when.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    at : array-like or Staircase or Trajectory or Comparison
+        The network: theta (m, P), all neurons with the small ones; or a result, at its end.
+    drop : int or None
+        Of a result, the network after this drop; 0 is the start.
+    starts : int
+        Starts of the ascent, for problems without closed forms.
+
+    Returns
+    -------
+    Escape
+        Its `sentence` has the verdict. For (leaky) ReLU networks of one output both utilities are exact for the
+        critical point next to the network; else ascents give them.
+
+    Raises
+    ------
+    RequestError
+        No network, of another problem, or of another shape.
+    """
+    if not isinstance(problem, Problem):
+        words = f"a {type(problem).__name__} is not a problem."
+        raise RequestError(explain(words, where="escape", expected="agf.problem(name, ...)"))
+    there = _neurons(problem, at, drop)
+    network = there.network
+    everyone = np.arange(network.shape[0]) % problem.width
+    level = float(problem.loss_grad(network, everyone)[0])
+    none = np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64)
+    first = float(problem.loss_grad(*none)[0])
+    samples = Samples.of(problem)
+    motion, rest = (0.0, None) if samples is None else _at_rest(samples, network)
+    found = landscape(problem, None if rest is not None else network, rest, at=there.words, starts=starts)
+    if rest is not None:
+        found = _moved(found, there.words, level, problem, network)
+    best = found.best
+    worth = best is not None and level > WORTH * first and (not best.drop <= WORTH * first)
+    reached, neuron, time = _reach(problem, samples, rest, network, there, found)
+    utility = 0.0 if best is None else best.utility
+    if not worth:
+        verdict = OPTIMAL
+    elif motion > AT_REST:
+        verdict = MOVING
+    else:
+        verdict = SPURIOUS if reached < REACHED * utility else LEAVING
+    return Escape(
+        problem=problem.name,
+        at=there.words,
+        level=level,
+        verdict=verdict,
+        landscape=found,
+        reached=reached,
+        neuron=neuron if verdict == LEAVING else None,
+        time=time if verdict == LEAVING else np.nan,
+        gain=_checked(problem, network, level, best) if worth and best is not None else np.nan,
+        groups=() if samples is None else tuple(effective(samples, network)),
+        least_squares=_linear(problem, samples, network),
+        motion=motion,
+        width=there.log_norms.size,
+    )
+
+
+def _neurons(problem: Problem, at: Any, drop: int | None) -> Neurons:
+    if not isinstance(at, Staircase | Trajectory | Comparison):
+        if drop is not None:
+            raise RequestError(explain("`drop` names a drop of a result.", where="escape", found="an array"))
+        theta = network_of(problem, at, "escape")
+        directions, log_norms = sphere.polar(theta)
+        return Neurons(directions, log_norms, np.isfinite(log_norms), f"a network of {theta.shape[0]} neurons")
+    side = at.stairs if isinstance(at, Comparison) else at
+    if side.problem != problem.name:
+        words = f"the result is of problem {side.problem!r}."
+        raise RequestError(explain(words, where="escape", expected=f"one of {problem.name!r}"))
+    found = neurons(at, drop)
+    if found.directions.shape[1] != problem.n_params:
+        words = f"the neurons of the result have {found.directions.shape[1]} parameters."
+        raise RequestError(explain(words, where="escape", expected=f"{problem.n_params}"))
+    if isinstance(at, Trajectory) or (isinstance(at, Comparison) and at.trajectory.directions.size):
+        whole = np.isfinite(found.log_norms)  # every neuron makes the function, the small ones as well
+        return Neurons(found.directions, found.log_norms, whole, found.words, found.time)
+    return found
+
+
+def _moved(found: Landscape, at: str, level: float, problem: Problem, network: FloatArray) -> Landscape:
+    """A landscape of a residual at rest, said to be that of the network, with drops beside it."""
+    criticals = dropping(problem, list(found.criticals), network)
+    return replace(found, at=at, level=level, criticals=tuple(criticals))
+
+
+def _at_rest(samples: Samples, network: FloatArray) -> tuple[float, FloatArray]:
+    """Residual (n,) of the critical point next to the network, and how far off the present one is, relative to it.
+
+    At a critical point the field of every large neuron is 0, apart from what its kinks hold; the least change of the
+    residual that makes it so is taken.
+    """
+    theta = np.arange(network.shape[0])
+    r = samples.problem._backend.numpy(samples.problem.residual(network, theta))[:, 0]
+    sizes = np.linalg.norm(network, axis=1)
+    large = network[sizes > _SMALL * sizes.max(initial=0.0)]
+    rows = []
+    units = samples.X / np.maximum(np.linalg.norm(samples.X, axis=1), np.finfo(float).tiny)[:, None]
+    for pattern in np.unique(_patterns(units, large), axis=0):
+        slopes = np.where(pattern > 0, 1.0, np.where(pattern < 0, samples.leak, 0.0))
+        pull = slopes[:, None] * samples.X
+        if (pattern == 0).any():
+            held = np.linalg.svd(samples.X[pattern == 0], full_matrices=False)[2]
+            pull = pull - (pull @ held.T) @ held
+        rows.append(pull.T)
+    if not rows or not r.any():
+        return 0.0, r
+    pull = np.concatenate(rows)
+    change = np.linalg.lstsq(pull, -pull @ r, rcond=1e-12)[0]
+    return float(np.linalg.norm(change) / np.linalg.norm(r)), r + change
+
+
+def _patterns(units: FloatArray, theta: FloatArray) -> IntArray:
+    """Sign of w . x_k, (m, n), 0 within `_KINK`."""
+    w = sphere.normalize(theta[:, :-1])
+    heights = w @ units.T
+    return np.where(np.abs(heights) > _KINK, np.sign(heights), 0.0).astype(np.int64)
+
+
+def effective(samples: Samples, network: FloatArray) -> list[Group]:
+    """Neurons by activation pattern and sign, largest first; without those that no sample activates."""
+    units = samples.X / np.maximum(np.linalg.norm(samples.X, axis=1), np.finfo(float).tiny)[:, None]
+    signs = np.sign(network[:, -1]).astype(np.int64)
+    keys = np.column_stack([_patterns(units, network), signs])
+    mass = np.abs(network[:, -1]) * np.linalg.norm(network[:, :-1], axis=1)
+    found = []
+    for key in np.unique(keys, axis=0) if network.shape[0] else []:
+        rows = np.flatnonzero((keys == key).all(axis=1))
+        pattern, total = key[:-1], float(mass[rows].sum())
+        if total > _MASS * mass.sum() and ((pattern > 0).any() or samples.leak > 0):
+            weights = (network[rows, -1:] * network[rows, :-1]).sum(axis=0)
+            found.append(Group(pattern, int(key[-1]), total, rows, weights))
+    return sorted(found, key=lambda group: -group.mass)
+
+
+def _reach(
+    problem: Problem,
+    samples: Samples | None,
+    rest: FloatArray | None,
+    network: FloatArray,
+    there: Neurons,
+    found: Landscape,
+) -> tuple[float, int | None, float]:
+    """Largest utility that the neurons come to on the frozen residual, which neuron, and the time to the next drop."""
+    rows = np.flatnonzero(np.isfinite(there.log_norms))
+    if rows.size == 0:
+        return 0.0, None, np.nan
+    directions, log_norms = there.directions[rows], there.log_norms[rows]
+    if samples is not None and rest is not None:
+        walls = Walls.of(samples.X, samples.weigh(rest), samples.leak)
+        end = ends(walls, directions, log_norms, samples.leak)
+        turned, utilities, lines = end.directions, end.utilities, end.log_norms
+    else:
+        small = log_norms < log_norms.max() + np.log(_SMALL) if there.active.any() else np.ones(rows.size, dtype=bool)
+        rows, directions, log_norms = rows[small], directions[small], log_norms[small]
+        if rows.size == 0:
+            return 0.0, None, np.nan
+        everyone = np.arange(network.shape[0]) % problem.width
+        turned, utilities = climb(problem, problem.residual(network, everyone), directions, rows)
+        lines = log_norms
+    best = int(np.argmax(utilities))
+    if utilities[best] <= 0:
+        return 0.0, None, np.nan
+    return float(utilities[best]), int(rows[best]), _next(problem, network, rows, turned, utilities, lines)
+
+
+def _next(
+    problem: Problem, network: FloatArray, rows: IntArray, turned: FloatArray, utilities: FloatArray, lines: FloatArray
+) -> float:
+    """First time at which a group of neurons of one end reaches the size at which it saturates, for degree 2."""
+    if problem.degree != 2:
+        return np.nan
+    everyone = np.arange(network.shape[0]) % problem.width
+    left = np.flatnonzero(utilities > REACHED * utilities.max())
+    times = []
+    while left.size:
+        i = int(left[0])
+        same = np.linalg.norm(turned[left] - turned[i], axis=1) <= _KINK
+        if not problem.interchangeable:
+            same &= rows[left] == rows[i]
+        own = problem.self_interaction(turned[i : i + 1], rows[i : i + 1], network, everyone)
+        if own[0] > 0:
+            size = 0.5 * np.logaddexp.reduce(2 * lines[left[same]])
+            radius = 0.5 * np.log(utilities[i] / (2 * own[0]))
+            times.append((radius - size) / (2 * utilities[i]))
+        left = left[~same]
+    return max(0.0, float(min(times))) if times else np.nan
+
+
+def _checked(problem: Problem, network: FloatArray, level: float, best: Critical) -> float:
+    """Fall of the loss by a small neuron in the best direction, over its utility."""
+    radius = (2 * best.drop / best.utility) ** (1 / problem.degree) if np.isfinite(best.drop) else 1.0
+    size = _PROBE * radius
+    neuron = best.neuron or 0
+    everyone = np.append(np.arange(network.shape[0]) % problem.width, neuron)
+    if not problem.interchangeable:
+        return np.nan  # its place may be taken
+    grown = float(problem.loss_grad(np.vstack([network, size * best.direction]), everyone)[0])
+    return (level - grown) / (best.utility * size**problem.degree)
+
+
+def _linear(problem: Problem, samples: Samples | None, network: FloatArray) -> bool | None:
+    if samples is None or not problem.quadratic_loss:
+        return None
+    r = samples.problem._backend.numpy(problem.residual(network, np.arange(network.shape[0])))[:, 0]
+    y = samples.problem.Y[:, 0]
+    best = y - samples.X @ np.linalg.lstsq(samples.X, y, rcond=None)[0]
+    return bool(np.linalg.norm(r - best) <= _FIT * np.linalg.norm(y))
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= 24 else word[:21] + "..."

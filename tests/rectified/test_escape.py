@@ -1,0 +1,150 @@
+"""Can a network still learn: the published spurious ends, optimal ones, and drops still to come."""
+
+import json
+
+import numpy as np
+import pytest
+from rectified_cases import M4, T3, linear_residual
+
+import agf
+from agf import registry
+from agf.shell.main import main
+
+T3A = np.array([[-0.9, 1.0], [0.0, 1.0], [0.9, 1.0]]), np.array([1.0, 0.1, 1.1])
+
+
+def balanced(width, scale, seed=0):
+    rng = np.random.default_rng(seed)
+    w, sign = rng.standard_normal((width, 2)), rng.choice([-1.0, 1.0], width)
+    return scale / np.sqrt(width) * np.column_stack([w, sign * np.linalg.norm(w, axis=1)])
+
+
+def line(X, y):
+    """One neuron that is the least-squares fit."""
+    beta = np.linalg.lstsq(X, y, rcond=None)[0]
+    return np.append(beta / np.linalg.norm(beta), 1.0)[None] * np.sqrt(np.linalg.norm(beta))
+
+
+@pytest.mark.parametrize(("data", "utility"), [(T3, 0.0152894), (T3A, 0.0475)])
+def test_trained_from_small_weights_the_published_points_end_spurious(data, utility):
+    p = agf.TwoLayer(*data, width=20)
+    flow = agf.flow(p, agf.Init.from_params(balanced(20, 1e-3)), t_max=200.0, rtol=1e-5)
+    found = agf.escape(p, flow)
+    assert found.verdict == "spurious"
+    assert found.utility == pytest.approx(utility, abs=1e-6)
+    assert found.reached < 1e-3 * found.utility
+    assert found.gain == pytest.approx(1.0, abs=0.02)  # 1 - O(size^2) of the neuron that was added
+    assert found.least_squares
+    assert len(found.groups) == 1
+    assert found.level == pytest.approx(np.mean(linear_residual(*data) ** 2) / 2, rel=1e-5)
+    assert "none of the 20 neurons ever points there" in found.sentence
+
+
+def test_trained_from_large_weights_three_points_are_fitted_at_any_width():
+    p = agf.TwoLayer(*T3, width=20)
+    found = agf.escape(p, agf.flow(p, agf.Init.from_params(balanced(20, 1.0)), t_max=500.0, rtol=1e-5))
+    assert found.verdict == "optimal"
+    assert np.isnan(found.gain)
+    assert "optimal at any width" in str(found)
+
+
+def test_a_spurious_end_is_known_before_training():
+    p = agf.TwoLayer(*T3, width=6)
+    stairs = agf.predict(p, agf.Init.from_params(balanced(6, 1e-6)))
+    found = agf.escape(p, stairs)
+    assert found.verdict == "spurious"
+    assert found.utility == pytest.approx(0.0152894, rel=2e-3)
+
+
+def test_an_exact_fit_by_a_line_is_spurious_and_a_neuron_in_the_right_direction_leaves():
+    p = agf.TwoLayer(*T3, width=3, kink=0)
+    fit = line(*T3)
+    assert agf.escape(p, fit).verdict == "spurious"
+    help_ = 1e-6 * np.array([[2.0, 1.0, np.sqrt(5.0)]])  # towards (2, 1) / sqrt 5, a > 0
+    found = agf.escape(p, np.vstack([fit, help_]))
+    assert found.verdict == "leaving"
+    assert found.neuron == 1
+    q = agf.TwoLayer(*T3, width=2)  # rounded: the neuron slides along the second sample's kink
+    flow = agf.flow(q, agf.Init.from_params(np.vstack([fit, help_])), t_max=600.0, rtol=1e-5)
+    middle = 0.5 * (0.0875213675 + flow.losses[-1])
+    assert found.time == pytest.approx(flow.time_at(middle), rel=0.1)  # first order: both neurons turn meanwhile
+
+
+def test_a_neuron_that_points_the_wrong_way_does_not_help():
+    p = agf.TwoLayer(*T3, width=3, kink=0)
+    wrong = 1e-6 * np.array([[2.0, 1.0, -np.sqrt(5.0)], [0.1, -1.0, 1.0]])  # a < 0 there; and a dead one
+    assert agf.escape(p, np.vstack([line(*T3), wrong])).verdict == "spurious"
+
+
+def test_two_neurons_that_interpolate_are_optimal():
+    theta = np.array([[-4.4, -2.2, 1.0], [1.12, 0.66, 1.0]])
+    found = agf.escape(agf.TwoLayer(*T3, width=2, kink=0), theta)
+    assert found.verdict == "optimal"
+    assert found.level == pytest.approx(0.0, abs=1e-25)
+    assert len(found.groups) == 2
+
+
+def test_the_start_is_left_by_whom_points_somewhere_and_by_no_dead_neuron():
+    p = agf.TwoLayer(*M4, width=2, kink=0)
+    assert agf.escape(p, agf.predict(p, p.init(1e-6)), drop=0).verdict == "leaving"
+    dead = agf.TwoLayer(*T3, width=1, kink=0)
+    found = agf.escape(dead, agf.flow(dead, agf.Init.from_params([[1e-6, -1e-5, 1e-6]]), t_max=10.0))
+    assert found.verdict == "spurious"
+    assert found.reached == 0.0
+    assert found.groups == ()
+
+
+def test_the_next_drop_after_the_first_of_four_points():
+    p = agf.TwoLayer(*M4, width=12)
+    stairs = agf.predict(p, agf.Init.from_params(balanced(12, 1e-5, seed=1)), max_drops=2, rtol=1e-4)
+    found = agf.escape(p, stairs, drop=1)
+    if len(stairs.drops) > 1:
+        assert found.verdict == "leaving"
+        assert stairs.times[1] + found.time == pytest.approx(stairs.times[2], rel=0.15)
+
+
+def test_a_network_in_motion_says_so():
+    p = agf.TwoLayer(*T3, width=1, kink=0)
+    found = agf.escape(p, np.array([[-0.2, 0.5, 0.5]]))
+    assert found.verdict == "moving"
+    assert found.motion > 0.05
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_any_problem_can_be_asked(name):
+    example = registry.find(name).example()
+    if name == "relu":
+        example = {"X": example["X"][:60, 20:26], "Y": example["Y"][:60], "width": 3}
+    p = agf.problem(name, **example)
+    found = agf.escape(p, agf.predict(p, p.init(1e-3 if p.degree > 2 else 1e-6), max_drops=1), starts=5)
+    assert found.verdict in ("optimal", "spurious", "leaving", "moving")
+    assert json.dumps(found.verdict)
+
+
+def test_bad_requests_are_refused():
+    p = agf.TwoLayer(*T3, width=2)
+    linear = agf.problem("linear", **registry.find("linear").example())
+    stairs = agf.predict(linear, linear.init(1e-6))
+    with pytest.raises(agf.RequestError, match="the result is of problem 'linear'"):
+        agf.escape(p, stairs)
+    with pytest.raises(agf.RequestError, match="there is no drop 99"):
+        agf.escape(linear, stairs, drop=99)
+    with pytest.raises(agf.RequestError, match="`drop` names a drop of a result"):
+        agf.escape(p, line(*T3), drop=1)
+    with pytest.raises(agf.RequestError, match="is not a problem"):
+        agf.escape("relu", line(*T3))
+
+
+def test_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("t3.npz", X=T3[0], Y=T3[1])
+    np.savez("w.npz", theta=balanced(4, 1e-4))
+    words = ["predict", "two-layer", "--data", "t3.npz", "--width", "4", "--init", "w.npz", "-o", "run.npz", "--quiet"]
+    assert main(words) == 0
+    assert main(["escape", "run.npz", "--json", "--plot", "e.png"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["verdict"] == "spurious"
+    assert "none of the 4 neurons ever points there" in shown.err
+    assert main(["escape", "run.npz", "--drop", "0"]) == 0
+    assert "leaving" in capsys.readouterr().err
+    assert main(["escape", "run.npz", "--drop", "8"]) == 2
