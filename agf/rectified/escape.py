@@ -191,7 +191,7 @@ class Escape:
         }
 
     def plot(self, path: Any = None, **options: Any) -> Any:
-        """Draw the landscape (`Landscape.plot`). Returns the axes."""
+        """Draw the landscape (`Landscape.plot`, with its options); saved to `path` when given. Returns the axes."""
         return self.landscape.plot(path, **options)
 
     def __repr__(self) -> str:
