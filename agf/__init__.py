@@ -48,6 +48,7 @@ _EXPORTS = {
     "groups": "capacity.groups",
     "merge": "capacity.compress",
     "prune": "capacity.compress",
+    "tickets": "capacity.tickets",
     "check": "conformance.checks",
     "problem": "registry",
     "load": "results.runs",
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
     from agf.capacity.compress import merge as merge
     from agf.capacity.compress import prune as prune
     from agf.capacity.groups import groups as groups
+    from agf.capacity.tickets import tickets as tickets
     from agf.clock import Clock as Clock
     from agf.conformance.checks import check as check
     from agf.contract.flow_system import FlowSystem as FlowSystem

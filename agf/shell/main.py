@@ -41,6 +41,7 @@ COMMANDS = {
     "diff": ("agf.shell.results:diff", "Say what differs between two saved runs."),
     "rerun": ("agf.shell.results:rerun", "Compute a saved run again from its file alone."),
     "groups": ("agf.shell.capacity:groups", "Neurons that race as one in a saved training run."),
+    "tickets": ("agf.shell.tickets:tickets", "Predict which neurons will be largest, before training."),
     "merge": ("agf.shell.capacity:merge", "Merge the neurons of one direction of a trained network."),
     "prune": ("agf.shell.capacity:prune", "Keep some neurons of a trained network."),
     "figure": ("agf.shell.figure:figure", "Compute and draw the experiments of the paper."),

@@ -1,0 +1,299 @@
+"""Which neurons will be large at the end, from the initial weights: a coarse race, up to where it is decided.
+
+Shares inside a group are conserved once it has formed, and groups are told apart by their drops, so that the order of
+the final norms is known when the loss has fallen: a gradient flow with steps as long as order asks for, in log norms.
+It is stopped there, long before norms have settled.
+"""
+
+from __future__ import annotations
+
+import time as wall
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from agf.arrays import FloatArray, IntArray, count, positive
+from agf.capacity.alignment import alignment
+from agf.capacity.layers import gates, two_layer
+from agf.contract.admission import admit
+from agf.contract.problem import Problem
+from agf.coordinates.choice import flow_system
+from agf.errors import RequestError, explain
+from agf.init import Init
+from agf.integrators import MarchError, march
+from agf.records.table import Table, number
+from agf.results.comparison import Comparison
+from agf.results.trajectory import Trajectory
+
+#: Error of one step relative to a neuron: a cost, since an order asks for far less than a time does. Every step's error
+#: is common to a group, so that 1e-2 places neurons to 1e-3 of the ranks.
+RTOL = 1e-2
+#: The order is decided when the loss has fallen to this part of L(0): a cost, since norms still grow afterwards but
+#: hardly pass one another (Spearman .996 there, .9998 at a loss ten times smaller, on digits).
+DECIDED = 0.03
+#: Without such a fall, the race is over when the loss falls by less than this part of itself in another time as long,
+#: and no neuron grows by a factor e in ten such times.
+_STILL, _PATIENCE = 0.01, 10.0
+#: Steps between two looks at the loss, which cost a gradient each.
+_LOOK = 4
+#: The conditioning is measured by a run at this multiple of the tolerance, a third of the cost.
+_COARSER = 5.0
+_MOST_STEPS = 20_000
+
+
+@dataclass(frozen=True, repr=False)
+class Tickets:
+    """Predicted order of the final norms of H neurons.
+
+    problem : name.  init : where training starts.  time : flow time up to which the race was run.
+    log_norms : (H,) predicted natural log of the norms then.
+    error : (H,) how far a log norm moved in a coarser run: its conditioning.
+    order : (H,) neurons, largest first.  keep : how many are asked about.
+    dead : (k,) indices of neurons that nothing drives at the start: they keep their norm, and no correlation has them.
+    loss : of the network at `time`.  start_loss : of the zero function.
+    evaluations : gradients of the whole loss, both runs.  seconds : likewise.
+    baselines : name -> (H,) scores of other predictors at the start, larger for larger; see `against`.
+    """
+
+    problem: str
+    init: Init
+    time: float
+    log_norms: FloatArray
+    error: FloatArray
+    keep: int
+    dead: IntArray
+    loss: float
+    start_loss: float
+    evaluations: int
+    seconds: float
+    baselines: dict[str, FloatArray] = field(default_factory=dict)
+
+    @property
+    def order(self) -> IntArray:
+        """(H,) neurons by predicted norm, largest first."""
+        return np.argsort(-self.log_norms, kind="stable")
+
+    @property
+    def kept(self) -> IntArray:
+        """(keep,) the neurons predicted to be largest, in order."""
+        return self.order[: self.keep]
+
+    @property
+    def decided(self) -> int:
+        """How many of the kept stay so whatever side of its error every log norm is on."""
+        order = self.order
+        if self.keep == order.size:
+            return self.keep
+        highest = float(np.max((self.log_norms + self.error)[order[self.keep :]]))
+        return int(np.sum((self.log_norms - self.error)[self.kept] > highest))
+
+    def against(self, trajectory: Trajectory | Comparison) -> Table:
+        """Rank correlation with the final norms of training, beside other predictors (`scores` has the numbers)."""
+        rows = [
+            [name, number(values["spearman"]), number(values["overlap"]), number(values["auc"])]
+            for name, values in self.scores(trajectory).items()
+        ]
+        notes = [f"{self.keep} of {self.log_norms.size} neurons kept; overlap and AUC are about those of training."]
+        if self.dead.size:
+            notes.append(f"{self.dead.size} dead neuron(s) are left out of the correlations.")
+        return Table(f"Tickets of {self.problem}", ["predictor", "Spearman", "overlap", "AUC"], rows, notes)
+
+    def scores(self, trajectory: Trajectory | Comparison) -> dict[str, dict[str, float]]:
+        """Predictor -> Spearman correlation with the final log norms, overlap of the `keep` largest, AUC of being one.
+
+        Raises RequestError for a trajectory of another width, or from other initial weights.
+        """
+        run = trajectory.trajectory if isinstance(trajectory, Comparison) else trajectory
+        if run.log_norms.size == 0 or run.log_norms.shape[1] != self.log_norms.size:
+            raise RequestError(
+                explain(
+                    "the trajectory holds no norms of these neurons.",
+                    where="Tickets.against",
+                    found=f"shape {run.log_norms.shape}",
+                    expected=f"(T, {self.log_norms.size})",
+                )
+            )
+        if run.init is not None and not np.array_equal(run.init.log_norms, self.init.log_norms):
+            raise RequestError(
+                explain("the trajectory starts from other weights.", where="Tickets.against", remedy="Train from init.")
+            )
+        final = run.log_norms[-1]
+        living = np.setdiff1d(np.arange(final.size), self.dead)
+        best = np.isin(np.arange(final.size), np.argsort(-final, kind="stable")[: self.keep])
+        out = {}
+        for name, values in {"tickets": self.log_norms, **self.baselines}.items():
+            mine = np.argsort(-values, kind="stable")[: self.keep]
+            out[name] = {
+                "spearman": _spearman(values[living], final[living]),
+                "overlap": float(best[mine].mean()),
+                "auc": _auc(values, best),
+            }
+        return out
+
+    def table(self) -> Table:
+        """The kept neurons, at most 20."""
+        rows = [
+            [str(k), str(int(i)), number(float(self.log_norms[i])), number(float(self.error[i]), 2)]
+            for k, i in enumerate(self.kept[:20], 1)
+        ]
+        notes = [
+            f"The race was run to flow time {number(self.time)}, where the loss is {number(self.loss)} of "
+            f"{number(self.start_loss)}, with {self.evaluations} gradients in {number(self.seconds, 2)} s.",
+            f"{self.decided} of the {self.keep} are decided beyond the error of their log norms.",
+        ]
+        if self.dead.size:
+            notes.append(f"{self.dead.size} neuron(s) are dead at the start.")
+        return Table(f"Tickets of {self.problem}, largest first", ["rank", "neuron", "log norm", "error"], rows, notes)
+
+    def __repr__(self) -> str:
+        return f"<Tickets of {self.problem}: {self.keep} of {self.log_norms.size} neurons, {self.decided} decided>"
+
+    def __str__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, the document that `--json` prints."""
+        names = ("problem", "time", "keep", "decided", "loss", "start_loss", "evaluations", "seconds")
+        out: dict[str, Any] = {name: getattr(self, name) for name in names}
+        arrays = ("order", "log_norms", "error", "dead")
+        return {**out, **{name: getattr(self, name).tolist() for name in arrays}}
+
+
+def tickets(
+    problem: Problem, init: Init, *, keep: float = 0.1, until: float | None = None, rtol: float = RTOL
+) -> Tickets:
+    """Predict which neurons will have the largest norms, before training.
+
+    Parameters
+    ----------
+    problem : Problem
+        What would be trained.
+    init : Init
+        From where.
+    keep : int or float
+        How many neurons are asked about; below 1, the fraction of them.
+    until : float, optional
+        Flow time at which to compare norms. By default when the loss has fallen to 3 % of that of the zero function,
+        or the race is over.
+    rtol : float
+        Error of one step, relative to each neuron.
+
+    Returns
+    -------
+    Tickets
+        Predicted log norms, their order and conditioning, and other predictors to compare with.
+
+    Raises
+    ------
+    RequestError
+        For a wrong request, or a `keep` that asks about no neuron or more than there are.
+    """
+    admit(problem, init, "tickets")
+    seats = round(keep * problem.width) if 0 < keep < 1 else count(keep, "keep", where="tickets")
+    if not 1 <= seats <= problem.width:
+        raise RequestError(explain(f"keep = {keep:g} asks about {seats} of {problem.width} neurons.", where="tickets"))
+    rtol = positive(rtol, "rtol", where="tickets")
+    began = wall.perf_counter()
+    first = alignment(problem, init)
+    nobody = np.zeros(0, dtype=np.int64)
+    start_loss = float(problem.loss_grad(np.zeros((0, problem.n_params)), nobody)[0])
+    time, norms, loss, spent = _race(problem, init, rtol, until, start_loss)
+    coarse = _race(problem, init, min(_COARSER * rtol, 0.2), time, start_loss)
+    with np.errstate(invalid="ignore"):
+        error = np.nan_to_num(np.abs(coarse[1] - norms))
+    return Tickets(
+        problem=problem.name,
+        init=init,
+        time=time,
+        log_norms=norms,
+        error=error,
+        keep=seats,
+        dead=np.flatnonzero(np.isnan(first.cos_delta[0]) | ~np.isfinite(init.log_norms)),
+        loss=loss,
+        start_loss=start_loss,
+        evaluations=spent + coarse[3],
+        seconds=wall.perf_counter() - began,
+        baselines=_baselines(problem, init, first.cos_delta[0], first.rate[0]),
+    )
+
+
+def _race(
+    problem: Problem, init: Init, rtol: float, until: float | None, start_loss: float
+) -> tuple[float, FloatArray, float, int]:
+    """Flow time reached, log norms (H,) and loss there, gradients spent."""
+    system = flow_system(problem, init)
+    unit = float(np.exp(system.log_time_unit))
+    y, s, spent, looks = system.start(), 0.0, 0, 0
+    end = np.inf if until is None else positive(until, "until", where="tickets") / unit
+    steps = march(
+        system.velocity, y, method="auto" if system.smooth else "rk45", rtol=rtol, scale=system.scale,
+        groups=system.groups, retract=system.retract, s_end=end, max_steps=_MOST_STEPS,
+    )  # fmt: skip
+    try:
+        for number_of, step in enumerate(steps, 1):
+            y, s, spent = step.y1, step.s1, step.evaluations
+            if until is None and number_of % _LOOK == 0:
+                looks += 1
+                loss, rate = system.loss_and_rate(y)
+                if loss <= DECIDED * start_loss or (
+                    -rate * s <= _STILL * loss and system.growth(y) * _PATIENCE * s < 1 and loss < start_loss
+                ):
+                    break
+    except MarchError:  # at this tolerance the order of what there is will do; its error says how well
+        pass
+    return s * unit, system.snapshot(y).log_norms, float(system.loss(y)), spent + looks + 1
+
+
+def _baselines(problem: Problem, init: Init, cosine: FloatArray, rate: FloatArray) -> dict[str, FloatArray]:
+    """Scores at the start: |u0 + w0| of the frozen law, cos delta, norm, SNIP |theta . grad| and chance."""
+    kappa = problem.degree
+    with np.errstate(divide="ignore"):
+        snip = np.log(np.abs(rate)) + 2 * init.log_norms  # |theta . grad| = |d log rho / dt| rho^2
+    out = {
+        "cos delta": np.nan_to_num(cosine, nan=-2.0),
+        "norm": init.log_norms,
+        "snip": np.nan_to_num(snip, nan=-np.inf),
+        "random": np.random.default_rng(0).random(problem.width),
+    }
+    network = two_layer(problem)
+    if network is None or kappa != 2:
+        return out
+    none, nobody = np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64)
+    residual = np.asarray(network.residual(none, nobody))
+    d = network.n_inputs
+    open_gates = gates(network, init.directions) if not network.activation.smooth else None
+    scores = np.empty(problem.width)
+    for i, row in enumerate(init.directions):
+        weights = np.ones(network.n_samples) if open_gates is None else open_gates[i]
+        drive = (residual * weights[:, None]).T @ network.X / network.n_samples  # a' = D w, w' = D^T a
+        left, _, right = np.linalg.svd(drive, full_matrices=False)
+        scores[i] = np.abs(row[d:] @ left[:, 0] + row[:d] @ right[0])
+    with np.errstate(divide="ignore"):
+        return {"|u0 + w0|": np.log(scores) + init.log_norms, **out}
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    """Ranks with ties shared."""
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(values))
+
+
+def _spearman(one: FloatArray, other: FloatArray) -> float:
+    """Rank correlation; NaN where one of them is constant."""
+    a, b = _ranks(one), _ranks(other)
+    a, b = a - a.mean(), b - b.mean()
+    below = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / below if below > 0 else np.nan
+
+
+def _auc(values: FloatArray, chosen: Any) -> float:
+    """Probability that a chosen one scores above another; NaN where all or none are chosen."""
+    n = int(np.sum(chosen))
+    if n in (0, values.size):
+        return np.nan
+    return float((_ranks(values)[chosen].sum() - n * (n + 1) / 2) / (n * (values.size - n)))

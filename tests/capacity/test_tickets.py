@@ -1,0 +1,96 @@
+"""Tickets: the order of the final norms, predicted from the start."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import race_cases
+from scipy.stats import spearmanr
+
+import agf
+from agf.shell.main import main
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Digits 0 and 3 against 1 and 2, raw pixels and a hidden bias: setting 1 of [Pinson] at a fifth of its width."""
+    data = agf.datasets.load("digits")
+    rows = np.concatenate([np.flatnonzero(data["labels"] == k)[:25] for k in (0, 3, 1, 2)])
+    X, labels = np.c_[data["X"][rows], np.ones(100)], np.isin(data["labels"][rows], (0, 3))
+    problem = agf.TwoLayer(X, labels, loss="cross-entropy", width=50)
+    theta = 1e-4 * np.random.default_rng(0).standard_normal((50, 67))
+    theta[:, 64] = 0.0
+    init = agf.Init.from_params(theta)
+    return problem, init, agf.descend(problem, init, lr=1e-2, momentum=0.9, batch_size=10, steps=2500)
+
+
+def test_the_order_of_the_final_norms_is_known_before_training(digits):
+    problem, init, trained = digits
+    tickets = agf.tickets(problem, init, keep=10)
+    scores = tickets.scores(trained)
+    assert scores["tickets"]["spearman"] > 0.98
+    assert scores["tickets"]["auc"] > 0.99
+    others = [values["spearman"] for name, values in scores.items() if name != "tickets"]
+    assert scores["tickets"]["spearman"] > max(others) + 0.1
+    living = np.setdiff1d(np.arange(50), tickets.dead)
+    both = spearmanr(tickets.log_norms[living], trained.log_norms[-1][living])[0]
+    assert scores["tickets"]["spearman"] == pytest.approx(both, abs=1e-12)
+
+
+def test_the_race_costs_a_few_hundred_gradients(digits):
+    problem, init, _ = digits
+    tickets = agf.tickets(problem, init)
+    assert tickets.evaluations < 700
+    assert tickets.loss < 0.04 * tickets.start_loss
+
+
+def test_the_error_covers_what_a_tight_run_finds():
+    problem, init = race_cases.network(), race_cases.start()
+    tickets = agf.tickets(problem, init, until=12.0)
+    tight = agf.flow(problem, init, t_max=12.0, rtol=1e-5).log_norms[-1]
+    assert np.median(np.abs(tickets.log_norms - tight)) < 2 * np.median(tickets.error) + 1e-3
+    assert 0 <= tickets.decided <= tickets.keep
+
+
+def test_dead_neurons_are_counted_and_left_out():
+    problem, init = race_cases.network(width=10), race_cases.start(10)
+    theta = init.params()
+    theta[3, :2] = [-1e-4, 1e-12]
+    X = np.abs(problem.X)  # nobody looks at the quadrant where all samples are
+    dead = agf.TwoLayer(X, problem.Y, loss="cross-entropy", width=10, kink=0)
+    theta[3, :2] = [-1e-4, -1e-4]
+    tickets = agf.tickets(dead, agf.Init.from_params(theta), keep=2)
+    assert 3 in tickets.dead
+    assert tickets.log_norms[3] == pytest.approx(np.log(np.linalg.norm(theta[3])), abs=1e-12)
+
+
+def test_a_problem_of_another_kind_has_tickets_too():
+    problem = agf.problem("diagonal-linear", X=np.eye(4), y=[4.0, 3.0, 2.0, 1.0])
+    init = problem.init(1e-6)
+    tickets = agf.tickets(problem, init, keep=2)
+    assert set(tickets.kept) == {0, 1}
+    assert "|u0 + w0|" not in tickets.scores(agf.flow(problem, init))
+
+
+def test_what_cannot_be_is_refused_in_a_sentence(digits):
+    problem, init, trained = digits
+    with pytest.raises(agf.RequestError, match="asks about 0"):
+        agf.tickets(problem, init, keep=0.001)
+    with pytest.raises(agf.RequestError, match="other weights"):
+        agf.tickets(problem, problem.init(1e-3), until=1.0).scores(trained)
+    small = race_cases.network()
+    with pytest.raises(agf.RequestError, match="no norms of these"):
+        agf.tickets(small, race_cases.start(), until=1.0).against(trained)
+
+
+def test_the_command_prints_predictors_side_by_side(tmp_path, capsys):
+    problem = agf.problem("two-layer", **agf.TwoLayer.example())
+    run = agf.flow(problem, problem.init(1e-2), t_max=20.0)
+    path = str(tmp_path / "run.npz")
+    run.save(path)
+    assert main(["tickets", "two-layer", "--keep", "2", "--against", path, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "Spearman" in printed.err
+    assert json.loads(printed.out)["scores"]["tickets"]["auc"] <= 1
