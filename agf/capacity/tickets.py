@@ -240,7 +240,7 @@ def _race(
                 looks += 1
                 loss, rate = system.loss_and_rate(y)
                 if loss <= DECIDED * start_loss or (
-                    -rate * s <= _STILL * loss and system.growth(y) * _PATIENCE * s < 1 and loss < start_loss
+                    -rate * s <= _STILL * loss and (system.growth(y) or 0.0) * _PATIENCE * s < 1 and loss < start_loss
                 ):
                     break
     except MarchError:  # at this tolerance the order of what there is will do; its error says how well
