@@ -18,7 +18,7 @@ from agf.algorithm.threshold import ExactThreshold, Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
-from agf.coordinates.aligned import groups, log_group_norms
+from agf.coordinates.aligned import groups, homogeneous, log_group_norms
 from agf.init import Init
 from agf.records.status import Status
 from agf.sphere import lengths
@@ -167,6 +167,7 @@ class _Race:
         self.rest = rest_of(self.steps, self.crossings)
         alive = np.flatnonzero(~self.steps.dead)
         self.grouped = groups(problem) and alive.size > 1
+        self.together = self.grouped and homogeneous(problem)
         if self.grouped:
             self.crossings.share[alive] = log_group_norms(directions, log_norms, alive, 2.0) - log_norms[alive]
         if self.steps.top > 0:  # activations at time zero, and the self-interaction of the strongest neurons
@@ -317,7 +318,8 @@ class _Race:
                 if steps.problem.kink > 0 or not steps.problem.smooth:
                     members = np.flatnonzero(near)
                     directions[members] = directions[members[np.argmax(log_norms[members])]]
-                out |= near & grows & (log_norms >= group + least)
+                if self.together:
+                    out |= near & grows & (log_norms >= group + least)
         return out
 
     def count(self, stats: dict[str, float] | None) -> None:

@@ -20,6 +20,21 @@ def groups(problem: Problem) -> bool:
     return problem.degree == 2 and problem.interchangeable
 
 
+def homogeneous(problem: Problem) -> bool:
+    """Whether neurons of any norm move as small ones do, so that aligned ones stay aligned: tried on one random neuron.
+
+    A tanh neuron does not: of a group those that grow large see another gradient than those that are still small, and
+    the small ones are free to learn something else.
+    """
+    rng = np.random.default_rng(0)
+    direction = rng.standard_normal((1, problem.n_params))
+    direction /= np.linalg.norm(direction)
+    first = np.zeros(1, dtype=np.int64)
+    residual = problem.residual(np.zeros((0, problem.n_params)), first[:0])
+    small = problem.utility(direction, first, residual)[1]
+    return bool(np.allclose(problem.pull(direction, np.zeros(1), first, residual), small, rtol=1e-6, atol=0.0))
+
+
 def log_group_norms(directions: FloatArray, log_norms: FloatArray, rows: IntArray, close: float) -> FloatArray:
     """Log norm of the group that each of rows (k,) belongs to, (k,): of all neurons within `close` of its direction.
 

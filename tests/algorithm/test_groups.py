@@ -89,3 +89,15 @@ def test_group_norms_are_sums_of_squares_over_a_cap():
     both = 0.5 * np.log1p(np.exp(-2.0))
     assert got == pytest.approx([both, both, -300.0, both])
     assert log_group_norms(directions, log_norms, np.array([2]), 2.0) == pytest.approx([both])
+
+
+def test_aligned_neurons_of_a_tanh_network_race_as_one_but_learn_apart():
+    # of neurons that align on the first plateau, one learns the first feature, and the others the second
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    problem = agf.TwoLayer(X, np.tanh(X[:, 0]) + 0.4 * np.tanh(X[:, 1]), activation="tanh", width=4)
+    init = problem.init(1e-4)
+    stairs, flow = agf.predict(problem, init, mode="agf"), agf.flow(problem, init)
+    assert stairs.levels[1] == pytest.approx(flow.drops[0].after, rel=0.05)
+    # what is left out: neurons turn and saturate during a drop, of order 1/log(1/alpha)
+    for predicted, seen in zip(stairs.half_times[1:], flow.drops, strict=False):
+        assert predicted == pytest.approx(seen.time, rel=0.06)
