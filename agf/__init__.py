@@ -49,6 +49,7 @@ _EXPORTS = {
     "merge": "capacity.compress",
     "prune": "capacity.compress",
     "tickets": "capacity.tickets",
+    "masked": "rewinding.masked",
     "check": "conformance.checks",
     "problem": "registry",
     "load": "results.runs",
@@ -147,6 +148,7 @@ if TYPE_CHECKING:
     from agf.results.staircase import Drop as Drop
     from agf.results.staircase import Staircase as Staircase
     from agf.results.trajectory import Trajectory as Trajectory
+    from agf.rewinding.masked import masked as masked
     from agf.shell.progress import watch as watch
     from agf.sweeping.sweep import sweep as sweep
     from agf.training.descent import descend as descend

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import sys
@@ -17,6 +18,8 @@ from agf.contract.problem import Problem
 from agf.errors import DataError, ProblemError, RequestError, explain
 
 GROUP = "agf.problems"
+#: Problems that are made from others: found by name, so that their runs can be computed again, and not listed.
+_DERIVED = {"masked": "agf.rewinding.masked:Masked"}
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,9 @@ def find(name: str) -> type[Problem]:
     """
     if ".py" in name:
         return _from_file(name)
+    if name in _DERIVED:
+        module, attribute = _DERIVED[name].split(":")
+        return _checked(getattr(importlib.import_module(module), attribute), name)
     points = _points()
     if name not in points:
         raise RequestError(

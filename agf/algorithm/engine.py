@@ -66,7 +66,7 @@ class Engine:
     """
 
     def __init__(self, problem: Problem, init: Init, settings: Settings | None = None, phases: Phases | None = None):
-        admit(problem, init, "predict")
+        init = admit(problem, init, "predict")
         self.problem = problem
         self.settings = settings or Settings()
         self.start = init
@@ -215,7 +215,7 @@ def predict_with(
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Staircase:
     """`predict` with its options in one record."""
-    admit(problem, init, "predict")
+    init = admit(problem, init, "predict")
     kept = Checkpoint(checkpoint, eager=True)
     with guard(problem):
         stairs = _predicted(problem, init, settings, observer, kept)
@@ -409,8 +409,7 @@ def predict_each(problem: Problem, inits: Sequence[Init], settings: Settings) ->
 
     Raises RequestError before the first for a wrong request.
     """
-    for init in inits:
-        admit(problem, init, "predict")
+    inits = [admit(problem, init, "predict") for init in inits]
     alone = settings.mode != "agf" or settings.conditioning  # the repeat of a prediction is its own
     try:
         many = None if alone or not inits else problem.many_phases(inits, settings)

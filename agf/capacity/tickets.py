@@ -192,7 +192,7 @@ def tickets(
     RequestError
         For a wrong request, or a `keep` that asks about no neuron or more than there are.
     """
-    admit(problem, init, "tickets")
+    init = admit(problem, init, "tickets")
     seats = round(keep * problem.width) if 0 < keep < 1 else count(keep, "keep", where="tickets")
     if not 1 <= seats <= problem.width:
         raise RequestError(explain(f"keep = {keep:g} asks about {seats} of {problem.width} neurons.", where="tickets"))

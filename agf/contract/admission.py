@@ -32,8 +32,8 @@ _ASKED: tuple[Callable[[Probe], str], ...] = (
 )
 
 
-def admit(problem: Any, init: Any, where: str) -> None:
-    """Refuse what cannot be computed from, in one sentence.
+def admit(problem: Any, init: Any, where: str) -> Init:
+    """Refuse what cannot be computed from, in one sentence; else the initialization as the problem starts from it.
 
     Parameters
     ----------
@@ -43,6 +43,11 @@ def admit(problem: Any, init: Any, where: str) -> None:
         Where it starts.
     where : str
         Who asks, for the message.
+
+    Returns
+    -------
+    Init
+        `problem.start_of(init)`: itself, unless the problem restricts its parameters.
 
     Raises
     ------
@@ -73,8 +78,9 @@ def admit(problem: Any, init: Any, where: str) -> None:
                 expected=f"({problem.width}, {problem.n_params}), one row a neuron",
             )
         )
+    init = problem.start_of(init)
     if type(problem).__module__.split(".")[0] in OWN or problem._admitted:
-        return
+        return init
     with guard(problem), np.errstate(all="ignore"):
         try:
             core_laws.at_start(Probe(problem, np.random.default_rng(0)), init)
@@ -91,6 +97,7 @@ def admit(problem: Any, init: Any, where: str) -> None:
                 )
             ) from None
     problem._admitted = True
+    return init
 
 
 def _check(problem: Problem) -> str:

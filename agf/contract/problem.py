@@ -198,6 +198,10 @@ class Problem(ABC, metaclass=_FromCopies):
         del alpha, kind
         return rng.standard_normal((self.width, self.n_params)) / np.sqrt(self.n_params)
 
+    def start_of(self, init: Init) -> Init:
+        """The initialization as this problem starts from it: itself, unless some are kept at 0 (`agf.masked`)."""
+        return init
+
     def outputs(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
         """f_i on the data, flattened and weighted so that sum_j out_ij out_kj = E<f_i, f_k>: (m, N), or None.
 

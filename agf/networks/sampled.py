@@ -112,6 +112,20 @@ class SampledProblem(Problem):
                 cross += out @ _flat(root(self._neuron_jacobian(active, active_neurons, rows))).T
         return self._left_over(b.numpy(total), b.numpy(cross), active, active_neurons, f)
 
+    def curved(
+        self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Outputs of unit neurons at leading order (m, n c), and the active network's Jacobian (m_A P, n c).
+
+        Both in the metric of the loss around the active network: their dot products are means over samples weighted by
+        l''. For what restricts a problem (`agf.masked`); all at once in memory.
+        """
+        b, every = self._backend, slice(0, self.n_samples)
+        root = self.loss.curvature(b, self._predict(active, active_neurons), self._y).root
+        out = _flat(root(self._values(directions, neurons, every, leading=True)))
+        jacobian = _flat(root(self._neuron_jacobian(active, active_neurons, every)))
+        return b.numpy(out) / np.sqrt(self.n_samples), b.numpy(jacobian) / np.sqrt(self.n_samples)
+
     def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """ "accuracy" (1,) where there are classes; "predictions" (n, c) up to 4,096 numbers."""
         f = self._backend.numpy(self._predict(theta, neurons))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from agf.records.status import Status
 from agf.records.table import Table, level, number
 from agf.results.curve import DEPTH, FINE_DEPTH, CurveDrop, detect
 from agf.results.staircase import init_header, join_arguments, join_init, split_arguments
+
+if TYPE_CHECKING:
+    from agf.contract.problem import Problem
+    from agf.rewinding.flips import Flips
 
 _EMPTY = np.zeros(0)
 
@@ -191,6 +195,32 @@ class Trajectory:
         from agf.results.curve import crossing
 
         return crossing(self.times, self.losses, self.slopes, loss)
+
+    def flips(self, kind: str = "inner", problem: Problem | None = None) -> Flips:
+        """Which weight changed sign when, and at what norm.
+
+        Parameters
+        ----------
+        kind : str
+            "inner" for the input weights of a two-layer network, "outer" for its output weights, or "all".
+        problem : Problem, optional
+            That of the run, where it cannot be built from the run alone (problems in files).
+
+        Returns
+        -------
+        Flips
+            In order of time. Between two snapshots with different signs the flow is integrated again, and the change is
+            located on its dense solution; for gradient descent on the line between them. What changes twice between
+            snapshots is seen only beside another change: keep more of them (`snapshots=`).
+
+        Raises
+        ------
+        RequestError
+            For a run without parameters, and rows that are not input and output weights.
+        """
+        from agf.rewinding.flips import flips
+
+        return flips(self, kind, problem)
 
     # -- looking at it ----------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ def show(run: str, csv: str | None, snapshots: bool, as_json: bool) -> int:
     return DONE
 
 
-VIEWS = ("loss", "band", "norms", "features", "charges", "utilities", "race", "groups", "alignment")
+VIEWS = ("loss", "band", "norms", "features", "charges", "utilities", "race", "groups", "alignment", "signs")
 
 
 @click.command()
@@ -94,6 +94,10 @@ def _view(result: Any, view: str, feature: str | None, run: str) -> Any:
         from agf.capacity import pictures
 
         return {"race": pictures.race, "groups": pictures.holdings, "alignment": pictures.aligned}[view](result)
+    if view == "signs" and isinstance(result, Trajectory):
+        from agf.rewinding.pictures import signs
+
+        return signs(result)
     if not isinstance(result, Trajectory):
         raise RequestError(explain("norms over time are recorded by training.", where=run, expected="a trajectory"))
     return draw.neurons(result)

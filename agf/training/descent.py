@@ -92,7 +92,7 @@ def descend(
     ComputationError
         As `flow`.
     """
-    admit(problem, init, "descend")
+    init = admit(problem, init, "descend")
     lr = positive(lr, "lr", where="descend")
     count(steps, "steps", where="descend")
     count(snapshots, "snapshots", where="descend", least=2)

@@ -153,7 +153,7 @@ def flow(
     ComputationError
         Which carries the trajectory so far as `partial`, when it does so later.
     """
-    admit(problem, init, "flow")
+    init = admit(problem, init, "flow")
     if method not in METHODS:
         raise RequestError(
             explain(f"unknown method {method!r}.", where="flow", expected="one of " + ", ".join(METHODS))

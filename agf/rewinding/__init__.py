@@ -1,0 +1,1 @@
+"""Rewinding: networks restricted by a mask, what changes sign when, and restarts. Read `masked`, `flips`, `rewind`."""
