@@ -99,7 +99,7 @@ class Problem(ABC, metaclass=_FromCopies):
     #: Kinds of random initialization that `initial` knows.
     kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
     #: False where a neuron's index means something (diagonal networks: the coordinate).
-    interchangeable: ClassVar[bool] = True
+    interchangeable: bool = True
     #: Whether f_i is smooth in theta; False for a sharp ReLU.
     smooth: bool = True
     #: Half-width over which the corners of f_i are rounded, relative to a typical pre-activation; 0 where there are

@@ -43,13 +43,14 @@ class Masked(Problem):
     name = "masked"
 
     def __init__(self, problem: Problem | str, mask: Any, **arguments: Any) -> None:
-        base = registry.problem(problem, **arguments) if isinstance(problem, str) else problem
+        base: Any = registry.problem(problem, **arguments) if isinstance(problem, str) else problem
         if not isinstance(base, Problem):
             raise RequestError(explain(f"a {type(base).__name__} is not a problem.", where="masked"))
         if isinstance(base, Masked):  # masks multiply
             mask = np.asarray(mask) * base.mask
             base = base.unmasked
-        self.unmasked, self.mask = base, _checked(mask, (base.width, base.n_params))
+        self.unmasked: Problem = base
+        self.mask: BoolArray = _checked(mask, (base.width, base.n_params))
         self.degree, self.width, self.n_params = base.degree, base.width, base.n_params
         self.smooth, self.kink, self.quadratic_loss = base.smooth, base.kink, base.quadratic_loss
         self.arguments = {"problem": base.name, "mask": self.mask, **base.arguments}
