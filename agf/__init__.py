@@ -14,6 +14,8 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "cones": "rectified.cones",
     "landscape": "rectified.landscape",
+    "separation": "rectified.separation",
+    "Separation": "rectified.separation",
     "escape": "rectified.escape",
     "Escape": "rectified.escape",
     "Landscape": "results.landscape",
@@ -139,6 +141,8 @@ if TYPE_CHECKING:
     from agf.rectified.escape import Escape as Escape
     from agf.rectified.escape import escape as escape
     from agf.rectified.landscape import landscape as landscape
+    from agf.rectified.separation import Separation as Separation
+    from agf.rectified.separation import separation as separation
     from agf.registry import problem as problem
     from agf.results.comparison import Comparison as Comparison
     from agf.results.comparison import compare as compare

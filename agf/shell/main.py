@@ -33,6 +33,7 @@ COMMANDS = {
     "compare": ("agf.shell.runs:compare", "Predict, train from the same initialization, and match the drops."),
     "landscape": ("agf.shell.landscape:landscape", "What competes: critical directions of the utility."),
     "escape": ("agf.shell.escape:escape", "Whether the network of a run can still learn."),
+    "bounds": ("agf.shell.bounds:bounds", "Bounds of two theories of early alignment, checked against a run."),
     "cones": ("agf.shell.landscape:cones", "Activation cones of the inputs of a ReLU problem."),
     "show": ("agf.shell.show:show", "Show a saved run."),
     "plot": ("agf.shell.show:plot", "Draw saved runs."),

@@ -1,0 +1,52 @@
+"""The command bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from agf.shell import arguments as request
+from agf.shell.main import DONE, FAILED
+from agf.shell.options import data_options, init_options
+from agf.shell.output import Output, print_json
+
+
+@click.command()
+@click.argument("name")
+@data_options
+@init_options
+@click.option("--log-eps", type=float, metavar="X", help="Natural log of the scale, in place of that of --alpha.")
+@click.option("--check", "run", metavar="RUN", help="Check the claims against this run of agf train.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
+@click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
+def bounds(name: str, log_eps: float | None, run: str | None, as_json: bool, quiet: bool, **words: Any) -> int:
+    """Constants and bounds of two theories of early alignment for the ReLU problem NAME, and which assumption holds.
+
+    With --check RUN, a run of agf train of this problem, each claim against it; exit code 1 where one is broken.
+    """
+    from agf.rectified.separation import separation
+    from agf.results.runs import trajectory
+
+    out = Output(None, None, as_json, quiet, [words["data"], words["init_file"], run])
+    curve = None if run is None else trajectory(run)
+    asked = request.problem(name, **{key: words[key] for key in ("data", "target", "pairs", "width")})
+    for note in asked.notes:
+        out.report.say(note)
+    if curve is not None and curve.init is not None:
+        init = curve.init
+    else:
+        alpha, seed, kind, file = (words[key] for key in ("alpha", "seed", "kind", "init_file"))
+        init = request.initialization(asked.problem, alpha=alpha, seed=seed, kind=kind, file=file)
+    found = separation(asked.problem, init, log_eps=log_eps)
+    document = found.to_dict()
+    out.report.table(found.table())
+    code = DONE
+    if curve is not None:
+        claims = found.check(curve)
+        out.report.table(claims.table())
+        document["check"] = claims.to_dict()
+        code = DONE if claims.hold else FAILED
+    if as_json:
+        print_json(document)
+    return code
