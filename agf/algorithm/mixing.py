@@ -171,6 +171,8 @@ class MixedPhases:
         rates, vectors = np.linalg.eigh(outside @ q @ outside)
         rates, vectors = rates[::-1].copy(), vectors[:, ::-1].copy()
         growing = int(np.count_nonzero(rates > _NO_GROWTH * self._fastest))
+        if growing == 0:
+            return Modes(vectors, rates, 0, np.zeros(0))
         threshold = ExactThreshold(self.problem, True, theta, _nameless(len(theta)))
         utility = 0.5 * rates[:growing]
         log_2c = threshold.log_self_interaction(np.ascontiguousarray(vectors[:, :growing].T), _nameless(growing))
