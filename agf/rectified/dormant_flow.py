@@ -24,6 +24,8 @@ from agf.rectified.walls import VANISHES, Walls
 
 #: Weights are balanced, and directions exactly along the field, where they are to this rounding of unit vectors.
 _ROUNDING = 1e-15
+#: On a ray, a part of w across the field is rounding up to this.
+_RAY = 1e-8
 #: A field this nearly parallel to a wall never reaches it: rounding of a cosine that is zero.
 _PARALLEL = 1e-14
 #: Walls this close, as a sine, are met together.
@@ -84,7 +86,8 @@ class Events:
 
     def by_neuron(self) -> Events:
         """The same, neuron by neuron."""
-        order = np.argsort(self.neuron, kind="stable")
+        narrow = self.neuron.astype(np.int16) if self.neuron.max(initial=0) < 2**15 else self.neuron  # a radix sort
+        order = np.argsort(narrow, kind="stable")
         return Events(*(getattr(self, name)[order] for name in _COLUMNS))
 
 
@@ -177,6 +180,8 @@ class DormantFlow:
         across = w - p[:, None] * u
         square = np.einsum("ij,ij->i", across, across)
         along = square <= (_ROUNDING * lengths) ** 2
+        # what it slides along leaves a ray, w itself, unless walls depend on each other
+        along |= (self._slides[rows] >= walls.normals.shape[1] - 1) & (square <= (_RAY * lengths) ** 2)
         across[along] = 0.0
         square[along] = 0.0
         balance = self.balance_sign[rows] * np.exp(self.log_balance[rows] - 2.0 * self.log_norms[rows])
@@ -384,9 +389,10 @@ class DormantFlow:
             found = least_norm(base[some], halves)
             shares[some[:, None], which] = found
             D[some] += np.einsum("mk,mkd->md", found, halves)
-            normals = walls.normals[which]  # onto the walls, from rounding beside them
-            w = self.w[rows[some]]
-            self.w[rows[some]] -= np.einsum("mdk,mke,me->md", np.linalg.pinv(normals), normals, w)
+            new = ~crossed[some]  # onto the walls, from rounding beside them
+            if new.any():
+                normals, w = walls.normals[which[new]], self.w[rows[some[new]]]
+                self.w[rows[some[new]]] -= np.einsum("mdk,mke,me->md", np.linalg.pinv(normals), normals, w)
         i, k = np.nonzero(held)
         share, was = shares[i, k], before[i, k]
         free = np.abs(share) >= 1.0
@@ -417,6 +423,8 @@ def least_norm(base: FloatArray, halves: FloatArray) -> FloatArray:
     gram = halves @ halves.transpose(0, 2, 1)
     pull = np.einsum("mkd,md->mk", halves, base)
     scale = np.einsum("mkk->mk", gram)
+    if k == 1:
+        return np.clip(-pull / scale, -1.0, 1.0)
     bound = np.zeros((m, k))  # -1 or 1 where at a bound, 0 where free
     shares = np.zeros((m, k))
     todo = np.arange(m)

@@ -1,0 +1,132 @@
+"""The dormant phase of a (leaky) ReLU network alone: exact, event by event, for any number of neurons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from agf.arrays import FloatArray, IntArray, positive
+from agf.contract.problem import Problem
+from agf.errors import RequestError, explain
+from agf.init import Init
+from agf.rectified.dormant_flow import DormantFlow, Events, Fate
+from agf.rectified.landscape import network_of
+from agf.rectified.samples import Samples
+from agf.rectified.walls import Walls
+from agf.results.alignment import Alignment
+
+#: Neurons that are followed together: their arrays stay in cache, and numpy's calls are few.
+_BLOCK = 4096
+
+
+def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None = None) -> Alignment:
+    """Follow dormant neurons on a residual that stays as it is: exactly, from one activation cone to the next.
+
+    Parameters
+    ----------
+    problem : Problem
+        A network of relu or leaky-relu neurons with one output. Its kinks count as sharp.
+    init : Init
+        The neurons, any number of them.
+    theta : array-like or None
+        (k, d + 1) active neurons, at whose residual the others move; none, the empty network, by default.
+    t_max : float or None
+        Flow time at which to stop; None: after the last event of the last neuron, when each is in its last cone.
+
+    Returns
+    -------
+    Alignment
+        Of every neuron its fate, events, last arrival and charge; clusters; and the state at any time.
+
+    Raises
+    ------
+    RequestError
+        Not a problem of this kind, or neurons of another shape.
+
+    Notes
+    -----
+    In a cone the field D is constant and the flow dw/dt = a D, da/dt = w . D has a closed form; a wall w . x_k = 0 is
+    crossed where both its sides push the same way, and slid along, on the field of least norm, where both push
+    towards it ([BF24] eq. 6 and section 5, [Min23] eq. 4). a^2 - |w|^2 is carried as it was at the start. Regular
+    solutions: a neuron without an active sample never moves again, nor does one whose input weights reach 0.
+    """
+    samples = Samples.of(problem) if isinstance(problem, Problem) else None
+    if samples is None:
+        raise RequestError(
+            explain(
+                f"{getattr(problem, 'name', type(problem).__name__)!r} has no cones to follow neurons through.",
+                where="align",
+                expected="relu, or two-layer with activation relu or leaky-relu, with one output",
+                remedy="agf.predict follows dormant neurons of any problem, by integration.",
+            )
+        )
+    if not isinstance(init, Init) or init.n_params != problem.n_params:
+        found = f"{init.n_params} parameters a neuron" if isinstance(init, Init) else type(init).__name__
+        expected = f"an Init of {problem.n_params} parameters a neuron"
+        raise RequestError(explain("the neurons do not fit.", where="align", found=found, expected=expected))
+    until = np.inf if t_max is None else positive(t_max, "t_max", where="align")
+    weights = samples.weights(network_of(problem, theta, "align"))
+    walls = Walls.of(samples.X, weights, samples.leak)
+    m = init.width
+    fates, patterns = np.zeros(m, dtype=np.int64), np.zeros((m, walls.sample.size), dtype=np.int8)
+    arrivals, charges, utilities = np.zeros(m), np.zeros(m), np.zeros(m)
+    ends = np.zeros((m, problem.n_params))
+    parts = []
+    for first in range(0, m, _BLOCK):
+        rows = slice(first, min(first + _BLOCK, m))
+        flow = DormantFlow(walls, init.directions[rows], init.log_norms[rows])
+        events = flow.run(until)
+        parts.append(Events(events.neuron + first, events.sample, events.kind, events.time))
+        fates[rows], arrivals[rows] = flow.fate, flow.time
+        with np.errstate(invalid="ignore"):
+            charges[rows] = np.where(np.isfinite(flow.log_norms), flow.log_norms - init.log_norms[rows], 0.0)
+        ends[rows], utilities[rows] = flow.ends()
+        turning = np.flatnonzero(flow.fate == Fate.TURNING)
+        if turning.size:
+            ends[first + turning] = flow.inside(turning, until)[0]
+        patterns[rows] = np.sign(flow.sides)
+    everything = Events.join(parts)
+    return Alignment(
+        problem=problem.name,
+        X=samples.X,
+        weights=weights,
+        leak=samples.leak,
+        start=init.directions,
+        start_log_norms=init.log_norms,
+        t_max=until,
+        fates=fates,
+        arrivals=arrivals,
+        charges=charges,
+        ends=ends,
+        utilities=utilities,
+        clusters=_clusters(fates, ends, patterns),
+        event_neurons=everything.neuron,
+        event_samples=everything.sample,
+        event_kinds=everything.kind,
+        event_times=everything.time,
+    )
+
+
+def _clusters(fates: IntArray, ends: FloatArray, patterns: np.ndarray) -> IntArray:
+    """Number of the cluster of each neuron, (m,), by falling size: neurons of one sign in one face of the cones have
+    one direction; fates without a direction are one cluster a sign."""
+    directed = np.isin(fates, [Fate.ALIGNS, Fate.OPPOSED])
+    key = np.column_stack([fates, np.sign(ends[:, -1]), np.where(directed[:, None], patterns, 0)]).astype(np.int8)
+    rows = np.ascontiguousarray(key).view(np.dtype((np.void, key.shape[1]))).reshape(-1)
+    _, index, counts = np.unique(rows, return_inverse=True, return_counts=True)
+    place = np.empty(counts.size, dtype=np.int64)
+    place[np.argsort(-counts, kind="stable")] = np.arange(counts.size)
+    return place[index.reshape(-1)]
+
+
+def state(alignment: Alignment, time: float) -> tuple[FloatArray, FloatArray]:
+    """Unit rows and log norms of the neurons of a result at a time."""
+    walls = Walls.of(alignment.X, alignment.weights, alignment.leak)
+    directions, log_norms = alignment.start.copy(), alignment.start_log_norms.copy()
+    for first in range(0, len(alignment), _BLOCK):
+        rows = slice(first, min(first + _BLOCK, len(alignment)))
+        flow = DormantFlow(walls, directions[rows], log_norms[rows])
+        flow.run(time)
+        directions[rows], log_norms[rows] = flow.inside(np.arange(flow.a.size), time)
+    return directions, log_norms
