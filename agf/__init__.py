@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 # public name -> module that defines it. A function never shares its name with a module of this package.
 _EXPORTS = {
     "cones": "rectified.cones",
+    "align": "rectified.align",
+    "DormantPhase": "results.dormant_phase",
     "landscape": "rectified.landscape",
     "separation": "rectified.separation",
     "Separation": "rectified.separation",
@@ -137,6 +139,7 @@ if TYPE_CHECKING:
     from agf.records.state import Settled as Settled
     from agf.records.state import State as State
     from agf.records.status import Status as Status
+    from agf.rectified.align import align as align
     from agf.rectified.cones import cones as cones
     from agf.rectified.escape import Escape as Escape
     from agf.rectified.escape import escape as escape
@@ -146,6 +149,7 @@ if TYPE_CHECKING:
     from agf.registry import problem as problem
     from agf.results.comparison import Comparison as Comparison
     from agf.results.comparison import compare as compare
+    from agf.results.dormant_phase import DormantPhase as DormantPhase
     from agf.results.landscape import Critical as Critical
     from agf.results.landscape import Landscape as Landscape
     from agf.results.runs import load as load

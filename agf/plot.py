@@ -31,6 +31,7 @@ from agf.pictures.axes import (
     save,
     say,
 )
+from agf.pictures.dormant_phase import dormant_phase
 from agf.pictures.landscape import landscape
 from agf.pictures.ticks import log_time
 
@@ -50,6 +51,7 @@ __all__ = [
     "charges",
     "check_path",
     "comparison",
+    "dormant_phase",
     "features",
     "landscape",
     "neurons",

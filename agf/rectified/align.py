@@ -14,13 +14,13 @@ from agf.rectified.dormant_flow import DormantFlow, Events, Fate
 from agf.rectified.landscape import network_of
 from agf.rectified.samples import Samples
 from agf.rectified.walls import Walls
-from agf.results.alignment import Alignment
+from agf.results.dormant_phase import DormantPhase
 
 #: Neurons that are followed together: their arrays stay in cache, and numpy's calls are few.
 _BLOCK = 4096
 
 
-def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None = None) -> Alignment:
+def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None = None) -> DormantPhase:
     """Follow dormant neurons on a residual that stays as it is: exactly, from one activation cone to the next.
 
     Parameters
@@ -36,7 +36,7 @@ def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None =
 
     Returns
     -------
-    Alignment
+    DormantPhase
         Of every neuron its fate, events, last arrival and charge; clusters; and the state at any time.
 
     Raises
@@ -87,7 +87,7 @@ def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None =
             ends[first + turning] = flow.inside(turning, until)[0]
         patterns[rows] = np.sign(flow.sides)
     everything = Events.join(parts)
-    return Alignment(
+    return DormantPhase(
         problem=problem.name,
         X=samples.X,
         weights=weights,
@@ -120,12 +120,12 @@ def _clusters(fates: IntArray, ends: FloatArray, patterns: np.ndarray) -> IntArr
     return place[index.reshape(-1)]
 
 
-def state(alignment: Alignment, time: float) -> tuple[FloatArray, FloatArray]:
+def state(phase: DormantPhase, time: float) -> tuple[FloatArray, FloatArray]:
     """Unit rows and log norms of the neurons of a result at a time."""
-    walls = Walls.of(alignment.X, alignment.weights, alignment.leak)
-    directions, log_norms = alignment.start.copy(), alignment.start_log_norms.copy()
-    for first in range(0, len(alignment), _BLOCK):
-        rows = slice(first, min(first + _BLOCK, len(alignment)))
+    walls = Walls.of(phase.X, phase.weights, phase.leak)
+    directions, log_norms = phase.start.copy(), phase.start_log_norms.copy()
+    for first in range(0, len(phase), _BLOCK):
+        rows = slice(first, min(first + _BLOCK, len(phase)))
         flow = DormantFlow(walls, directions[rows], log_norms[rows])
         flow.run(time)
         directions[rows], log_norms[rows] = flow.inside(np.arange(flow.a.size), time)

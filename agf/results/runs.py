@@ -7,19 +7,21 @@ import os
 from agf.errors import FileError, RequestError, explain
 from agf.records import files
 from agf.results.comparison import Comparison
+from agf.results.dormant_phase import DormantPhase
 from agf.results.landscape import Landscape
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 
-_KINDS: dict[str, type[Staircase] | type[Trajectory] | type[Comparison] | type[Landscape]] = {
+_KINDS: dict[str, type[Staircase] | type[Trajectory] | type[Comparison] | type[Landscape] | type[DormantPhase]] = {
     "staircase": Staircase,
     "trajectory": Trajectory,
     "comparison": Comparison,
     "landscape": Landscape,
+    "dormant-phase": DormantPhase,
 }
 
 
-def load(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison | Landscape:
+def load(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison | Landscape | DormantPhase:
     """What was saved under `path`.
 
     Parameters
@@ -29,7 +31,7 @@ def load(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison | 
 
     Returns
     -------
-    Staircase or Trajectory or Comparison or Landscape
+    Staircase or Trajectory or Comparison or Landscape or DormantPhase
         Whichever was saved; a comparison is matched again.
 
     Raises
@@ -49,9 +51,14 @@ def load(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison | 
 def training(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison:
     """What was predicted, trained or compared under `path`. RequestError when it is something else; else as `load`."""
     found = load(path)
-    if isinstance(found, Landscape):
+    if isinstance(found, Landscape | DormantPhase):
         expected = "a run file of agf predict, train or compare"
-        raise RequestError(explain(f"{str(path)!r} holds a landscape.", expected=expected))
+        raise RequestError(
+            explain(
+                f"{str(path)!r} holds {'a landscape' if isinstance(found, Landscape) else 'a dormant phase'}.",
+                expected=expected,
+            )
+        )
     return found
 
 

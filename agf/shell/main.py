@@ -31,6 +31,7 @@ COMMANDS = {
     "predict": ("agf.shell.runs:predict", "Predict the staircase of losses of a problem."),
     "train": ("agf.shell.runs:train", "Train by gradient flow, or by gradient descent with --lr and --steps."),
     "compare": ("agf.shell.runs:compare", "Predict, train from the same initialization, and match the drops."),
+    "align": ("agf.shell.align:align", "The dormant phase of a ReLU network alone, event by event."),
     "landscape": ("agf.shell.landscape:landscape", "What competes: critical directions of the utility."),
     "escape": ("agf.shell.escape:escape", "Whether the network of a run can still learn."),
     "bounds": ("agf.shell.bounds:bounds", "Bounds of two theories of early alignment, checked against a run."),

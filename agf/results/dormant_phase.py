@@ -59,7 +59,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, repr=False)
-class Alignment:
+class DormantPhase:
     """The dormant phase of m neurons, alone and exact: on a residual that stays as it is.
 
     Times are flow times of the problem's own loss, a mean over samples: n times those of a sum.
@@ -79,7 +79,7 @@ class Alignment:
     t_max : float
         Flow time at which the phase was stopped; inf where it was followed to the last event.
     fates : ndarray
-        (m,) number of the fate in `agf.results.alignment.FATES`; `fate` has the words.
+        (m,) number of the fate in `agf.results.dormant_phase.FATES`; `fate` has the words.
     arrivals : ndarray
         (m,) flow time of each neuron's last event, 0 where it met none.
     charges : ndarray
@@ -92,7 +92,7 @@ class Alignment:
         (m,) number of each neuron's cluster, by falling size; `cluster(k)` has what is known of it.
     event_neurons, event_samples, event_kinds, event_times : ndarray
         (e,) events, neuron by neuron in the order of time: row of the neuron; sample whose wall it met, -1 for a change
-        of sign and for weights that vanish; number of the kind in `agf.results.alignment.EVENTS`; flow time.
+        of sign and for weights that vanish; number of the kind in `agf.results.dormant_phase.EVENTS`; flow time.
     """
 
     problem: str
@@ -141,7 +141,7 @@ class Alignment:
         neurons = np.flatnonzero(self.clusters == k)
         if neurons.size == 0:
             found = f"cluster {k} of {self.n_clusters}"
-            raise RequestError(explain("there is no such cluster.", where="Alignment.cluster", found=found))
+            raise RequestError(explain("there is no such cluster.", where="DormantPhase.cluster", found=found))
         fate = FATES[self.fates[neurons[0]]]
         signs = np.unique(np.sign(self.ends[neurons, -1]))
         w = self.ends[neurons[0], :-1]
@@ -158,7 +158,7 @@ class Alignment:
         """Time, kind and sample of what a neuron met, in order. Raises RequestError for a neuron that is not there."""
         if not 0 <= neuron < len(self):
             found = f"neuron {neuron} of {len(self)}"
-            raise RequestError(explain("there is no such neuron.", where="Alignment.events", found=found))
+            raise RequestError(explain("there is no such neuron.", where="DormantPhase.events", found=found))
         low, high = np.searchsorted(self.event_neurons, [neuron, neuron + 1])
         columns = (self.event_times[low:high], self.event_kinds[low:high], self.event_samples[low:high])
         return [(float(t), EVENTS[kind], int(sample)) for t, kind, sample in zip(*columns, strict=True)]
@@ -172,7 +172,9 @@ class Alignment:
 
         if not 0 <= time <= min(self.t_max, np.finfo(float).max):
             expected = "a finite time of at least 0" + (f" and at most {self.t_max:g}" if self.t_max < np.inf else "")
-            raise RequestError(explain("there is no such time.", where="Alignment.at", found=time, expected=expected))
+            raise RequestError(
+                explain("there is no such time.", where="DormantPhase.at", found=time, expected=expected)
+            )
         return state(self, time)
 
     def charge(self, time: float) -> FloatArray:
@@ -200,7 +202,7 @@ class Alignment:
         return Table(f"Dormant phase of {self.problem}, residual frozen", columns, rows, notes)
 
     def __repr__(self) -> str:
-        return f"<Alignment of {self.problem}: {len(self)} neurons, {self.event_times.size} events>"
+        return f"<DormantPhase of {self.problem}: {len(self)} neurons, {self.event_times.size} events>"
 
     def __str__(self) -> str:
         return self.table().text()
@@ -209,10 +211,10 @@ class Alignment:
         return self.table().html()
 
     def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Axes:
-        """Draw the neurons over time (`agf.plot.alignment`), saved to `path` when given. Returns the axes."""
+        """Draw the neurons over time (`agf.plot.dormant_phase`), saved to `path` when given. Returns the axes."""
         from agf import plot
 
-        return plot.save(plot.alignment(self, **options), path)
+        return plot.save(plot.dormant_phase(self, **options), path)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""
@@ -248,14 +250,15 @@ class Alignment:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a run file at `path`. Raises FileError when it cannot be written; nothing is then left behind."""
         header = {"problem": self.problem, "leak": self.leak, "t_max": self.t_max}
-        files.write(path, "alignment", header, {name: getattr(self, name) for name in _ARRAYS})
+        files.write(path, "dormant-phase", header, {name: getattr(self, name) for name in _ARRAYS})
 
     @classmethod
-    def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Alignment:
+    def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> DormantPhase:
         """From header and arrays of the run file at `path` (`files.read`). Raises FileError when parts are missing."""
         try:
-            numbers = {name: files.from_json_float(header[name]) for name in ("leak", "t_max")}
-            found = cls(problem=header["problem"], **numbers, **{name: arrays[name] for name in _ARRAYS})
+            parts: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
+            parts.update({name: files.from_json_float(header[name]) for name in ("leak", "t_max")})
+            found = cls(problem=files.typed(header["problem"], str), **parts)
         except (KeyError, TypeError, ValueError) as error:
             raise FileError(
                 explain(f"cannot read {str(path)!r}: a part is missing or of the wrong kind ({error}).")

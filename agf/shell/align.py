@@ -1,0 +1,54 @@
+"""Command: align."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from agf.records.table import Table
+from agf.results.dormant_phase import DormantPhase
+from agf.shell import arguments as request
+from agf.shell.options import data_options, given, init_options, output_options
+from agf.shell.output import Output
+
+
+@click.command()
+@click.argument("name")
+@data_options
+@init_options
+@click.option("--t-max", "t_max", type=float, help="Flow time at which to stop; default after the last event.")
+@click.option("--neuron", "neurons", type=click.IntRange(0), multiple=True, help="List its events too; repeatable.")
+@output_options
+def align(
+    name: str,
+    t_max: float | None,
+    neurons: tuple[int, ...],
+    output: str | None,
+    picture: str | None,
+    as_json: bool,
+    quiet: bool,
+    **words: Any,
+) -> int:
+    """The dormant phase of the ReLU problem NAME alone, exact and event by event: where each neuron ends, and when."""
+    from agf.rectified.align import align as found
+
+    out = Output(output, picture, as_json, quiet, [words["data"], words["init_file"]])
+    asked = request.problem(name, **{key: words[key] for key in ("data", "target", "pairs", "width")})
+    for note in asked.notes:
+        out.report.say(note)
+    start = {key: words[key] for key in ("alpha", "seed", "kind")}
+    init = request.initialization(asked.problem, **start, file=words["init_file"])
+    with out.report.progress("dormant phase"):
+        result = found(asked.problem, init, **given(t_max=t_max))
+    code = out.finish(lambda: result)
+    for neuron in neurons:
+        out.report.table(_timeline(result, neuron))
+    return code
+
+
+def _timeline(result: DormantPhase, neuron: int) -> Table:
+    events = result.events(neuron)
+    rows = [[f"{time:.9g}", kind, "-" if sample < 0 else str(sample)] for time, kind, sample in events]
+    note = f"It {result.fate[neuron]}." if result.fate[neuron] == "aligns" else f"It is {result.fate[neuron]}."
+    return Table(f"Events of neuron {neuron}", ["flow time", "event", "sample"], rows, [note])
