@@ -74,8 +74,10 @@ class DormantPhase:
         (n,) residual of each sample times its weight in the loss: U(w, a) = a sum_k weights_k sigma(w . x_k).
     leak : float
         Slope of sigma left of 0.
-    start, start_log_norms : ndarray
-        (m, d + 1) unit rows and (m,) natural logs of the norms at time 0.
+    start : ndarray
+        (m, d + 1) unit rows at time 0.
+    start_log_norms : ndarray
+        (m,) natural logs of the norms at time 0.
     t_max : float
         Flow time at which the phase was stopped; inf where it was followed to the last event.
     fates : ndarray
@@ -90,9 +92,14 @@ class DormantPhase:
         (m,) utility there.
     clusters : ndarray
         (m,) number of each neuron's cluster, by falling size; `cluster(k)` has what is known of it.
-    event_neurons, event_samples, event_kinds, event_times : ndarray
-        (e,) events, neuron by neuron in the order of time: row of the neuron; sample whose wall it met, -1 for a change
-        of sign and for weights that vanish; number of the kind in `agf.results.dormant_phase.EVENTS`; flow time.
+    event_neurons : ndarray
+        (e,) rows of the neurons of all events, neuron by neuron, each in the order of time.
+    event_samples : ndarray
+        (e,) samples whose walls they met, -1 for a change of sign and for weights that vanish.
+    event_kinds : ndarray
+        (e,) numbers of the kinds in `agf.results.dormant_phase.EVENTS`.
+    event_times : ndarray
+        (e,) flow times.
     """
 
     problem: str
@@ -137,7 +144,18 @@ class DormantPhase:
         return int(self.clusters.max(initial=-1)) + 1
 
     def cluster(self, k: int) -> Cluster:
-        """The k-th cluster, from 0, largest first. Raises RequestError for another number."""
+        """One cluster.
+
+        Parameters
+        ----------
+        k : int
+            Its number, from 0, largest first.
+
+        Raises
+        ------
+        RequestError
+            There is no such cluster.
+        """
         neurons = np.flatnonzero(self.clusters == k)
         if neurons.size == 0:
             found = f"cluster {k} of {self.n_clusters}"
@@ -155,7 +173,23 @@ class DormantPhase:
         )
 
     def events(self, neuron: int) -> list[tuple[float, str, int]]:
-        """Time, kind and sample of what a neuron met, in order. Raises RequestError for a neuron that is not there."""
+        """What a neuron met.
+
+        Parameters
+        ----------
+        neuron : int
+            Its row.
+
+        Returns
+        -------
+        list of tuple
+            Flow time, kind and sample of each event, in order.
+
+        Raises
+        ------
+        RequestError
+            There is no such neuron.
+        """
         if not 0 <= neuron < len(self):
             found = f"neuron {neuron} of {len(self)}"
             raise RequestError(explain("there is no such neuron.", where="DormantPhase.events", found=found))
@@ -164,9 +198,22 @@ class DormantPhase:
         return [(float(t), EVENTS[kind], int(sample)) for t, kind, sample in zip(*columns, strict=True)]
 
     def at(self, time: float) -> tuple[FloatArray, FloatArray]:
-        """Unit rows (m, d + 1) and log norms (m,) of all neurons at a flow time, exactly: the phase is followed anew.
+        """Unit rows (m, d + 1) and log norms (m,) of all neurons at a time, exactly: the phase is followed anew.
 
-        Raises RequestError for a time below 0, not finite, or beyond `t_max`.
+        Parameters
+        ----------
+        time : float
+            Flow time.
+
+        Returns
+        -------
+        tuple of ndarray
+            Directions and log norms.
+
+        Raises
+        ------
+        RequestError
+            A time below 0, not finite, or beyond `t_max`.
         """
         from agf.rectified.align import state
 
@@ -178,7 +225,13 @@ class DormantPhase:
         return state(self, time)
 
     def charge(self, time: float) -> FloatArray:
-        """(m,) utility accumulated by a flow time: change of the logs of the norms."""
+        """(m,) utility accumulated by a flow time: change of the logs of the norms.
+
+        Parameters
+        ----------
+        time : float
+            Flow time.
+        """
         return self.at(time)[1] - self.start_log_norms
 
     # -- for people and files -----------------------------------------------------------------------------------
@@ -211,7 +264,20 @@ class DormantPhase:
         return self.table().html()
 
     def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Axes:
-        """Draw the neurons over time (`agf.plot.dormant_phase`), saved to `path` when given. Returns the axes."""
+        """Draw the neurons over time.
+
+        Parameters
+        ----------
+        path : str or os.PathLike or None
+            Picture to write, where given.
+        **options : Any
+            Those of `agf.plot.dormant_phase`.
+
+        Returns
+        -------
+        Axes
+            What was drawn on.
+        """
         from agf import plot
 
         return plot.save(plot.dormant_phase(self, **options), path)
@@ -248,7 +314,18 @@ class DormantPhase:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a run file at `path`. Raises FileError when it cannot be written; nothing is then left behind."""
+        """Write a run file.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            Where; the file appears complete or not at all.
+
+        Raises
+        ------
+        FileError
+            It cannot be written; nothing is then left behind.
+        """
         header = {"problem": self.problem, "leak": self.leak, "t_max": self.t_max}
         files.write(path, "dormant-phase", header, {name: getattr(self, name) for name in _ARRAYS})
 
