@@ -309,6 +309,6 @@ def test_returns_are_checked_in_the_middle_of_a_run_too():
             return "fine" if self.calls < 2 else 3
 
     X = np.random.default_rng(0).standard_normal((30, 3))
-    problem = Later(X, X @ np.array([1.0, 0.5, 0.2]), activation="linear", width=6)
+    problem = Later(X, np.tanh(X[:, 0]) + 0.4 * np.tanh(X[:, 1]), activation="tanh", width=4)
     with pytest.raises(agf.AgfError, match=r"`label` returned an int"):
-        agf.predict(problem, problem.init(1e-6))
+        agf.predict(problem, problem.init(1e-4))
