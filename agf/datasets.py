@@ -139,7 +139,7 @@ def _npz(name: str) -> Dataset:
                     ) from None
     except DataError:
         raise
-    except (*files.DAMAGE, ValueError) as error:
+    except files.UNREADABLE as error:
         raise DataError(explain(f"cannot read {name!r} as an npz archive ({error}).")) from None
     if not arrays:
         raise DataError(explain("the archive holds no arrays.", where=name))

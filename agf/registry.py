@@ -13,13 +13,15 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from agf.contract.blame import guard, told
+from agf.contract.blame import guard, staying, told
 from agf.contract.problem import Problem
 from agf.errors import DataError, ProblemError, RequestError, explain
 
 GROUP = "agf.problems"
 #: Problems that are made from others: found by name, so that their runs can be computed again, and not listed.
 _DERIVED = {"masked": "agf.rewinding.masked:Masked"}
+#: What a stranger's module may raise, of its own: all but an interrupt.
+_ANY = (Exception, SystemExit, GeneratorExit)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def listing() -> list[Listed]:
     for name, point in _points().items():
         try:
             out.append(Listed(name, _checked(point.load(), name)))
-        except (Exception, SystemExit) as error:  # any failure of a stranger's module
+        except _ANY as error:  # any failure of a stranger's module
             out.append(Listed(name, None, f"{type(error).__name__}: {error}"))
     return out
 
@@ -85,10 +87,11 @@ def find(name: str) -> type[Problem]:
             )
         )
     try:
-        return _checked(points[name].load(), name)
+        with staying():
+            return _checked(points[name].load(), name)
     except ProblemError:
         raise
-    except (Exception, SystemExit) as error:
+    except _ANY as error:
         raise ProblemError(
             explain(
                 f"problem {name!r} cannot be loaded ({type(error).__name__}: {error}).",
@@ -191,8 +194,9 @@ def _from_file(name: str) -> type[Problem]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # dataclasses and torch look their module up
     try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+        with staying():
+            spec.loader.exec_module(module)
+    except _ANY as error:
         del sys.modules[module_name]
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == spec.origin]
         line = getattr(error, "lineno", None) or (lines[-1] if lines else None)

@@ -360,7 +360,7 @@ def _staircase(problem: str, document: dict[str, Any]) -> Staircase:
             collapsed=np.asarray(drop["collapsed"], dtype=np.int64),
             label=drop["label"],
             utility=np.asarray([real(value) for value in drop["utility"]]),
-            runner_up=(int(drop["runner_up"][0]), real(drop["runner_up"][1])) if drop["runner_up"] else None,
+            runner_up=(int(drop["runner_up"][0]), real(drop["runner_up"][1])) if drop.get("runner_up") else None,
         )
         for drop in document["drops"]
     )

@@ -121,7 +121,9 @@ def check(problem: Problem, seed: int = 0) -> Conformance:
             verdicts.append(Verdict(name, "failed", f"found {v.found}", v.method, v.expected, v.cause))
         except AgfError as error:
             verdicts.append(Verdict(name, "failed", str(error).rstrip(".")))
-        except (Exception, SystemExit) as error:  # a stranger's code
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a stranger's code
             found = blame(type(problem), error)
             if found is not None:
                 cause = f"see the line named; it was given {found.given}" if found.given else "see the line named"

@@ -96,8 +96,9 @@ def _own_ways(probe: Probe) -> str:
     probe.ask("conserved", probe.theta, probe.neurons)
     probe.ask("example")
     own = [name for name in ("phases", "many_phases") if getattr(type(p), name) is not getattr(Problem, name)]
-    probe.ask("phases", p.init(1e-8, seed=0), Settings())
-    probe.ask("many_phases", [p.init(1e-8, seed=0)], Settings())
+    start = p.init(1e-8, seed=0)
+    probe.ask("phases", start, Settings())
+    probe.ask("many_phases", [start], Settings())
     return "brings its own " + " and ".join(own) if own else "brings no phases of its own"
 
 

@@ -134,6 +134,20 @@ def nothing() -> None:
 
 
 @contextlib.contextmanager
+def staying() -> Iterator[None]:
+    """Come back to the working folder: paths of the user are meant from there, wherever a stranger's code goes."""
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:  # removed under our feet
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.chdir(folder)
+
+
+@contextlib.contextmanager
 def guard(problem: Problem | type[Problem], partial: Callable[[], Any] = nothing) -> Iterator[None]:
     """Turn what a problem's methods raise into one sentence that keeps `partial()`, what was computed by then.
 
@@ -141,8 +155,11 @@ def guard(problem: Problem | type[Problem], partial: Callable[[], Any] = nothing
     memory is always a ComputationError. Errors that are not the problem's pass as they are.
     """
     try:
-        yield
-    except (Exception, SystemExit) as error:
+        with staying():
+            yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit and GeneratorExit of a stranger's own as well
         if isinstance(error, AgfError) and not isinstance(error, ProblemError):
             raise
         owner = problem if isinstance(problem, type) else type(problem)

@@ -49,7 +49,7 @@ class Checkpoint:
     ) -> None:
         if path is not None:
             files.check_writable(path)
-        self.path, self.whole = path, whole
+        self.path, self.whole = None if path is None else os.path.abspath(path), whole
         self.soonest = 0.0 if eager else _SOONEST
         self.began = self.saved = wall.perf_counter()
         self.cost = 0.0

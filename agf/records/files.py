@@ -10,6 +10,8 @@ import contextlib
 import json
 import math
 import os
+import platform
+import struct
 import tempfile
 import zipfile
 import zlib
@@ -20,6 +22,7 @@ from typing import IO, Any
 import numpy as np
 
 from agf.errors import FileError, explain
+from agf.records import schema
 
 FORMAT = "agf-run"
 VERSION = 1
@@ -28,20 +31,28 @@ _MAX_HEADER = 64 * 2**20
 #: An archive that unpacks to more than this, and to so many times its size, holds nothing but zeros or means harm.
 _LARGE, _PACKED = 2**30, 200
 #: What zipfile and numpy raise on damaged, encrypted or hostile archives, besides ValueError.
-DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, MemoryError)
+DAMAGE: tuple[type[BaseException], ...] = (
+    zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, MemoryError, struct.error, SyntaxError, TypeError,
+)  # fmt: skip
+with contextlib.suppress(ImportError):  # a module that some builds of Python lack, and then zipfile does
+    import lzma
+
+    DAMAGE = (*DAMAGE, lzma.LZMAError)
+#: The same with what a reader of arrays raises.
+UNREADABLE: tuple[type[BaseException], ...] = (*DAMAGE, ValueError)
 
 
 @contextlib.contextmanager
 def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a file that appears under `path` complete or not at all. Raises FileError when it cannot be written."""
-    target = Path(path)
-    check_writable(target, then="Nothing was written.")
+    check_writable(path, then="Nothing was written.")
+    target = Path(os.path.realpath(path))  # what a link points to is written, and the link stays
     name = None
     try:
         with tempfile.NamedTemporaryFile(
             mode,
             dir=target.parent,
-            prefix=f".{target.name}.",
+            prefix=_part(target.name),
             suffix=".part",
             delete=False,
             encoding=None if "b" in mode else "utf-8",
@@ -58,7 +69,7 @@ def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     except OSError as error:
         raise FileError(
             explain(
-                f"cannot write {str(target)!r} ({error.strerror or error}).",
+                f"cannot write {_named(path)!r} ({error.strerror or error}).",
                 remedy="Nothing was written; check that the folder exists, may be written and has space.",
             )
         ) from None
@@ -68,9 +79,44 @@ def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
                 os.unlink(name)
 
 
+def _named(path: str | os.PathLike[str]) -> str:
+    """A path as people write it: from the working folder where it is inside."""
+    here = os.getcwd() + os.sep
+    return str(path).removeprefix(here)
+
+
+def _part(name: str) -> str:
+    """How an unfinished file begins: short whatever the name, and telling which process of which machine writes it."""
+    return f".agf-{zlib.crc32(name.encode(errors='surrogateescape')):08x}-{_machine()}-{os.getpid()}-"
+
+
+def _machine() -> str:
+    return f"{zlib.crc32(platform.node().encode()):08x}"
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove the unfinished files that processes of this machine left in a folder when they were killed."""
+    for path in folder.glob(f".agf-*-{_machine()}-*-*.part"):
+        process = path.name.split("-")[3]
+        if process.isdigit() and not _alive(int(process)):
+            path.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
 def check_writable(path: str | os.PathLike[str], then: str = "Nothing was computed.") -> None:
     """Refuse a path that cannot be written before a long computation starts. Raises FileError."""
-    target = Path(path)
+    if "\0" in str(path):
+        raise FileError(explain(f"cannot write {str(path)!r}: its name holds a null character.", remedy=then))
+    target = Path(os.path.realpath(path))
     if target.is_dir():
         why = "it is a folder"
     elif target.exists() and not target.is_file():
@@ -81,7 +127,7 @@ def check_writable(path: str | os.PathLike[str], then: str = "Nothing was comput
         why = "its folder may not be written"
     else:
         return
-    raise FileError(explain(f"cannot write {str(target)!r}: {why}.", remedy=then))
+    raise FileError(explain(f"cannot write {_named(path)!r}: {why}.", remedy=then))
 
 
 def jsonable(value: Any) -> Any:
@@ -145,7 +191,8 @@ def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], array
 def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
     """Kind, header and arrays of a run file.
 
-    Raises FileError, saying which: absent, not a run file, truncated, from a later version, or holding pickles.
+    Raises FileError, saying which: absent, not a run file, truncated, from a later version, holding pickles, or with a
+    part that is missing or not what `schema` asks for.
     """
     shown = repr(str(path))
 
@@ -179,11 +226,15 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, n
                 )
             refuse_bomb(archive)
             arrays = {name: member(archive, info) for name, info in members(archive)}
+            kind = str(header.get("kind", ""))
+            schema.check(kind, header, arrays)
+    except schema.Wrong as error:
+        raise refuse(f"a part is missing or of the wrong kind ({error})") from None
     except DAMAGE as error:
         raise refuse(f"it is damaged or not a run file ({error})") from None
     except ValueError as error:
         raise refuse(f"an array in it is damaged or not plain numbers ({error})") from None
-    return str(header.get("kind", "")), header, arrays
+    return kind, header, arrays
 
 
 def members(archive: zipfile.ZipFile) -> list[tuple[str, zipfile.ZipInfo]]:

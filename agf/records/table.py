@@ -5,11 +5,27 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 
 import numpy as np
+
+
+def visible(text: str) -> str:
+    """Text as it may be printed: what would move the cursor, break the line, or turn the order of reading is shown.
+
+    Control characters (escapes of a terminal, newlines), formatting marks (bidirectional ones, zero width) and lone
+    surrogates become "\\x1b", "\\u202e" and the like.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        char if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+        else char.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for char in text
+    )  # fmt: skip
 
 
 def number(value: object, digits: int = 4) -> str:
@@ -52,6 +68,15 @@ def percent(value: float | None) -> str:
     return f"{100 * value:.2g} %" if abs(value) < 0.995 else f"{100 * value:.0f} %"
 
 
+#: A cell is read at a glance: a longer one (the label of a million tied coordinates) is cut, and says so.
+_LONGEST = 400
+
+
+def _cell(text: str) -> str:
+    shown = visible(text[: _LONGEST + 1])
+    return shown if len(text) <= _LONGEST else f"{shown[:_LONGEST]}... ({len(text):,} characters)"
+
+
 @dataclass(frozen=True)
 class Table:
     """A titled table. rows : cells already formatted (see `number`); notes : sentences printed below."""
@@ -60,6 +85,12 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     notes: Sequence[str] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", visible(self.title))
+        object.__setattr__(self, "columns", [visible(column) for column in self.columns])
+        object.__setattr__(self, "rows", [[_cell(cell) for cell in row] for row in self.rows])
+        object.__setattr__(self, "notes", [visible(note) for note in self.notes])
 
     def text(self) -> str:
         """Plain text, columns right-aligned but the last."""

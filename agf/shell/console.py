@@ -11,11 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from agf.records.table import Table
+from agf.records.table import Table, visible
 
 Update = Callable[[str], None]
 #: Least width of the last column of a table, which holds words: with two blanks between columns, and with one.
 _WORDS, _FEW_WORDS = 24, 12
+
+
+def lines(words: str) -> str:
+    """Sentences as they may be printed, their own line breaks kept."""
+    return "\n".join(visible(line) for line in words.split("\n"))
 
 
 class Silent:
@@ -38,7 +43,7 @@ class Plain(Silent):
     """Plain text, without progress: for pipes and log files."""
 
     def say(self, words: str) -> None:
-        print(words, file=sys.stderr)
+        print(lines(words), file=sys.stderr)
 
     def table(self, table: Table) -> None:
         print(table.text(), file=sys.stderr)
@@ -53,7 +58,7 @@ class Terminal(Silent):
         self.console = Console(stderr=True, highlight=False)
 
     def say(self, words: str) -> None:
-        self.console.print(words, markup=False)
+        self.console.print(lines(words), markup=False)
 
     def table(self, table: Table) -> None:
         from rich import box
@@ -98,7 +103,7 @@ class Terminal(Silent):
         from rich.text import Text
 
         with self.console.status(Text(words)) as status:
-            yield lambda words: status.update(Text(words))
+            yield lambda words: status.update(Text(visible(words)))
 
 
 def reporter(quiet: bool = False) -> Silent:

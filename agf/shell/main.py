@@ -21,6 +21,8 @@ import click
 
 from agf import __version__
 from agf.errors import ComputationError, RequestError
+from agf.records.table import visible
+from agf.shell import listeners
 from agf.shell import signals as interrupts
 
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
@@ -107,14 +109,17 @@ def agf() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (default: that of the process); returns the exit code, raises nothing for bad requests."""
-    with interrupts.heeded() as told:
+    with listeners.forgiving(), interrupts.heeded() as told:
         code = _run(arguments)
     return told.code(INTERRUPTED) if code == INTERRUPTED or (code == DONE and told.number) else code
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if any("\0" in word for word in words):
+        return _complain("a null character in the arguments.", WRONG)
     try:
-        code = agf.main(args=None if arguments is None else list(arguments), prog_name="agf", standalone_mode=False)
+        code = agf.main(args=words, prog_name="agf", standalone_mode=False)
         sys.stdout.flush()
     except (click.Abort, KeyboardInterrupt):
         return _complain("interrupted", INTERRUPTED)
@@ -134,9 +139,8 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _complain(words: str, code: int) -> int:
-    sentence = " ".join(words.split())
-    with contextlib.suppress(OSError):  # nobody is listening any more
-        click.echo(f"agf: error: {sentence}" if code != INTERRUPTED else f"agf: {sentence}", err=True)
+    sentence = visible(" ".join(words.split()))
+    click.echo(f"agf: error: {sentence}" if code != INTERRUPTED else f"agf: {sentence}", err=True)
     return code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,10 @@ class Output:
         quiet: bool,
         inputs: Iterable[str | None] = (),
     ) -> None:
-        self.output, self.picture, self.as_json = output, picture, as_json
+        self.named = [path for path in (output, picture) if path is not None]
+        self.output = None if output is None else os.path.abspath(output)  # whoever changes the folder later
+        self.picture = None if picture is None else os.path.abspath(picture)
+        self.as_json = as_json
         self.report = reporter(quiet)
         if output is not None:
             files.check_writable(output)
@@ -98,9 +102,8 @@ class Output:
         if self.as_json:
             print_json(result.to_dict())
         self.report.table(result.table())
-        for written in (self.output, self.picture):
-            if written is not None:
-                self.report.say(f"Wrote {written}.")
+        for written in self.named:
+            self.report.say(f"Wrote {written}.")
 
 
 def print_json(document: Any) -> None:

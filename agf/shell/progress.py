@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from agf.records.state import State
-from agf.records.table import number
+from agf.records.table import number, visible
 
 if TYPE_CHECKING:
     from agf.results.staircase import Drop
@@ -38,8 +38,9 @@ class Watcher:
     def __call__(self, news: State | Progress, drop: Drop | None = None) -> None:
         if drop is not None:
             self.drops += 1
+            label = visible(drop.label[:200])
             self.update(
-                f"{self.what}: drop {self.drops}, {drop.label}, time {number(drop.time)}, level {number(drop.level)}"
+                f"{self.what}: drop {self.drops}, {label}, time {number(drop.time)}, level {number(drop.level)}"
             )
         elif not isinstance(news, State) and monotonic() >= self.due:
             self.due = monotonic() + self.every

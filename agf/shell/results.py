@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from agf.records import files
@@ -97,12 +99,13 @@ def rerun(run: str, output: str | None, problem: str | None, quiet: bool) -> int
     if output is not None:
         files.check_writable(output)
         files.check_distinct(output, [run])
+    target = None if output is None else os.path.abspath(output)
     before = training(run)
     teller = reporter(quiet)
     with teller.progress("computing again") as update:
         again = replay.rerun(run, problem=problem, observer=Watcher("computing again", update))
-    if output is not None:
-        again.save(output)
+    if target is not None:
+        again.save(target)
         teller.say(f"Wrote {output}.")
     if isinstance(again, Comparison) and replay.from_elsewhere(again.trajectory):
         teller.say("The curve was trained elsewhere and is taken as it is; the prediction was computed again.")

@@ -17,6 +17,7 @@ from agf.shell.main import DONE, FAILED
 from agf.shell.output import print_json
 from agf.summary import Summary, summarize
 from agf.sweeping import sweep as sweeps
+from agf.sweeping.plan import MOST
 
 
 def values(text: str, kind: str = "") -> list[Any]:
@@ -27,14 +28,16 @@ def values(text: str, kind: str = "") -> list[Any]:
     bounds = text.split(":")
     if 2 <= len(bounds) <= 3:
         try:
-            found: list[Any] = list(range(*(int(bound) for bound in bounds)))
+            span = range(*(int(bound) for bound in bounds))
         except ValueError:
             raise RequestError(
                 explain(f"cannot read the range {text!r}.", expected="START:STOP or START:STOP:STEP")
             ) from None
-        if not found:
+        if not span:
             raise RequestError(explain(f"the range {text!r} is empty.", expected="START:STOP, STOP excluded"))
-        return found
+        if (span[-1] - span[0]) // span.step >= MOST:
+            raise RequestError(explain(f"the range {text!r} is too long.", expected=f"at most {MOST:,} values"))
+        return list(span)
     if not text.strip(","):
         raise RequestError(explain("a range is empty.", found=repr(text)))
     try:
@@ -97,22 +100,23 @@ def sweep(
         keep_files=not no_files,
     )
     report = reporter(quiet)
-    path = Path(table or Path(folder) / "table.csv")
+    named = Path(table or Path(folder) / "table.csv")
+    path, root = named.absolute(), Path(folder).absolute()  # whoever changes the folder later
     if path.suffix not in (".csv", ".parquet"):
         raise RequestError(explain(f"unknown table format {path.name!r}.", expected="a .csv or .parquet name"))
     if idle := plan.idle_seeds():
         report.say(f"note: {idle}")
     try:
         with _progress(quiet) as observer:
-            result = sweeps.run(plan, folder, jobs=jobs, dask=dask, observer=observer)
+            result = sweeps.run(plan, root, jobs=jobs, dask=dask, observer=observer)
     except KeyboardInterrupt:
         total = len(plan.runs())
-        left = sweeps.Sweep(Path(folder), plan).missing()
+        left = sweeps.Sweep(root, plan).missing()
         report.say(f"{total - left} of {total} runs are finished and kept in {folder}; the same command does the rest.")
         raise
     result.write_table(path)
     failures = result.failures()
-    report.say(f"{len(plan.runs())} runs, {len(failures)} failed. Wrote {path}.")
+    report.say(f"{len(plan.runs())} runs, {len(failures)} failed. Wrote {named}.")
     for settings, message in failures[:5]:
         report.say(f"  failed: {', '.join(f'{k}={v}' for k, v in settings.items())}: {message}")
     if len(failures) > 5:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agf.errors import FileError, explain
-from agf.records import files
+from agf.records import files, schema
 
 #: Longest time, in seconds, for which a line is not yet forced to the disk while others follow.
 SYNC = 0.5
@@ -33,10 +33,11 @@ def finished(path: Path) -> dict[str, dict[str, Any]]:
     for line in content.split(b"\n")[:-1]:
         try:
             entry = json.loads(line)
+            schema.ROW(entry, "row")
             out[entry["key"]] = entry
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
+        except (ValueError, RecursionError) as error:
             raise FileError(
-                explain(f"{str(path)!r} is damaged.", remedy="Delete that file to compute its runs again.")
+                explain(f"{str(path)!r} is damaged ({error}).", remedy="Delete that file to compute its runs again.")
             ) from None
     return out
 

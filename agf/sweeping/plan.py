@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import itertools
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,8 @@ from agf.records.settings import Settings
 ACTIONS = ("predict", "train", "compare")
 #: Seeds a chunk: large enough to batch, small enough to share and to show progress.
 CHUNK = 32
+#: Runs of a sweep at most: its plan is held in memory, some hundred bytes a run.
+MOST = 10**7
 _INIT_AXES = ("alpha", "seed", "kind")
 _SETTINGS_AXES = Settings.options()
 
@@ -70,6 +73,10 @@ class Plan:
                 raise RequestError(explain(f"the range of `{name}` has repeated values.", where=where))
             if name in self.arguments:
                 raise RequestError(explain(f"`{name}` is given both as fixed and as an axis.", where=where))
+
+        total = math.prod(len(values) for values in self.axes.values())
+        if total > MOST:
+            raise RequestError(explain(f"a sweep of {total:,} runs.", where=where, expected=f"at most {MOST:,}"))
 
     def identity(self) -> dict[str, Any]:
         """What must not change between start and resume. Values of the axes may be added to, their names not."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import threading
@@ -21,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from agf.errors import ComputationError, FileError, RequestError, explain
-from agf.records import files, provenance
+from agf.records import files, provenance, schema
 from agf.sweeping import journal as ledger
 from agf.sweeping.chunk import compute, failure, rows, unfinished
-from agf.sweeping.plan import Plan, digest, key
+from agf.sweeping.plan import MOST, Plan, digest, key
 
 __all__ = ["Observer", "Plan", "Sweep", "key", "reopen", "run", "sweep"]
 
@@ -40,12 +41,16 @@ def reopen(folder: str | os.PathLike[str]) -> Sweep:
     FileError
         When it is none.
     """
-    marker = Path(folder) / "sweep.json"
     try:
-        found = json.loads(marker.read_text(encoding="utf-8"))
-        known = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((Path(folder) / "asked").iterdir())]
-    except (OSError, json.JSONDecodeError):
-        raise FileError(explain(f"{str(folder)!r} is no sweep.", expected="a folder written by agf sweep")) from None
+        found = _read(Path(folder) / _MARKER, schema.SWEEP)
+        known = [_read(path, schema.ASKED) for path in sorted((Path(folder) / "asked").glob("[!.]*.json"))]
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, RequestError):
+            raise
+        why = str(error) if isinstance(error, schema.Wrong) else None
+        raise FileError(
+            explain(f"{str(folder)!r} is no sweep.", found=why, expected="a folder written by agf sweep")
+        ) from None
     axes: dict[str, list[Any]] = {}
     for asked in known:
         for name, values in asked.items():
@@ -263,7 +268,7 @@ def sweep(
     axes = {name: list(values) for name, values in given.items() if values is not None}
     plan = Plan(
         problem,
-        {"alpha": list(alpha), **axes, "seed": list(seed)},
+        {"alpha": _listed("alpha", alpha), **axes, "seed": _listed("seed", seed)},
         dict(arguments or {}),
         tuple(do),
         dict(flow or {}),
@@ -272,6 +277,14 @@ def sweep(
     if idle := plan.idle_seeds():
         warnings.warn(idle, stacklevel=2)
     return run(plan, folder, jobs=jobs, dask=dask, observer=observer)
+
+
+def _listed(name: str, values: Iterable[Any]) -> list[Any]:
+    """The values of an axis, unless they are too many to hold."""
+    found = list(itertools.islice(values, MOST + 1))
+    if len(found) > MOST:
+        raise RequestError(explain(f"the range of `{name}` is too long.", where="sweep", expected=f"at most {MOST:,}"))
+    return found
 
 
 def run(
@@ -283,7 +296,7 @@ def run(
     observer: Observer | None = None,
 ) -> Sweep:
     """Compute what is missing of `plan` in `folder`; see `sweep`."""
-    root = Path(folder)
+    root = Path(folder).absolute()
     plan.check_axes()
     plan.check_problem()
     _claim(root, plan)
@@ -323,26 +336,50 @@ def run(
             time.sleep(0.5)  # the rest is being computed by other processes; take over what they leave
 
 
+_MARKER = "sweep.json"
+_FOLDERS = ("rows", "runs", "locks", "asked")
+
+
+def _is_ours(entry: Path) -> bool:
+    """Whether something in a folder without a marker may be what a killed start of a sweep left there."""
+    return entry.name.startswith(".") or (entry.name in _FOLDERS and entry.is_dir())
+
+
+def _read(path: Path, rule: schema.Rule) -> Any:
+    """A JSON document of a sweep's folder. Raises ValueError, or OSError, when it is not what it must be."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    rule(document, path.name)
+    return document
+
+
 def _claim(root: Path, plan: Plan) -> None:
+    """Make the folder of a sweep, or see that it is of this one."""
+    from filelock import FileLock
+
     identity = {"format": FORMAT, "version": VERSION, **plan.identity()}
     fixed = {name: provenance.brief(value) for name, value in plan.arguments.items()}
     try:
         if root.exists() and not root.is_dir():
             raise RequestError(explain(f"{str(root)!r} is a file.", where="sweep", expected="a folder"))
-        marker = root / "sweep.json"
-        if not marker.exists():
-            if root.exists() and any(not entry.name.startswith(".") for entry in root.iterdir()):
+        if not (root / _MARKER).exists():
+            if root.exists() and any(not _is_ours(entry) for entry in root.iterdir()):
                 raise RequestError(
                     explain(f"{str(root)!r} is not empty and not a sweep.", where="sweep", remedy="Name a new folder.")
                 )
-            for name in ("rows", "runs", "locks", "asked"):
+            for name in _FOLDERS:
                 (root / name).mkdir(parents=True, exist_ok=True)
-            with files.atomic(marker, "w") as handle:
-                json.dump({**identity, "arguments": fixed, "versions": provenance.versions()}, handle, indent=1)
-            return
-        found = json.loads(marker.read_text(encoding="utf-8"))
-    except json.JSONDecodeError:
-        raise FileError(explain(f"{str(root / 'sweep.json')!r} is damaged.", remedy="Name a new folder.")) from None
+        with FileLock(root / "locks" / "claim.lock"):  # several processes may start one sweep together
+            if not (root / _MARKER).exists():
+                with files.atomic(root / _MARKER, "w") as handle:
+                    json.dump({**identity, "arguments": fixed, "versions": provenance.versions()}, handle, indent=1)
+            found = _read(root / _MARKER, schema.SWEEP)
+        for folder in (root, root / "asked", root / "runs"):
+            files.remove_parts(folder)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, RequestError):
+            raise
+        why = f"{str(root / _MARKER)!r} is damaged ({error})."
+        raise FileError(explain(why, remedy="Name a new folder.")) from None
     except OSError as error:
         raise FileError(explain(f"cannot use the folder {str(root)!r} ({error.strerror}).")) from None
     changed = [name for name, value in identity.items() if found.get(name) != value]

@@ -25,7 +25,7 @@ from agf.records.checkpoint import Checkpoint
 from agf.records.status import Status
 from agf.results.trajectory import Trajectory
 from agf.training.gradient_flow import clock_of, same_start, snapshot_arrays
-from agf.training.recorder import Progress, Recorder
+from agf.training.recorder import Progress, Recorder, taking_over
 
 #: Minibatch runs evaluate the full loss whenever the step count has grown by this factor.
 _LOSS_RATIO = 1.01
@@ -110,7 +110,8 @@ def descend(
     }
     run = _Descent(problem, init, settings, batches)
     if resume is not None:
-        run.resume(resume)
+        with taking_over("descend"):
+            run.resume(resume)
     return run.go(steps, observer, kept)
 
 
@@ -309,6 +310,9 @@ class _Descent:
                     found=f"{trajectory.method} trajectory of {trajectory.problem}",
                 )
             )
+        shapes = {name: state[name].shape for name in ("theta", "velocity")}
+        if set(shapes.values()) != {self.theta.shape}:
+            raise ValueError(f"shapes {shapes} in place of {self.theta.shape}")
         self.theta, self.velocity = state["theta"].copy(), state["velocity"].copy()
         step, evaluations, self.seconds, next_loss, points = (float(v) for v in state["descent"])
         self.step, self.evaluations, self.next_loss = int(step), int(evaluations), int(next_loss)

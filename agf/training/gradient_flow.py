@@ -32,7 +32,7 @@ from agf.records.checkpoint import Checkpoint
 from agf.records.status import Status
 from agf.results.trajectory import Trajectory
 from agf.training.fastest_growth import fastest_growth
-from agf.training.recorder import Progress, Recorder
+from agf.training.recorder import Progress, Recorder, taking_over
 
 Observer = Callable[[Progress], None]
 
@@ -197,7 +197,8 @@ def flow(
     with guard(problem):
         run = _Run(problem, init, system, settings)
     if resume is not None:
-        run.resume(resume)
+        with taking_over("flow"):
+            run.resume(resume)
     return run.go(max_steps, observer, kept)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from agf.arrays import FloatArray
 from agf.contract.flow_system import Snapshot
+from agf.errors import AgfError, RequestError, explain
 from agf.results.curve import FLOOR, interpolate
 
 #: Points of the loss curve kept; beyond it, those that the others reproduce best are dropped.
@@ -27,6 +29,19 @@ class Progress:
     time: float
     loss: float
     step: int
+
+
+@contextmanager
+def taking_over(where: str) -> Iterator[None]:
+    """Go on from the state of an earlier run. Raises RequestError where that is not such a state, as in an odd file."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+        if isinstance(error, AgfError):
+            raise
+        raise RequestError(
+            explain(f"cannot resume: the state of the trajectory is damaged ({error}).", where=where)
+        ) from None
 
 
 class Recorder:

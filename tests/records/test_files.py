@@ -23,9 +23,9 @@ from agf.records import files
 def test_what_was_written_is_read(tmp_path):
     path = tmp_path / "run.npz"
     arrays = {"times": np.array([0.0, 1.5]), "names": np.array(["age", "bmi"]), "empty": np.zeros((0, 3))}
-    files.write(path, "staircase", {"problem": "stub", "level": np.float64(0.5)}, arrays)
+    files.write(path, "note", {"problem": "stub", "level": np.float64(0.5)}, arrays)
     kind, header, back = files.read(path)
-    assert kind == "staircase"
+    assert kind == "note"
     assert (header["problem"], header["level"]) == ("stub", 0.5)
     assert set(back) == set(arrays)
     for name, array in arrays.items():
@@ -34,7 +34,7 @@ def test_what_was_written_is_read(tmp_path):
 
 
 def test_a_run_file_opens_with_numpy_alone(tmp_path):
-    files.write(tmp_path / "run.npz", "staircase", {}, {"times": np.arange(3.0)})
+    files.write(tmp_path / "run.npz", "note", {}, {"times": np.arange(3.0)})
     with np.load(tmp_path / "run.npz") as archive:
         np.testing.assert_array_equal(archive["times"], np.arange(3.0))
 
@@ -53,7 +53,7 @@ def test_plain_values_come_out_of_numpy_ones():
 
 def test_objects_are_not_written(tmp_path):
     with pytest.raises(TypeError, match="'x' holds Python objects"):
-        files.write(tmp_path / "run.npz", "staircase", {}, {"x": np.array([object()])})
+        files.write(tmp_path / "run.npz", "note", {}, {"x": np.array([object()])})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -75,7 +75,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
 def test_a_result_has_the_permissions_of_an_ordinary_file(tmp_path):
     old = os.umask(0o022)
     try:
-        files.write(tmp_path / "run.npz", "staircase", {}, {})
+        files.write(tmp_path / "run.npz", "note", {}, {})
     finally:
         os.umask(old)
     assert stat.S_IMODE((tmp_path / "run.npz").stat().st_mode) == 0o644
@@ -90,13 +90,13 @@ def test_paths_that_cannot_be_written_are_refused_beforehand(tmp_path):
         with pytest.raises(FileError, match=why):
             files.check_writable(path)
         with pytest.raises(FileError):
-            files.write(path, "staircase", {}, {})
+            files.write(path, "note", {}, {})
 
 
 def test_a_device_is_never_replaced_by_a_result(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    for refuse in (lambda: files.check_writable(pipe), lambda: files.write(pipe, "staircase", {}, {})):
+    for refuse in (lambda: files.check_writable(pipe), lambda: files.write(pipe, "note", {}, {})):
         with pytest.raises(FileError, match="not an ordinary file"):
             refuse()
     assert stat.S_ISFIFO(pipe.stat().st_mode)
@@ -108,7 +108,7 @@ def archive_of(path, members):
             archive.writestr(name, content)
 
 
-HEADER = {"format": files.FORMAT, "version": files.VERSION, "kind": "staircase"}
+HEADER = {"format": files.FORMAT, "version": files.VERSION, "kind": "note"}
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_foreign_files_are_refused_with_the_reason(tmp_path, members, message):
 
 def test_every_truncation_is_refused_in_words(tmp_path):
     path = tmp_path / "run.npz"
-    files.write(path, "staircase", {}, {"times": np.arange(50.0)})
+    files.write(path, "note", {}, {"times": np.arange(50.0)})
     content = path.read_bytes()
     for length in range(0, len(content), 7):
         path.write_bytes(content[:length])
@@ -142,7 +142,7 @@ def test_every_truncation_is_refused_in_words(tmp_path):
 
 def test_any_damaged_byte_is_read_as_written_or_refused(tmp_path):
     path = tmp_path / "run.npz"
-    files.write(path, "staircase", {"note": "x"}, {"times": np.arange(50.0)})
+    files.write(path, "note", {"note": "x"}, {"times": np.arange(50.0)})
     content = path.read_bytes()
     for position in range(0, len(content), 3):
         path.write_bytes(content[:position] + bytes([content[position] ^ 0xFF]) + content[position + 1 :])
@@ -150,7 +150,7 @@ def test_any_damaged_byte_is_read_as_written_or_refused(tmp_path):
             kind, _, arrays = files.read(path)
         except FileError:
             continue
-        assert kind == "staircase"
+        assert kind == "note"
         assert all(array.tolist() == list(range(50)) for array in arrays.values())
 
 
@@ -199,7 +199,7 @@ def opened(request):
 def archive(path, kind, **contents):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
         if kind is files.read:
-            target.writestr("header.json", json.dumps({"format": files.FORMAT, "version": 1, "kind": "staircase"}))
+            target.writestr("header.json", json.dumps({"format": files.FORMAT, "version": 1, "kind": "note"}))
         for name, content in contents.items():
             with target.open(f"{name}.npy", "w", force_zip64=True) as member:
                 for part in content:

@@ -104,7 +104,7 @@ def test_an_unknown_kind_is_refused(saved):
 @pytest.mark.parametrize("name", ["losses.npy", "init_directions.npy", "feature_output.npy"])
 def test_a_missing_array_is_named(saved, name):
     rewrite(saved, lambda header, members: members.pop(name))
-    with pytest.raises(FileError, match=f"'{name[:-4]}' is missing"):
+    with pytest.raises(FileError, match=f"`{name[:-4]}` is missing"):
         agf.load(saved)
 
 

@@ -178,10 +178,10 @@ SPOILED = {
     _truncated: "damaged or not a run file",
     _foreign: "not an agf run file",
     _future: "it is version 99",
-    _lacking: "the array 'init_log_norms' is missing",
+    _lacking: "`init_log_norms` is missing",
     _unknown: "it holds 'poem'",
     _pickled: "damaged or not plain numbers",
-    _escaping: "the array '/etc/passwd' is missing",
+    _escaping: "`/etc/passwd` is missing",
 }
 COMMANDS = {
     "show": ("show", "bad.npz"),

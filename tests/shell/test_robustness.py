@@ -169,7 +169,7 @@ def test_a_curve_with_more_times_than_losses_is_refused(diagonal, tmp_path):
     agf.flow(diagonal, diagonal.init(1e-3)).save(tmp_path / "run.npz")
     kind, header, arrays = files.read(tmp_path / "run.npz")
     files.write(tmp_path / "run.npz", kind, header, {**arrays, "times": arrays["times"][:-1]})
-    with pytest.raises(FileError, match="times have shape"):
+    with pytest.raises(FileError, match="`losses` is of shape"):
         agf.load(tmp_path / "run.npz")
 
 

@@ -1,0 +1,199 @@
+"""A run file is read or refused in a sentence, whatever is in it: every reader, any member replaced by anything."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import lzma
+import os
+import random
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import agf
+from agf import AgfError, FileError
+from agf.shell.rerun import differences, rerun
+
+#: What a member of the header may be replaced by; GONE takes it away.
+GONE = object()
+ODD = (
+    GONE, None, "text", "", -1, 0, 3, 10**400, 1.5, float("nan"), float("inf"), True, [], ["a", "b"], [[1.0]], {},
+    {"a": 1}, {"array": "times"}, {"array": "none"}, {"dict": [[1]]}, "\x1b[31m\n",
+)  # fmt: skip
+
+
+def odd_arrays(array: np.ndarray) -> list[np.ndarray | None]:
+    """What an array may be replaced by: other kinds, shapes, sizes, and values that are not finite."""
+    out: list[np.ndarray | None] = [
+        None, np.array(1.0), np.zeros(0), np.zeros((0, 3)), np.zeros((2, 2, 2, 2)), np.array(["a", "b"]),
+        np.array([1 + 2j]), np.array([True]), np.array(["2020-01-01"], dtype="datetime64[D]"), np.arange(7),
+    ]  # fmt: skip
+    if array.size:
+        out += [array[:-1], np.concatenate([array, array]), array.astype(str), array[None]]
+        if array.dtype.kind == "f":
+            out += [np.full_like(array, np.nan), -np.abs(array), array[::-1].copy(), np.full_like(array, np.inf)]
+    return out
+
+
+def _paths(value, path=()):
+    """Every place in a JSON document."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from _paths(item, (*path, key))
+
+
+def _replace(document, path, value):
+    for key in path[:-1]:
+        document = document[key]
+    if value is GONE:
+        del document[path[-1]]
+    else:
+        document[path[-1]] = value
+
+
+def _npy(array: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def mutate(members: dict[str, bytes], rng: random.Random) -> tuple[dict[str, bytes], str]:
+    """The members of a run file with one of them changed, and what was."""
+    members = dict(members)
+    if rng.random() < 0.6:
+        header = json.loads(members["header.json"])
+        places = [path for path in _paths(header) if path and path[0] not in ("format", "version")]
+        path, value = rng.choice(places), rng.choice(ODD)
+        _replace(header, path, value)
+        members["header.json"] = json.dumps(header).encode()
+        return members, f"header {path} = {'gone' if value is GONE else repr(value)[:30]}"
+    name = rng.choice([name for name in members if name.endswith(".npy")])
+    other = rng.choice(odd_arrays(np.lib.format.read_array(io.BytesIO(members[name]))))
+    if other is None:
+        del members[name]
+        return members, f"{name} gone"
+    members[name] = _npy(other)
+    return members, f"{name} = {other.dtype} {other.shape}"
+
+
+def write(path: Path, members: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def read_it_all(path: Path, original: Path, problem: agf.Problem, init: agf.Init) -> None:
+    """Every reader of a run file."""
+    result = agf.load(path)
+    str(result), repr(result), result._repr_html_()
+    json.dumps(agf.records.files.jsonable(result.to_dict()), allow_nan=False)
+    result.to_csv(path.with_suffix(".csv"))
+    result.save(path.with_suffix(".again"))
+    differences(path, original)
+    stairs = getattr(result, "stairs", result)
+    curve = getattr(result, "trajectory", result)
+    if isinstance(stairs, agf.Staircase):
+        stairs.level(1.0), stairs.curve(1.0), stairs.words, stairs.graph()
+    if isinstance(curve, agf.Trajectory):
+        str((curve.drops, curve.depth, curve.complete_until))
+        curve.to_csv(path.with_suffix(".csv"), snapshots=True)
+        if "lr" in curve.settings:
+            agf.descend(problem, init, lr=0.02, steps=31, resume=curve)
+        else:
+            agf.flow(problem, init, max_steps=2, resume=curve)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A small run file of every kind, its members, and the problem and weights it is of."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((12, 3))
+    problem = agf.problem("diagonal-linear", X=X, y=X @ np.array([2.0, 1.0, 0.0]), names=np.array(["a", "b", "c"]))
+    init = problem.init(1e-4)
+    stairs = agf.predict(problem, init)
+    flow = agf.flow(problem, init, snapshots=12)
+    results = {
+        "staircase": stairs,
+        "resolved": agf.predict(problem, init, mode="resolved"),
+        "trajectory": flow,
+        "stopped": agf.flow(problem, init, snapshots=12, max_steps=40),
+        "descent": agf.descend(problem, init, lr=0.02, steps=30),
+        "comparison": agf.compare(stairs, flow, repeat=flow),
+    }
+    out = {}
+    for name, result in results.items():
+        result.save(folder / f"{name}.npz")
+        with zipfile.ZipFile(folder / f"{name}.npz") as archive:
+            out[name] = folder / f"{name}.npz", {entry: archive.read(entry) for entry in archive.namelist()}
+    return out, problem, init
+
+
+KINDS = ("staircase", "resolved", "trajectory", "stopped", "descent", "comparison")
+#: Files tried of each kind; AGF_FUZZ=5000 tries more.
+TRIES = int(os.environ.get("AGF_FUZZ", "25"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_member_may_be_anything(runs, tmp_path, kind):
+    found, problem, init = runs
+    original, members = found[kind]
+    rng = random.Random(f"{kind} {TRIES}")
+    refused = 0
+    for _ in range(TRIES):
+        changed, words = mutate(members, rng)
+        write(tmp_path / "odd.npz", changed)
+        try:
+            read_it_all(tmp_path / "odd.npz", original, problem, init)
+        except AgfError as error:
+            refused += 1
+            assert str(error)  # noqa: PT017
+        except Exception as error:
+            error.add_note(f"{kind}: {words}")
+            raise
+    assert refused
+
+
+@pytest.mark.parametrize("kind", ["staircase", "descent", "comparison"])
+def test_a_run_of_anything_is_repeated_or_refused(runs, tmp_path, kind):
+    found, *_ = runs
+    _, members = found[kind]
+    rng = random.Random(kind)
+    for _ in range(max(TRIES // 3, 5)):
+        changed, words = mutate(members, rng)
+        write(tmp_path / "odd.npz", changed)
+        try:
+            rerun(tmp_path / "odd.npz")
+        except AgfError:
+            pass
+        except Exception as error:
+            error.add_note(f"{kind}: {words}")
+            raise
+
+
+def test_what_is_right_is_read(runs):
+    found, problem, init = runs
+    for path, _ in found.values():
+        read_it_all(path, path, problem, init)
+
+
+def test_a_damaged_member_of_any_compression_is_refused(runs, tmp_path):
+    found, *_ = runs
+    _, members = found["staircase"]
+    for method in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2, zipfile.ZIP_DEFLATED):
+        with zipfile.ZipFile(tmp_path / "run.npz", "w", method) as archive:
+            for name, content in members.items():
+                archive.writestr(name, content)
+        content = (tmp_path / "run.npz").read_bytes()
+        rng = random.Random(0)
+        for _ in range(30):
+            at = rng.randrange(len(content) - 40)
+            (tmp_path / "odd.npz").write_bytes(content[:at] + rng.randbytes(30) + content[at + 30 :])
+            with contextlib.suppress(FileError):
+                agf.load(tmp_path / "odd.npz")
+    assert lzma.LZMAError in agf.records.files.DAMAGE

@@ -1,0 +1,277 @@
+"""Odd environments and hostile inputs: people may hear less, the result is saved, and nothing is a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import agf
+from agf.errors import AgfError, FileError, RequestError
+from agf.records import files
+from agf.records.table import Table, visible
+from agf.shell import main as cli
+from agf.shell.listeners import Forgiving
+
+AGF = [sys.executable, "-m", "agf.shell"]
+
+
+def run(words, folder, **options):
+    return subprocess.run([*AGF, *words], cwd=folder, text=True, check=False, timeout=120, **options)
+
+
+PREDICT = ["predict", "diagonal-linear", "--alpha", "1e-4", "--max-drops", "2", "-o", "run.npz"]
+
+
+@pytest.mark.parametrize("how", ["2>&-", "2>/dev/full", "2>&1 | true", "2>&1 | head -1"])
+def test_the_result_is_saved_whatever_happens_to_standard_error(tmp_path, how):
+    line = " ".join([*AGF, *PREDICT]) + " " + how
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=tmp_path, check=False, timeout=120, text=True,
+                          stdout=subprocess.PIPE)  # fmt: skip
+    assert done.returncode == 0
+    assert "agf" not in done.stdout or "head" in how
+    assert isinstance(agf.load(tmp_path / "run.npz"), agf.Staircase)
+
+
+def test_a_forgiving_stream_drops_words_after_the_first_failure():
+    class Full:
+        calls = 0
+
+        def write(self, words):
+            self.calls += 1
+            raise OSError(28, "No space left on device")
+
+        def flush(self):
+            raise OSError(28, "No space left on device")
+
+        encoding = "utf-8"
+
+    full = Full()
+    stream = Forgiving(full)
+    print("one", file=stream, flush=True)
+    print("two", file=stream, flush=True)
+    assert full.calls == 1
+    assert stream.encoding == "utf-8"
+
+
+# -- files --------------------------------------------------------------------------------------------------------
+
+
+def test_a_link_stays_a_link_and_what_it_points_to_is_written(tmp_path):
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "run.npz"
+    link.symlink_to(tmp_path / "real" / "kept.npz")
+    for number in (1.0, 2.0):
+        files.write(link, "note", {"number": number}, {})
+        assert link.is_symlink()
+        assert files.read(tmp_path / "real" / "kept.npz")[1]["number"] == number
+
+
+@pytest.mark.parametrize("length", [200, 240, 255])
+@pytest.mark.parametrize("letter", ["a", "\u00e9"])
+def test_any_name_that_the_system_takes_is_written(tmp_path, length, letter):
+    name = letter * (length // len(letter.encode()))
+    files.write(tmp_path / name, "note", {}, {})
+    assert files.read(tmp_path / name)[0] == "note"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_null_character_in_a_path_is_a_sentence(tmp_path):
+    for function in (
+        lambda: files.check_writable(tmp_path / "a\0b"),
+        lambda: agf.load(f"{tmp_path}/a\0b"),
+        lambda: agf.datasets.load(f"{tmp_path}/a\0b.csv", "y"),
+    ):
+        with pytest.raises(AgfError):
+            function()
+    assert cli.main(["show", "a\0b"]) == cli.WRONG
+
+
+def test_unfinished_files_of_killed_processes_are_removed_and_no_others(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    gone = files._part("run.npz").replace(f"-{os.getpid()}-", f"-{dead.pid}-") + "x.part"
+    mine = files._part("run.npz") + "x.part"
+    for name in (gone, mine, ".other.part"):
+        (tmp_path / name).write_bytes(b"")
+    files.remove_parts(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([mine, ".other.part"])
+
+
+WANDERS = """
+import os
+import agf
+import numpy as np
+
+os.chdir("/")
+
+
+class Mine(agf.TwoLayer):
+    name = "mine"
+
+    def __init__(self, X, Y):
+        os.chdir("/")
+        super().__init__(X, Y, activation="linear", width=4)
+
+    def label(self, *args):
+        os.chdir("/")
+        return "wanders"
+
+    @classmethod
+    def example(cls):
+        X = np.random.default_rng(0).standard_normal((20, 2))
+        return {"X": X, "Y": X[:, 0]}
+"""
+
+
+def test_a_plugin_that_changes_the_folder_writes_where_the_user_said(tmp_path):
+    (tmp_path / "mine.py").write_text(WANDERS, encoding="utf-8")
+    np.savez(tmp_path / "data.npz", X=np.random.default_rng(0).standard_normal((20, 2)), Y=np.ones(20))
+    words = ["predict", "mine.py", "--data", "data.npz", "--alpha", "1e-4", "-o", "run.npz", "--plot", "run.svg"]
+    done = run(words, tmp_path, stderr=subprocess.PIPE)
+    assert done.returncode == 0, done.stderr
+    assert "Wrote run.npz." in done.stderr
+    assert (tmp_path / "run.npz").is_file()
+    assert (tmp_path / "run.svg").is_file()
+    done = run(
+        ["sweep", "mine.py", "--data", "data.npz", "--alpha", "1e-4", "-o", "s"], tmp_path, stderr=subprocess.PIPE
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "s" / "table.csv").is_file()
+
+
+@pytest.mark.parametrize("raised", ["SystemExit(3)", "GeneratorExit()", "KeyboardInterrupt()", "MemoryError('no')"])
+def test_what_a_plugin_raises_of_its_own_is_a_sentence_and_the_partial_result(tmp_path, raised):
+    text = WANDERS.replace('return "wanders"', f"""
+        self.seen = getattr(self, "seen", 0) + 1
+        if self.seen > 2:
+            raise {raised}
+        return "fine\"""").replace('os.chdir("/")', "pass").replace("X[:, 0]", "X * np.array([3.0, 0.3])")  # fmt: skip
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    done = run(["predict", "mine.py", "--alpha", "1e-4", "-o", "run.npz"], tmp_path, stderr=subprocess.PIPE)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (1, 130), done.stderr
+    assert len(agf.load(tmp_path / "run.npz").drops) == 1
+
+
+# -- sweeps -------------------------------------------------------------------------------------------------------
+
+SWEEP = ["sweep", "diagonal-linear", "--alpha", "1e-3", "--seed", "0:4", "-o", "s", "--no-files"]
+
+
+def test_processes_that_start_one_sweep_together_share_it(tmp_path):
+    started = [subprocess.Popen([*AGF, *SWEEP], cwd=tmp_path, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    ends = [process.communicate(timeout=120)[1] for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0], ends
+    assert (tmp_path / "s" / "table.csv").is_file()
+
+
+def test_a_folder_whose_start_was_killed_is_used(tmp_path):
+    for name in ("rows", "runs", "locks"):
+        (tmp_path / "s" / name).mkdir(parents=True)
+    (tmp_path / "s" / ".agf-1-2-3-x.part").write_bytes(b"")
+    assert run(SWEEP, tmp_path, stderr=subprocess.PIPE).returncode == 0
+
+
+@pytest.mark.parametrize("seeds", ["0:100000000000000000000", "0:10:0", "1:2:3:4", "0:1e20", "a:b", "-5:5"])
+def test_an_odd_range_is_a_sentence(tmp_path, capsys, monkeypatch, seeds):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([*SWEEP[:4], f"--seed={seeds}", "-o", "s"]) == cli.WRONG
+    assert "Traceback" not in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "null",
+        "{}",
+        '"text"',
+        "[" * 100_000,
+        '{"format": 3}',
+        "\x00",
+        '{"problem": [], "axes": {}, "do": 3, "flow": 0}',
+    ],
+)
+def test_a_hostile_sweep_is_a_sentence(tmp_path, capsys, monkeypatch, content):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(SWEEP) == cli.DONE
+    (tmp_path / "s" / "sweep.json").write_text(content, encoding="utf-8")
+    for words in (SWEEP, ["summarize", "s"]):
+        assert cli.main(words) == cli.WRONG
+    (tmp_path / "s" / "sweep.json").unlink()
+    assert cli.main(["summarize", "s"]) == cli.WRONG
+
+
+@pytest.mark.parametrize("change", [{"error": 3}, {"run": []}, {"predict": {}}, {"predict": None}, {"key": None}])
+def test_a_hostile_row_is_a_sentence(tmp_path, capsys, monkeypatch, change):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(SWEEP) == cli.DONE
+    (rows,) = (tmp_path / "s" / "rows").iterdir()
+    first, *rest = rows.read_text(encoding="utf-8").splitlines()
+    rows.write_text("\n".join([json.dumps({**json.loads(first), **change}), *rest, ""]), encoding="utf-8")
+    assert cli.main(["summarize", "s"]) == cli.WRONG
+    assert "is damaged" in capsys.readouterr().err
+
+
+# -- interrupts ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delay", [0.08, 0.15, 0.25, 0.4])
+def test_an_early_interrupt_is_a_sentence(tmp_path, delay):
+    """Once Python itself has started, which takes most of the first 50 ms."""
+    process = subprocess.Popen([*AGF, *PREDICT], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    err = process.communicate(timeout=60)[1]
+    if "Traceback" in err and "agf/shell/entry.py" not in err:
+        pytest.skip("the signal came before the first line of the package")
+    assert "Traceback" not in err
+
+
+# -- names --------------------------------------------------------------------------------------------------------
+
+NAME = "a\x1b[31mred\nline\u202egnol\u200b\x07"
+
+
+def test_names_are_made_visible():
+    assert visible(NAME) == r"a\x1b[31mred\nline\u202egnol\u200b\x07"
+    assert visible("Länge 長さ") == "Länge 長さ"
+    told = Table(NAME, [NAME], [[NAME]], [NAME]).text()
+    assert "\x1b" not in told
+    assert len(told.splitlines()) == 5
+
+
+def test_names_in_files_reach_the_terminal_visible(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    header = '"' + NAME.replace("\n", " ") + '",y\n'
+    (tmp_path / "data.csv").write_text(header + "".join(f"{i - 5},{2 * i - 10}\n" for i in range(11)), encoding="utf-8")
+    words = ["predict", "diagonal-linear", "--data", "data.csv", "--target", "y", "--alpha", "1e-6", "-o", "run.npz"]
+    assert cli.main(words) == cli.DONE
+    assert cli.main(["show", "run.npz"]) == cli.DONE
+    assert cli.main(["graph", "run.npz"]) == cli.DONE
+    assert cli.main(["check", NAME]) == cli.WRONG
+    assert cli.main(["predict", "diagonal-linear", "--data", "data.csv", "--target", NAME]) == cli.WRONG
+    told = capsys.readouterr().err
+    assert not re.search("[\x00-\x09\x0b-\x1f\u202e\u200b]", told)
+
+
+def test_a_label_of_many_neurons_is_cut_where_it_is_shown():
+    cell = Table("t", ["c"], [["neurons " + ", ".join(map(str, range(10**5)))]]).text().splitlines()[-1]
+    assert len(cell) < 500
+    assert cell.endswith("characters)")
+
+
+def test_refusals_name_a_missing_folder(tmp_path):
+    with pytest.raises(FileError, match="folder does not exist"):
+        files.check_writable(tmp_path / "none" / "run.npz")
+    with pytest.raises(RequestError):
+        agf.sweep("diagonal-linear", folder=tmp_path / "s", alpha=[1e-3], seed=range(10**18))
