@@ -81,7 +81,7 @@ def test_what_raises_before_anything_is_computed_is_a_wrong_request(plugin, caps
 
 @pytest.mark.parametrize("command", ["predict", "train", "compare"])
 def test_what_raises_later_leaves_the_partial_result(plugin, capsys, command):
-    arguments = [command, plugin("loss_grad", 150), "--json", "--alpha", "1e-4", "-o", "run.npz"]
+    arguments = [command, plugin("loss_grad", 500), "--json", "--alpha", "1e-4", "-o", "run.npz"]
     assert cli.main(arguments) == cli.FAILED
     out, err = capsys.readouterr()
     document = json.loads(out)  # and nothing of what the plugin printed
@@ -130,7 +130,7 @@ def test_every_mode_hands_back_what_it_had(mode):
 
 
 def test_training_that_raised_goes_on_where_it_was_once_the_problem_is_mended(plugin, capsys):
-    name = plugin("loss_grad", 150)
+    name = plugin("loss_grad", 500)
     assert cli.main(["train", name, "--alpha", "1e-4", "-o", "run.npz"]) == cli.FAILED
     assert cli.main(["train", plugin("loss_grad", -1), "--resume", "run.npz", "-o", "whole.npz"]) == cli.DONE
     assert cli.main(["train", plugin("loss_grad", -1), "--alpha", "1e-4", "-o", "once.npz"]) == cli.DONE
@@ -142,7 +142,7 @@ def test_training_that_raised_goes_on_where_it_was_once_the_problem_is_mended(pl
 
 @pytest.mark.parametrize("command", ["predict", "predict --mode resolved", "train", "compare"])
 def test_a_lack_of_memory_is_told_as_such_and_keeps_the_result(plugin, capsys, command):
-    file = plugin("loss_grad", 250, 'raise MemoryError("8 GiB")')
+    file = plugin("loss_grad", 500, 'raise MemoryError("8 GiB")')
     assert cli.main([*command.split(), file, "--alpha", "1e-4", "-o", "run.npz"]) == cli.FAILED
     err = capsys.readouterr().err
     assert "out of memory (MemoryError: 8 GiB)" in err
