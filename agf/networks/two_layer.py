@@ -205,7 +205,9 @@ class TwoLayer(SampledProblem):
                 if radials is not None:
                     cross[:, j, :d] += (weighted.T @ radials[:, j])[:, None] * (v[j] / lengths[j])
                 cross[:, j, d:] += curvature.moment(value * others[:, j : j + 1], a)
-        return self._left_over(b.numpy(total), b.numpy(cross).reshape(m, count * self.n_params), active, active_neurons, f)
+        return self._left_over(
+            b.numpy(total), b.numpy(cross).reshape(m, count * self.n_params), active, active_neurons, f
+        )
 
     def _gram(self, theta: FloatArray, neurons: IntArray, f: Any) -> Any:
         b, d, c = self._backend, self.n_inputs, self.n_outputs
