@@ -35,7 +35,14 @@ _CONTENTS = {
     "Start": ["README", "docs/how-it-works", "docs/notation", "docs/when-it-fails", "docs/accuracy"],
     "Do": ["docs/write-a-problem", "docs/trained-elsewhere", "docs/sweeps"],
     "See": ["docs/gallery/*", "docs/ties", "docs/notebooks/*"],
-    "Look up": ["docs/api/index", "docs/bibliography", "docs/errata", "CHANGELOG"],
+    "Look up": [
+        "docs/api/index",
+        "docs/architecture",
+        "docs/departures",
+        "docs/bibliography",
+        "docs/errata",
+        "CHANGELOG",
+    ],
 }
 
 

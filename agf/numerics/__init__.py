@@ -1,1 +1,1 @@
-"""Numerical methods without a word of the theory."""
+"""Numerical methods without a word of the theory. Read `ndf` first."""

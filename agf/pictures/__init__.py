@@ -1,1 +1,1 @@
-"""How results are drawn: axes, ticks and the interactive page."""
+"""How results are drawn: axes, ticks and the interactive page. Read `axes` first."""

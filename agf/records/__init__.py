@@ -1,1 +1,1 @@
-"""What is written down: states, settings, statuses, tables and files."""
+"""What is written down: states, settings, statuses, tables and files. Read `state` first."""

@@ -1,1 +1,1 @@
-"""What a computation gives back: staircases, trajectories, comparisons and their files."""
+"""What a computation gives back: staircases, trajectories, comparisons and their files. Read `staircase` first."""

@@ -1,1 +1,1 @@
-"""Why a flow stops: reasons that training and prediction share."""
+"""Why a flow stops: reasons that training and prediction share. Read `drive` first."""

@@ -1,1 +1,1 @@
-"""Many runs: the plan, its chunks, the journal and the table."""
+"""Many runs: the plan, its chunks, the journal and the table. Read `sweep` first."""

@@ -1,1 +1,4 @@
-"""The reference trainers, gradient flow and gradient descent, which judge the predictions."""
+"""The reference trainers, gradient flow and gradient descent, which judge the predictions.
+
+Read `gradient_flow` first.
+"""
