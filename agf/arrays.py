@@ -10,6 +10,9 @@ columns are sizes that are known beforehand, None for any.
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -22,19 +25,65 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 
+_KINDS = {
+    "b": "booleans", "c": "complex numbers", "M": "dates", "m": "lengths of time", "U": "text", "S": "bytes",
+    "V": "records",
+}  # fmt: skip
+#: A number as files write it: digits of ASCII, no underscores, no blanks; "nan" and "inf" are told apart later.
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
+
+
+def parsed(text: str) -> float | None:
+    """The number that a cell of a text file holds, or None: what Python alone reads as one (1_000) is text."""
+    return float(text) if _NUMBER.fullmatch(text.strip()) else None
+
+
+def _not_numbers(array: np.ndarray) -> str:
+    """What an array holds in place of real numbers, in words; "" where it holds them."""
+    if array.dtype.kind in "iuf":
+        return ""
+    if array.dtype.kind != "O":
+        return f"{_KINDS.get(array.dtype.kind, 'no numbers')} ({array.dtype})"
+    for item in array.flat:
+        if isinstance(item, bool | np.bool_) or not isinstance(item, Real | Decimal | np.number):
+            return f"{item!r:.40}, of type {type(item).__name__}"
+        if isinstance(item, np.complexfloating):
+            return "complex numbers"
+    return ""
+
+
+def _from_tensor(value: Any, name: str, where: str) -> Any:
+    """A torch tensor, which has `detach`, as numpy; anything else as it is."""
+    if not hasattr(value, "detach"):
+        return value
+    if not str(getattr(value, "layout", "torch.strided")).endswith("strided"):
+        raise DataError(
+            explain(f"`{name}` is a sparse tensor ({value.layout}).", where=where, remedy=f"Give {name}.to_dense().")
+        )
+    value = value.detach().cpu()
+    narrow = str(value.dtype) in ("torch.bfloat16", "torch.float16")  # numpy has no bfloat16; both fit in float64
+    return (value.double() if narrow else value.resolve_conj().resolve_neg()).numpy()
+
+
 def _floats(value: Any, name: str, where: str) -> FloatArray:
     if value is None:
         raise DataError(explain(f"`{name}` is missing.", where=where))
-    if hasattr(value, "detach"):  # a torch tensor, without importing torch
-        value = value.detach().cpu().numpy()
+    value = _from_tensor(value, name, where)
+    if hasattr(value, "toarray"):  # of scipy.sparse, without importing it
+        raise DataError(explain(f"`{name}` is sparse.", where=where, remedy=f"Give {name}.toarray()."))
     if np.ma.is_masked(value):  # numpy would hand over what is under the mask
         raise DataError(explain(f"`{name}` has masked values.", where=where, remedy="Drop or impute them first."))
     try:
         array = np.asarray(value)
-        if np.iscomplexobj(array):
-            raise DataError(explain(f"`{name}` is complex.", where=where, expected="real numbers"))
-        array = np.array(array, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
+        odd = _not_numbers(array)
+        if odd:
+            raise DataError(
+                explain(f"`{name}` holds {odd}.", where=where, expected="real numbers",
+                        remedy="Convert it yourself, so that you know what is meant: .astype(float).")
+            )  # fmt: skip
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # what does not fit is told below
+            array = np.array(array, dtype=np.float64, order="C")
+    except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(
@@ -86,6 +135,16 @@ def matrix(
     if (rows is not None and array.shape[0] != rows) or (columns is not None and array.shape[1] != columns):
         want = f"shape ({'any' if rows is None else rows}, {'any' if columns is None else columns})"
         raise DataError(explain(f"`{name}` has shape {array.shape}.", where=where, expected=want))
+    return array
+
+
+def not_zero(array: FloatArray, name: str, *, where: str = "") -> FloatArray:
+    """The array itself; DataError when it is zero everywhere, and no network of it can learn anything."""
+    if not array.any():
+        raise DataError(
+            explain(f"`{name}` is zero everywhere: no weights change the loss.", where=where,
+                    remedy="Check how the data were read.")
+        )  # fmt: skip
     return array
 
 

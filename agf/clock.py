@@ -76,6 +76,10 @@ def half_drop_ratio(degree: int) -> float:
     return float((power * (h**-power / power - lost)) ** (-1.0 / power))
 
 
+#: Natural log of the largest flow time per unit of accelerated time; float64 ends at 709.
+_MAX_LOG_SCALE = 700.0
+
+
 @dataclass(frozen=True)
 class Clock:
     """Converts between flow time, accelerated time and optimizer steps.
@@ -109,7 +113,16 @@ class Clock:
                     remedy="Choose a smaller alpha.",
                 )
             )
-        return cls(degree, float(np.logaddexp.reduce(log_threshold(finite, degree)) - np.log(finite.size)))
+        clock = cls(degree, float(np.logaddexp.reduce(log_threshold(finite, degree)) - np.log(finite.size)))
+        if clock.log_scale > _MAX_LOG_SCALE:
+            raise RequestError(
+                explain(
+                    f"flow times are about exp({clock.log_scale:.0f}), beyond float64.",
+                    where="Clock",
+                    remedy="Choose a larger alpha.",
+                )
+            )
+        return clock
 
     @property
     def scale(self) -> float:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agf.arrays import FloatArray
+from agf.arrays import FloatArray, parsed
 from agf.errors import DataError, RequestError, explain
 from agf.records import files
 
@@ -157,7 +157,7 @@ def _csv(name: str, target: str | None) -> Dataset:
         raise DataError(explain("the file is empty.", where=name, expected="a first row of column names"))
     columns = [cell.strip() for cell in rows[0]]
     body = [(line, row) for line, row in enumerate(rows[1:], 2) if any(cell.strip() for cell in row)]
-    if all(_is_number(cell) for cell in columns):
+    if all(parsed(cell) is not None for cell in columns):
         raise DataError(
             explain(
                 "the first row holds numbers.",
@@ -197,9 +197,8 @@ def _row(name: str, line: int, row: list[str], columns: list[str]) -> list[float
         )
     values = []
     for cell, column in zip(row, columns, strict=True):
-        try:
-            values.append(float(cell))
-        except ValueError:
+        value = parsed(cell)
+        if value is None:
             raise DataError(
                 explain(
                     f"column {column!r} holds text, first on line {line}.",
@@ -208,16 +207,9 @@ def _row(name: str, line: int, row: list[str], columns: list[str]) -> list[float
                     expected="numbers",
                     remedy="Encode or drop that column, and fill or drop missing values.",
                 )
-            ) from None
+            )
+        values.append(value)
     return values
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 # -- named sets -------------------------------------------------------------------------------------------------

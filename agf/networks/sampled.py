@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
-from agf.arrays import FloatArray, IntArray, count, in_range, matrix
+from agf.arrays import FloatArray, IntArray, count, in_range, matrix, not_zero
 from agf.contract.problem import Problem
 from agf.errors import DataError, explain
 from agf.losses import loss_of
@@ -39,7 +39,7 @@ class SampledProblem(Problem):
     def __init__(self, X: Any, Y: Any, width: int, loss: str, device: str | None) -> None:
         where = type(self).__name__
         self.loss = loss_of(loss)
-        self.X = in_range(_inputs(X, where), "X", where=where, power=8)
+        self.X = not_zero(in_range(_inputs(X, where), "X", where=where, power=8), "X", where=where)
         self.Y, self.classes = self.loss.targets(Y, where)
         in_range(self.Y, "Y", where=where, power=8)
         if self.Y.shape[0] != self.X.shape[0]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agf.arrays import FloatArray, positive
+from agf.arrays import FloatArray, parsed, positive
 from agf.clock import Clock
 from agf.errors import DataError, FileError, RequestError, explain
 from agf.results import curve
@@ -78,7 +78,7 @@ def _table(path: str | os.PathLike[str]) -> tuple[list[str], FloatArray]:
         [cell.strip() for cell in row if cell or separator != " "]
         for row in csv.reader(lines, delimiter=separator, skipinitialspace=True)
     ]
-    if any(_number(cell) is None for cell in rows[0]):
+    if any(parsed(cell) is None for cell in rows[0]):
         header, rows = rows[0], rows[1:]
     else:
         header = [str(i) for i in range(len(rows[0]))]
@@ -91,15 +91,8 @@ def _table(path: str | os.PathLike[str]) -> tuple[list[str], FloatArray]:
                 explain(f"row {i + 1} has {len(row)} cells.", where=where, expected=f"{len(header)}, as in the header")
             )
         # Cells that are not numbers are refused only in the columns that are used.
-        out[i] = [np.nan if (value := _number(cell)) is None else value for cell in row]
+        out[i] = [np.nan if (value := parsed(cell)) is None else value for cell in row]
     return header, out
-
-
-def _number(cell: str) -> float | None:
-    try:
-        return float(cell)
-    except ValueError:
-        return None
 
 
 def _find(header: list[str], names: tuple[str, ...]) -> int | None:

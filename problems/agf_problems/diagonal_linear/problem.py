@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import agf
-from agf.arrays import FloatArray, IntArray, in_range, matrix, vector
+from agf.arrays import FloatArray, IntArray, in_range, matrix, not_zero, vector
 from agf.errors import DataError, explain
 from agf_problems.diagonal_linear.flow import MirrorFlow
 from agf_problems.diagonal_linear.limit import staircase
@@ -78,6 +78,7 @@ class DiagonalLinear(agf.Problem):
             )
         for role, data in (("X", self.X), ("y", self.y)):
             in_range(data, role, where=where)
+        not_zero(self.X, "X", where=where)
         self.names = None if names is None else [str(name) for name in names]
         if self.names is not None and len(self.names) != d:
             raise DataError(explain(f"{len(self.names)} names for {d} columns.", where=where))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from agf import Init
-from agf.arrays import FloatArray, IntArray, in_range, matrix
+from agf.arrays import FloatArray, IntArray, in_range, matrix, not_zero
 from agf.errors import DataError, explain
 
 #: Couplings, variances and singular values below this fraction of the largest count as zero.
@@ -195,8 +195,7 @@ def _from_samples(X: Any, Y: Any) -> tuple[FloatArray, FloatArray, float]:
     x = in_range(matrix(X, "X", where="linear"), "X", where="linear", power=8)
     y = in_range(matrix(Y, "Y", where="linear", rows=x.shape[0]), "Y", where="linear", power=8)
     n = x.shape[0]
-    if not x.any():
-        raise DataError(explain("`X` is zero: there is nothing to learn from.", where="linear"))
+    not_zero(x, "X", where="linear")
     # Left singular vectors of X with signal: what a linear map can fit, without squaring the condition number.
     u, s, _ = np.linalg.svd(x, full_matrices=False)
     u = u[:, s**2 > NEGLIGIBLE * s[0] ** 2]

@@ -158,7 +158,7 @@ class Sources:
     def twist(self) -> FloatArray:
         """(d^2, p): the same for each product of a coordinate of A and one of B, sum_j 4 a_j b_j w_j."""
         pairs = self.low[0][:, :, None] * self.low[1][:, None, :]
-        return pairs.reshape(self.w.shape[0], -1).T @ (4.0 * self.w)
+        return pairs.reshape(self.w.shape[0], pairs.shape[1] * pairs.shape[2]).T @ (4.0 * self.w)
 
 
 class Quadratic:
@@ -209,8 +209,8 @@ class Quadratic:
         twisted = 4 * d * d * p < n * (4 * d + 2 * p)
         if twisted:
             pairs = one.low[0][:, :, None] * one.low[1][:, None, :]
-            taken = pairs.reshape(-1, d * d) @ two.twist
-            turned = (one.w @ two.twist.T).reshape(-1, d, d)
+            taken = pairs.reshape(len(pairs), d * d) @ two.twist
+            turned = (one.w @ two.twist.T).reshape(len(one.w), d, d)
             low = np.stack([np.matvec(turned, one.low[1]), np.vecmat(one.low[0], turned)])
             np.negative(low, out=low)
         else:
