@@ -127,7 +127,7 @@ def settle(
         level=loss,
         duration=stop.t,
         grad_norm=float(np.linalg.norm(gradient)) if problem.smooth else float(np.sqrt(stop.rate)),
-        predicted_decrease=stop.left,
+        predicted_decrease=min(stop.left, loss),
         how=stop.how,
         growing=stop.growing,
         evaluations=evaluations,

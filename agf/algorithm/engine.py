@@ -10,12 +10,13 @@ import os
 import time as wall
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from agf.algorithm.conditioning import measured, shaken
+from agf.algorithm.departures.symmetry import HANDED
 from agf.algorithm.outcome import staircase
 from agf.clock import Clock
 from agf.contract.admission import admit
@@ -239,7 +240,14 @@ def _predicted(
         known = closed_form(problem, init, settings)
         if known is not None:
             return known
-    return _alternate(Engine(problem, init, settings), observer, kept)
+    engine = Engine(problem, init, settings)
+    stairs = _alternate(engine, observer, kept)
+    if settings.mode == "agf" and getattr(engine.phases, "symmetric", False):
+        from agf.algorithm.resolved import resolve
+
+        followed = resolve(problem, init, settings.within("resolved"), observer, kept)
+        return replace(followed, notes=(HANDED, *followed.notes))
+    return stairs
 
 
 def _agf(problem: Problem, init: Init, settings: Settings) -> Phases:

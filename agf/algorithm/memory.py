@@ -24,12 +24,15 @@ class Memory:
         Which neurons grew along their directions, and would have to go back the same way (`departures.discharge`).
     drifting : bool
         Whether the active neurons had no critical point within their horizon.
+    left : float
+        Loss that they may still lose by themselves.
     """
 
     radii: FloatArray
     sizes: FloatArray
     grown: BoolArray
     drifting: bool = False
+    left: float = 0.0
 
     @classmethod
     def of(cls, width: int) -> Memory:

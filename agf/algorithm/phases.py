@@ -13,6 +13,7 @@ from agf.algorithm import dormant as dormancy
 from agf.algorithm.active import Rest, settle
 from agf.algorithm.departures.discharge import Discharge
 from agf.algorithm.departures.following import Following
+from agf.algorithm.departures.symmetry import vanish
 from agf.algorithm.dormant import Crossing
 from agf.algorithm.memory import GenericState, Memory
 from agf.algorithm.threshold import EstimatedThreshold, ExactThreshold, NonFinite, Threshold
@@ -34,6 +35,10 @@ CONVERGED = 1000.0
 _LAST_TIMES, _LAST_DROPS = 10.0, 1000.0
 #: A level is a critical point when one more horizon would lower it by less than this part of itself and of the drop.
 _CRITICAL = 1e-2
+#: A neuron that gains U^2 / 4C alone is not announced where that is less than this part of what the active ones may
+#: still lose: by Cauchy-Schwarz they may then change its utility by up to (left / gain)^(1/2), three times itself. A
+#: result.
+_UNDECIDED = 0.1
 #: What is noted where active neurons have no critical point, by `Rest.how`.
 _DRIFTS = {
     "infimum": 'Levels marked "infimum" are not attained: active neurons move off to infinity with outputs that '
@@ -63,6 +68,7 @@ class GenericPhases:
         self.start_level = float(problem.loss_grad(none, no_index)[0])
         self.stats: dict[str, float] = {}
         self.notes: list[str] = []
+        self.symmetric = False  # whether the run ended where utilities vanish
 
     def _scale(self, init: Init) -> tuple[Init, Clock]:
         """Where neurons start, and what accelerated time is."""
@@ -92,6 +98,9 @@ class GenericPhases:
             return state, self._end(state, Status.ALL_ACTIVE)
         try:
             drive = self._drive(state, waiting) if state.active.any() else self._start_drive
+            if self._vanish(state, waiting):
+                self.symmetric = True
+                return state, Status.NO_GROWTH
             if 0.0 < drive <= self._noise(state):
                 return state, Status.FITTED
             state, free, found, elapsed = self._race(state, waiting)
@@ -105,7 +114,21 @@ class GenericPhases:
             return state, Status.FITTED
         if isinstance(found, Status):
             return state, self._end(state, found) if found is Status.NO_GROWTH else found
+        if found.gain < _UNDECIDED * state.memory.left:
+            self.notes.append(
+                f"The next neuron would take {found.gain:.2g} off the loss, and the active ones may lose "
+                f"{state.memory.left:.2g} before by themselves: whether it ever activates is not decided."
+            )
+            return state, Status.NO_CRITICAL_POINT
         return self._arrive(state, free, replace(found, time=elapsed + found.time))
+
+    def _vanish(self, state: GenericState, waiting: IntArray) -> bool:
+        """Whether the utilities of the dormant neurons are rounding, by a symmetry that a higher order breaks."""
+        if not self.problem.smooth:
+            return False
+        alive, active = waiting[np.isfinite(state.log_norms[waiting])], np.flatnonzero(state.active)
+        residual = self.problem.residual(state.params[active], active)
+        return vanish(self.problem, self._threshold(state), state.directions[alive], alive, residual, state.level)
 
     def _race(self, state: GenericState, waiting: IntArray) -> tuple[GenericState, IntArray, Crossing | Status, float]:
         """The first crossing of the neurons that are free to turn, and the time that passed before they were.
@@ -332,7 +355,9 @@ class GenericPhases:
             directions=directions,
             log_norms=log_norms,
             level=level,
-            memory=replace(state.memory, drifting=not critical and rest.growing and not cut).mark(collapsed, True),
+            memory=replace(
+                state.memory, drifting=not critical and rest.growing and not cut, left=rest.predicted_decrease
+            ).mark(collapsed, True),
         )
         return after, Settled(level, collapsed, rest.grad_norm, rest.predicted_decrease, rest.how, critical)
 

@@ -65,6 +65,8 @@ _PATIENCE = 10.0
 _STILL = 0.5
 #: A loss that falls like a power of time is followed until it falls by this part in another time as long.
 _DRIFTS = 0.02
+#: What is left to relax on a plateau is relaxed at its end: no drop, though up to this many times the tolerance.
+_RELAXES = 10.0
 #: A squared gradient of this part of the largest one is rounding.
 _ROUNDING = 1e-26
 #: Tolerance of a step over that of the settings: what joining at a finite norm leaves out is far more than this.
@@ -205,6 +207,7 @@ class _Run:
         self.arriving = np.zeros(init.width, dtype=bool)  # joined, and not yet counted
         self.utility = np.zeros(init.width)  # at which it joined
         self.steepest = 0.0  # largest -dL/dt, accelerated
+        self.left: float | None = None  # loss that may still be lost at the end
         self.planned = 0.0  # accelerated time of the next step of the last flow, where its steps were stabilised
 
     def go(self) -> Status:
@@ -213,6 +216,8 @@ class _Run:
             status = None
             while status is None:
                 status = self._plateau() if self.settled else self._flow()
+            if status in (Status.FITTED, Status.ALL_ACTIVE, Status.NO_GROWTH):
+                self.left = _RELAXES * self.settings.rtol * max(self.state.level, _SMALL_LOSS * self.start_level)
             return status
         except KeyboardInterrupt:
             return Status.INTERRUPTED
@@ -514,7 +519,7 @@ class _Run:
     def drops(self) -> list[Drop]:
         """Visible drops of the predicted curve, each with the neurons that arrived and left since the one before."""
         times, losses = np.array(self.path.times), np.array(self.path.losses)
-        seen = detect(times, losses, depth=FINE_DEPTH)
+        seen = detect(times, losses, depth=FINE_DEPTH, left=self.left)
         arrived = [min(a.end, b.start) for a, b in pairwise(seen)]  # who arrives after most of a drop makes the next
         left = [max(a.end, b.start) for a, b in pairwise(seen)]  # leaving may take most of the plateau after a drop
         # A plateau is where a drop has its level; the curve is at it as soon as the loss has fallen so far.

@@ -275,9 +275,10 @@ class _Solver:
                 if cholesky(self.matrix, _GROWTH / self.longest) is None:
                     self.limit(y, s, 1.0)
             change = self._newton(ahead, known, c, norm)
+            if change is None:  # nor may a shorter step use it: one too stiff makes any residual look small
+                self.matrix = None
             if change is not None or fresh:
                 return change
-            self.matrix = None
 
     def _newton(self, ahead: FloatArray, known: FloatArray, c: float, norm: Norm) -> FloatArray | None:
         if self.factor is None or abs(c / self.own - 1.0) > _OTHER_STEP:

@@ -19,8 +19,9 @@ DEPTH = 2e-3
 FINE_DEPTH = 2e-4
 #: Rate on a plateau over the rate in the drops on its two sides, at most.
 FLATNESS = 0.2
-#: Drops below this fraction of the first loss are not looked for.
-FLOOR = 1e-8
+#: Drops below this fraction of the first loss are not looked for: in general, and above the last loss of a curve that
+#: is over. A result: the second leaves room for steps of 1e-6, whose errors move a settled loss by their square.
+FLOOR, LEFT = 1e-8, 1e-7
 #: A drop must exceed the scatter of the curve about its monotone fit by this factor.
 _SIGMAS = 10.0
 #: The rate of fall is averaged over this fraction of the smallest drop: on a clean curve, and where scatter decides.
@@ -61,6 +62,7 @@ def detect(
     slopes: FloatArray | None = None,
     depth: float | None = None,
     flatness: float = FLATNESS,
+    left: float | None = None,
 ) -> list[CurveDrop]:
     """Drops of the curve (times, losses), both (T,), in order of time.
 
@@ -80,6 +82,9 @@ def detect(
         Smallest drop reported, as a fraction of the loss before it; default 2e-3, with slopes 2e-4.
     flatness : float, optional
         Two humps of the rate are two drops when the rate between them is below this fraction of both.
+    left : float or None, optional
+        Where the curve is over, what it may lose beyond its end: drops are then told relative to what is still to lose,
+        so that late ones count however small they are next to the loss that stays. None where it is not over.
 
     Raises
     ------
@@ -101,6 +106,8 @@ def detect(
     first = float(fit[0]) - base
     if first <= max(noise, 0.0):
         return []
+    if left is not None:
+        base = max(base, float(fit[-1]) - max(LEFT * first, left))
     # Levels equally spaced in log(loss + soft): cells of a fraction of the smallest drop that would be reported. Cells
     # without a point of the curve are as one: nothing changes within them.
     soft = _NOISY_BAND * noise / (_BAND * depth)

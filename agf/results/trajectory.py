@@ -151,7 +151,8 @@ class Trajectory:
     @cached_property
     def drops(self) -> list[CurveDrop]:
         """Drops found in the curve, in log time (`curve.detect`); none smaller than twice the run's tolerance."""
-        return detect(self.times, self.losses, slopes=self.slopes, depth=self.depth)
+        left = self.stats.get("left") if self.status is Status.SETTLED else None
+        return detect(self.times, self.losses, slopes=self.slopes, depth=self.depth, left=left)
 
     @property
     def depth(self) -> float:
