@@ -1,0 +1,301 @@
+"""Teacher and student: f(x) = sum_i a_i sigma(w_i . x) fits sum_k b_k sigma(v_k . x) on x ~ N(0, S), exactly.
+
+No sampling: loss, gradient, utility, self-interaction and Hessian are Gaussian averages in closed form (`kernels`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import agf
+from agf.arrays import FloatArray, IntArray, count, in_range, matrix, vector
+from agf.errors import DataError, NoTheory, explain
+from agf_problems.gaussian_teacher.kernels import NAMES, kernel_of
+from agf_problems.gaussian_teacher.single_neuron import NeuronTheory, theory_of
+
+#: Norms below exp(-300) are their leading order in float64.
+_LOG_TINY = -300.0
+#: Directions of the active Jacobian whose share of its squared norm is below this are rounding.
+_RANK = 1e-12
+
+
+class GaussianTeacher(agf.Problem):
+    """H students on K teachers, inputs x ~ N(0, S) of any covariance, rows theta_i = (w_i, a_i).
+
+    Network: f(x) = sum_i a_i sigma(w_i . x). Loss: E |f*(x) - f(x)|^2 / 2 over the inputs, with the teacher
+    f*(x) = sum_k b_k sigma(v_k . x).
+
+    Parameters
+    ----------
+    teacher : array_like, shape (K, d)
+        Input weights v_k of the teachers.
+    outer : array_like or None, shape (K,)
+        Output weights b_k; ones when None.
+    covariance : array_like or float or None, shape (d, d)
+        Covariance S of the inputs, or a number times the identity; the identity when None.
+    width : int
+        Number of students H.
+    activation : str
+        "relu", "leaky-relu", "linear", "erf" (erf(z)) or "square".
+    leak : float
+        Slope of "leaky-relu" left of 0.
+
+    Raises
+    ------
+    DataError
+        For shapes that do not match, a covariance that is not symmetric and positive semi-definite, or an unknown
+        activation.
+
+    Notes
+    -----
+    One student and one ReLU teacher on S = 1/d is the neuron of [GB24]; `theory()` then has its ODE, flip times and
+    success probabilities.
+    """
+
+    name = "gaussian-teacher"
+    data_arguments = ("teacher", "outer", "covariance")
+    kinds = ("gaussian", "balanced")
+
+    def __init__(
+        self,
+        teacher: Any,
+        outer: Any = None,
+        covariance: Any = None,
+        width: int = 1,
+        activation: str = "relu",
+        leak: float = 0.1,
+    ) -> None:
+        where = "GaussianTeacher"
+        self.teacher = in_range(matrix(teacher, "teacher", where=where), "teacher", where=where, power=8)
+        teachers, self.n_inputs = self.teacher.shape
+        self.outer = np.ones(teachers) if outer is None else vector(outer, "outer", where=where, length=teachers)
+        self.width = count(width, "width", where=where)
+        self.activation, self.leak = str(activation).lower(), float(leak)
+        if self.activation not in NAMES:
+            raise DataError(
+                explain(f"unknown activation {activation!r}.", where=where, expected="one of " + ", ".join(NAMES))
+            )
+        if not 0.0 <= self.leak <= 1.0:
+            raise DataError(explain("`leak` must be between 0 and 1.", where=where, found=leak))
+        self.kernel = kernel_of(self.activation, self.leak)
+        self.degree, self.n_params, self.n_outputs = self.kernel.degree, self.n_inputs + 1, 1
+        self.covariance = _covariance(covariance, self.n_inputs, where)
+        values, vectors = np.linalg.eigh(self.covariance)
+        if values.min() < -1e-12 * max(values.max(), 0.0) or values.max() <= 0:
+            raise DataError(
+                explain(
+                    "`covariance` is not positive semi-definite.",
+                    where=where,
+                    found=f"smallest eigenvalue {values.min():.3g}",
+                )
+            )
+        self._root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # symmetric, x = root z
+        self._v = self.teacher @ self._root
+        if not (self._v.any() and self.outer.any()):
+            raise DataError(explain("the teacher is zero on these inputs: nothing can be learned.", where=where))
+        self._variance = float(self.outer @ self.kernel.value(self._v, self._v) @ self.outer)
+
+    # -- contract ---------------------------------------------------------------------------------------------
+
+    def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
+        """E (f* - f)^2 / 2 and its gradient, exact."""
+        u, a = self._split(theta)
+        with_teacher, with_students = self.kernel.value(u, self._v), self.kernel.value(u, u)
+        on_a = with_students @ a - with_teacher @ self.outer
+        loss = 0.5 * self._variance + a @ (0.5 * with_students @ a - with_teacher @ self.outer)
+        rows, weights = np.concatenate([self._v, u]), np.concatenate([-self.outer, a])
+        on_u = a[:, None] * self.kernel.pull(u, rows, np.broadcast_to(weights, (a.size, weights.size)))
+        return max(float(loss), 0.0), np.concatenate([on_u @ self._root, on_a[:, None]], axis=1)
+
+    def residual(self, theta: FloatArray, neurons: IntArray) -> Any:
+        """What is left of the teacher, as a network: whitened rows (K + m, d) and output weights (K + m,)."""
+        u, a = self._split(theta)
+        return np.concatenate([self._v, u]), np.concatenate([self.outer, -a])
+
+    def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
+        """a E[r sigma(w . x)] with sigma at leading order, and its gradient."""
+        u, a = self._split(theta)
+        value, force = self._force(self.kernel.leading, u, a, residual)
+        return a * value, force
+
+    def pull(self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any) -> FloatArray:
+        """-grad L / rho^(degree - 1), exact at any norm."""
+        if self.kernel.homogeneous:
+            return self.utility(directions, neurons, residual)[1]
+        rho = np.exp(np.maximum(log_norms, _LOG_TINY))[:, None]
+        u, a = self._split(directions)
+        value, force = self._force(self.kernel, rho * u, a, residual)
+        return np.concatenate([force[:, :-1], value[:, None] / rho], axis=1)
+
+    def self_interaction(
+        self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
+    ) -> FloatArray:
+        """(1/2) E|f_i - P_A f_i|^2 of unit neurons at leading order, in function space, exact."""
+        u, a = self._split(directions)
+        lead = self.kernel.leading
+        if self.kernel.homogeneous:
+            total = a**2 * np.diagonal(self.kernel.value(u, u))
+        else:  # (2 / sqrt pi) z
+            total = a**2 * (4 / np.pi) * np.sum(u * u, axis=1)
+        if active.shape[0]:
+            v, b = self._split(active)
+            gram = self._gram(v, b)
+            cross = np.empty((a.size, b.size, self.n_params))
+            for j in range(b.size):
+                cross[:, j, :-1] = (a * b[j])[:, None] * lead.pull_second(u, v[j]) @ self._root
+                cross[:, j, -1] = a * lead.value(u, v[j : j + 1])[:, 0]
+            values, vectors = np.linalg.eigh(gram)
+            kept = values > _RANK * values.max()
+            inside = cross.reshape(a.size, -1) @ vectors[:, kept]
+            total = total - np.sum(inside**2 / values[kept], axis=1)
+        return 0.5 * np.maximum(total, 0.0)
+
+    def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
+        """Dense Hessian of the loss, (mP, mP), exact (kinks average out)."""
+        u, a = self._split(theta)
+        m, d = u.shape
+        out = self._gram(u, a).reshape(m, d + 1, m, d + 1)
+        rows, weights = np.concatenate([self._v, u]), np.concatenate([-self.outer, a])
+        everything = np.broadcast_to(weights, (m, weights.size))
+        mixed = self.kernel.pull(u, rows, everything) @ self._root
+        for i in range(m):
+            out[i, :d, i, :d] += a[i] * self._root @ self.kernel.own(u[i], rows, weights) @ self._root
+            out[i, :d, i, d] += mixed[i]
+            out[i, d, i, :d] += mixed[i]
+        return out.reshape(m * (d + 1), m * (d + 1))
+
+    def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
+        """Kind "gaussian", or "balanced": gaussian w, and a of either sign with p a^2 = |w|^2, p the power of sigma."""
+        theta = super().initial(alpha, rng, "gaussian")
+        if kind == "balanced":
+            sizes = np.linalg.norm(theta[:, :-1], axis=1)
+            theta[:, -1] = np.sign(theta[:, -1]) * sizes / np.sqrt(self.kernel.power)
+        return theta
+
+    def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        """ "overlap" (K,): largest cosine, over the inputs, between a student and each teacher; 0 without students."""
+        u, _ = self._split(theta)
+        sizes = np.linalg.norm(u, axis=1)
+        if not sizes.any():
+            return {"overlap": np.zeros(self.outer.size)}
+        unit = self._v / np.maximum(np.linalg.norm(self._v, axis=1), 1e-300)[:, None]
+        cosines = (u[sizes > 0] / sizes[sizes > 0][:, None]) @ unit.T
+        return {"overlap": np.max(cosines, axis=0)}
+
+    def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
+        """ "neuron 2 (teacher 0)": the teacher that the student looks at most."""
+        u, _ = self._split(theta)
+        rows = {int(i): row for i, row in zip(neurons, u, strict=True)}
+        sizes = np.maximum(np.linalg.norm(self._v, axis=1), 1e-300)
+        words = [
+            f"{int(i)} (teacher {int(np.argmax(self._v @ rows[int(i)] / sizes))})" if int(i) in rows else str(int(i))
+            for i in chosen
+        ]
+        return ("neuron " if len(words) == 1 else "neurons ") + ", ".join(words)
+
+    def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        """{"balance": p a_i^2 - |w_i|^2} where sigma is homogeneous of power p."""
+        if not self.kernel.homogeneous:
+            return {}
+        return {"balance": self.kernel.power * theta[:, -1] ** 2 - np.sum(theta[:, :-1] ** 2, axis=1)}
+
+    def theory(self, alpha: float | None = None, **options: Any) -> NeuronTheory:
+        """One ReLU student and one teacher on isotropic inputs: the neuron of [GB24], with all its closed forms.
+
+        Raises
+        ------
+        NoTheory
+            For more students or teachers, another activation or a covariance that is no multiple of the identity.
+        """
+        scale = float(self.covariance[0, 0])
+        one = self.width == 1 and self.outer.size == 1 and self.activation == "relu"
+        if not one or np.abs(self.covariance - scale * np.eye(self.n_inputs)).max() > 1e-12 * scale:
+            raise NoTheory(
+                explain(
+                    "a closed form is known for one ReLU student and one teacher on isotropic inputs.",
+                    where=f"problem {self.name!r}",
+                    remedy="Use agf.predict(problem, init).",
+                )
+            )
+        size = abs(float(self.outer[0])) * float(np.linalg.norm(self.teacher[0]))
+        return theory_of(self.name, self.arguments, self.n_inputs, scale, size, float(self.outer[0]) > 0, alpha)
+
+    @classmethod
+    def example(cls) -> dict[str, Any]:
+        """Six students on three orthogonal ReLU teachers of strength 3, 2 and 1."""
+        return {"teacher": np.diag([3.0, 2.0, 1.0]), "width": 6}
+
+    def describe(self) -> str:
+        """Students, teachers, activation and inputs in one line."""
+        return (
+            f"{self.name}: {self.width} {self.activation} student(s) on {self.outer.size} teacher(s), "
+            f"{self.n_inputs} Gaussian inputs, degree {self.degree}"
+        )
+
+    # -- beside it --------------------------------------------------------------------------------------------
+
+    def sampled(self, samples: int, seed: int = 0, noise: float = 0.0) -> agf.TwoLayer:
+        """The same network on a sample of the inputs.
+
+        Parameters
+        ----------
+        samples : int
+            Number n of inputs drawn.
+        seed : int
+            For numpy.random.default_rng.
+        noise : float
+            Standard deviation of label noise.
+
+        Returns
+        -------
+        TwoLayer
+            With rows laid out as here, so that initial weights serve both.
+        """
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((count(samples, "samples", where="sampled"), self.n_inputs)) @ self._root
+        options: dict[str, Any] = {"leak": self.leak} if self.activation == "leaky-relu" else {}
+        one = agf.TwoLayer(
+            X, np.zeros(X.shape[0]), activation=self.activation, width=self.outer.size, kink=0, **options
+        )
+        theta = np.concatenate([self.teacher, self.outer[:, None]], axis=1)
+        y = -np.asarray(one.residual(theta, np.arange(self.outer.size)))[:, 0] + noise * rng.standard_normal(X.shape[0])
+        return agf.TwoLayer(X, y, activation=self.activation, width=self.width, **options)
+
+    # -- formulas ---------------------------------------------------------------------------------------------
+
+    def _split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Whitened input weights (m, d), and output weights (m,)."""
+        return theta[:, :-1] @ self._root, theta[:, -1]
+
+    def _force(self, kernel: Any, u: FloatArray, a: FloatArray, residual: Any) -> tuple[FloatArray, FloatArray]:
+        """E[r sigma(u_i . z)] (m,), and the gradient of a_i times it, (m, P)."""
+        rows, weights = residual
+        every = np.broadcast_to(weights, (a.size, weights.size))
+        value = kernel.value(u, rows) @ weights
+        return value, np.concatenate([a[:, None] * kernel.pull(u, rows, every) @ self._root, value[:, None]], axis=1)
+
+    def _gram(self, u: FloatArray, a: FloatArray) -> FloatArray:
+        """E[J J^T] of the students' Jacobian, (mP, mP)."""
+        m, d = u.shape
+        out = np.zeros((m, d + 1, m, d + 1))
+        out[:, d, :, d] = self.kernel.value(u, u)
+        for i in range(m):
+            for j in range(m):
+                out[i, :d, j, :d] = a[i] * a[j] * self._root @ self.kernel.cross(u[i], u[j]) @ self._root
+                one = self.kernel.pull(u[i : i + 1], u[j : j + 1], np.ones((1, 1)))[0]
+                out[i, :d, j, d] = a[i] * self._root @ one
+                out[j, d, i, :d] = out[i, :d, j, d]
+        return out.reshape(m * (d + 1), m * (d + 1))
+
+
+def _covariance(given: Any, inputs: int, where: str) -> FloatArray:
+    if given is None:
+        return np.eye(inputs)
+    if np.ndim(given) == 0:
+        return float(given) * np.eye(inputs)
+    out = matrix(given, "covariance", where=where, rows=inputs, columns=inputs)
+    if np.abs(out - out.T).max() > 1e-12 * np.abs(out).max():
+        raise DataError(explain("`covariance` is not symmetric.", where=where))
+    return 0.5 * (out + out.T)

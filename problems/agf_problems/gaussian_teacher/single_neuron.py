@@ -1,0 +1,210 @@
+"""One ReLU student on one ReLU teacher, inputs N(0, s I): the neuron of [GB24] in closed form.
+
+r = |w|, t the angle between w and the teacher, c the teacher's strength |b| |v|. With
+g(t) = (sin t + (pi - t) cos t)/pi, for any a (teacher b > 0; else a -> -a):
+
+    dr/dt = (s a / 2)(c g - a r)      da/dt = (s r / 2)(c g - a r)      dt/dt = -(s c a / r)(pi - t) sin t / (2 pi)
+
+Balanced, a = +-r, the angle decouples from the norm, and a sign of w_1 flips after a time that no scale changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+import agf
+from agf.arrays import FloatArray
+
+#: Nodes of the quadratures over angles: integrands are smooth, and 200 Gauss-Legendre nodes are rounding.
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
+
+Method = Literal["lrr", "wr", "imp"]
+
+
+def overlap(angle: FloatArray | float) -> FloatArray:
+    """g(t) = (sin t + (pi - t) cos t) / pi: 1 at 0, 1/pi at a right angle, 0 at pi; at least cos t."""
+    angle = np.asarray(angle)
+    return np.asarray((np.sin(angle) + (np.pi - angle) * np.cos(angle)) / np.pi)
+
+
+def balanced_weight(t: FloatArray | float, w0: float, c1: float, k: float) -> FloatArray:
+    """w(t) of dw/dt = K w - C1 w^3 for any sign of K ([GB24] section 2, with its misprints mended).
+
+    Parameters
+    ----------
+    t : float or ndarray
+        Flow time.
+    w0 : float
+        Start.
+    c1 : float
+        C1 >= 0, the second moment of the inputs on the active half.
+    k : float
+        K = C2 sign(a0) sign(w0).
+    """
+    t = np.asarray(t, dtype=np.float64)
+    if k == 0:
+        return w0 / np.sqrt(1 + 2 * c1 * w0**2 * t)
+    # E = exp(2 K t); both forms are the same quotient, each without overflow for its sign of K
+    if k > 0:
+        return np.sign(w0) * np.sqrt(k * w0**2 / (k * np.exp(-2 * k * t) - c1 * w0**2 * np.expm1(-2 * k * t)))
+    return np.sign(w0) * np.sqrt(k * w0**2 * np.exp(2 * k * t) / (k + c1 * w0**2 * np.expm1(2 * k * t)))
+
+
+def quadrants(c1: float, c2_right: float, c2_left: float) -> dict[str, float]:
+    """Limit of a balanced w with one input, by the signs of (a0, w0), such as "+-"; |a| has the same limit.
+
+    c1 : C1 on both halves.  c2_right, c2_left : C2 on x > 0 and x < 0, where labels are noise alone.
+    """
+    out = {}
+    for a in (1, -1):
+        for w in (1, -1):
+            k = (c2_right if w > 0 else c2_left) * a * w
+            out[f"{'+' if a > 0 else '-'}{'+' if w > 0 else '-'}"] = w * float(np.sqrt(max(k, 0.0) / c1))
+    return out
+
+
+@dataclass(frozen=True, repr=False)
+class NeuronTheory(agf.Staircase):
+    """The staircase of one neuron as alpha -> 0, with the closed forms of its whole motion.
+
+    Parameters
+    ----------
+    inputs : int
+        Dimension d.
+    scale : float
+        Variance s of every input; 1/d in [GB24].
+    strength : float
+        c = |b| |v|.
+    """
+
+    inputs: int = 1
+    scale: float = 1.0
+    strength: float = 1.0
+
+    def rates(self, angle: float, norm: float, a: float) -> tuple[float, float, float]:
+        """d/dt of (angle, |w|, a), for a teacher of positive output weight."""
+        push = 0.5 * self.scale * (self.strength * float(overlap(angle)) - a * norm)
+        turn = -self.scale * self.strength * (a / norm) * (np.pi - angle) * np.sin(angle) / (2 * np.pi)
+        return float(turn), a * push, norm * push
+
+    def population_loss(self, angle: float, norm: float, a: float) -> float:
+        """E (f* - f)^2 / 2."""
+        rho = a * norm
+        return 0.25 * self.scale * (self.strength**2 + rho**2 - 2 * rho * self.strength * float(overlap(angle)))
+
+    def flip_time(self, angle: float) -> float:
+        """Flow time at which w_1 changes sign, balanced, a > 0, from an angle in (pi/2, pi); 0 below, inf at pi.
+
+        2 pi / (s c) int_{pi/2}^{angle} dt / ((pi - t) sin t); over d it is 2.075241 at 2.0 and 6.943140 at 2.5.
+        """
+        if angle <= np.pi / 2:
+            return 0.0
+        if angle >= np.pi:
+            return np.inf
+        # in y = 1 / (pi - t) the integrand 1/((pi - t) sin t) dt = dy / (y sin(1/y)) is smooth up to pi
+        low, high = 2 / np.pi, 1 / (np.pi - angle)
+        y = 0.5 * (high - low) * _NODES + 0.5 * (high + low)
+        return float(
+            2 * np.pi / (self.scale * self.strength) * 0.5 * (high - low) * (_WEIGHTS @ (1 / (y * np.sin(1 / y))))
+        )
+
+    def reached_angle(self, time: float) -> float:
+        """The largest angle from which w_1 has changed sign by a flow time (inverse of `flip_time`)."""
+        from scipy.optimize import brentq
+
+        if time <= 0:
+            return np.pi / 2
+        high = 1.0  # log of 1 / (pi - angle)
+        while self.flip_time(np.pi - np.exp(-high)) < time:
+            high += 1.0
+        at = brentq(lambda y: self.flip_time(np.pi - np.exp(-y)) - time, -np.log(np.pi / 2) + 1e-12, high, xtol=1e-14)
+        return float(np.pi - np.exp(-float(at)))
+
+    def flipped(self, time: float) -> float:
+        """P(w_1 has changed sign by a flow time | it starts negative, a > 0), isotropic balanced starts."""
+        if self.inputs == 1:
+            return 0.0
+        if np.isinf(time):
+            return 1.0
+        return _cap(self.inputs, self.reached_angle(time)) / _cap(self.inputs, np.pi)
+
+    def success(
+        self, method: Method, *, time: float = np.inf, rewind: float = 0.0, imbalance: float | str = "balanced"
+    ) -> float:
+        """Probability that pruning to one input and a restart end at the teacher, without noise.
+
+        Parameters
+        ----------
+        method : str
+            "lrr" goes on from where training ended, "wr" from flow time `rewind`, "imp" from the start.
+        time : float
+            Flow time of the dense phase.
+        rewind : float
+            Flow time that "wr" goes back to.
+        imbalance : float or str
+            |a0| / |w0| at the start, "balanced" for 1, or "iid" for a and the entries of w of one law. Other than
+            balanced only for "lrr" and infinite time.
+
+        Returns
+        -------
+        float
+            1/4 for IMP, re-balanced after masking; 1/4 + P(flipped by then)/4 for LRR and WR.
+
+        Raises
+        ------
+        RequestError
+            For an unknown method, or an imbalance whose probability is not known.
+        """
+        from agf.errors import RequestError, explain
+
+        if method not in ("lrr", "wr", "imp"):
+            raise RequestError(explain(f"unknown method {method!r}.", where="success", expected="lrr, wr or imp"))
+        if imbalance in ("balanced", 1.0):
+            if method == "imp":
+                return 0.25
+            return 0.25 + 0.25 * self.flipped(time if method == "lrr" else min(rewind, time))
+        if method != "lrr" or np.isfinite(time):
+            raise RequestError(
+                explain("a start that is not balanced is known for lrr and infinite time alone.", where="success")
+            )
+        if imbalance != "iid":
+            rescued = 1.0 if float(imbalance) < 1 else 0.0
+        else:
+            from scipy.special import betainc
+
+            rescued = float(betainc(0.5, self.inputs / 2, 0.5))  # P(a^2 < |w|^2)
+        if self.inputs == 1:  # w keeps its sign: a > 0 learns, and a < 0 where |a| < |w| lets it change
+            return 0.25 + 0.25 * rescued
+        return 0.5 + 0.5 * rescued
+
+
+def _cap(inputs: int, angle: float) -> float:
+    """int_{pi/2}^{angle} sin^(d-2)."""
+    half = 0.5 * (angle - np.pi / 2)
+    t = half * _NODES + 0.5 * (angle + np.pi / 2)
+    return float(half * (_WEIGHTS @ np.sin(t) ** (inputs - 2)))
+
+
+def theory_of(
+    name: str, arguments: dict[str, Any], inputs: int, scale: float, strength: float, up: bool, alpha: float | None
+) -> NeuronTheory:
+    """The theory of one neuron; flow times when alpha is given."""
+    from agf.clock import Clock
+
+    level = 0.25 * scale * strength**2  # E f*^2 / 2
+    utility = 0.25 * scale * strength  # at the teacher's direction, |w| = |a|
+    accelerated = 1 / (2 * utility)  # in units of -log alpha
+    time = np.nan if alpha is None else -np.log(alpha) * accelerated
+    drop = agf.Drop(
+        time=time, half_time=time, accelerated_time=accelerated, level=0.0, neurons=np.array([0]),
+        label="neuron 0 (teacher 0)", utility=np.array([utility]), how="closed form",
+    )  # fmt: skip
+    log_scale = 0.0 if alpha is None else float(np.log(-np.log(alpha)))
+    note = "For a start with a of the teacher's sign; one of the other sign, balanced, never learns."
+    return NeuronTheory(
+        problem=name, degree=2, clock=Clock(2, log_scale), start_level=level, drops=(drop,),
+        status=agf.Status.THEORY, arguments=arguments, notes=(note,), inputs=inputs, scale=scale, strength=strength,
+    )  # fmt: skip
