@@ -13,8 +13,8 @@ from agf import registry
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.ipynb"))
 
 
-#: Networks that the notebook of another shows: the general one is behind relu, the whole matrices behind the heads.
-SHOWN_BY = {"two-layer": "relu", "full-linear-attention": "linear-attention"}
+#: Networks that the notebook of another shows: the general one is behind relu, exact averages too, the whole matrices behind the heads.
+SHOWN_BY = {"two-layer": "relu", "gaussian-teacher": "relu", "full-linear-attention": "linear-attention"}
 
 
 def test_every_registered_problem_has_a_notebook():

@@ -216,7 +216,8 @@ def kernel_of(activation: str, leak: float) -> Kernel:
     """The kernel of a named activation; KeyError for a name without one."""
     if activation in ("relu", "leaky-relu"):
         return Relu(leak if activation == "leaky-relu" else 0.0)
-    return {"linear": Linear, "square": Square, "erf": Erf}[activation]()
+    smooth: dict[str, Kernel] = {"linear": Linear(), "square": Square(), "erf": Erf()}
+    return smooth[activation]
 
 
 NAMES = ("relu", "leaky-relu", "linear", "erf", "square")
