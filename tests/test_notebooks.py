@@ -13,7 +13,7 @@ from agf import registry
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.ipynb"))
 
 
-#: Networks that the notebook of another shows: the general one is behind relu, exact averages too, the whole matrices behind the heads.
+#: Networks that the notebook of another shows: the general one and exact averages are behind relu, and so on.
 SHOWN_BY = {"two-layer": "relu", "gaussian-teacher": "relu", "full-linear-attention": "linear-attention"}
 
 
