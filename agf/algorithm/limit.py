@@ -39,6 +39,8 @@ _EQUILIBRIUM = 1e-2
 
 def closed_form(problem: Problem, init: Init, settings: Settings) -> Staircase | None:
     """The limit in closed form where the problem has one that gives times, up to the bounds in `settings`."""
+    if problem.theory_at_infinite_width:
+        return None
     try:
         stairs = problem.theory(alpha=init.alpha)
     except NoTheory:

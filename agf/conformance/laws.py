@@ -320,7 +320,7 @@ def _theory(probe: Probe) -> str:
         )
     if (np.diff(theory.levels) > 1e-9 * start).any():
         raise Violation("theory", "a level that rises", "levels that fall", "levels out of order")
-    if p.degree != 2:
+    if p.degree != 2 or p.theory_at_infinite_width:
         return f"{len(theory.drops)} drops that start at the loss without neurons"
     from agf.algorithm.engine import predict
 

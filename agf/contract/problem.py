@@ -100,6 +100,8 @@ class Problem(ABC, metaclass=_FromCopies):
     kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
     #: False where a neuron's index means something (diagonal networks: the coordinate).
     interchangeable: bool = True
+    #: True where `theory` is about infinitely many neurons, so that mode "limit", of given weights, is another one.
+    theory_at_infinite_width: ClassVar[bool] = False
     #: Whether f_i is smooth in theta; False for a sharp ReLU.
     smooth: bool = True
     #: Half-width over which the corners of f_i are rounded, relative to a typical pre-activation; 0 where there are

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray
-from agf.errors import DataError, explain
+from agf.errors import DataError, RequestError, explain
 from agf.networks.activations import SMALLEST
 from agf.networks.activations import activation as activation_of
 from agf.networks.sampled import MAX_ORDER, SampledProblem
+
+if TYPE_CHECKING:
+    from agf.results.staircase import Staircase
 
 #: sigma of pre-activations (samples, m) and its slope.
 Sigma = Callable[[Any], tuple[Any, Any]]
@@ -87,6 +90,7 @@ class TwoLayer(SampledProblem):
     """
 
     name = "two-layer"
+    theory_at_infinite_width = True
     kinds = ("gaussian", "balanced")
 
     def __init__(
@@ -291,6 +295,24 @@ class TwoLayer(SampledProblem):
             return {}
         w, a = theta[:, : self.n_inputs], theta[:, self.n_inputs :]
         return {"balance": self.activation.power * np.sum(a**2, axis=1) - np.sum(w**2, axis=1)}
+
+    def theory(self, alpha: float | None = None, **options: Any) -> Staircase:
+        """(Leaky) ReLU, one output: the staircase at infinite width as the scale vanishes, with no weights at all.
+
+        Times are in units of -log lambda, lambda / sqrt(m) the scale of m balanced neurons in random directions; flow
+        times where alpha = lambda is given. The last note says whether the end is spurious. Raises NoTheory elsewhere.
+        """
+        from agf.networks.theory import staircase
+
+        if options:
+            words = f"unknown option `{next(iter(options))}`."
+            raise RequestError(explain(words, where=f"{self.name}.theory", expected="alpha"))
+        return staircase(self, alpha)
+
+    def sharp(self, width: int) -> TwoLayer:
+        """The same data, activation and loss with `width` neurons whose kinks are sharp."""
+        leak = -float(self.activation.left) if self.activation.name == "leaky-relu" else None
+        return TwoLayer(self.X, self.Y, self.activation.name, self.loss.name, width, leak=leak, kink=0.0)
 
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
         """ "neuron 3 (class 7)": the output that the neuron's a favours most, or "not class 7" where it lowers it.

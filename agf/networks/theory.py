@@ -1,0 +1,83 @@
+"""The staircase of infinitely wide (leaky) ReLU networks of one output as the initialization vanishes, without weights.
+
+Neurons align in a time that does not depend on the scale, while drops wait for its log: so the dormant neurons of a
+network of infinite width are, for the drops, one neuron at every end of the alignment ([BF24] section 7 in words of
+[AGF]: the extremal vectors that attract), and the staircase is that of these few. Whoever starts dead stays so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from agf.arrays import positive
+from agf.clock import Clock
+from agf.errors import NoTheory, RequestError, explain
+from agf.records.status import Status
+from agf.results.staircase import Drop, Staircase
+
+if TYPE_CHECKING:
+    from agf.networks.two_layer import TwoLayer
+
+#: Scale of the few neurons: any, since mode "limit" takes it to 0.
+_ALPHA = 1e-12
+
+
+def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
+    """The drops at m = infinity, lambda -> 0, in units of -log lambda; flow times where alpha = lambda is given.
+
+    Raises NoTheory where the ends of alignment cannot be listed: other networks, several outputs, too many cones.
+    """
+    import agf  # by the front door: prediction and landscape stand above networks
+
+    unit = np.nan
+    if alpha is not None:
+        unit = -np.log(positive(alpha, "alpha", where="theory"))
+        if not unit > 0:
+            words = "alpha must be below 1: time is in units of -log alpha."
+            raise RequestError(explain(words, where="theory", found=alpha))
+    if problem.activation.name not in ("relu", "leaky-relu") or problem.n_outputs != 1:
+        words = "has a closed form for relu and leaky-relu neurons with one output."
+        raise NoTheory(explain(words, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
+    found = agf.landscape(problem, starts=1)  # of use only where it is complete
+    if not found.complete:
+        words = "has too many activation cones to list where neurons align."
+        raise NoTheory(explain(words, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
+    ends = found.ends
+    start = found.level
+    if not ends:
+        return _told(problem, alpha, start, (), ("nothing is left to fit",))
+    few = problem.sharp(len(ends))
+    stairs = agf.predict(few, agf.Init.scaled(np.array([one.direction for one in ends]), _ALPHA), mode="limit")
+    drops = tuple(
+        replace(
+            drop,
+            time=drop.accelerated_time * unit,
+            half_time=drop.accelerated_time * unit,
+            label=", ".join(ends[int(i)].label for i in drop.neurons),
+        )
+        for drop in stairs.drops
+    )
+    end = agf.escape(few, stairs)
+    notes = (
+        f"m = infinity, lambda -> 0: the {len(ends)} ends of alignment stand for all neurons.",
+        f"The end is {end.sentence}.",
+    )
+    return _told(problem, alpha, start, drops, notes)
+
+
+def _told(
+    problem: TwoLayer, alpha: float | None, start: float, drops: tuple[Drop, ...], notes: tuple[str, ...]
+) -> Staircase:
+    return Staircase(
+        problem=problem.name,
+        degree=2,
+        clock=Clock(2, 0.0 if alpha is None else float(np.log(-np.log(alpha)))),
+        start_level=start,
+        drops=drops,
+        status=Status.THEORY,
+        arguments=problem.arguments,
+        notes=notes,
+    )

@@ -1,0 +1,65 @@
+"""ReLU networks of infinite width as the scale vanishes: the staircase without weights."""
+
+import numpy as np
+import pytest
+from rectified_cases import M4, T3
+
+import agf
+
+
+def test_three_points_have_one_drop_that_ends_spurious():
+    stairs = agf.TwoLayer(*T3).theory()
+    assert stairs.status is agf.Status.THEORY
+    drive = np.linalg.norm(T3[0].T @ T3[1]) / 3
+    assert stairs.accelerated_times == pytest.approx([0, 1 / drive], rel=1e-9)
+    assert stairs.accelerated_times[1] == pytest.approx(1.398662, abs=1e-6)
+    assert stairs.levels[1] == pytest.approx(0.0875213675, abs=1e-9)
+    assert np.isnan(stairs.times[1])
+    assert "The end is spurious" in stairs.notes[-1]
+    p = agf.TwoLayer(*T3)
+    assert agf.escape(p, stairs).utility == pytest.approx(0.0152894, abs=1e-6)
+
+
+def test_points_nearly_opposite_end_spurious_in_the_limit_though_not_at_a_thousandth():
+    # T3eta0: gradient flow fits it from lambda = 1e-3, and not from 1e-6
+    stairs = agf.TwoLayer(np.array([[-0.99, 1.0], [0.0, 1.0], [0.99, 1.0]]), np.array([1.0, 0.01, 1.0])).theory()
+    assert stairs.levels[1] == pytest.approx(0.1089, abs=1e-6)
+    assert "spurious" in stairs.notes[-1]
+
+
+def test_flow_times_need_a_scale():
+    assert agf.TwoLayer(*T3).theory(1e-6).times[1] == pytest.approx(1.398662 * np.log(1e6), rel=1e-6)
+    with pytest.raises(agf.RequestError, match="alpha must be below 1"):
+        agf.TwoLayer(*T3).theory(2.0)
+    with pytest.raises(agf.RequestError, match="unknown option `rule`"):
+        agf.TwoLayer(*T3).theory(rule="greedy")
+
+
+def test_many_neurons_of_a_vanishing_scale_follow_it():
+    stairs = agf.TwoLayer(*M4).theory()
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((40, 2))
+    w /= np.linalg.norm(w, axis=1)[:, None]
+    theta = np.column_stack([w, rng.choice([-1.0, 1.0], 40)]) / np.sqrt(80)
+    p = agf.TwoLayer(*M4, width=40, kink=0)
+    limit = agf.predict(p, agf.Init.scaled(theta, 1e-300), mode="agf")
+    assert len(limit.drops) == len(stairs.drops) == 3
+    assert limit.levels == pytest.approx(stairs.levels, abs=2e-3)
+    assert limit.times[1:] / -np.log(1e-300) == pytest.approx(stairs.accelerated_times[1:], rel=0.01)
+
+
+def test_mode_limit_is_about_the_weights_that_are_given():
+    p = agf.TwoLayer(*T3, width=1)
+    stairs = agf.predict(p, agf.Init.from_params([[0.0, -1e-9, 1e-9]]), mode="limit")  # dead
+    assert stairs.status is not agf.Status.THEORY
+    assert len(stairs.drops) == 0
+
+
+@pytest.mark.parametrize("other", [
+    agf.TwoLayer(*T3, activation="tanh"),
+    agf.TwoLayer(T3[0], np.eye(3)),
+    agf.TwoLayer(np.random.default_rng(0).standard_normal((300, 10)), np.ones(300)),
+])  # fmt: skip
+def test_other_networks_have_none(other):
+    with pytest.raises(agf.NoTheory):
+        other.theory()
