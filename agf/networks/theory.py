@@ -28,7 +28,7 @@ _ALPHA = 1e-12
 def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
     """The drops at m = infinity, lambda -> 0, in units of -log lambda; flow times where alpha = lambda is given.
 
-    Raises NoTheory where the ends of alignment cannot be listed: other networks, several outputs, too many cones.
+    Raises NoTheory for other networks, losses that are not half-squared, several outputs, and too many cones.
     """
     import agf  # by the front door: prediction and landscape stand above networks
 
@@ -40,6 +40,9 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
             raise RequestError(explain(words, where="theory", found=alpha))
     if problem.activation.name not in ("relu", "leaky-relu") or problem.n_outputs != 1:
         words = "has a closed form for relu and leaky-relu neurons with one output."
+        raise NoTheory(explain(words, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
+    if not problem.quadratic_loss:
+        words = f"has no closed form for the {problem.loss.name} loss, which separable classes let fall for ever."
         raise NoTheory(explain(words, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
     found = agf.landscape(problem, starts=1)  # of use only where it is complete
     if not found.complete:
