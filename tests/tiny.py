@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from agf import Problem
+from agf import Init, Problem
 from agf.arrays import FloatArray, IntArray
 
 
@@ -100,6 +100,9 @@ class Slide(Product):
     name = "slide"
     _admitted = True  # losses below 0, which the door refuses
 
+    def least_loss(self, init: Init) -> float:
+        return -np.inf
+
     def residual(self, theta: FloatArray, neurons: IntArray) -> float:
         return 1 / (1 + float(np.sum(np.prod(theta, axis=1))))
 
@@ -113,6 +116,9 @@ class Cliff(Product):
 
     name = "cliff"
     _admitted = True  # losses below 0, which the door refuses
+
+    def least_loss(self, init: Init) -> float:
+        return -np.inf
 
     def residual(self, theta: FloatArray, neurons: IntArray) -> float:
         return 1.0

@@ -111,6 +111,24 @@ class FlowSystem(ABC):
         del y
         return None
 
+    def due(self, y: FloatArray) -> float | None:
+        """Time s until a small neuron that grows matters, at present rates; inf when none grows, None if not known."""
+        growth = self.growth(y)
+        return None if growth is None else 1.0 / growth if growth > 0 else float(np.inf)
+
+    def noise(self, y: FloatArray) -> float:
+        """Rate 1/s at which rounding of the gradient alone would move a neuron: slower growth is told from nothing."""
+        del y
+        return 0.0
+
+    def stiff(self, y: FloatArray) -> tuple[FlowSystem, FloatArray] | None:
+        """Coordinates for a stretch in which explicit steps are limited by stability, and the state in them; or None.
+
+        Offered where these coordinates have no `hessian` and others do.
+        """
+        del y
+        return None
+
     def hessian(self, y: FloatArray) -> FloatArray | None:
         """Symmetric (N, N) matrix S with which the Jacobian of the velocity is -W^-1 S W, W = diag(`metric`); or None.
 

@@ -84,7 +84,7 @@ class Problem(ABC, metaclass=_FromCopies):
     -----
     A problem must define these attributes and the methods `loss_grad`, `residual` and `utility`. It may define
     network_pull, initial, outputs, self_interaction, theory, critical, features, label, acquired, conserved, phases,
-    many_phases, flow_system, hessian, example. Derived are init, arguments, describe and table.
+    many_phases, flow_system, hessian, least_loss, example. Derived are init, arguments, describe and table.
 
     Conventions: `theta` is (m, P), `neurons` the (m,) indices of these rows in 0..H-1 (they matter where neurons are
     not interchangeable); m may be 0. `directions` (m, P) are unit rows and `log_norms` (m,) natural logs of norms, for
@@ -266,6 +266,25 @@ class Problem(ABC, metaclass=_FromCopies):
             rows.append((plus - minus) / (2 * step[:, None]))
         return np.concatenate(rows)
 
+    def least_loss(self, init: Init) -> float:
+        """A lower bound on every loss that gradient flow from `init` can reach: 0, or what the problem knows better.
+
+        Where the loss is convex in what the network computes, the least loss of a function that it can represent. A
+        flow that has come near the bound is over, whatever its rates say.
+
+        Parameters
+        ----------
+        init : Init
+            Where the flow starts: signs that it keeps, neurons that are zero.
+
+        Returns
+        -------
+        float
+            At least 0.
+        """
+        del init
+        return 0.0
+
     def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
         """Dense Hessian of the loss, (mP, mP), or None to let others difference the gradient."""
         del theta, neurons
@@ -355,14 +374,6 @@ class Problem(ABC, metaclass=_FromCopies):
     def flow_system(self, init: Init) -> FlowSystem | None:
         """The problem's own coordinates for gradient flow, or None for the generic polar ones."""
         del init
-        return None
-
-    def kink_normals(self) -> FloatArray | None:
-        """Normals v_k (n, d) of sharp kinks, or None where there are none.
-
-        The gradient of f_i jumps where v_k . w_i = 0, w_i being the first d parameters of neuron i, and by a multiple
-        of v_k. Gradient flow then slides along kinks exactly, which an integrator that does not know them cannot.
-        """
         return None
 
     @classmethod

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.contract.problem import Problem
 from agf.coordinates.mode_system import turns
+from agf.coordinates.weight_system import WeightSystem
 from agf.errors import ProblemError, explain
 from agf.init import Init
+from agf.sphere import norms, polar
 
 #: Log norms below this are 0 in the parameters handed to the problem: no subnormal arithmetic, and a product of two
 #: such entries would be 0 anyway.
@@ -20,6 +24,12 @@ _LOG_HUGE = 690.0
 MIXING_FLOOR = 1e-15
 #: Norm over a former norm at which a difference of squares of that former size is lost.
 _IMBALANCE = 1e-8
+#: Weights of neurons smaller than exp(this) have squares that underflow.
+_SMALLEST = -300.0
+#: Norms of degree 3 and more may differ by this in stiff coordinates.
+_APART = np.log(1e-5)
+#: A pull below this fraction of what the residual of the zero function makes is rounding.
+_ROUNDING = 1e-13
 #: Fall of the loss, relative to the first, that shows an active neuron.
 FALLEN = 1e-4
 #: Unit rows are restored when they have drifted this far; the velocity does not depend on their length.
@@ -61,11 +71,40 @@ class PolarSystem(FlowSystem):
 
     def start(self) -> FloatArray:
         """y at time 0."""
-        log_norms = np.where(self.alive, self.init.log_norms, self.log_largest)
+        return self._pack(self.init.directions, self.init.log_norms)
+
+    def at(self, theta: FloatArray) -> FloatArray:
+        """y of weights theta (H, P); a neuron that is zero keeps its direction of the start."""
+        directions, log_norms = polar(theta)
+        return self._pack(np.where((log_norms > -np.inf)[:, None], directions, self.init.directions), log_norms)
+
+    def params(self, y: FloatArray) -> FloatArray:
+        """Weights theta (H, P) at y; neurons too small for float64 are zero."""
+        return self._theta(*self._split(y)[:2])
+
+    def stiff(self, y: FloatArray) -> tuple[FlowSystem, FloatArray] | None:
+        """The weights themselves, where the problem has a Hessian that tells how the smallest neuron grows.
+
+        For degree 2 that is while no weight underflows; for more, growth in proportion to the norm drowns in the
+        rounding of the large ones' curvature, and these are better held (`agf.coordinates.held_neurons`).
+        """
+        log_norms = self._split(y)[1][self.alive]
+        apart = self.power > 0 and np.min(log_norms) < np.max(log_norms) + _APART
+        return None if apart or self.problem.kink > 0 else self.weights(y)
+
+    def weights(self, y: FloatArray) -> tuple[WeightSystem, FloatArray] | None:
+        """The flow in its weights, and the state there; None without a Hessian, or where weights underflow."""
+        theta = self.params(y)
+        if not self.smooth or np.min(self._split(y)[1][self.alive]) < _SMALLEST:
+            return None
+        return None if self.problem.hessian(theta, self.neurons) is None else (WeightSystem(self), theta.ravel())
+
+    def _pack(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
+        log_norms = np.where(self.alive & np.isfinite(log_norms), log_norms, self.log_largest)
         sizes = log_norms
         if self.power:
             sizes = np.exp(np.minimum(self.power * (self.log_largest - log_norms), _LOG_HUGE))
-        return np.concatenate([self.init.directions.ravel(), sizes])
+        return np.concatenate([directions.ravel(), sizes])
 
     def scale(self, y: FloatArray) -> FloatArray:
         """Makes the root mean square over a neuron's entries the Euclidean norm of its relative error."""
@@ -78,7 +117,8 @@ class PolarSystem(FlowSystem):
     def velocity(self, y: FloatArray) -> FloatArray:
         """dy/ds, from `network_pull`. Raises ProblemError when the problem returns another shape."""
         directions, log_norms, lengths = self._split(y)
-        pull = self._pull(directions, log_norms)
+        members = self._members(log_norms)
+        pull = np.asarray(self.problem.network_pull(directions, log_norms, self.neurons, members))
         if pull.shape != directions.shape:
             raise ProblemError(
                 explain(
@@ -100,10 +140,6 @@ class PolarSystem(FlowSystem):
         if self._zero.size:
             turn[self._zero] = out[-width:][self._zero] = 0.0
         return out
-
-    def _pull(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
-        """`network_pull` at these unit rows (H, P) and log norms (H,)."""
-        return np.asarray(self.problem.network_pull(directions, log_norms, self.neurons, self._members(log_norms)))
 
     def _members(self, log_norms: FloatArray) -> BoolArray:
         """Neurons that make the residual, (H,)."""
@@ -136,12 +172,52 @@ class PolarSystem(FlowSystem):
             return float(loss), -float(np.sum(gradient**2)) * float(np.exp(self.log_time_unit))
 
     def growth(self, y: FloatArray) -> float:
-        """Largest d log rho/ds over the neurons that are still small, or 0."""
-        rates = self.velocity(y)[-self.neurons.size :]
+        """Largest d log rho/ds over the neurons that are still small, or 0; rounding of the gradient is no growth."""
+        return float(np.max(self._rates(y), initial=0.0))
+
+    def due(self, y: FloatArray) -> float:
+        """Time until the first small neuron is as large as the largest one, at its present pull."""
+        rates = self._rates(y)
+        if not (rates > 0).any():
+            return float(np.inf)
+        sizes = y[-self.neurons.size :]
+        if self.power:  # sizes fall linearly to where they blow up
+            return float(np.min(1.0 / (self.power * rates[rates > 0])))
+        return float(np.min((sizes[self.alive].max() - sizes[rates > 0]) / rates[rates > 0]))
+
+    def noise(self, y: FloatArray) -> float:
+        """That of the fastest neuron that moves."""
+        return float(np.max(self._noises(y), initial=0.0, where=self._moving()))
+
+    def _moving(self) -> BoolArray:
+        """Neurons that are stepped, (H,)."""
+        return self.alive
+
+    def _noises(self, y: FloatArray) -> FloatArray:
+        """d log rho/ds that rounding of the pull makes, (H,)."""
+        sizes = y[-self.neurons.size :]
+        return _ROUNDING * self._natural / sizes if self.power else np.full(sizes.shape, _ROUNDING * self._natural)
+
+    def _rates(self, y: FloatArray) -> FloatArray:
+        """d log rho/ds of the neurons that are small and grow, 0 of the others, (H,)."""
+        rates, rounding = self.velocity(y)[-self.neurons.size :], self._noises(y)
         if self.power:
             rates = -rates / (self.power * y[-self.neurons.size :])
-        small = self.alive & small_neurons(self._split(y)[1], self.loss(y), self.loss(self.start()))
-        return float(np.max(rates[small], initial=0.0))
+        small = self.alive & small_neurons(self._split(y)[1], self.loss(y), self.first_loss)
+        return np.where(small & (rates > rounding), rates, 0.0)
+
+    @cached_property
+    def first_loss(self) -> float:
+        """Loss at the start."""
+        return self.loss(self.start())
+
+    @cached_property
+    def _natural(self) -> float:
+        """Length of the largest pull that the residual of the zero function makes."""
+        directions, log_norms, _ = self._split(self.start())
+        nobody = np.zeros(self.neurons.size, dtype=bool)
+        pull = np.asarray(self.problem.network_pull(directions, log_norms, self.neurons, nobody))
+        return float(np.max(norms(pull)[self.alive], initial=0.0))
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         """Directions, log norms and the problem's features at y."""

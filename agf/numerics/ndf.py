@@ -26,6 +26,9 @@ _LONGER = 16.0
 _OTHER_STEP = 0.3
 #: Newton's method may take this many iterations, and leave this part of the tolerance.
 _ITERATIONS, _LEFT = 4, 0.03
+#: Next to a metric, an entry whose moves do not shrink is taken to have this many more to go: a matrix is as stale as
+#: that at most, and moves by rounding are below the tolerance even so.
+_STALE = 1e6
 #: So many steps that lengthen the time by no more than this fraction, and move the state by no more than this many
 #: tolerances, are no progress: rounding, not the flow, sets their length (a random walk of 500 goes 22 tolerances).
 _STUCK, _PROGRESS, _MOVED = 500, 0.1, 100.0
@@ -135,7 +138,7 @@ def march(
     else:
         order, h, equal, past = memory.order, memory.step, memory.equal, memory.past.copy()
         mark, there, counted = min(memory.mark, s), y if memory.there is None else memory.there, memory.counted
-        solver.restore(memory.at, memory.own, s)
+        solver.restore(memory.at, memory.own)
     for _ in range(max_steps):
         if not s < s_end:
             return
@@ -154,6 +157,8 @@ def march(
             known = _GAMMA[1 : order + 1] @ past[1 : order + 1] / _ALPHA[order]
             change = solver.solve(ahead, known, h / _ALPHA[order], norm, s, y)
             if change is None:  # the Hessian is that of this place, and still Newton fails
+                if metric is not None:  # far ahead it may be larger by orders of magnitude
+                    solver.matrix = None
                 h, equal = _rescale(past, order, h, 0.5 * h), 0
                 continue
             ahead = ahead + change
@@ -243,18 +248,24 @@ class _Solver:
         self.factor: FloatArray | None = None
         self.own = 0.0  # the c of the factor of 1 / c + H
 
-    def restore(self, at: FloatArray | None, own: float, s: float) -> None:
+    def restore(self, at: FloatArray | None, own: float) -> None:
         """Take up the matrix and the factor of an earlier march."""
         if at is None:
             return
-        self._take(at, s)
+        self._take(at)
         if own > 0:
             assert self.matrix is not None
             self.factor, self.own = cholesky(self.matrix, 1.0 / own), own
 
-    def _take(self, at: FloatArray, s: float) -> None:
-        self.matrix, self.matrix_at, self.factor, self.own = self._hessian(at, s), at, None, 0.0
+    def _take(self, at: FloatArray) -> bool:
+        """Take up the matrix at a state; False where it is not finite, as far ahead of one that can be reached."""
+        matrix = self.hessian(at)
+        assert matrix is not None
+        if not np.isfinite(matrix).all():
+            return False
+        self.matrix, self.matrix_at, self.factor, self.own = matrix, at, None, 0.0
         self.weights = None if self.metric is None else self.metric(at)
+        return True
 
     def solve(
         self,
@@ -269,9 +280,11 @@ class _Solver:
         fresh = False
         while True:
             if self.matrix is None:
-                self._take(ahead, s)
-                assert self.matrix is not None
+                if not self._take(ahead):
+                    self._hessian(y, s)
+                    return None
                 fresh = True
+                assert self.matrix is not None
                 if cholesky(self.matrix, _GROWTH / self.longest) is None:
                     self.limit(y, s, 1.0)
             change = self._newton(ahead, known, c, norm)
@@ -288,6 +301,7 @@ class _Solver:
             return None
         gain = 2.0 / (self.own + c)  # between what null and what stiff directions ask for
         change, last = np.zeros_like(ahead), 0.0
+        before = change
         for k in range(_ITERATIONS):
             self.evaluations += 1
             velocity = self.velocity(ahead + change)
@@ -303,10 +317,23 @@ class _Solver:
             if rate >= 1.0 or (k and rate ** (_ITERATIONS - k) / (1.0 - rate) * size > _LEFT):
                 return None
             change = change + move
-            if size == 0.0 or (k and rate / (1.0 - rate) * size < _LEFT):
+            if size == 0.0 or (k and rate / (1.0 - rate) * size < _LEFT and self._done(move, before, norm, ahead)):
                 return change
-            last = size
+            last, before = size, move
         return None
+
+    def _done(self, move: FloatArray, before: FloatArray, norm: Norm, y: FloatArray) -> bool:
+        """Whether every entry has converged, its moves being a geometric series.
+
+        With a metric curvature changes by orders of magnitude, and the largest entry may converge fast next to one that
+        the matrix, made where this was far stiffer, hardly moves.
+        """
+        if self.weights is None:
+            return True
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rate = np.abs(move / before)
+            factor = np.where(rate < 1.0, rate / (1.0 - rate), _STALE)
+        return norm(move * np.minimum(np.where(before == 0.0, 1.0, factor), _STALE), y) < _LEFT
 
     def limit(self, y: FloatArray, s: float, longer: float) -> None:
         """Find the longest step that growing modes at y allow, at most `longer` what it was.

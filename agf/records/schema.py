@@ -186,7 +186,7 @@ _TRAINED = record(
     {},
     {
         "t_max": optional(finite), "method": text, "rtol": finite, "snapshots": whole(2), "max_steps": whole(1),
-        "settle": finite, "patience": finite, "lr": finite, "steps": whole(1), "momentum": finite,
+        "max_gradients": finite, "settle": finite, "lr": finite, "steps": whole(1), "momentum": finite,
         "batch_size": optional(whole(1)), "seed": optional(whole()), "path": text,
     },
 )  # fmt: skip
@@ -209,7 +209,7 @@ _DOCUMENTS = {
             "problem": text, "degree": whole(2), "method": text, "status": _STATUS, "log_scale": optional(finite),
             "settings": _TRAINED, "stats": mapping(real), "notes": listing(text), **_COMMON,
         },
-        _INIT,
+        {"evidence": text, **_INIT},
     ),
 }  # fmt: skip
 

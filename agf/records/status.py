@@ -34,6 +34,11 @@ class Status(Enum):
         "saddle",
         "The flow is parked at a saddle: the gradient is small but neurons still grow. Raise t_max, or tighten rtol.",
     )
+    PLATEAU = (
+        "plateau",
+        "The budget ran out on a plateau: a small neuron still grows, and another drop follows. Raise max_steps or "
+        "max_gradients.",
+    )
     STEPS = ("steps", "All the gradient-descent steps asked for were taken.")
     # both
     MAX_TIME = ("max_time", "Reached the time limit (flow time). Raise it to go on.")
@@ -77,6 +82,14 @@ class Status(Enum):
         return _BY_WORD[word]
 
 
-_FAILED = {Status.ERROR, Status.STIFF, Status.NONFINITE, Status.STALLED, Status.SADDLE, Status.MAX_STEPS}
-_CUT_SHORT = {Status.MAX_DROPS, Status.MAX_TIME, Status.MAX_STEPS, Status.INTERRUPTED}
+_FAILED = {
+    Status.ERROR,
+    Status.STIFF,
+    Status.NONFINITE,
+    Status.STALLED,
+    Status.SADDLE,
+    Status.PLATEAU,
+    Status.MAX_STEPS,
+}
+_CUT_SHORT = {Status.MAX_DROPS, Status.MAX_TIME, Status.MAX_STEPS, Status.PLATEAU, Status.INTERRUPTED}
 _BY_WORD = {status.word: status for status in Status}

@@ -316,7 +316,7 @@ class Comparison:
         return [
             *lines,
             f"prediction {self.stairs.status.word}: {self.stairs.status.sentence}",
-            f"trajectory {self.trajectory.status.word}: {self.trajectory.status.sentence}",
+            f"trajectory {self.trajectory.status.word}: {self.trajectory.evidence or self.trajectory.status.sentence}",
             *self.notes,
             *self.stairs.notes,
             *self.trajectory.notes,

@@ -65,6 +65,9 @@ class Trajectory:
         What the run was asked for (method, tolerances, lr, momentum, ...).
     stats : dict[str, float]
         Evaluations, steps, seconds, drift of conserved quantities.
+    evidence : str
+        What shows that the status is right, as a sentence: the loss that can still be lost, what grows and when it
+        matters (numbers are in `stats`: "left", "due"). Empty where the status says it all.
     notes : tuple[str, ...]
         Warnings in words (float64 floor, drift).
     state : dict[str, FloatArray]
@@ -87,6 +90,7 @@ class Trajectory:
     arguments: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     stats: dict[str, float] = field(default_factory=dict)
+    evidence: str = ""
     notes: tuple[str, ...] = ()
     state: dict[str, FloatArray] = field(default_factory=dict)
 
@@ -235,7 +239,7 @@ class Trajectory:
             f"Drops found in the {self.kind} of {self.problem}",
             ["drop", "half-drop time", "level before", "level after"],
             rows,
-            [f"{self.status.word}: {self.status.sentence}", *self.notes],
+            [f"{self.status.word}: {self.evidence or self.status.sentence}", *self.notes],
         )
 
     def __repr__(self) -> str:
@@ -292,6 +296,7 @@ class Trajectory:
             "losses": self.losses.tolist(),
             "drops": [{"time": d.time, "before": d.before, "after": d.after} for d in self.drops],
             "status": self.status.word,
+            "evidence": self.evidence,
             "settings": self.settings,
             "notes": list(self.notes),
             "stats": dict(self.stats),
@@ -318,6 +323,7 @@ class Trajectory:
             "log_scale": None if self.clock is None else self.clock.log_scale,
             "settings": self.settings,
             "stats": self.stats,
+            "evidence": self.evidence,
             "notes": list(self.notes),
             "feature_names": sorted(self.features_over_time),
             "arguments": plain,
@@ -364,6 +370,7 @@ class Trajectory:
                 arguments=join_arguments(header["arguments"], arrays, path),
                 settings=settings,
                 stats=files.typed(header["stats"], dict),
+                evidence=files.typed(header.get("evidence", ""), str),
                 notes=tuple(files.typed(note, str) for note in header["notes"]),
                 state={n.removeprefix("state_"): a for n, a in arrays.items() if n.startswith("state_")},
                 **{name: files.array(arrays, name, path) for name in _ARRAYS},

@@ -54,10 +54,11 @@ class Why(Enum):
 
 @dataclass(frozen=True)
 class Work:
-    """Evaluations of the gradient (a velocity, a loss with its rate), and of its Jacobian."""
+    """Evaluations of the gradient (a velocity, a loss with its rate), of its Jacobian, and accepted steps."""
 
     gradients: int = 0
     hessians: int = 0
+    steps: int = 0
 
 
 class Counted:
@@ -75,9 +76,10 @@ class Counted:
         self.system = system
         self.work = work
 
-    def charge(self, gradients: int, hessians: int = 0) -> None:
-        """Count evaluations that were made elsewhere."""
-        self.work = Work(self.work.gradients + gradients, self.work.hessians + hessians)
+    def charge(self, gradients: int, hessians: int = 0, steps: int = 0) -> None:
+        """Count what was done elsewhere."""
+        done = self.work
+        self.work = Work(done.gradients + gradients, done.hessians + hessians, done.steps + steps)
 
     def velocity(self, y: FloatArray) -> FloatArray:
         """dy/ds (N,): one gradient."""
@@ -123,6 +125,8 @@ class Moment:
         The step that ended here, None at the start. Its own times are t - `origin`.
     origin : float
         Time at which the local time of `step` is 0.
+    answers : dict
+        See `ask`.
     """
 
     t: float
@@ -132,6 +136,13 @@ class Moment:
     system: Counted
     step: Accepted | None = None
     origin: float = 0.0
+    answers: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def ask(self, name: str, question: Callable[[], Any]) -> Any:
+        """The answer to a question that several rules may ask at this moment: it is evaluated once."""
+        if name not in self.answers:
+            self.answers[name] = question()
+        return self.answers[name]
 
     @property
     def work(self) -> Work:
@@ -149,7 +160,7 @@ class Moment:
             return self
         y = self.step.dense(float(np.clip(t - self.origin, self.step.s0, self.step.s1)))
         loss, rate = self.system.loss_and_rate(y)
-        return replace(self, t=t, y=y, loss=loss, rate=rate)
+        return replace(self, t=t, y=y, loss=loss, rate=rate, answers={})
 
 
 @dataclass(frozen=True)
@@ -168,6 +179,8 @@ class End:
         What else is to be said, a sentence or nothing.
     who : ndarray of int
         Neurons or entries that the reason is about.
+    after : tuple of FlowSystem and ndarray, or None
+        Where it TURNED: what describes the flow from here on, and its state.
     """
 
     why: Why
@@ -175,6 +188,7 @@ class End:
     left: float = np.inf
     note: str = ""
     who: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    after: tuple[FlowSystem, FloatArray] | None = None
 
 
 class Stop(Protocol):
@@ -274,6 +288,7 @@ def drive(
         steps = method.march(counted, saved.y, s0=saved.local, s_end=s_end - saved.origin, memory=saved.method)
         try:
             for step in steps:
+                counted.charge(0, 0, 1)
                 before, now = now, _moment(counted, saved.origin + step.s1, step.y1, step, saved.origin)
                 if not (np.isfinite(now.loss) and np.isfinite(now.rate)):
                     return End(Why.NONFINITE, before, note="the loss is not finite.")

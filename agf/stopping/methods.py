@@ -10,7 +10,7 @@ import numpy as np
 
 from agf import integrators
 from agf.arrays import FloatArray
-from agf.integrators import ABSURD, Accepted, ErrorNorm, Memory, NonFinite
+from agf.integrators import ABSURD, METHODS, Accepted, ErrorNorm, Memory, NonFinite
 from agf.numerics import ndf
 from agf.stopping.drive import Counted
 
@@ -152,3 +152,33 @@ class Interpolated(Accepted):
     def dense(self, s: float) -> FloatArray:
         """State at s."""
         return np.asarray(self.output(s))
+
+
+def pack(memory: Memory | None) -> dict[str, FloatArray]:
+    """Arrays that hold what a method carries from step to step, for a file."""
+    if memory is None:
+        return {}
+    numbers = [memory.step, memory.error, METHODS.index(memory.method), memory.stiff, memory.radius, memory.age]
+    arrays = {"memory": np.array(numbers, dtype=np.float64)}
+    if memory.vector is not None:
+        arrays["vector"] = memory.vector
+    if isinstance(memory, ndf.History):
+        more = [memory.order, memory.equal, memory.longest, memory.own, memory.mark, memory.counted]
+        arrays["implicit"] = np.array(more, dtype=np.float64)
+        for name in ("past", "at", "there"):
+            if (value := getattr(memory, name)) is not None:
+                arrays[f"implicit_{name}"] = value
+    return arrays
+
+
+def unpack(arrays: dict[str, FloatArray]) -> Memory | None:
+    """The memory that `pack` put into these arrays, or None where there is none."""
+    if "memory" not in arrays:
+        return None
+    step, error, method, stiff, radius, age = (float(v) for v in arrays["memory"])
+    plain = (step, error, METHODS[int(method)], int(stiff), radius, arrays.get("vector"), int(age))
+    if "implicit" not in arrays:
+        return Memory(*plain)
+    order, equal, longest, own, mark, counted = (float(v) for v in arrays["implicit"])
+    past, at, there = (arrays.get(f"implicit_{name}") for name in ("past", "at", "there"))
+    return ndf.History(*plain, past, int(order), int(equal), longest, at, own, mark, there, int(counted))

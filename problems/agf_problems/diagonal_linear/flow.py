@@ -11,10 +11,36 @@ import copy
 
 import numpy as np
 from scipy.linalg import qr
+from scipy.optimize import nnls
 
 import agf
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf_problems.diagonal_linear.mirror import Mirror
+
+#: Gradients below this fraction of |x_i| |y| / n are rounding.
+_ROUNDING = 1e-13
+#: Norms below exp(this) count as this in the metric of implicit steps: their squares would underflow.
+_LEAST = -300.0
+#: Singular values of X below this fraction of the largest are rounding.
+_RANK = 1e-12
+
+
+def least_loss(x: FloatArray, y: FloatArray, init: agf.Init) -> float:
+    """Least squares |y - X beta|^2 / 2n over the signs that the flow from `init` can give each coordinate.
+
+    u + v and u - v never change sign, and neither becomes or leaves 0: a coordinate that starts with u = v stays
+    non-negative, one with u = -v non-positive, a zero one zero.
+    """
+    mirror = Mirror.of(init)
+    positive, negative = mirror.log_p > -np.inf, mirror.log_q > -np.inf
+    free, fixed = x[:, positive & negative], positive != negative
+    signed = x[:, fixed] * np.where(positive, 1.0, -1.0)[fixed]
+    left, values, _ = np.linalg.svd(free, full_matrices=False)
+    left = left[:, values > _RANK * values.max(initial=0.0)]
+    signed, rest = signed - left @ (left.T @ signed), y - left @ (left.T @ y)
+    if signed.any():
+        rest = rest - signed @ nnls(signed, rest)[0]
+    return 0.5 * float(rest @ rest) / y.size
 
 
 class MirrorFlow(agf.FlowSystem):
@@ -48,6 +74,8 @@ class MirrorFlow(agf.FlowSystem):
             y = inside
         self._x, self._y = x, y
         self._diagonal = np.einsum("ij,ij->j", x, x) / self._n
+        # |x_i| |y| / n: what rounding of a gradient is relative to
+        self._noise = np.sqrt(self._diagonal / self._n) * float(np.linalg.norm(y))
         self._groups = np.arange(x.shape[1])
         self._heard = np.ones(x.shape[1], dtype=bool)  # coordinates that make the residual
         self._frozen: FloatArray | None = None
@@ -78,10 +106,35 @@ class MirrorFlow(agf.FlowSystem):
         return -float((self._mirror.squares(y) * self.velocity(y) ** 2)[self._heard].sum())
 
     def growth(self, y: FloatArray) -> float:
-        """Largest |grad_beta L| among the coordinates that are smaller than it alone would make them."""
-        speeds = np.abs(self.velocity(y))
-        small = speeds > self._diagonal * np.abs(self._mirror.coefficients(y))
-        return float(speeds.max(initial=0.0, where=small))
+        """Largest |grad_beta L| among the coordinates that can grow that way: d log|u + v|/dt, or of |u - v|.
+
+        Of all, not of small ones: next to a near-copy none is small, and the two still trade places at this rate.
+        """
+        return float(np.abs(self._loud(self.velocity(y))).max(initial=0.0))
+
+    def due(self, y: FloatArray) -> float:
+        """Time until the first coordinate is as large as its own gradient asks for, or changes by a factor e."""
+        velocity = self._loud(self.velocity(y))
+        speeds, moving = np.abs(velocity), velocity != 0
+        if not moving.any():
+            return float(np.inf)
+        sizes = speeds / np.where(self._diagonal > 0, self._diagonal, 1.0)
+        folds = self._mirror.height_of_coefficient(sizes) - self._mirror.height(y, np.sign(velocity))
+        return float(np.min(np.maximum(folds[moving], 1.0) / speeds[moving]))
+
+    def hessian(self, y: FloatArray) -> FloatArray:
+        """D^(1/2) X^T X / n D^(1/2), D = d beta/dz: no coordinate ever grows away from another."""
+        root = self.metric(y) * self._heard
+        return (root[:, None] * root) * (self._x.T @ self._x / self._n)
+
+    def metric(self, y: FloatArray) -> FloatArray:
+        """D^(1/2), the norms of the neurons."""
+        return np.exp(np.maximum(self._mirror.log_norms(y), _LEAST))
+
+    def _loud(self, velocity: FloatArray) -> FloatArray:
+        """Velocities of coordinates that can grow this way, 0 where they cannot and where they are rounding."""
+        can = np.where(velocity > 0, self._mirror.log_p, self._mirror.log_q) > -np.inf
+        return np.where(can & (np.abs(velocity) > _ROUNDING * self._noise), velocity, 0.0)
 
     def snapshot(self, y: FloatArray) -> agf.Snapshot:
         return agf.Snapshot(

@@ -14,7 +14,7 @@ import numpy as np
 import agf
 from agf.arrays import FloatArray, IntArray, in_range, matrix, not_zero, vector
 from agf.errors import DataError, explain
-from agf_problems.diagonal_linear.flow import MirrorFlow
+from agf_problems.diagonal_linear.flow import MirrorFlow, least_loss
 from agf_problems.diagonal_linear.limit import staircase
 from agf_problems.diagonal_linear.many import MAX_SIZE, DiagonalMany
 from agf_problems.diagonal_linear.phases import DiagonalPhases
@@ -179,6 +179,10 @@ class DiagonalLinear(agf.Problem):
         if self.X.size > MAX_SIZE:
             return None
         return DiagonalMany(self.X, self.y, settings, inits).scripts()
+
+    def least_loss(self, init: agf.Init) -> float:
+        """Least squares over the signs that the flow from `init` can give each coefficient."""
+        return least_loss(self.X, self.y, init)
 
     def flow_system(self, init: agf.Init) -> agf.FlowSystem:
         """Gradient flow in the signed coordinate z."""

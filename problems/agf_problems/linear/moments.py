@@ -91,6 +91,12 @@ class Moments:
         gap = self.target - beta
         return self.floor + 0.5 * float(np.sum((gap @ self.sxx) * gap))
 
+    def least(self, rank: int) -> float:
+        """Least loss of a map of this rank: the floor, and the singular values of target Sxx^(1/2) beyond it."""
+        values, vectors = np.linalg.eigh(self.sxx)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        return self.floor + 0.5 * float(np.sum(np.linalg.svd(self.target @ root, compute_uv=False)[rank:] ** 2))
+
     def start(self, init: Init) -> tuple[FloatArray, float]:
         """Initial weights in this basis, (H, d + c), over the largest row norm, and the log of that norm."""
         d = self.sxx.shape[0]

@@ -347,6 +347,10 @@ class Linear(Problem):
         """The phases on singular modes: hidden units are not the neurons of this problem."""
         return ModePhases(self.moments, init, settings)
 
+    def least_loss(self, init: Init) -> float:
+        """Least loss of a linear map whose rank is the number of hidden units that are not zero."""
+        return self.moments.least(int(np.isfinite(init.log_norms).sum()))
+
     def flow_system(self, init: Init) -> FlowSystem | None:
         """Continuous QR coordinates, right at any alpha, or the weights where these can hold every mode."""
         raw = self.coordinates == "weights"

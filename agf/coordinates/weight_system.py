@@ -1,0 +1,105 @@
+"""Gradient flow in the weights themselves: for stiff stretches, since there its Jacobian is minus a Hessian."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from agf.arrays import FloatArray, IntArray
+from agf.contract.flow_system import FlowSystem, Snapshot
+from agf.sphere import norms
+
+if TYPE_CHECKING:
+    from agf.coordinates.polar_system import PolarSystem
+
+
+class WeightSystem(FlowSystem):
+    """y = theta (H P,) row by row, dy/ds = -grad L exp(log_time_unit); one group a neuron, errors relative to its norm.
+
+    Floats have exponents, so a small neuron keeps its relative accuracy next to large ones. What is lost where hidden
+    units mix is lost in polar coordinates as well.
+
+    Parameters
+    ----------
+    polar : PolarSystem
+        The same flow in polar coordinates, and in the same units of time.
+    """
+
+    def __init__(self, polar: PolarSystem) -> None:
+        self.polar, self.problem, self.shape = polar, polar.problem, polar.init.directions.shape
+        self.log_time_unit, self.smooth = polar.log_time_unit, polar.smooth
+        self._unit = float(np.exp(polar.log_time_unit))
+        self._groups = np.repeat(polar.neurons, self.shape[1])
+        self._known: tuple[FloatArray, float, float] | None = None  # y, loss and slope there
+
+    @property
+    def groups(self) -> IntArray:
+        """Neuron of each entry of y."""
+        return self._groups
+
+    def start(self) -> FloatArray:
+        """y at time 0."""
+        return self.polar.params(self.polar.start()).ravel()
+
+    def velocity(self, y: FloatArray) -> FloatArray:
+        """-grad L in units of s."""
+        loss, gradient = self.problem.loss_grad(y.reshape(self.shape), self.polar.neurons)
+        self._known = y, float(loss), -float(np.sum(gradient**2)) * self._unit
+        return -self._unit * gradient.ravel()
+
+    def loss(self, y: FloatArray) -> float:
+        """L at y."""
+        return self.loss_and_rate(y)[0]
+
+    def loss_rate(self, y: FloatArray) -> float:
+        """dL/ds at y."""
+        return self.loss_and_rate(y)[1]
+
+    def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
+        """Both from one gradient, the last where it was asked for here."""
+        if not self.loss_is_known(y):
+            self.velocity(y)
+        assert self._known is not None
+        return self._known[1:]
+
+    def loss_is_known(self, y: FloatArray) -> bool:
+        """Whether the last velocity was asked for here."""
+        return self._known is not None and self._known[0] is y
+
+    def scale(self, y: FloatArray) -> FloatArray:
+        """Norm of the neuron over the root of P: the root mean square over its entries is then its relative error."""
+        size = norms(y.reshape(self.shape)) / np.sqrt(self.shape[1])
+        return np.repeat(np.where(size > 0, size, 1.0), self.shape[1])
+
+    def hessian(self, y: FloatArray) -> FloatArray | None:
+        """The problem's own, in units of s."""
+        matrix = self.problem.hessian(y.reshape(self.shape), self.polar.neurons)
+        return None if matrix is None else self._unit * matrix
+
+    def growth(self, y: FloatArray) -> float:
+        """As `PolarSystem.growth`."""
+        return self.polar.growth(self._polar(y))
+
+    def due(self, y: FloatArray) -> float:
+        """As `PolarSystem.due`."""
+        return self.polar.due(self._polar(y))
+
+    def snapshot(self, y: FloatArray) -> Snapshot:
+        """As `PolarSystem.snapshot`."""
+        return self.polar.snapshot(self._polar(y))
+
+    def conserved(self, y: FloatArray) -> dict[str, FloatArray]:
+        """The problem's conserved quantities at y."""
+        return self.problem.conserved(y.reshape(self.shape), self.polar.neurons)
+
+    def warnings(self, y: FloatArray) -> list[str]:
+        """As `PolarSystem.warnings`."""
+        return self.polar.warnings(self._polar(y))
+
+    def history_warnings(self, log_norms: FloatArray) -> list[str]:
+        """As `PolarSystem.history_warnings`."""
+        return self.polar.history_warnings(log_norms)
+
+    def _polar(self, y: FloatArray) -> FloatArray:
+        return self.polar.at(y.reshape(self.shape))

@@ -1,0 +1,98 @@
+"""When a run goes on in other coordinates: rules that end a stretch of it with the system that takes over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agf.arrays import FloatArray
+from agf.coordinates.held_neurons import NEAR, Plateau, between_drops, hold
+from agf.coordinates.polar_system import PolarSystem
+from agf.coordinates.weight_system import WeightSystem
+from agf.stopping.drive import End, Moment, Why
+from agf.stopping.methods import EXPENSIVE, LARGEST, PER_ENTRY
+from agf.stopping.rules import Memory
+
+#: Stages of a stabilised step from which on a plateau is looked for: a look costs a decomposition.
+_LOOK_STAGES = 100.0
+#: ... and, next to the elapsed time, steps so short that at the edge of stability they would take for ever.
+_SHORT = 1e-6
+#: It is looked for every so many steps: cost only.
+_EVERY = 10
+
+
+@dataclass(frozen=True)
+class Held:
+    """A plateau of degree 3 or more starts, on which the large neurons are held at their minimum, or ends.
+
+    Attributes
+    ----------
+    rtol : float
+        Tolerance of the steps.
+    """
+
+    rtol: float
+
+    def init(self, now: Moment) -> Memory:
+        """The loss when a plateau was last looked for."""
+        return (np.inf,)
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether another system describes the flow from here on."""
+        system = now.system.system
+        if isinstance(system, Plateau):
+            if not system.over(now.y):
+                return memory, None
+            home = PolarSystem(system.problem, system.init)
+            return memory, End(Why.TURNED, now, after=(home, now.y))
+        y = now.y
+        if isinstance(system, WeightSystem):
+            system = system.polar
+            y = system.at(y.reshape(system.init.directions.shape))
+        if not isinstance(system, PolarSystem) or system.power == 0 or now.work.steps % _EVERY or now.step is None:
+            return memory, None
+        if not self._resting(now, system, y, memory[0]):
+            return (now.loss,), None
+        found = hold(system, y, self.rtol)
+        if found is None:
+            return (now.loss,), None
+        plateau, y, evaluations = found
+        now.system.charge(evaluations)
+        return (now.loss,), End(Why.TURNED, now, after=(plateau, y))
+
+    def _resting(self, now: Moment, system: PolarSystem, y: FloatArray, before: float) -> bool:
+        """Whether steps are cut short by stability, or by what it leaves at its edge."""
+        step = now.step
+        assert step is not None
+        if stages(now) >= _LOOK_STAGES:
+            return True
+        first = abs(system.first_loss)
+        near = (NEAR * self.rtol) ** 2 * first  # what neurons so near a minimum add to its loss
+        short = step.memory.step < _SHORT * now.t
+        return short and abs(now.loss - before) <= near and between_drops(system, y, first - now.loss, first)
+
+
+@dataclass(frozen=True)
+class Stiff:
+    """Explicit steps cost more than solving with the Hessian would, in coordinates that have one."""
+
+    def init(self, now: Moment) -> Memory:
+        """When to ask next."""
+        return (0.0,)
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether other coordinates serve better."""
+        y = now.y
+        if now.t < memory[0] or stages(now) <= max(EXPENSIVE, PER_ENTRY * y.size) or y.size > LARGEST:
+            return memory, None
+        after = now.system.system.stiff(y)
+        return (2.0 * now.t,), None if after is None else End(Why.TURNED, now, after=after)
+
+
+def stages(now: Moment) -> float:
+    """Stages of the step that ended now, 0 where it was not a stabilised one."""
+    step = now.step
+    if step is None or step.memory.method != "rkc2":
+        return 0.0
+    return float(np.sqrt(1.54 * (step.s1 - step.s0) * step.memory.radius))

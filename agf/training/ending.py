@@ -1,0 +1,148 @@
+"""When gradient flow without a time limit is over: the rules, what each proves, and the sentence that says it.
+
+A run ends `settled` when what can still be lost does not count, for one of two reasons: a lower bound on the loss of
+every network that the flow can reach (`Problem.least_loss`) is near, or the flow rests and nothing grows, neither a
+small neuron nor a perturbation. As long as something grows it goes on, however slowly that is: there is no patience.
+It ends `saddle` when a perturbation has grown for so long that none in float64 can be there, `no_critical_point` when
+the loss falls like a power of time, and `plateau` when the budget ran out before the next drop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agf.contract.flow_system import FlowSystem
+from agf.contract.problem import Problem
+from agf.init import Init
+from agf.records.status import Status
+from agf.stopping.drive import End, Moment, Stop, Why
+from agf.stopping.rules import Certified, Drifting, Parked, Settled, Tolerance
+from agf.training.rest import Rest
+
+#: Settled: at most this fraction of max(L, _FLOOR L(zero function)) can still be lost. A setting of `flow`.
+SETTLE = 1e-4
+#: Losses below this fraction of that of the zero function count as this one.
+_FLOOR = 0.01
+#: A drift ends the run once the loss falls by less than this fraction in another time as long: a result, for what is
+#: left then, which the last sentence bounds, is not followed.
+_DRIFTS = 0.02
+#: Where the targets are rounding, relative to what the network makes of order-one weights, there is nothing to learn.
+_NOTHING = 64 * float(np.finfo(np.float64).eps) ** 2
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What decides that a flow is over.
+
+    Attributes
+    ----------
+    settle : float
+        Fraction of the loss that may be left.
+    scale : float
+        Loss of the zero function, or where that vanishes what order-one weights make: the unit of what counts.
+    least : float
+        Lower bound of the losses that can be reached.
+    first : float
+        Time s in which the fastest neuron first changes by order one.
+    """
+
+    settle: float
+    scale: float
+    least: float
+    first: float
+
+    @classmethod
+    def of(cls, problem: Problem, init: Init, system: FlowSystem, settle: float) -> Ending:
+        """For a flow from `init`; a few gradients."""
+        nobody = np.zeros(0, dtype=np.int64)
+        zero = abs(float(problem.loss_grad(np.zeros((0, problem.n_params)), nobody)[0]))
+        unit = abs(float(problem.loss_grad(init.directions, np.arange(init.width))[0]))
+        y = system.start()
+        with np.errstate(over="ignore", invalid="ignore"):
+            moves = np.abs(system.velocity(y) / system.scale(y))
+        speed = system.growth(y) or float(np.max(moves, initial=0.0))
+        scale = zero if zero > _NOTHING * unit else unit
+        first = 1 / speed if speed > 0 and np.isfinite(speed) else 1.0
+        return cls(settle, scale, float(problem.least_loss(init)), first)
+
+    def rules(self, smooth: bool) -> list[Stop]:
+        """In the order in which they are asked."""
+        tolerated = Tolerance(self.settle, _FLOOR * self.scale)
+        # A bound is worth more than a rate: it is waited for until it is as small as the smallest loss that counts.
+        certified = Certified(Tolerance(self.settle * _FLOOR, self.scale), self.least)
+        settled = Settled(tolerated, self.leaving, self.first)
+        if not smooth:
+            return [certified, settled]
+        return [
+            certified,
+            settled,
+            Parked(tolerated, self.unstable, self.first),
+            Drifting(Tolerance(_DRIFTS, _FLOOR * self.scale), self.growing),
+        ]
+
+    def leaving(self, now: Moment) -> float | None:
+        """Rate of what grows here: a small neuron, else a perturbation; 0 when nothing does, None if not known."""
+        rest = self.rest(now)
+        return rest.growth or rest.perturbed if rest.growth is not None else None
+
+    def unstable(self, now: Moment) -> float | None:
+        """Rate of the fastest perturbation where no small neuron grows, which would leave by itself."""
+        rest = self.rest(now)
+        return rest.perturbed if rest.growth == 0.0 else 0.0
+
+    def growing(self, now: Moment) -> float | None:
+        """Rate of the fastest of both."""
+        rest = self.rest(now)
+        return None if rest.growth is None else max(rest.growth, rest.perturbed)
+
+    def rest(self, now: Moment) -> Rest:
+        """What grows, asked once at each moment."""
+        found: Rest = now.ask("rest", lambda: Rest(now))
+        return found
+
+    def status(self, end: End, unit: float) -> tuple[Status, str, dict[str, float]]:
+        """Status of a run that ended so, its evidence as a sentence, and in numbers (loss left, time of the growth)."""
+        if end.why is Why.SETTLED:
+            return (
+                Status.SETTLED,
+                f"The flow settled: at most {end.left:.2g} of the loss {end.at.loss:.6g} can still be lost; {end.note}",
+                {"left": end.left},
+            )
+        if end.why is Why.DRIFTING:
+            return (
+                Status.NO_CRITICAL_POINT,
+                f"There is no critical point nearby: {end.note[:-1]}, and about {end.left:.2g} of the loss "
+                f"{end.at.loss:.6g} is left to such a fall. Give a t_max to follow it.",
+                {"left": end.left},
+            )
+        if end.why is Why.PARKED:
+            return (
+                Status.SADDLE,
+                f"The flow is parked at a saddle: {end.note[:-1]}, but float64 holds none here. Perturb the start.",
+                {},
+            )
+        if end.why is Why.BUDGET:
+            due = end.at.system.system.due(end.at.y)
+            if due is not None and np.isfinite(due) and end.at.fall <= self.settle * self._size(end.at.loss):
+                when = (end.at.t + due) * unit
+                return (
+                    Status.PLATEAU,
+                    f"A plateau, and not the end: something grows, and the next drop is due at flow time {when:.3g}. "
+                    f"{end.note} Raise max_steps or max_gradients.",
+                    {"due": when},
+                )
+            return Status.MAX_STEPS, "", {}
+        return _PLAIN[end.why], "", {}
+
+    def _size(self, loss: float) -> float:
+        return max(abs(loss), _FLOOR * self.scale)
+
+
+_PLAIN = {
+    Why.TIME: Status.MAX_TIME,
+    Why.TIMELESS: Status.STIFF,
+    Why.STALLED: Status.STALLED,
+    Why.NONFINITE: Status.NONFINITE,
+}

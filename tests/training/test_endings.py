@@ -1,0 +1,191 @@
+"""When a flow is over: never before a drop that it still makes, and at once where there is nothing to learn.
+
+Right values come from least squares of the right signs or rank, and from scipy in coordinates of our own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.optimize import nnls
+
+import agf
+from agf import FlowSystem, Init, Status
+from agf.coordinates.choice import flow_system
+from agf.coordinates.polar_system import PolarSystem
+from agf.stopping.drive import Why, drive
+from agf.stopping.methods import LSODA
+from agf.stopping.rules import Event
+
+
+def diagonal(x, y):
+    return agf.problem("diagonal-linear", X=x, y=y)
+
+
+def least_squares(x, y) -> float:
+    """Least loss, with columns scaled for the sake of lstsq."""
+    scaled = x / np.linalg.norm(x, axis=0)
+    return float(np.sum((y - scaled @ np.linalg.lstsq(scaled, y, rcond=None)[0]) ** 2)) / (2 * y.size)
+
+
+def half_times(x, y, alpha, levels, until):
+    """Times at which the loss crosses levels, by Radau in z on our own formulas."""
+
+    def beta(z):
+        large = np.exp(np.minimum(2 * np.abs(z) + 2 * np.log(alpha), 300.0))  # what a trial step may ask
+        return np.sign(z) * 0.5 * (large - alpha**2 * np.exp(-2 * np.abs(z)))
+
+    def loss(z):
+        return float(np.sum((y - x @ beta(z)) ** 2)) / (2 * y.size)
+
+    events = [lambda t, z, level=level: loss(z) - level for level in levels]
+    own = solve_ivp(
+        lambda t, z: x.T @ (y - x @ beta(z)) / y.size, (0, until), np.zeros(x.shape[1]), method="Radau", rtol=1e-9,
+        atol=1e-9, events=events,
+    )  # fmt: skip
+    return [times[0] for times in own.t_events]
+
+
+NEAR_COPIES = {
+    "near": (np.array([[-3, -3], [2, 1.95], [-1, -0.95], [-1, -1]]), np.array([-3.0, 1, 2, 0]), 3e3),
+    "nearer": (
+        np.array([[0, -0.0002], [0, 0.0002], [0, 0], [3, 2.9997], [2, 1.9997], [-2, -2.0003], [1, 1.0]]),
+        np.array([3.0, -3, -3, 3, -1, 3, -2]),
+        1e6,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_COPIES)
+def test_next_to_a_near_copy_the_flow_goes_on_to_least_squares(name):
+    x, y, until = NEAR_COPIES[name]
+    problem = diagonal(x, y)
+    flow = agf.flow(problem, problem.init(1e-6))
+    least = least_squares(x, y)
+    assert flow.status is Status.SETTLED
+    # the promise: a millionth of the zero function's loss is left at most, and the sentence says how much
+    assert flow.losses[-1] - least == pytest.approx(flow.stats["left"], abs=1e-9)
+    assert flow.stats["left"] <= 1e-6 * flow.losses[0]
+    levels = [0.5 * (drop.before + drop.after) for drop in flow.drops]
+    assert [flow.time_at(level) for level in levels] == pytest.approx(half_times(x, y, 1e-6, levels, until), rel=1e-5)
+
+
+@pytest.mark.parametrize("theta", [1e-4 * np.ones((4, 2)), np.ones((4, 2)), np.tile([1e-4, -1e-4], (4, 1))])
+def test_signs_that_the_start_fixes_bound_what_can_be_reached(theta):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((30, 4))
+    y = x @ np.array([1.0, 0.5, -0.7, 0]) + 0.1 * rng.standard_normal(30)
+    sign = np.sign(theta[0, 0] * theta[0, 1])
+    level = nnls(sign * x, y)[1] ** 2 / 60
+    problem, init = diagonal(x, y), Init.from_params(theta)
+    assert problem.least_loss(init) == pytest.approx(level, rel=1e-12)
+    flow = agf.flow(problem, init)
+    assert flow.status is Status.SETTLED
+    assert flow.losses[-1] == pytest.approx(level, rel=1e-5)
+    assert flow.stats["evaluations"] < 1000  # 100,000 steps when shrinking coordinates counted as growing
+
+
+@pytest.mark.parametrize("start", [None, [[1, 1], [1e-5, 0], [1e-5, 0]]])
+def test_columns_of_very_different_size_are_waited_for(start):
+    raw = np.random.default_rng(0).standard_normal((12, 3))
+    problem = diagonal(raw @ np.diag([1, 1e-3, 1e3]), raw @ np.array([1, -0.5, 0.2]))
+    init = problem.init(1e-6) if start is None else Init.from_params(np.array(start, dtype=float))
+    flow = agf.flow(problem, init)
+    assert flow.status is Status.SETTLED
+    assert flow.losses[-1] < 1e-6
+    assert 1e5 < flow.drops[-1].time < 2e5
+
+
+def test_what_is_at_its_minimum_is_over_at_once():
+    rng = np.random.default_rng(1)
+    x, b = rng.standard_normal((20, 3)), np.array([1.0, -0.5, 0.2])
+    at = np.stack([np.sqrt(np.abs(b)), np.sign(b) * np.sqrt(np.abs(b))], axis=1)
+    linear = agf.problem("linear", X=x, Y=x @ b[:, None], width=2)
+    exact = np.zeros((2, 4))
+    exact[0] = [*b, 1.0]
+    runs = [agf.flow(diagonal(x, x @ b), Init.from_params(at)), agf.flow(linear, Init.from_params(exact))]
+    for kind, options in (("linear", {}), ("two-layer", {"width": 4})):
+        problem = agf.problem(kind, X=x, Y=np.zeros((20, 1)), **options)
+        runs.append(agf.flow(problem, problem.init(1e-3)))
+    constant = agf.problem("modular-addition", template=np.ones(5), width=4)
+    runs.append(agf.flow(constant, constant.init(1e-3)))
+    for flow in runs:
+        assert flow.status is Status.SETTLED
+        assert flow.times[-1] == 0.0
+        assert flow.stats["evaluations"] < 10
+
+
+def test_gradient_descent_of_a_constant_template_works():
+    constant = agf.problem("modular-addition", template=np.ones(5), width=4)
+    run = agf.descend(constant, constant.init(1e-3), lr=1e-2, steps=10)
+    assert run.status is Status.STEPS
+
+
+def test_a_start_far_above_the_data_is_no_measure_of_what_counts():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((12, 3))
+    y = 1e-6 * (x @ np.array([[1.0], [0.5], [-0.2]]) + 0.1 * rng.standard_normal((12, 1)))
+    problem = agf.problem("linear", X=x, Y=y)
+    flow = agf.flow(problem, problem.init(1.0))
+    assert flow.status is Status.SETTLED
+    assert flow.losses[-1] == pytest.approx(least_squares(x, y[:, 0]), rel=1e-3)
+    huge = agf.problem("linear", **agf.registry.find("linear").example())
+    flow = agf.flow(huge, huge.init(1000.0))
+    assert flow.status.failed or flow.losses[-1] < 1e-3
+
+
+def test_the_bound_of_a_narrow_linear_network_is_that_of_its_rank():
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((40, 4))
+    target = rng.standard_normal((4, 3)) @ np.diag([3.0, 1.0, 0.3])
+    problem = agf.problem("linear", X=x, Y=x @ target, width=1)
+    init = problem.init(1e-4)
+    flow = agf.flow(problem, init)
+    assert flow.status is Status.SETTLED
+    assert problem.least_loss(init) == pytest.approx(flow.losses[-1], rel=1e-4)
+    assert problem.least_loss(init) <= flow.losses[-1]
+
+
+def test_a_network_that_only_drifts_ends_as_such_within_its_budget():
+    problem = agf.problem("modular-addition", p=7, template={1: 10, 3: 5}, width=8)
+    flow = agf.flow(problem, problem.init(1e-3, seed=2))
+    assert flow.status is Status.NO_CRITICAL_POINT
+    # BDF of scipy with the problem's Hessian: .0729 at t = 3.2e3, .0550 at 3.7e4, .0497 at 4.2e5
+    assert float(flow.loss_at(3.7e4)) == pytest.approx(0.0550, abs=2e-4)
+    assert flow.losses[-1] > 0.045
+    assert flow.stats["evaluations"] < 1e5
+    assert "t^-0." in str(flow)
+
+
+class Unknown(PolarSystem):
+    """Coordinates that do not say what grows."""
+
+    def growth(self, y):
+        return FlowSystem.growth(self, y)
+
+
+def test_coordinates_that_do_not_say_what_grows_never_settle_on_a_plateau(monkeypatch):
+    x = np.random.default_rng(0).standard_normal((40, 2))
+    problem = agf.TwoLayer(x, x[:, 0] ** 2 - 0.5 * x[:, 1] ** 2, activation="square", width=6)
+    init = problem.init(1e-6)
+    whole = agf.flow(problem, init)
+    monkeypatch.setattr(problem, "flow_system", lambda init: Unknown(problem, init))
+    flow = agf.flow(problem, init, max_gradients=2 * whole.stats["evaluations"])
+    assert flow.losses[-1] < 1e-3 * flow.losses[0] or flow.status is Status.MAX_STEPS
+
+
+@pytest.mark.parametrize("name", ["diagonal-linear", "linear", "two-layer", "linear-attention"])
+def test_the_flow_is_that_of_an_integrator_that_shares_no_code(name):
+    """LSODA through the same driver: only coordinates and rules are shared with the trainer."""
+    problem = agf.problem(name, **agf.registry.find(name).example())
+    init = problem.init(1e-3)
+    flow = agf.flow(problem, init)
+    system = flow_system(problem, init)
+    for drop in flow.drops[:2]:
+        level = 0.5 * (drop.before + drop.after)
+        middle = Event(lambda y, now, level=level: np.array([level - system.loss(y)]), Why.HORIZON)
+        end = drive(system, LSODA(1e-9), [middle], system.start())
+        assert end.why is Why.HORIZON
+        time = end.at.t * float(np.exp(system.log_time_unit))
+        assert flow.time_at(level) == pytest.approx(time, rel=2e-5)  # some twenty tolerances of a step
