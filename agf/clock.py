@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from agf.arrays import FloatArray
-from agf.errors import RequestError, explain
 
 
 def charge(log_norms: FloatArray, log_start: FloatArray, degree: int) -> FloatArray:
@@ -99,30 +98,14 @@ class Clock:
     def from_norms(cls, degree: int, log_norms: FloatArray) -> Clock:
         """Clock of neurons that start at these log_norms (m,): scale is their mean threshold for norm 1.
 
-        Raises
-        ------
-        RequestError
-            When no neuron is smaller than norm 1: there is then no small scale to expand in.
+        Where none starts below norm 1 (which is small where the data ask for more), for e times the largest norm. With
+        no neuron at all, accelerated time is flow time.
         """
         finite = np.asarray(log_norms)[np.isfinite(log_norms)]
-        if finite.size == 0 or not (finite < 0).any():
-            raise RequestError(
-                explain(
-                    "every neuron starts with norm 1 or more, and the theory is about small initialization.",
-                    where="Clock",
-                    remedy="Choose a smaller alpha.",
-                )
-            )
-        clock = cls(degree, float(np.logaddexp.reduce(log_threshold(finite, degree)) - np.log(finite.size)))
-        if clock.log_scale > _MAX_LOG_SCALE:
-            raise RequestError(
-                explain(
-                    f"flow times are about exp({clock.log_scale:.0f}), beyond float64.",
-                    where="Clock",
-                    remedy="Choose a larger alpha.",
-                )
-            )
-        return clock
+        if finite.size == 0:
+            return cls(degree, 0.0)
+        radius = 0.0 if (finite < 0).any() else float(finite.max()) + 1.0
+        return cls(degree, float(np.logaddexp.reduce(log_threshold(finite, degree, radius)) - np.log(finite.size)))
 
     @property
     def scale(self) -> float:

@@ -2,6 +2,10 @@
 
 import numpy as np
 
+import agf
+from agf.rectified.dormant_flow import DormantFlow
+from agf.rectified.walls import Walls
+
 #: [BF24] section 6: three points that gradient flow fits by a line.
 T3 = np.array([[-0.75, 1.0], [-0.5, 1.0], [0.125, 1.0]]), np.array([1.1, 0.1, 0.8])
 M4 = np.array([[1, 0.2], [0.3, 1], [-1, 0.5], [-0.4, -1]]), np.array([1, -0.8, 1.2, 0.6])
@@ -20,3 +24,35 @@ def alignment(X, c, leak, w):
     """G at the rows of w, by its definition."""
     z = w @ X.T
     return np.maximum(z, leak * z) @ c
+
+
+def at(*degrees):
+    turn = np.deg2rad(np.array(degrees, dtype=float))
+    return np.stack([np.cos(turn), np.sin(turn)], axis=1)
+
+
+D1 = at(20, 50, 210, 240), np.array([1.0, 1.0, -1.0, -1.0])
+D2 = at(20, 30, 230, 240), np.array([1.0, 1.0, -1.0, -1.0])
+D3 = at(20, 35, 50, 225), np.array([1.0, 1.0, 1.0, -1.0])
+GRID = at(*(11.25 + 22.5 * np.arange(16)))
+
+
+def problem(data, width=2, loss="exponential"):
+    return agf.TwoLayer(*data, width=width, loss=loss, kink=0)
+
+
+def pair(a, b, scale=1e-4):
+    """One neuron of either sign, unit shapes."""
+    return agf.Init.scaled(np.column_stack([at(a, b), [1.0, -1.0]]), scale)
+
+
+def grid(scale):
+    shapes = np.column_stack([np.vstack([GRID, GRID]), np.repeat([1.0, -1.0], 16)])
+    return agf.Init.scaled(shapes, scale)
+
+
+def slowest(X, y, theta):
+    """Time of the last event of the limit flow, loss summed."""
+    flow = DormantFlow(Walls.of(X, y), theta, np.zeros(theta.shape[0]))
+    events = flow.run()
+    return float(events.time.max(initial=0.0))

@@ -8,7 +8,6 @@ from scipy.integrate import quad
 
 from agf import clock
 from agf.clock import Clock
-from agf.errors import RequestError
 
 degrees = st.integers(2, 6)
 
@@ -91,10 +90,16 @@ def test_exactly_zero_neurons_do_not_count_in_the_unit():
     assert Clock.from_norms(2, np.array([-4.0, -np.inf])).scale == pytest.approx(4.0)
 
 
-@pytest.mark.parametrize("norms", [[0.0, 1.0], [-np.inf], []])
-def test_no_small_neuron_is_refused_with_a_remedy(norms):
-    with pytest.raises(RequestError, match="smaller alpha"):
-        Clock.from_norms(2, np.array(norms))
+def test_where_no_norm_is_below_one_the_unit_goes_with_the_largest():
+    # log(e 2 / 1) and log(e 2 / 2): whatever the units of the weights
+    assert Clock.from_norms(2, np.log([1.0, 2.0])).scale == pytest.approx(1.0 + np.log(2.0) / 2)
+    assert Clock.from_norms(2, np.log([1e9, 2e9])).scale == pytest.approx(1.0 + np.log(2.0) / 2)
+    assert Clock.from_norms(3, np.log([4.0])).scale == pytest.approx((1 - np.exp(-1)) / 4)
+
+
+@pytest.mark.parametrize("norms", [[-np.inf], []])
+def test_without_neurons_accelerated_time_is_flow_time(norms):
+    assert Clock.from_norms(2, np.array(norms)).scale == 1.0
 
 
 def test_time_zero_is_zero_in_every_unit_even_where_the_scale_overflows():

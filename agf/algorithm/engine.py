@@ -18,6 +18,7 @@ import numpy as np
 from agf.algorithm.conditioning import measured, shaken
 from agf.algorithm.departures.symmetry import HANDED
 from agf.algorithm.outcome import staircase
+from agf.algorithm.smallness import refuse_large
 from agf.clock import Clock
 from agf.contract.admission import admit
 from agf.contract.blame import blame, guard, told
@@ -219,6 +220,8 @@ def predict_with(
     init = admit(problem, init, "predict")
     kept = Checkpoint(checkpoint, eager=True)
     with guard(problem):
+        if settings.mode != "limit":
+            refuse_large(problem, init)
         stairs = _predicted(problem, init, settings, observer, kept)
         if settings.mode == "resolved" or not (settings.conditioning and stairs.drops):
             return stairs  # mode "resolved" measures its own

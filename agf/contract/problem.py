@@ -376,6 +376,14 @@ class Problem(ABC, metaclass=_FromCopies):
         del init
         return None
 
+    def kink_normals(self) -> FloatArray | None:
+        """Normals v_k (n, d) of sharp kinks, or None where there are none.
+
+        The gradient of f_i jumps where v_k . w_i = 0, w_i being the first d parameters of neuron i, and by a multiple
+        of v_k. Gradient flow then slides along kinks exactly, which an integrator that does not know them cannot.
+        """
+        return None
+
     @classmethod
     def example(cls) -> dict[str, Any]:
         """Constructor arguments used when the user gives no data, and for the conformance checks."""

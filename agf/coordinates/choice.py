@@ -6,6 +6,7 @@ from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.coordinates.mode_system import ModeSystem, mixes
 from agf.coordinates.polar_system import PolarSystem
+from agf.coordinates.sharp_system import SharpSystem
 from agf.init import Init
 
 
@@ -14,4 +15,6 @@ def flow_system(problem: Problem, init: Init) -> FlowSystem:
     own = problem.flow_system(init)
     if own is not None:
         return own
+    if problem.kink_normals() is not None:
+        return SharpSystem(problem, init)
     return (ModeSystem if init.width > 1 and mixes(problem) else PolarSystem)(problem, init)

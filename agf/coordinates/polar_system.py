@@ -117,8 +117,7 @@ class PolarSystem(FlowSystem):
     def velocity(self, y: FloatArray) -> FloatArray:
         """dy/ds, from `network_pull`. Raises ProblemError when the problem returns another shape."""
         directions, log_norms, lengths = self._split(y)
-        members = self._members(log_norms)
-        pull = np.asarray(self.problem.network_pull(directions, log_norms, self.neurons, members))
+        pull = self._pull(directions, log_norms)
         if pull.shape != directions.shape:
             raise ProblemError(
                 explain(
@@ -140,6 +139,10 @@ class PolarSystem(FlowSystem):
         if self._zero.size:
             turn[self._zero] = out[-width:][self._zero] = 0.0
         return out
+
+    def _pull(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
+        """`network_pull` at these unit rows (H, P) and log norms (H,)."""
+        return np.asarray(self.problem.network_pull(directions, log_norms, self.neurons, self._members(log_norms)))
 
     def _members(self, log_norms: FloatArray) -> BoolArray:
         """Neurons that make the residual, (H,)."""

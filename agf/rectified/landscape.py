@@ -102,10 +102,16 @@ def landscape(
         criticals, flats = maxima(problem, rest, starts)
         how, complete = f"Found by ascent from {starts} starts; shares are of those", False
     criticals = [one if one.label else replace(one, label=f"direction {k}") for k, one in enumerate(criticals)]
-    criticals.sort(key=lambda one: -one.utility)
+    criticals = _ordered(criticals)
     criticals = dropping(problem, criticals, network)
     return Landscape(problem.name, problem.degree, at, level, tuple(criticals), tuple(flats), complete, how,
                      tuple(notes), **extra)  # fmt: skip
+
+
+def _ordered(criticals: list[Critical]) -> list[Critical]:
+    """By falling utility; equal ones, to rounding, by their directions, so that the order is the same everywhere."""
+    top = max((abs(one.utility) for one in criticals), default=0.0) or 1.0
+    return sorted(criticals, key=lambda one: (-round(one.utility / top, 9), tuple(np.round(-one.direction, 9))))
 
 
 def network_of(problem: Problem, theta: Any, where: str) -> FloatArray:

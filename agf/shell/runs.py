@@ -10,7 +10,7 @@ import click
 
 from agf import registry
 from agf.algorithm.engine import predict_with
-from agf.clock import Clock
+from agf.algorithm.smallness import refuse_large
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.errors import ComputationError, ProblemError, RequestError, explain
@@ -228,7 +228,7 @@ def _problem_and_init(name: str, words: dict[str, Any], report: Silent, predict:
     init = request.initialization(asked.problem, alpha=alpha, seed=seed, kind=kind, file=file)
     with guard(asked.problem):
         if predict:
-            Clock.from_norms(asked.problem.degree, init.log_norms)  # refuses an alpha too large for the theory
+            refuse_large(asked.problem, init)
         report.say(asked.problem.describe())
     for note in asked.notes:
         report.say(note)

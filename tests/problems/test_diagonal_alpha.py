@@ -135,9 +135,9 @@ def test_steps_do_not_depend_on_what_was_stepped_before():
 def test_alpha_too_large_for_the_data_is_refused_in_a_sentence():
     x, y = returning_problem()
     problem = diagonal(x, 1e-6 * y)
-    with pytest.raises(agf.RequestError, match=r"larger than any coefficient that one coordinate.*Choose a smaller"):
+    with pytest.raises(agf.RequestError, match=r"larger than what the data ask for.*Choose a smaller"):
         agf.predict(problem, problem.init(0.1))
-    with pytest.raises(agf.RequestError, match="norm 1 or more"):
+    with pytest.raises(agf.RequestError, match="larger than what the data ask for"):
         agf.predict(problem, problem.init(1.0))
     with pytest.raises(agf.RequestError, match="alpha < 1"):
         problem.theory(alpha=2.0)

@@ -5,43 +5,15 @@ from functools import cache
 
 import numpy as np
 import pytest
-from rectified_cases import M4, T3
+from rectified_cases import D1, D2, D3, GRID, M4, T3, at, grid, pair, problem, slowest
 
 import agf
-from agf.rectified.dormant_flow import DormantFlow
 from agf.rectified.ends import isotropic
 from agf.rectified.orthogonal import orthogonal, path_sum
-from agf.rectified.walls import Walls
 from agf.shell.main import main
 
-
-def at(*degrees):
-    turn = np.deg2rad(np.array(degrees, dtype=float))
-    return np.stack([np.cos(turn), np.sin(turn)], axis=1)
-
-
-D1 = at(20, 50, 210, 240), np.array([1.0, 1.0, -1.0, -1.0])
-D2 = at(20, 30, 230, 240), np.array([1.0, 1.0, -1.0, -1.0])
-D3 = at(20, 35, 50, 225), np.array([1.0, 1.0, 1.0, -1.0])
 T3A = np.array([[-0.9, 1.0], [0.0, 1.0], [0.9, 1.0]]), np.array([1.0, 0.1, 1.1])
 A3VIOL = np.array([[-0.85, 1.15], [-0.15, 1.15], [0.85, 1.15]]), np.array([1.0, 0.15, 1.15])
-GRID = at(*(11.25 + 22.5 * np.arange(16)))
-
-
-def problem(data, width=2, loss="exponential"):
-    return agf.TwoLayer(*data, width=width, loss=loss, kink=0)
-
-
-def pair(a, b, scale=1e-4):
-    """One neuron of either sign, unit shapes."""
-    return agf.Init.scaled(np.column_stack([at(a, b), [1.0, -1.0]]), scale)
-
-
-def grid(scale):
-    shapes = np.column_stack([np.vstack([GRID, GRID]), np.repeat([1.0, -1.0], 16)])
-    return agf.Init.scaled(shapes, scale)
-
-
 # -- [Min23] ----------------------------------------------------------------------------------------------------------
 
 
@@ -140,13 +112,6 @@ def random_problem(rng):
     turn = rng.uniform(0, np.deg2rad(44), y.size)
     z = np.column_stack([np.cos(turn), np.sin(turn)[:, None] * side])
     return y[:, None] * rng.uniform(0.5, 2.0, y.size)[:, None] * z, y
-
-
-def slowest(X, y, theta):
-    """Time of the last event of the limit flow, loss summed."""
-    flow = DormantFlow(Walls.of(X, y), theta, np.zeros(theta.shape[0]))
-    events = flow.run()
-    return float(events.time.max(initial=0.0))
 
 
 def test_our_time_bounds_the_limit_flow_on_random_problems_and_is_almost_reached():

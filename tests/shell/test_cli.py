@@ -354,7 +354,7 @@ def test_a_computation_that_raises_keeps_its_partial_result(run, plugin, tmp_pat
     def fail(*args, **options):
         raise agf.ComputationError("the disk of the cluster went away.", partial)
 
-    monkeypatch.setattr(cli_runs, "predicted", fail)
+    monkeypatch.setattr(cli_runs, "predict_with", fail)
     code, out, err = run("predict", plugin, "-o", "run.npz", "--json")
     assert (code, json.loads(out)["levels"]) == (1, [1.0, 0.5])
     assert agf.load(tmp_path / "run.npz").levels.tolist() == [1.0, 0.5]

@@ -1,0 +1,58 @@
+"""The door of predictions: initial weights are small next to what the data ask for, in the units of the data."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agf.algorithm.threshold import ExactThreshold, NonFinite
+from agf.contract.problem import Problem
+from agf.errors import RequestError, explain
+from agf.init import Init
+from agf.sphere import normalize, norms
+
+#: Neurons that are looked at, the smallest: where these start too large, so do the others. Cost only.
+_LOOKED_AT = 16
+
+
+def refuse_large(problem: Problem, init: Init) -> None:
+    """Refuse a start at which no neuron is below its natural norm R*, the one at which it alone would saturate.
+
+    A prediction expands in small weights, and R* is what they are small against: it scales with the targets, so that a
+    start is refused, or not, whatever the units of the data. Neurons without a pull (dead, or nothing to fit) do not
+    count.
+
+    Raises
+    ------
+    RequestError
+        With the norm found and the one expected.
+    """
+    alive = np.flatnonzero(np.isfinite(init.log_norms))
+    rows = alive[np.argsort(init.log_norms[alive], kind="stable")[:_LOOKED_AT]]
+    none, no_index = np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64)
+    if rows.size == 0:
+        return
+    try:
+        residual = problem.residual(none, no_index)
+        pull = problem.utility(init.directions[rows], rows, residual)[1]
+        lengths = norms(pull)[:, None]
+        # where the neuron turns to: a coordinate of a diagonal network starts without any output
+        ahead = normalize(init.directions[rows] + np.divide(pull, lengths, out=np.zeros_like(pull), where=lengths > 0))
+        drive = norms(problem.utility(ahead, rows, residual)[1]) / problem.degree
+        threshold = ExactThreshold(problem, True, none, no_index)
+        radii = threshold.log_radius(drive, threshold.log_self_interaction(ahead, rows))
+    except NonFinite:
+        return  # the first phase meets it again, and reports it
+    pulled = np.isfinite(radii)
+    if not pulled.any() or (init.log_norms[rows] < radii)[pulled].any():
+        return
+    with np.errstate(over="ignore"):
+        norm, natural = np.exp([init.log_norms[rows][pulled].min(), radii[pulled].max()])
+    raise RequestError(
+        explain(
+            "the initial weights are larger than what the data ask for, and a prediction expands in small ones.",
+            where=f"problem {problem.name!r}",
+            found=f"neurons of norm {norm:.3g} or more",
+            expected=f"norms well below {natural:.3g}, at which one neuron alone has learned what it can",
+            remedy="Choose a smaller alpha; agf.flow trains from any.",
+        )
+    )

@@ -1,0 +1,41 @@
+"""Starts too large for a prediction are refused in the units of the data, whatever the problem and the mode."""
+
+import numpy as np
+import pytest
+
+import agf
+
+DATA = np.random.default_rng(0).standard_normal((12, 3))
+TARGET = DATA @ np.array([1.0, -0.5, 0.2])
+MAKE = {
+    "diagonal-linear": lambda y: agf.problem("diagonal-linear", X=DATA, y=y),
+    "linear": lambda y: agf.problem("linear", X=DATA, Y=y[:, None], width=3),
+    "relu": lambda y: agf.problem("relu", X=DATA, Y=y, width=3),
+    "tanh": lambda y: agf.TwoLayer(DATA, y, activation="tanh", width=3),
+    "square": lambda y: agf.TwoLayer(DATA, y, activation="square", width=3),
+}
+
+
+@pytest.mark.parametrize("mode", ["agf", "resolved"])
+@pytest.mark.parametrize("name", MAKE)
+def test_weights_larger_than_the_data_ask_for_are_refused(name, mode):
+    problem = MAKE[name](1e-6 * TARGET)
+    with pytest.raises(agf.RequestError, match=r"larger than what the data ask for.*norms well below.*smaller alpha"):
+        agf.predict(problem, problem.init(0.3), mode=mode)
+
+
+@pytest.mark.parametrize("name", ["diagonal-linear", "linear", "relu"])
+def test_targets_and_weights_in_other_units_are_predicted_alike(name):
+    # y -> c y, theta -> sqrt(c) theta: times fall by c; norms of 300 are tiny next to the 1e6 that the data ask for
+    c = 1e12
+    plain, scaled = MAKE[name](TARGET), MAKE[name](c * TARGET)
+    init = plain.init(3e-4)
+    large = agf.Init(init.directions, init.log_norms + 0.5 * np.log(c), init.alpha * np.sqrt(c))
+    one, other = agf.predict(plain, init, mode="agf"), agf.predict(scaled, large, mode="agf")
+    np.testing.assert_allclose(other.times * c, one.times, rtol=1e-5)
+    np.testing.assert_allclose(other.levels / c**2, one.levels, atol=1e-6 * one.levels[0])
+
+
+def test_neurons_without_a_pull_do_not_count():
+    problem = agf.TwoLayer(DATA, np.zeros(12), activation="tanh", width=2)
+    assert agf.predict(problem, problem.init(0.3), mode="agf").status is agf.Status.FITTED
