@@ -1,0 +1,346 @@
+"""Constants of the numerics, read where they stand: `python docs/constants.py [--measure]` renews constants.md.
+
+A constant is a number (or several) at the top of a module, with a `#:` comment above it that says what it means and why.
+`--measure` also doubles and halves each, on two small runs or more of every system that executes its module, and
+writes down how far predictions and flows move (constants.json); a test holds them to that.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import json
+import math
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import agf
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+PAGE, MEASURED = HERE / "constants.md", HERE / "constants.json"
+BLOCK = re.compile(r"(?<=<!-- constants -->\n).*?(?=<!-- end of constants -->)", re.DOTALL)
+#: Where numbers decide numbers; rooms of pictures, tables and commands have sizes, which are theirs.
+NUMERICS = ("algorithm", "coordinates", "training", "stopping", "numerics", "integrators", "factored", "networks",
+            "rectified", "results/curve", "results/matching")  # fmt: skip
+#: What a doubled or halved constant may move where nothing else was measured: a tenth of what `agf.compare` calls
+#: reproducible.
+USUAL = 3e-4
+#: Seconds after which a run with a changed constant is given up; the unchanged ones take a tenth of one.
+PATIENCE = 20
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One number, or several that belong together."""
+
+    module: str
+    name: str
+    value: Any
+    shown: str
+    comment: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+def modules() -> dict[str, Path]:
+    """Modules of the numerics, with their files."""
+    found = {}
+    for part in NUMERICS:
+        path = ROOT / "agf" / part
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]:
+            found["agf." + ".".join(file.relative_to(ROOT / "agf").with_suffix("").parts)] = file
+    plugins = ROOT / "problems"
+    for file in sorted(plugins.rglob("*.py")):
+        found[".".join(file.relative_to(plugins).with_suffix("").parts)] = file
+    return {name: file for name, file in found.items() if not name.endswith("__init__")}
+
+
+def _numbers(value: Any) -> bool:
+    parts = value if isinstance(value, tuple) else (value,)
+    return bool(parts) and all(_numbers(p) if isinstance(p, tuple) else _number(p) for p in parts)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@cache
+def constants() -> tuple[Constant, ...]:
+    """All of them, in the order of the files."""
+    found = []
+    for module, file in modules().items():
+        text = file.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        held = None
+        comment: list[str] = []
+        for node in ast.parse(text).body:
+            targets = (
+                node.targets
+                if isinstance(node, ast.Assign)
+                else [node.target]
+                if isinstance(node, ast.AnnAssign)
+                else []
+            )
+            if not targets or node.value is None:
+                continue
+            names = [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+            if not all(re.fullmatch(r"_?[A-Z][A-Z0-9_]*", name) for name in names):
+                continue
+            above, k = [], node.lineno - 2
+            while k >= 0 and lines[k].startswith("#:"):
+                above.insert(0, lines[k][2:].strip())
+                k -= 1
+            comment = above
+            held = held or importlib.import_module(module)
+            shown = ast.unparse(node.value)
+            for name in names:
+                value = getattr(held, name, None)
+                if _numbers(value):
+                    found.append(Constant(module, name, value, _shown(value, shown, names), " ".join(comment)))
+    return tuple(found)
+
+
+def _shown(value: Any, source: str, names: list[str]) -> str:
+    """As in the source where that is short and has one constant, else the number itself."""
+    if len(names) == 1 and len(source) < 24:
+        return source
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else f"{value:.4g}"
+
+
+# -- runs ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run gave: words that must stay, and numbers that may move."""
+
+    words: tuple[str, ...]
+    numbers: np.ndarray
+
+    def distance(self, other: Outcome) -> float:
+        """Largest relative difference of the numbers; inf where drops or status are others."""
+        if self.words != other.words or self.numbers.shape != other.numbers.shape:
+            return math.inf
+        gap = np.abs(self.numbers - other.numbers) / np.maximum(np.abs(other.numbers), 1e-300)
+        return float(np.max(np.where(np.isfinite(gap), gap, 0.0), initial=0.0))
+
+
+def _outcome(result: Any) -> Outcome:
+    """Half-drop times and levels (over the first), and why it ended."""
+    top = float(result.start_level if isinstance(result, agf.Staircase) else result.losses[0])
+    if isinstance(result, agf.Staircase):
+        times, levels = [d.half_time for d in result.drops], [d.level for d in result.drops]
+    else:
+        times, levels = [d.time for d in result.drops], [d.after for d in result.drops]
+    return Outcome((result.status.word, str(len(times))), np.array([*times, *(1.0 + np.array(levels) / top)]))
+
+
+@cache
+def _systems() -> dict[str, tuple[Any, float, dict[str, Any]]]:
+    """Small problems, each with a scale of its initialization and options of its flow."""
+    X = np.random.default_rng(0).standard_normal((12, 4))
+    bent, smooth = X[:, 0] - np.abs(X[:, 1]), np.tanh(X[:, :2] @ [1.5, -1.0])
+    return {
+        "diagonal": (agf.problem("diagonal-linear", X=X, y=X @ [2.0, -1.0, 0.5, 0.0]), 1e-6, {}),
+        "linear": (agf.problem("linear", Sxx=np.diag([1.0, 0.7]), B=np.diag([3.0, 2.0]), width=3), 1e-6, {}),
+        "attention": (agf.problem("linear-attention", covariance=[1.0, 0.6], context=16, heads=2), 1e-2, {}),
+        "modular": (
+            agf.problem("modular-addition", p=5, template={1: 4.0, 2: 2.0}, width=3), 1e-2, {"t_max": 45.0, "rtol": 1e-4},
+        ),
+        "relu": (
+            agf.problem("relu", X=X[:, :2], Y=bent, width=3, task="regression"), 1e-5, {"t_max": 30.0, "rtol": 1e-3},
+        ),
+        "tanh": (agf.TwoLayer(X[:, :2], smooth, activation="tanh", width=3), 1e-5, {"rtol": 1e-4}),
+    }  # fmt: skip
+
+
+@cache
+def runs() -> dict[str, Callable[[], Any]]:
+    """Name -> a run of a fraction of a second."""
+    out: dict[str, Callable[[], Any]] = {}
+    for name, (problem, alpha, options) in _systems().items():
+        init = problem.init(alpha, seed=1)
+        many = {"max_drops": 2, "conditioning": False}
+        rtol = {"rtol": 1e-4}
+        out[f"{name} agf"] = lambda p=problem, i=init, o={**many, **rtol}: agf.predict(p, i, mode="agf", **o)
+        out[f"{name} flow"] = lambda p=problem, i=init, o=options: agf.flow(p, i, **o)
+        if name in ("diagonal", "attention", "tanh"):
+            out[f"{name} resolved"] = lambda p=problem, i=init, o={**many, **rtol}: agf.predict(
+                p, i, mode="resolved", **o
+            )
+        if name in ("diagonal", "tanh"):
+            out[f"{name} limit"] = lambda p=problem, i=init, o=many: agf.predict(p, i, mode="limit", **o)
+    return out
+
+
+class _TooLong(BaseException):
+    pass
+
+
+@contextlib.contextmanager
+def _limited(seconds: int) -> Iterator[None]:
+    def stop(number: int, frame: Any) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@cache
+def reference() -> dict[str, tuple[Outcome, frozenset[str]]]:
+    """Of each run, what it gives as things stand and the modules that it executes."""
+    files = {str(file): module for module, file in modules().items()}
+    out = {}
+    for name, run in runs().items():
+        seen: set[str] = set()
+
+        def note(frame: Any, event: str, argument: Any, seen: set[str] = seen) -> None:
+            seen.add(frame.f_code.co_filename)
+
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            result = run()
+        finally:
+            sys.setprofile(before)
+        out[name] = _outcome(result), frozenset(files[file] for file in seen if file in files)
+    return out
+
+
+def _scaled(value: Any, factor: float) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_scaled(part, factor) for part in value)
+    return max(1, int(value * factor)) if isinstance(value, int) else value * factor
+
+
+@contextlib.contextmanager
+def changed(constant: Constant, factor: float) -> Iterator[None]:
+    """The constant times a factor, where it stands and wherever it was imported by name."""
+    holders = [
+        module
+        for name, module in list(sys.modules.items())
+        if name.split(".")[0] in ("agf", "agf_problems")
+        and (name == constant.module or constant.name in _imported(name).get(constant.module, ()))
+    ]
+    for module in holders:
+        setattr(module, constant.name, _scaled(constant.value, factor))
+    try:
+        yield
+    finally:
+        for module in holders:
+            setattr(module, constant.name, constant.value)
+
+
+@cache
+def _imported(name: str) -> dict[str, set[str]]:
+    """Module -> names that the module `name` takes from it."""
+    file = getattr(sys.modules[name], "__file__", None)
+    out: dict[str, set[str]] = {}
+    for node in ast.parse(Path(file).read_text(encoding="utf-8")).body if file else []:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            out.setdefault(node.module, set()).update(alias.name for alias in node.names if alias.asname is None)
+    return out
+
+
+def moves(constant: Constant) -> float | None:
+    """How far doubling and halving it moves any run that executes its module; None when none does."""
+    concerned = [name for name, (_, executed) in reference().items() if constant.module in executed]
+    if not concerned:
+        return None
+    worst = 0.0
+    for factor in (2.0, 0.5):
+        with changed(constant, factor):
+            for name in concerned:
+                try:
+                    with _limited(PATIENCE):
+                        worst = max(worst, _outcome(runs()[name]()).distance(reference()[name][0]))
+                except (_TooLong, Exception):
+                    worst = math.inf
+                if worst == math.inf:
+                    return worst
+    return worst
+
+
+# -- the page ------------------------------------------------------------------------------------------------------
+
+
+@cache
+def measured() -> dict[str, float | None]:
+    """What was measured: inf where drops or the status change."""
+    found = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.exists() else {}
+    return {key: math.inf if value == "drops" else value for key, value in found.items()}
+
+
+def words(key: str) -> str:
+    """What doubling and halving moves."""
+    if key not in measured():
+        return "not measured"
+    move = measured()[key]
+    if move is None:
+        return "no run comes here"
+    return "other drops" if move == math.inf else "nothing" if move == 0.0 else f"{move:.0e}"
+
+
+def bound(key: str) -> float:
+    """What it may move: ten times what was measured, and at least `USUAL`."""
+    move = measured().get(key, 0.0)
+    return USUAL if move is None else max(USUAL, 10.0 * move)
+
+
+def table() -> str:
+    """One row a constant, by module, and how many there are."""
+    rows: list[str] = []
+    last = ""
+    for one in constants():
+        if one.module != last:
+            last = one.module
+            rows += [
+                "",
+                f"### {last}",
+                "",
+                "| constant | value | what it is, and why | x2 and /2 move |",
+                "|---|---|---|---|",
+            ]
+        comment = one.comment.replace("|", "\\|") or "-"
+        rows.append(f"| `{one.name}` | {one.shown.replace('|', '')} | {comment} | {words(one.key)} |")
+    silent = sum(not one.comment for one in constants())
+    return f"{len(constants())} constants, {silent} without a comment.\n" + "\n".join(rows) + "\n"
+
+
+def page() -> str:
+    """The page with its tables renewed."""
+    return BLOCK.sub(lambda match: table(), PAGE.read_text(encoding="utf-8"))
+
+
+def measure() -> None:
+    """Write down what every constant moves."""
+    out: dict[str, Any] = {}
+    for one in constants():
+        move = moves(one)
+        out[one.key] = "drops" if move == math.inf else move if not move else float(f"{move:.1e}")
+        print(one.key, out[one.key], flush=True)
+    MEASURED.write_text(json.dumps(out, indent=0) + "\n", encoding="utf-8")
+    measured.cache_clear()
+
+
+if __name__ == "__main__":
+    if "--measure" in sys.argv[1:]:
+        measure()
+    PAGE.write_text(page(), encoding="utf-8")
