@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What is measured while testing costs half as much again; `make test COVERAGE=` leaves it out.
+COVERAGE := --cov=agf --cov=agf_problems --cov-report=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: help demo test bench audit clean
@@ -31,7 +33,8 @@ test: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 $(COVERAGE)
+	@test -z "$(COVERAGE)" || echo "coverage: $$($(BIN)/coverage report --format=total) % of the lines"
 
 docs: $(VENV)/dev.stamp
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -c docs . out/site

@@ -17,7 +17,7 @@ version = release = agf.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 # The source of the site is the root of the repository, so that links lead to the same pages on the site and in a clone.
 root_doc = "docs/index"
-include_patterns = ["README.md", "CHANGELOG.md", "docs/**"]
+include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**"]
 exclude_patterns = [".*", "out", "agf", "problems", "tests", "audit", "**.ipynb_checkpoints"]
 html_theme = "furo"
 html_title = f"agf {version}"
@@ -41,6 +41,8 @@ _CONTENTS = {
         "docs/departures",
         "docs/bibliography",
         "docs/errata",
+        "docs/constants",
+        "CONTRIBUTING",
         "CHANGELOG",
     ],
 }

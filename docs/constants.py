@@ -1,6 +1,6 @@
 """Constants of the numerics, read where they stand: `python docs/constants.py [--measure]` renews constants.md.
 
-A constant is a number (or several) at the top of a module, with a `#:` comment above it that says what it means and why.
+A constant is a number (or several) at the top of a module; a `#:` comment above it says what it means and why.
 `--measure` also doubles and halves each, on two small runs or more of every system that executes its module, and
 writes down how far predictions and flows move (constants.json); a test holds them to that.
 """
@@ -157,7 +157,8 @@ def _systems() -> dict[str, tuple[Any, float, dict[str, Any]]]:
         "linear": (agf.problem("linear", Sxx=np.diag([1.0, 0.7]), B=np.diag([3.0, 2.0]), width=3), 1e-6, {}),
         "attention": (agf.problem("linear-attention", covariance=[1.0, 0.6], context=16, heads=2), 1e-2, {}),
         "modular": (
-            agf.problem("modular-addition", p=5, template={1: 4.0, 2: 2.0}, width=3), 1e-2, {"t_max": 45.0, "rtol": 1e-4},
+            agf.problem("modular-addition", p=5, template={1: 4.0, 2: 2.0}, width=3), 1e-2,
+            {"t_max": 45.0, "rtol": 1e-4},
         ),
         "relu": (
             agf.problem("relu", X=X[:, :2], Y=bent, width=3, task="regression"), 1e-5, {"t_max": 30.0, "rtol": 1e-3},
@@ -299,9 +300,9 @@ def words(key: str) -> str:
 
 
 def bound(key: str) -> float:
-    """What it may move: ten times what was measured, and at least `USUAL`."""
-    move = measured().get(key, 0.0)
-    return USUAL if move is None else max(USUAL, 10.0 * move)
+    """What it may move: ten times what was measured, and at least `USUAL`; inf where nothing was measured."""
+    move = measured().get(key)
+    return math.inf if move is None else max(USUAL, 10.0 * move)
 
 
 def table() -> str:

@@ -135,7 +135,7 @@ class Early:
         return self._constant(np.log(self.D_max) + 2 * _over(self.D_max, self.D_min * self.alpha) ** 2)
 
     def _constant(self, first: float) -> float:
-        late = np.sqrt(2 * self.s2 / (self.D_max * np.e**2))
+        late = np.sqrt(2 * self.s2 / (self.D_max * np.exp(2.0)))
         return float(np.logaddexp(first + late, 0.5 * np.log(2 * self.D_max * self.s2)))
 
     @property
