@@ -182,6 +182,21 @@ class Logistic(_Margin):
         return Curvature(b, b.special.expit(f) * b.special.expit(-f))
 
 
+class DoubleLogistic(Logistic):
+    """2 log(1 + exp(-y f)): -dl/df is y at f = 0, as [Min23] needs; the logistic loss at twice the speed."""
+
+    name = "double-logistic"
+
+    def value(self, b: Backend, f: Any, y: Any) -> Any:
+        return 2.0 * super().value(b, f, y)
+
+    def residual(self, b: Backend, f: Any, y: Any) -> Any:
+        return 2.0 * super().residual(b, f, y)
+
+    def curvature(self, b: Backend, f: Any, y: Any) -> Curvature:
+        return Curvature(b, 2.0 * b.special.expit(f) * b.special.expit(-f))
+
+
 class Exponential(_Margin):
     """exp(-y f)."""
 
@@ -275,7 +290,9 @@ def _plain(names: np.ndarray) -> tuple[Any, ...]:
     return tuple(int(v) if whole else v for v in names.tolist())
 
 
-_LOSSES: dict[str, Loss] = {loss.name: loss for loss in (HalfSquared(), Logistic(), Exponential(), CrossEntropy())}
+_LOSSES: dict[str, Loss] = {
+    loss.name: loss for loss in (HalfSquared(), Logistic(), DoubleLogistic(), Exponential(), CrossEntropy())
+}
 
 #: Valid names, in the order they are listed to people.
 NAMES = tuple(_LOSSES)

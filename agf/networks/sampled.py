@@ -52,6 +52,8 @@ class SampledProblem(Problem):
             )
         self.width = count(width, "width", where=where)
         self.n_samples, self.n_inputs = self.X.shape[:2]
+        #: What the mean over the rows is multiplied by: 1, or n where the loss is a sum.
+        self._weight = 1.0
         self.n_outputs = self.Y.shape[1]
         self.quadratic_loss = self.loss.quadratic
         self._backend = Backend.of(device)
@@ -89,7 +91,7 @@ class SampledProblem(Problem):
         b = self._backend
         root = self.loss.curvature(b, b.zeros(tuple(self._y.shape)), self._y).root
         out = root(self._values(theta, neurons, slice(0, self.n_samples)))
-        return b.numpy(out).reshape(theta.shape[0], self.Y.size) / np.sqrt(self.n_samples)
+        return b.numpy(out).reshape(theta.shape[0], self.Y.size) * np.sqrt(self._weight / self.n_samples)
 
     def self_interaction(
         self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
@@ -124,7 +126,8 @@ class SampledProblem(Problem):
         root = self.loss.curvature(b, self._predict(active, active_neurons), self._y).root
         out = _flat(root(self._values(directions, neurons, every, leading=True)))
         jacobian = _flat(root(self._neuron_jacobian(active, active_neurons, every)))
-        return b.numpy(out) / np.sqrt(self.n_samples), b.numpy(jacobian) / np.sqrt(self.n_samples)
+        root_weight = np.sqrt(self._weight / self.n_samples)
+        return b.numpy(out) * root_weight, b.numpy(jacobian) * root_weight
 
     def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """ "accuracy" (1,) where there are classes; "predictions" (n, c) up to 4,096 numbers."""
@@ -179,7 +182,7 @@ class SampledProblem(Problem):
             _, factor, pivots = self._projector
             inside = solve_triangular(factor, cross[:, pivots].T, trans="T", check_finite=False)
             total = total - np.sum(inside**2, axis=0)
-        return 0.5 * np.maximum(total, 0.0) / self.n_samples
+        return 0.5 * np.maximum(total, 0.0) * (self._weight / self.n_samples)
 
 
 def _flat(array: Any) -> Any:

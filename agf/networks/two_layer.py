@@ -54,7 +54,8 @@ class TwoLayer(SampledProblem):
     activation : str
         "linear", "relu", "leaky-relu", "square", "power", "tanh", "erf", "gelu" or "silu".
     loss : str
-        "half-squared" |y - f|^2 / 2, "logistic", "exponential" (two classes) or "cross-entropy"; mean over the rows.
+        "half-squared" |y - f|^2 / 2; "logistic", "double-logistic" (twice the logistic loss) or "exponential" for two
+        classes; "cross-entropy"; see `reduction`.
     width : int
         Number of neurons H.
     leak : float or None
@@ -67,6 +68,8 @@ class TwoLayer(SampledProblem):
         relu'(0) = 0 everywhere, at ten times the cost.
     device : str or None
         None for numpy, or a torch device such as "cpu" or "cuda" (the same formulas, float64).
+    reduction : str
+        "mean" over the rows, or "sum" ([Min23]): n times the loss and 1/n of the times.
 
     Raises
     ------
@@ -91,7 +94,7 @@ class TwoLayer(SampledProblem):
 
     name = "two-layer"
     theory_at_infinite_width = True
-    kinds = ("gaussian", "balanced")
+    kinds = ("gaussian", "balanced", "dominated", "ball", "unbalanced")
 
     def __init__(
         self,
@@ -104,10 +107,14 @@ class TwoLayer(SampledProblem):
         power: int | None = None,
         kink: float | None = None,
         device: str | None = None,
+        reduction: str = "mean",
     ) -> None:
         where = type(self).__name__
         self.activation = activation_of(activation, leak=leak, power=power)
         super().__init__(X, Y, width, loss, device)
+        if reduction not in ("mean", "sum"):
+            raise DataError(explain(f"unknown reduction {reduction!r}.", where=where, expected="one of mean, sum"))
+        self._weight = float(self.n_samples) if reduction == "sum" else 1.0
         if self.X.ndim != 2:
             raise DataError(explain(f"`X` has shape {self.X.shape}.", where=where, expected="(n, d)"))
         if not self.X.any():
@@ -152,7 +159,7 @@ class TwoLayer(SampledProblem):
 
     def weigh(self, residual: Any) -> FloatArray:
         """What each sample counts in a utility, (n, c): U = sum_k c_k . a sigma(w . x_k), at a residual as returned."""
-        return self._backend.numpy(residual) / self.n_samples
+        return self._backend.numpy(residual) * (self._weight / self.n_samples)
 
     @_absurd_is_infinite
     def network_pull(
@@ -172,12 +179,35 @@ class TwoLayer(SampledProblem):
         return self._mean(out, a, inner, scale, self.n_samples)
 
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
-        """Kind "gaussian", or "balanced": gaussian w, a in a uniform direction with p |a|^2 = |w|^2, p the power."""
+        """Order-one parameters (H, P); norms of the two layers by kind, the output weights in a uniform direction.
+
+        "gaussian": entries N(0, 1/P). "unbalanced": the same. "balanced": gaussian w, and p |a|^2 = |w|^2, p the power
+        of the activation. "ball": |a| = 1 and w uniform in the unit ball; "dominated": |a| = sqrt(d) and w uniform in
+        the cube of half-side 1, so that |a| >= |w| [BF24]. Their mean-field scale lambda is alpha = lambda / sqrt(H).
+
+        Parameters
+        ----------
+        alpha : float
+            The scale, which multiplies them later.
+        rng : numpy.random.Generator
+            The only source of randomness.
+        kind : str
+            One of `kinds`.
+        """
         theta = super().initial(alpha, rng, "gaussian")
+        w, a = theta[:, : self.n_inputs], theta[:, self.n_inputs :]
+        if kind in ("gaussian", "unbalanced"):
+            return theta
         if kind == "balanced":
-            w, a = theta[:, : self.n_inputs], theta[:, self.n_inputs :]
             size = np.linalg.norm(w, axis=1) / np.sqrt(self.activation.power)
-            a *= (size / np.linalg.norm(a, axis=1))[:, None]
+        elif kind == "ball":
+            radii = rng.random(self.width) ** (1.0 / self.n_inputs)
+            w *= (radii / np.linalg.norm(w, axis=1))[:, None]
+            size = np.ones(self.width)
+        else:
+            w[:] = rng.uniform(-1.0, 1.0, w.shape)
+            size = np.full(self.width, np.sqrt(self.n_inputs))
+        a *= (size / np.linalg.norm(a, axis=1))[:, None]
         return theta
 
     def self_interaction(
@@ -286,7 +316,7 @@ class TwoLayer(SampledProblem):
                     mixed = mixed + unit[:, None] * (radial[:, i] @ r)
                 out[i, :d, i, d:] -= mixed
                 out[i, d:, i, :d] -= mixed.T
-        return b.numpy(out.reshape(theta.size, theta.size)) / self.n_samples
+        return b.numpy(out.reshape(theta.size, theta.size)) * (self._weight / self.n_samples)
 
     def _curvature(self, z: Any, sizes: Any) -> Any:
         if self.kink > 0:
@@ -333,9 +363,10 @@ class TwoLayer(SampledProblem):
 
     def describe(self) -> str:
         """Width, activation, data and loss in one line."""
+        summed = " summed over them" if self._weight > 1 else ""
         return (
             f"{self.name}: {self.width} {self.activation.name} neurons on {self.n_samples} samples, "
-            f"{self.n_inputs} inputs to {self.n_outputs}, {self.loss.name} loss, degree {self.degree}"
+            f"{self.n_inputs} inputs to {self.n_outputs}, {self.loss.name} loss{summed}, degree {self.degree}"
         )
 
     @classmethod
@@ -445,7 +476,7 @@ class TwoLayer(SampledProblem):
             r = self.loss.residual(b, f, y[rows])
             total += self.loss.total(b, f, y[rows], r)
             self._add_force(force, a, x[rows], r, sigma)
-        return total / x.shape[0], -self._mean(force, a, inner, scale, x.shape[0])
+        return total * (self._weight / x.shape[0]), -self._mean(force, a, inner, scale, x.shape[0])
 
     @_absurd_is_infinite
     def _force(self, theta: FloatArray, residual: Any, sigma: Sigma) -> FloatArray:
@@ -476,7 +507,7 @@ class TwoLayer(SampledProblem):
             lacks = (a * on_a).sum(1) - (inner * on_w).sum(1)
             on_w += (4.0 * self._reach**2 * lacks)[:, None] * inner
             on_a *= scale
-        return self._backend.numpy(force) / samples
+        return self._backend.numpy(force) * (self._weight / samples)
 
     def _values(self, theta: FloatArray, neurons: IntArray, rows: slice, leading: bool = False) -> Any:
         w, a = self._split(theta)

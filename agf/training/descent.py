@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time as wall
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -46,6 +46,7 @@ def descend(
     observer: Callable[[Progress], None] | None = None,
     resume: Trajectory | None = None,
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+    frozen: Sequence[int] = (),
 ) -> Trajectory:
     """Train by (stochastic) gradient descent: v <- momentum v - lr g, theta <- theta + v.
 
@@ -76,6 +77,9 @@ def descend(
         a trajectory of `descend` to continue; a run in two parts is identical to one in one.
     checkpoint : Checkpoint or str or os.PathLike[str] or None, optional
         Run file written every so often, as by `flow`.
+    frozen : sequence of int, optional
+        Columns of theta that are not trained, from 0 or from the end: (-1,) are the output weights of a two-layer
+        network of one output.
 
     Returns
     -------
@@ -100,7 +104,7 @@ def descend(
         raise RequestError(explain("`momentum` must be in [0, 1).", where="descend", found=momentum))
     batches = None if batch_size is None else _Batches(problem, count(batch_size, "batch_size", where="descend"), seed)
     kept = Checkpoint.of(checkpoint)
-    settings = {
+    settings: dict[str, Any] = {
         "lr": lr,
         "steps": steps,
         "momentum": momentum,
@@ -108,11 +112,25 @@ def descend(
         "seed": seed,
         "snapshots": snapshots,
     }
+    if len(frozen):
+        settings["frozen"] = _columns(frozen, init.n_params)
     run = _Descent(problem, init, settings, batches)
     if resume is not None:
         with taking_over("descend"):
             run.resume(resume)
     return run.go(steps, observer, kept)
+
+
+def _columns(frozen: Sequence[int], n_params: int) -> list[int]:
+    """Columns from 0, sorted. Raises RequestError for what is not one, or when all are frozen."""
+    try:
+        columns = sorted({range(n_params)[column] for column in frozen})
+    except (TypeError, IndexError):
+        columns = []
+    if not 0 < len(columns) < n_params:
+        expected = f"some columns of the {n_params} of theta, not all"
+        raise RequestError(explain("`frozen` cannot be used.", where="descend", found=frozen, expected=expected))
+    return columns
 
 
 class _Batches:
@@ -158,6 +176,7 @@ class _Descent:
         self.problem = problem
         self.init = init
         self.settings = settings
+        self.frozen: list[int] = settings.get("frozen", [])
         self.batches = batches
         self.neurons = np.arange(init.width)
         self.theta = init.params()
@@ -233,6 +252,9 @@ class _Descent:
         """One step, recorded where due; False, and nothing changed, when it leaves the finite numbers."""
         batches, step = self.batches, self.step + 1
         gradient = self.gradient if batches is None else batches.gradient(self.theta, self.neurons, self.step)
+        if self.frozen:
+            gradient = gradient.copy()
+            gradient[:, self.frozen] = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
             velocity = self.settings["momentum"] * self.velocity - self.settings["lr"] * gradient
             theta = self.theta + velocity
@@ -296,11 +318,11 @@ class _Descent:
     def resume(self, trajectory: Trajectory) -> None:
         """Go on from the end of `trajectory`. Raises RequestError when it is not a run of these settings."""
         state = trajectory.state
-        kept = ("lr", "momentum", "batch_size", "seed")
+        kept = ("lr", "momentum", "batch_size", "seed", "frozen")
         if (
             not same_start(trajectory, self.problem, self.init)
             or "theta" not in state
-            or any(trajectory.settings.get(name) != self.settings[name] for name in kept)
+            or any(trajectory.settings.get(name) != self.settings.get(name) for name in kept)
         ):
             raise RequestError(
                 explain(

@@ -51,6 +51,7 @@ def row_loss(name, f, y):
     return {
         "half-squared": lambda: 0.5 * np.sum((y - f) ** 2),
         "logistic": lambda: np.sum(np.log(1 + np.exp(-y * f))),
+        "double-logistic": lambda: 2 * np.sum(np.log(1 + np.exp(-y * f))),
         "exponential": lambda: np.sum(np.exp(-y * f)),
         "cross-entropy": lambda: np.log(np.sum(np.exp(f))) - np.sum(y * f),
     }[name]()
@@ -433,7 +434,7 @@ def test_a_column_a_class_will_do_for_every_loss_also_when_it_was_centred(loss, 
         ({"X": [[1, np.nan], [0, 1]]}, r"`X` has 1 non-finite value\(s\), the first at index \(0, 1\)"),
         ({"Y": [1.0, np.inf]}, r"`Y` has 1 non-finite"),
         ({"X": np.zeros((0, 2)), "Y": []}, r"`X` is empty"),
-        ({"X": np.zeros((2, 2))}, r"all of `X` is zero"),
+        ({"X": np.zeros((2, 2))}, r"`X` is zero everywhere"),
         ({"Y": [1.0, 2.0, 3.0]}, r"`X` has 2 rows and `Y` 3"),
         ({"kink": -1}, r"`kink` must be between 0 and 1"),
         ({"width": 0}, r"`width` must be at least 1"),
@@ -467,3 +468,62 @@ def test_logistic_and_cross_entropy_of_two_classes_agree():
     theta, who = point(one)
     pair = np.concatenate([theta[:, :3], -0.5 * theta[:, 3:], 0.5 * theta[:, 3:]], axis=1)
     assert one.loss_grad(theta, who)[0] == pytest.approx(two.loss_grad(pair, who)[0], rel=1e-13)
+
+
+# -- conventions of other papers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["half-squared", "logistic", "cross-entropy"])
+def test_a_sum_is_n_times_the_mean(loss):
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((9, 3)), rng.integers(0, 2, 9)
+    one, whole = (agf.TwoLayer(X, Y, "relu", loss, width=4, reduction=name) for name in ("mean", "sum"))
+    theta, neurons = rng.standard_normal((4, one.n_params)), np.arange(4)
+    unit = theta / np.linalg.norm(theta, axis=1)[:, None]
+    r = one.residual(theta, neurons)
+    for a, b in (
+        (one.loss_grad(theta, neurons), whole.loss_grad(theta, neurons)),
+        (one.utility(theta, neurons, r), whole.utility(theta, neurons, r)),
+        ([one.pull(unit, np.zeros(4), neurons, r)], [whole.pull(unit, np.zeros(4), neurons, r)]),
+        ([one.hessian(theta, neurons)], [whole.hessian(theta, neurons)]),
+        (
+            [one.self_interaction(unit, neurons, theta, neurons)],
+            [whole.self_interaction(unit, neurons, theta, neurons)],
+        ),
+        ([one.outputs(unit, neurons) ** 2], [whole.outputs(unit, neurons) ** 2]),
+        (
+            [one.batch_loss_grad(theta, neurons, np.arange(3))[1]],
+            [whole.batch_loss_grad(theta, neurons, np.arange(3))[1]],
+        ),
+    ):
+        for first, second in zip(a, b, strict=True):
+            assert second == pytest.approx(9 * np.asarray(first), rel=1e-12, abs=1e-14)
+    assert "summed over them" in whole.describe()
+    init = one.init(1e-4, seed=0)
+    times = [agf.predict(p, init, max_drops=1).times[1] for p in (one, whole)]
+    assert times[0] == pytest.approx(9 * times[1], rel=1e-6)
+
+
+def test_the_double_logistic_loss_is_twice_the_logistic_one():
+    X, Y = np.random.default_rng(0).standard_normal((9, 3)), np.arange(9) % 2
+    plain, double = (agf.TwoLayer(X, Y, "relu", name, width=3) for name in ("logistic", "double-logistic"))
+    theta, neurons = np.random.default_rng(1).standard_normal((3, 4)), np.arange(3)
+    for a, b in zip(plain.loss_grad(theta, neurons), double.loss_grad(theta, neurons), strict=True):
+        assert b == pytest.approx(2 * np.asarray(a), rel=1e-14)
+    nobody = np.zeros((0, 4)), np.zeros(0, dtype=int)
+    assert np.abs(double.residual(*nobody)) == pytest.approx(np.ones((9, 1)))  # y at f = 0 [Min23]
+    assert check(double).passed
+
+
+def test_kinds_of_starts_relate_the_layers_as_they_say():
+    p = agf.TwoLayer(np.eye(3), np.ones(3), width=2000)
+    for kind, low, high in (("balanced", 1.0, 1.0), ("ball", 1.0, np.inf), ("dominated", 1.0, np.inf)):
+        theta = p.init(1e-3, seed=0, kind=kind).params() / 1e-3
+        ratio = np.abs(theta[:, -1]) / np.linalg.norm(theta[:, :-1], axis=1)
+        assert ratio.min() >= low - 1e-12
+        assert ratio.max() <= high + 1e-12
+        assert 0.45 < (theta[:, -1] > 0).mean() < 0.55
+    ball = p.init(1e-3, seed=0, kind="ball").params() / 1e-3
+    assert np.abs(ball[:, -1]) == pytest.approx(np.ones(2000))
+    assert (np.linalg.norm(ball[:, :-1], axis=1) <= 0.5).mean() == pytest.approx(1 / 8, abs=0.02)  # uniform in volume
+    assert np.array_equal(p.init(1e-3, kind="unbalanced").directions, p.init(1e-3).directions)

@@ -114,14 +114,14 @@ def test_regression_targets_are_centred_where_asked(rng):
         ({"X": [[1.0, 2.0]], "Y": [1.0], "centre": "both"}, r"constant over the 1 row\(s\)"),
         ({"X": [[1.0, 2.0]], "Y": [1], "loss": "cross-entropy"}, r"one class only"),
         ({"X": np.zeros((0, 2)), "Y": []}, r"empty"),
-        ({"X": np.zeros((4, 2))}, r"all of `X` is zero"),
+        ({"X": np.zeros((4, 2))}, r"`X` is zero everywhere"),
         ({"Y": [0.0, 1.0, 0.0]}, r"`X` has 4 rows and `Y` 3"),
         ({"scale": "unit"}, r"unknown scale 'unit'. Expected one of given, rms, whiten"),
         ({"centre": "x"}, r"unknown centre 'x'. Expected one of none, inputs"),
         ({"task": "clustering"}, r"unknown task 'clustering'. Expected one of auto"),
         ({"loss": "hinge"}, r"unknown loss 'hinge'. Expected one of half-squared"),
         ({"leak": 1.5}, r"`leak` must be between 0 and 1"),
-        ({"X": [["a", "b"]] * 4}, r"cannot be read as numbers"),
+        ({"X": [["a", "b"]] * 4}, r"`X` holds text"),
     ],
 )
 def test_bad_data_are_refused_in_a_sentence(arguments, words):

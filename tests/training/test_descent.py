@@ -138,3 +138,18 @@ def test_wrong_requests_are_refused_in_a_sentence(samples):
     first = agf.descend(Product(), init, lr=0.1, steps=5)
     with pytest.raises(RequestError, match="cannot resume"):
         agf.descend(Product(), init, lr=0.2, steps=9, resume=first)
+
+
+def test_frozen_columns_stay_and_a_resumed_run_keeps_them_so():
+    p = agf.TwoLayer(np.eye(3), np.array([1.0, -1.0, 0.5]), width=4)
+    init = p.init(1e-2, seed=0)
+    whole = agf.descend(p, init, lr=0.1, steps=40, frozen=(-1,))
+    assert whole.params(-1)[:, -1] == pytest.approx(init.params()[:, -1], rel=1e-14)
+    assert np.abs(whole.params(-1)[:, 0] / init.params()[:, 0] - 1.0).max() > 0.1
+    half = agf.descend(p, init, lr=0.1, steps=20, frozen=[3])
+    assert np.array_equal(agf.descend(p, init, lr=0.1, steps=40, frozen=(3,), resume=half).params(-1), whole.params(-1))
+    with pytest.raises(agf.RequestError, match="cannot resume"):
+        agf.descend(p, init, lr=0.1, steps=40, resume=half)
+    for wrong in ((9,), (0, 1, 2, 3), ("a",)):
+        with pytest.raises(agf.RequestError, match="`frozen` cannot be used"):
+            agf.descend(p, init, lr=0.1, steps=2, frozen=wrong)

@@ -37,7 +37,7 @@ class Relu(TwoLayer):
     width : int
         Number of neurons H.
     loss : str
-        "half-squared", "logistic", "exponential" or "cross-entropy".
+        "half-squared", "logistic", "double-logistic", "exponential" or "cross-entropy".
     scale : str
         "given"; "rms": one factor, so that E|x|^2 = 1; "whiten": X = U S V^T becomes U V^T sqrt(n / r) on its r nonzero
         singular directions, as in [AGF]. Columns that are all zero are dropped by the last two.
@@ -56,6 +56,8 @@ class Relu(TwoLayer):
         dormant phase, which is exact where there is one output; 0 for the textbook ReLU with relu'(0) = 0.
     device : str or None
         None for numpy, or a torch device.
+    reduction : str
+        "mean" over the rows, or "sum".
 
     Raises
     ------
@@ -80,6 +82,7 @@ class Relu(TwoLayer):
         task: str = "auto",
         kink: float | None = None,
         device: str | None = None,
+        reduction: str = "mean",
     ) -> None:
         scale = "whiten" if whiten else scale
         for name, value, allowed in (("task", task, _TASKS), ("scale", scale, _SCALES), ("centre", centre, _CENTRES)):
@@ -101,7 +104,7 @@ class Relu(TwoLayer):
             X = _scaled(X, scale)
             about.append("inputs scaled to E|x|^2 = 1" if scale == "rms" else "inputs whitened")
         kind: dict[str, Any] = {"activation": "leaky-relu", "leak": leak} if leak else {"activation": "relu"}
-        kind.update(loss=loss, width=width, kink=kink, device=device)
+        kind.update(loss=loss, width=width, kink=kink, device=device, reduction=reduction)
         super().__init__(X, Y, **kind)
         self.classes = names or self.classes
         self._prepared = about
