@@ -222,12 +222,20 @@ def predict_with(
     with guard(problem):
         if settings.mode != "limit":
             refuse_large(problem, init)
-        stairs = _predicted(problem, init, settings, observer, kept)
+        stairs = _judged(problem, _predicted(problem, init, settings, observer, kept))
         if settings.mode == "resolved" or not (settings.conditioning and stairs.drops):
             return stairs  # mode "resolved" measures its own
         if stairs.status is Status.INTERRUPTED:
             return stairs
         return measured(stairs, _predicted(problem, *shaken(init, settings), None, Checkpoint(None)))
+
+
+def _judged(problem: Problem, stairs: Staircase) -> Staircase:
+    """With a last sentence on whether the network can still learn, for small ReLU networks."""
+    from agf.rectified.verdict import verdict
+
+    sentence = None if stairs.status is Status.INTERRUPTED else verdict(problem, stairs)
+    return stairs if sentence is None else replace(stairs, notes=(*stairs.notes, sentence))
 
 
 def _predicted(

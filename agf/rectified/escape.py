@@ -240,7 +240,7 @@ def escape(problem: Problem, at: Any, *, drop: int | None = None, starts: int = 
     first = float(problem.loss_grad(*none)[0])
     samples = Samples.of(problem)
     motion, rest = (0.0, None) if samples is None else _at_rest(samples, network)
-    found = landscape(problem, None if rest is not None else network, rest, at=there.words, starts=starts)
+    found = landscape(problem, None if rest is not None else network, rest, at=there.words, starts=starts, shares=False)
     if rest is not None:
         found = _moved(found, there.words, level, problem, network)
     best = found.best

@@ -36,6 +36,7 @@ def landscape(
     at: str = "",
     starts: int = STARTS,
     max_faces: int = MAX_FACES,
+    shares: bool = True,
 ) -> Landscape:
     """What competes: every critical direction of the utility at the residual of a network.
 
@@ -54,6 +55,8 @@ def landscape(
         Starts of the ascent, where there is one.
     max_faces : int
         Most faces that are enumerated; above it the directions are found by ascent, and marked as such.
+    shares : bool
+        Whether to find which part of the neurons ends where; the most expensive part above two input columns.
 
     Returns
     -------
@@ -90,7 +93,7 @@ def landscape(
             notes.append(f"Of the sharp kink; rounded kinks ({samples.problem.kink:g}) move utilities by as much.")
         if Arrangement.of(samples.X).bound <= max_faces:
             found = extremal(samples.X, c, samples.leak, max_faces)
-            criticals, flats, words = listed(samples, c, found)
+            criticals, flats, words = listed(samples, c, found, shares)
             how, complete = f"All {found.faces} cones and faces were looked at{words}", True
         else:
             criticals, flats = followed(samples, c, starts)
@@ -124,9 +127,13 @@ def network_of(problem: Problem, theta: Any, where: str) -> FloatArray:
     return rows[np.any(rows != 0, axis=1)] if problem.interchangeable else rows
 
 
-def listed(samples: Samples, c: FloatArray, found: Extremal) -> tuple[list[Critical], list[Region], str]:
+def listed(
+    samples: Samples, c: FloatArray, found: Extremal, shared: bool = True
+) -> tuple[list[Critical], list[Region], str]:
     """Extremal vectors as directions of balanced neurons, flat regions, and how their shares were found."""
-    shares, flat_shares, words = _shares(samples, c, found)
+    shares, flat_shares, words = np.full(found.size, np.nan), np.full(len(found.flats), np.nan), ""
+    if shared:
+        shares, flat_shares, words = _shares(samples, c, found)
     signs = _signs(found)
     criticals = []
     for i in range(found.size):

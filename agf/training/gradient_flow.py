@@ -253,9 +253,16 @@ class _Run:
             status = Status.INTERRUPTED
             self.record.recorder.cut(self.time)
         self.seconds = wall.perf_counter() - began
-        result = self.trajectory(status)
+        result = self._judged(self.trajectory(status))
         checkpoint.save(result)
         return result
+
+    def _judged(self, result: Trajectory) -> Trajectory:
+        """With a last sentence on whether the network can still learn, for small ReLU networks."""
+        from agf.rectified.verdict import verdict
+
+        sentence = None if result.status is Status.INTERRUPTED else verdict(self.problem, result)
+        return result if sentence is None else replace(result, notes=(*result.notes, sentence))
 
     def _drive(self, budget: Budget, each: Callable[[Moment, Saved], None]) -> Status:
         """From system to system until a rule ends the run."""

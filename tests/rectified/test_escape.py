@@ -148,3 +148,13 @@ def test_command(tmp_path, capsys, monkeypatch):
     assert main(["escape", "run.npz", "--drop", "0"]) == 0
     assert "leaving" in capsys.readouterr().err
     assert main(["escape", "run.npz", "--drop", "8"]) == 2
+
+
+def test_predictions_and_flows_end_with_the_verdict():
+    p = agf.TwoLayer(*T3, width=6)
+    start = agf.Init.from_params(balanced(6, 1e-6))
+    for run in (agf.predict(p, start), agf.flow(p, start, t_max=200.0, rtol=1e-5)):
+        assert run.notes[-1].startswith("Can it still learn? Spurious: a > 0 at ")
+    assert not any("Can it still learn" in note for note in agf.flow(p, start, t_max=1e-3).notes[:-1])
+    other = agf.TwoLayer(*T3, width=3, activation="tanh")
+    assert not any("Can it still learn" in note for note in agf.predict(other, other.init(1e-6)).notes)

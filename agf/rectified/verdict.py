@@ -1,0 +1,30 @@
+"""The last sentence of a run of a ReLU network: whether it can still learn (`escape`), where that costs little."""
+
+from __future__ import annotations
+
+from agf.contract.problem import Problem
+from agf.errors import RequestError
+from agf.rectified.cones import Arrangement
+from agf.rectified.escape import MOVING, escape
+from agf.rectified.samples import Samples
+from agf.results.staircase import Staircase
+from agf.results.trajectory import Trajectory
+
+#: Faces, and products of neurons and samples, up to which the sentence is added: cost, some hundredths of a second.
+_FACES, _PRODUCTS = 5_000, 10**5
+
+
+def verdict(problem: Problem, run: Staircase | Trajectory) -> str | None:
+    """One sentence, or None for other problems, large ones, and networks in motion."""
+    samples = Samples.of(problem)
+    if samples is None or run.status.failed or run.init is None:
+        return None
+    if run.init.width * samples.X.shape[0] > _PRODUCTS or Arrangement.of(samples.X).bound > _FACES:
+        return None
+    try:
+        found = escape(problem, run)
+    except RequestError:  # the run holds no directions
+        return None
+    if found.verdict == MOVING:
+        return None
+    return f"Can it still learn? {found.sentence[0].upper()}{found.sentence[1:]}."
