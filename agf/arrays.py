@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 
 from agf.errors import DataError, explain
 
+#: numpy's own way with floating-point exceptions, whatever the caller has set (`numpy.seterr(all="raise")`, say).
+USUAL: dict[str, Any] = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agf.arrays import FloatArray
+from agf.arrays import USUAL, FloatArray
 
 
 def charge(log_norms: FloatArray, log_start: FloatArray, degree: int) -> FloatArray:
@@ -95,6 +95,7 @@ class Clock:
     log_scale: float
 
     @classmethod
+    @np.errstate(**USUAL)
     def from_norms(cls, degree: int, log_norms: FloatArray) -> Clock:
         """Clock of neurons that start at these log_norms (m,): scale is their mean threshold for norm 1.
 
@@ -108,17 +109,20 @@ class Clock:
         return cls(degree, float(np.logaddexp.reduce(log_threshold(finite, degree, radius)) - np.log(finite.size)))
 
     @property
+    @np.errstate(**USUAL)
     def scale(self) -> float:
         """Flow time per unit of accelerated time; inf where float64 overflows (`log_scale` stays finite)."""
         with np.errstate(over="ignore"):
             return float(np.exp(self.log_scale))
 
+    @np.errstate(**USUAL)
     def flow(self, accelerated: FloatArray | float) -> FloatArray:
         """Flow time of accelerated times, in the shape of these."""
         with np.errstate(over="ignore", invalid="ignore"):
             out = np.asarray(accelerated, dtype=np.float64) * np.exp(self.log_scale)
             return np.where(np.asarray(accelerated) == 0, 0.0, out)
 
+    @np.errstate(**USUAL)
     def accelerated(self, flow_time: FloatArray | float) -> FloatArray:
         """Accelerated time of flow times: flow_time / scale, in the shape of these."""
         return np.asarray(flow_time, dtype=np.float64) * np.exp(-self.log_scale)

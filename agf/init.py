@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from agf import sphere
-from agf.arrays import FloatArray, matrix
+from agf.arrays import USUAL, FloatArray, matrix
 from agf.errors import DataError, explain
 
 
@@ -72,6 +72,7 @@ class Init:
             )
 
     @classmethod
+    @np.errstate(**USUAL)
     def from_params(cls, theta: Any, alpha: float | None = None, seed: int | None = None, kind: str = "params") -> Init:
         """From parameters `theta` (H, P), rows laid out as the problem says.
 
@@ -101,6 +102,7 @@ class Init:
         return cls(directions, log_norms, float(alpha), seed, kind)
 
     @classmethod
+    @np.errstate(**USUAL)
     def scaled(cls, theta: FloatArray, alpha: float, seed: int | None = None, kind: str = "gaussian") -> Init:
         """From order-one parameters `theta` (H, P) times alpha, without forming the product.
 
@@ -133,6 +135,7 @@ class Init:
         """Natural log of alpha."""
         return float(np.log(self.alpha))
 
+    @np.errstate(**USUAL)
     def params(self) -> FloatArray:
         """Parameters (H, P). Entries below the range of float64 become 0; `log_norms` keeps them."""
         return sphere.cartesian(self.directions, self.log_norms)

@@ -10,6 +10,9 @@ import numpy as np
 
 from agf.arrays import FloatArray
 
+#: The smallest normal number of float64.
+_SUBNORMAL = float(np.finfo(np.float64).tiny)
+
 
 def norms(theta: FloatArray) -> FloatArray:
     """Euclidean norms of the rows, (m,), without underflow or overflow of the squares."""
@@ -26,6 +29,12 @@ def lengths(rows: FloatArray) -> FloatArray:
 def polar(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Unit directions (m, P) and log norms (m,) of the rows. A zero row keeps direction 0 and log norm -inf."""
     rho = norms(theta)
+    if (
+        (rho > 0) & (rho < _SUBNORMAL)
+    ).any():  # such norms have few digits, the entries beside each other all of theirs
+        scale = np.where(rho > 0, np.max(np.abs(theta), axis=-1, initial=0.0), 1.0)
+        directions, log_norms = polar(theta / scale[..., None])
+        return directions, log_norms + np.log(scale)
     safe = np.where(rho > 0, rho, 1.0)
     with np.errstate(divide="ignore"):
         return theta / safe[..., None], np.log(rho)

@@ -19,6 +19,7 @@ from agf.algorithm.conditioning import measured, shaken
 from agf.algorithm.departures.symmetry import HANDED
 from agf.algorithm.outcome import staircase
 from agf.algorithm.smallness import refuse_large
+from agf.arrays import USUAL
 from agf.clock import Clock
 from agf.contract.admission import admit
 from agf.contract.blame import blame, guard, told
@@ -79,6 +80,7 @@ class Engine:
         """All neurons dormant at time 0."""
         return self.phases.start()
 
+    @np.errstate(**USUAL)
     def step(self, state: State[Any]) -> Step:
         """One dormant phase from this state, and the active phase that it triggers; times are accelerated times."""
         after, activation = self.phases.dormant(state)
@@ -130,6 +132,7 @@ def record(problem: Problem, phases: Phases, state: State[Any], activation: Acti
 Observer = Callable[[State[Any], Drop | None], None]
 
 
+@np.errstate(**USUAL)
 def predict(
     problem: Problem,
     init: Init,
@@ -343,6 +346,7 @@ def _steps(engine: Engine, state: State[Any], drops: list[Drop], observer: Obser
     return Status.MAX_DROPS
 
 
+@np.errstate(**USUAL)
 def predict_many(
     problem: Problem,
     inits: Sequence[Init],

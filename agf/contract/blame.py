@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
+from agf.arrays import USUAL
 from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.errors import AgfError, ComputationError, ProblemError, explain
@@ -155,7 +158,7 @@ def guard(problem: Problem | type[Problem], partial: Callable[[], Any] = nothing
     memory is always a ComputationError. Errors that are not the problem's pass as they are.
     """
     try:
-        with staying():
+        with staying(), np.errstate(**USUAL):
             yield
     except KeyboardInterrupt:
         raise

@@ -19,8 +19,9 @@ from agf.clock import Clock
 from agf.contract.copies import copied, frozen
 from agf.contract.flow_system import FlowSystem
 from agf.contract.returns import watch
-from agf.errors import DataError, NoTheory, ProblemError, explain
+from agf.errors import DataError, NoTheory, ProblemError, RequestError, explain
 from agf.init import Init, check_alpha
+from agf.records import files
 from agf.records.state import Activation, Settled, State
 from agf.records.status import Status
 from agf.records.table import Table
@@ -425,6 +426,7 @@ class Problem(ABC, metaclass=_FromCopies):
             For a bad alpha, seed or kind.
         """
         check_sizes(self, f"{self.name}.init")
+        check_memory(self, f"{self.name}.init")
         alpha = check_alpha(alpha)
         seed = None if seed is None else count(seed, "seed", where=f"{self.name}.init", least=0)
         if kind not in self.kinds:
@@ -457,6 +459,24 @@ def check_sizes(problem: Problem, where: str) -> None:
                     remedy="Its __init__ sets degree, width and n_params.",
                 )
             )
+
+
+#: Arrays of the size of the weights that a prediction or a training holds at once, measured on a linear network.
+_ARRAYS = 16
+
+
+def check_memory(problem: Problem, where: str) -> None:
+    """Refuse a network whose weights leave no room for a computation. Raises RequestError with the memory needed."""
+    needed, there = 8.0 * problem.width * problem.n_params * _ARRAYS, float(files.memory())
+    if needed > there:
+        raise RequestError(
+            explain(
+                f"{problem.width:,} neurons of {problem.n_params:,} parameters need about {needed / 2**30:,.0f} GiB of "
+                f"memory, and there are {there / 2**30:,.0f} GiB.",
+                where=where,
+                remedy="Use a smaller width.",
+            )
+        )
 
 
 def _brief(value: Any) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from agf import plot
+from agf.pictures.axes import import_matplotlib
 from agf.records import files, provenance
 from agf.records.table import Table, level, number, percent
 from agf.results.comparison import Comparison
@@ -103,6 +104,7 @@ class Rendition:
 
 def subplots(rows: int, columns: int, width: float = 3.4, height: float = 2.8) -> tuple[Any, np.ndarray]:
     """A figure and its (rows, columns) axes, in the user's style, touching no global state."""
+    import_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -38,6 +39,18 @@ _MOST_LABELS = 24
 _LONGEST_LABEL = 24
 
 
+def import_matplotlib() -> Any:
+    """matplotlib, also where MPLBACKEND names a backend that does not exist: files are drawn without any."""
+    asked = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
+    import matplotlib as mpl
+
+    if asked is not None:
+        os.environ["MPLBACKEND"] = asked
+        with contextlib.suppress(ValueError):
+            mpl.rcParams["backend"] = asked
+    return mpl
+
+
 def new_axes(enlarged: float = 1.0) -> Axes:
     """Axes of a new figure in the user's style. enlarged : size over that of the style.
 
@@ -48,6 +61,7 @@ def new_axes(enlarged: float = 1.0) -> Axes:
         ax = sys.modules["matplotlib.pyplot"].subplots(layout="constrained")[1]
         ax.get_figure().set_size_inches(*(enlarged * ax.get_figure().get_size_inches()))
         return ax
+    import_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -79,7 +93,7 @@ def save(ax: Axes, path: str | os.PathLike[str] | None) -> Axes:
     if path is None:
         return ax
     check_path(path)
-    import matplotlib as mpl
+    mpl = import_matplotlib()
 
     suffix = Path(path).suffix.lower()[1:]
     undated: dict[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}

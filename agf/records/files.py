@@ -249,14 +249,14 @@ def refuse_bomb(archive: zipfile.ZipFile) -> None:
     """
     packed = sum(info.compress_size for info in archive.infolist())
     total = sum(info.file_size for info in archive.infolist())
-    memory = _memory()
-    if total > memory:
-        raise ValueError(f"it unpacks to {total / 2**30:.1f} GiB, and there are {memory / 2**30:.1f} GiB of memory")
+    there = memory()
+    if total > there:
+        raise ValueError(f"it unpacks to {total / 2**30:.1f} GiB, and there are {there / 2**30:.1f} GiB of memory")
     if total > _LARGE and total > _PACKED * packed:
         raise ValueError(f"its {packed / 2**20:.1f} MiB unpack to {total / 2**30:.1f} GiB, as no measured numbers do")
 
 
-def _memory() -> int:
+def memory() -> int:
     """Bytes of memory of the machine; 16 GiB where it does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from agf.arrays import USUAL
 from agf.errors import FileError, RequestError, explain
 from agf.records import files
 from agf.records.table import Table, level, number, percent
@@ -416,6 +417,7 @@ class Comparison:
         )
 
 
+@np.errstate(**USUAL)
 def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | None = None) -> Comparison:
     """Match predicted drops with those visible in a loss curve.
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 #: By name, since not every system has them all.
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 #: Seconds within which more signals are the same request: process groups, containers and shells send several.
 _ONE_REQUEST = 2.0
+#: Seconds that Python may take to run a handler, before the process is ended without it.
+_PATIENCE = 1.5
 
 
 class Interrupts:
@@ -74,11 +77,44 @@ def heeded() -> Iterator[Interrupts]:
             for number in [getattr(signal, name) for name in NAMES if hasattr(signal, name)]:
                 if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                     replaced[number] = signal.signal(number, _current.stop)
-        yield _current
+        with _watched(_current, bool(replaced)):
+            yield _current
     finally:
         for number, handler in replaced.items():
             signal.signal(number, handler)
         _current = before
+
+
+@contextmanager
+def _watched(interrupts: Interrupts, listening: bool) -> Iterator[None]:
+    """End the process when a signal is not heeded for `_PATIENCE` seconds: Python runs no handler inside one long
+    operation on large arrays. What was written as the computation went on is kept."""
+    if not listening:
+        yield
+        return
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_end_unheeded, args=(reader, interrupts), daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        writer.close()
+
+
+def _end_unheeded(reader: socket.socket, interrupts: Interrupts) -> None:
+    numbers = {getattr(signal, name) for name in NAMES if hasattr(signal, name)}
+    with reader:
+        while signals := reader.recv(16):
+            wanted = numbers & set(signals)
+            if not wanted:
+                continue
+            time.sleep(_PATIENCE)
+            if interrupts.number is None and all(signal.getsignal(n) == interrupts.stop for n in wanted):
+                with suppress(OSError):
+                    os.write(2, b"agf: interrupted in the middle of one long operation\n")
+                os._exit(128 + int(min(wanted)))
 
 
 @contextmanager

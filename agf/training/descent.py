@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from agf import sphere
-from agf.arrays import FloatArray, IntArray, count, positive
+from agf.arrays import USUAL, FloatArray, IntArray, count, positive
 from agf.clock import Clock
 from agf.contract.admission import admit
 from agf.contract.blame import guard
@@ -33,6 +33,7 @@ _LOSS_RATIO = 1.01
 _TELL = 100
 
 
+@np.errstate(**USUAL)
 def descend(
     problem: Problem,
     init: Init,

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from agf.arrays import FloatArray, count, positive
+from agf.arrays import USUAL, FloatArray, count, positive
 from agf.clock import Clock
 from agf.contract.admission import admit
 from agf.contract.blame import guard
@@ -62,6 +62,7 @@ _MAX_LOG_TIME = 700.0
 _SNAPSHOT_BYTES = 512 * 2**20
 
 
+@np.errstate(**USUAL)
 def flow(
     problem: Problem,
     init: Init,

@@ -237,6 +237,62 @@ def test_an_early_interrupt_is_a_sentence(tmp_path, delay):
     assert "Traceback" not in err
 
 
+def test_a_signal_in_the_middle_of_one_long_operation_is_heeded_within_seconds(tmp_path):
+    code = (
+        "import hashlib; from agf.shell.signals import heeded\n"
+        "with heeded():\n"
+        "    print('go', flush=True); hashlib.pbkdf2_hmac('sha256', b'', b'', 10**8)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    time.sleep(0.5)
+    process.terminate()
+    began = time.monotonic()
+    err = process.communicate(timeout=60)[1]
+    assert time.monotonic() - began < 5.0
+    assert process.returncode == 128 + signal.SIGTERM
+    assert err == "agf: interrupted in the middle of one long operation\n"
+
+
+# -- the process around it ----------------------------------------------------------------------------------------
+
+
+def test_a_backend_that_does_not_exist_is_not_needed(tmp_path):
+    code = (
+        "import agf, numpy as np; X = np.eye(2); p = agf.problem('diagonal-linear', X=X, y=np.array([1.0, 0.5]))\n"
+        "agf.predict(p, p.init(1e-6)).plot('a.svg')"
+    )
+    environment = {**os.environ, "MPLBACKEND": "nonsense"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, check=False, stderr=subprocess.PIPE
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "a.svg").is_file()
+
+
+@pytest.mark.parametrize("alpha", [1e-8, 1e-200])
+def test_the_floating_point_state_of_the_caller_does_not_matter(alpha):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 3))
+    problem = agf.problem("diagonal-linear", X=X, y=X @ np.array([2.0, 1.0, 0.0]))
+    usual = agf.predict(problem, problem.init(alpha)).times
+    with np.errstate(all="raise"):
+        init = problem.init(alpha)
+        stairs = agf.predict(problem, init)
+        report = agf.compare(stairs, agf.flow(problem, init))
+        agf.predict(problem, init, mode="limit")
+        agf.Init.from_params(np.full((3, 2), 1e-320))
+        str(report), stairs.to_dict()
+        assert np.geterr()["under"] == "raise"
+    assert np.array_equal(stairs.times, usual)
+
+
+def test_a_network_that_does_not_fit_is_refused_with_the_memory_it_needs():
+    problem = agf.TwoLayer(np.eye(3), np.ones(3), activation="relu", width=10**11)
+    with pytest.raises(RequestError, match=r"100,000,000,000 neurons of 4 parameters need about .* GiB"):
+        problem.init(1e-8)
+
+
 # -- names --------------------------------------------------------------------------------------------------------
 
 NAME = "a\x1b[31mred\nline\u202egnol\u200b\x07"
