@@ -148,7 +148,7 @@ class _Modes:
         """Visible drops of the curve, one mode or more each."""
         times, losses, slopes = np.array(self.points).T
         seen = detect(times, losses, slopes=slopes)
-        next_starts = [*(drop.start for drop in seen[1:]), times[-1]]
+        next_starts = [*(drop.start for drop in seen[1:]), times[-1]][: len(seen)]
         before = self._shot(0.0)
         drops = []
         for number, (drop, following) in enumerate(zip(seen, next_starts, strict=True)):
