@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agf.arrays import USUAL, FloatArray
+from agf.errors import RequestError, explain
 
 
 def charge(log_norms: FloatArray, log_start: FloatArray, degree: int) -> FloatArray:
@@ -101,12 +102,26 @@ class Clock:
 
         Where none starts below norm 1 (which is small where the data ask for more), for e times the largest norm. With
         no neuron at all, accelerated time is flow time.
+
+        Raises
+        ------
+        RequestError
+            Where flow times leave float64.
         """
         finite = np.asarray(log_norms)[np.isfinite(log_norms)]
         if finite.size == 0:
             return cls(degree, 0.0)
         radius = 0.0 if (finite < 0).any() else float(finite.max()) + 1.0
-        return cls(degree, float(np.logaddexp.reduce(log_threshold(finite, degree, radius)) - np.log(finite.size)))
+        clock = cls(degree, float(np.logaddexp.reduce(log_threshold(finite, degree, radius)) - np.log(finite.size)))
+        if clock.log_scale > _MAX_LOG_SCALE:
+            raise RequestError(
+                explain(
+                    f"flow times are about exp({clock.log_scale:.0f}), beyond float64.",
+                    where="Clock",
+                    remedy="Choose a larger alpha.",
+                )
+            )
+        return clock
 
     @property
     @np.errstate(**USUAL)

@@ -149,11 +149,15 @@ def test_a_plugin_that_changes_the_folder_writes_where_the_user_said(tmp_path):
 
 @pytest.mark.parametrize("raised", ["SystemExit(3)", "GeneratorExit()", "KeyboardInterrupt()", "MemoryError('no')"])
 def test_what_a_plugin_raises_of_its_own_is_a_sentence_and_the_partial_result(tmp_path, raised):
-    text = WANDERS.replace('return "wanders"', f"""
+    text = WANDERS.replace(
+        'return "wanders"',
+        f"""
         self.seen = getattr(self, "seen", 0) + 1
         if self.seen > 2:
             raise {raised}
-        return "fine\"""").replace('os.chdir("/")', "pass").replace("X[:, 0]", "X * np.array([3.0, 0.3])")  # fmt: skip
+        return "fine\"""",
+    ).replace('os.chdir("/")', "pass")
+    text = text.replace("X[:, 0]", "X * np.array([3.0, 0.3])").replace('"linear"', '"tanh"')  # fmt: skip
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
     done = run(["predict", "mine.py", "--alpha", "1e-4", "-o", "run.npz"], tmp_path, stderr=subprocess.PIPE)
     assert "Traceback" not in done.stderr
