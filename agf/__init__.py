@@ -54,6 +54,8 @@ _EXPORTS = {
     "prune": "capacity.compress",
     "tickets": "capacity.tickets",
     "masked": "rewinding.masked",
+    "rewind": "rewinding.rewind",
+    "Rewinding": "results.rewinding",
     "check": "conformance.checks",
     "problem": "registry",
     "load": "results.runs",
@@ -152,11 +154,13 @@ if TYPE_CHECKING:
     from agf.results.dormant_phase import DormantPhase as DormantPhase
     from agf.results.landscape import Critical as Critical
     from agf.results.landscape import Landscape as Landscape
+    from agf.results.rewinding import Rewinding as Rewinding
     from agf.results.runs import load as load
     from agf.results.staircase import Drop as Drop
     from agf.results.staircase import Staircase as Staircase
     from agf.results.trajectory import Trajectory as Trajectory
     from agf.rewinding.masked import masked as masked
+    from agf.rewinding.rewind import rewind as rewind
     from agf.shell.progress import watch as watch
     from agf.sweeping.sweep import sweep as sweep
     from agf.training.descent import descend as descend

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from agf.errors import FileError, RequestError, explain
 from agf.records import files
 from agf.results.comparison import Comparison
 from agf.results.dormant_phase import DormantPhase
 from agf.results.landscape import Landscape
+from agf.results.rewinding import Rewinding
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 
-_KINDS: dict[str, type[Staircase] | type[Trajectory] | type[Comparison] | type[Landscape] | type[DormantPhase]] = {
+Loaded = Staircase | Trajectory | Comparison | Landscape | DormantPhase | Rewinding
+
+_KINDS: dict[str, Any] = {
     "staircase": Staircase,
     "trajectory": Trajectory,
     "comparison": Comparison,
     "landscape": Landscape,
     "dormant-phase": DormantPhase,
+    "rewinding": Rewinding,
 }
 
 
-def load(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison | Landscape | DormantPhase:
+def load(path: str | os.PathLike[str]) -> Loaded:
     """What was saved under `path`.
 
     Parameters
@@ -31,7 +36,7 @@ def load(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison | 
 
     Returns
     -------
-    Staircase or Trajectory or Comparison or Landscape or DormantPhase
+    Staircase or Trajectory or Comparison or Landscape or DormantPhase or Rewinding
         Whichever was saved; a comparison is matched again.
 
     Raises
@@ -51,14 +56,10 @@ def load(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison | 
 def training(path: str | os.PathLike[str]) -> Staircase | Trajectory | Comparison:
     """What was predicted, trained or compared under `path`. RequestError when it is something else; else as `load`."""
     found = load(path)
-    if isinstance(found, Landscape | DormantPhase):
+    if isinstance(found, Landscape | DormantPhase | Rewinding):
+        held = {Landscape: "a landscape", DormantPhase: "a dormant phase", Rewinding: "cycles of rewinding"}
         expected = "a run file of agf predict, train or compare"
-        raise RequestError(
-            explain(
-                f"{str(path)!r} holds {'a landscape' if isinstance(found, Landscape) else 'a dormant phase'}.",
-                expected=expected,
-            )
-        )
+        raise RequestError(explain(f"{str(path)!r} holds {held[type(found)]}.", expected=expected))
     return found
 
 

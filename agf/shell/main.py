@@ -48,6 +48,7 @@ COMMANDS = {
     "tickets": ("agf.shell.tickets:tickets", "Predict which neurons will be largest, before training."),
     "merge": ("agf.shell.capacity:merge", "Merge the neurons of one direction of a trained network."),
     "prune": ("agf.shell.capacity:prune", "Keep some neurons of a trained network."),
+    "rewind": ("agf.shell.rewinding:rewind", "Train, prune and restart, over and over."),
     "flips": ("agf.shell.rewinding:flips", "Which weights changed sign in a saved training run, and when."),
     "figure": ("agf.shell.figure:figure", "Compute and draw the experiments of the paper."),
     "sweep": ("agf.shell.sweep:sweep", "Run the product of settings, resumable and shareable."),

@@ -10,6 +10,7 @@ from agf.errors import RequestError, explain
 from agf.records import files
 from agf.results.dormant_phase import DormantPhase
 from agf.results.landscape import Landscape
+from agf.results.rewinding import Rewinding
 from agf.results.runs import load, training, trajectory
 from agf.shell.console import reporter
 from agf.shell.main import DONE
@@ -29,13 +30,13 @@ def show(run: str, csv: str | None, snapshots: bool, as_json: bool) -> int:
     elif snapshots:
         raise RequestError(explain("--snapshots says what --csv writes.", remedy="Add --csv FILE."))
     result = load(run)
-    if csv is not None and isinstance(result, Landscape | DormantPhase):
+    if csv is not None and isinstance(result, Landscape | DormantPhase | Rewinding):
         raise RequestError(explain(f"{run!r} holds no drops and no curve.", remedy="Use --json."))
     if as_json:
         print_json(result.to_dict())
     report = reporter()
     report.table(result.table())
-    if csv is None or isinstance(result, Landscape | DormantPhase):
+    if csv is None or isinstance(result, Landscape | DormantPhase | Rewinding):
         return DONE
     if snapshots:
         trajectory(run).to_csv(csv, snapshots=True)

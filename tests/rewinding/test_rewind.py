@@ -1,0 +1,238 @@
+"""Pipelines of pruning and restarts: exact starts and masks, [GB24]'s neuron, and what digits show."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import race_cases
+from agf_problems.gaussian_teacher.problem import GaussianTeacher
+
+import agf
+from agf.rewinding.pruning import balanced_counts, counts
+from agf.shell.main import main
+
+
+def blobs(width=12):
+    return race_cases.network(width), race_cases.start(width, scale=0.3)
+
+
+TRAIN = {"lr": 0.02, "steps": 60}
+
+
+@pytest.fixture(scope="module")
+def pipelines():
+    problem, init = blobs()
+    options = {"cycles": 4, "train": TRAIN}
+    return {
+        "imp": agf.rewind(problem, init, **options),
+        "wr": agf.rewind(problem, init, method="wr", rewind=0.4, **options),
+        "lrr": agf.rewind(problem, init, method="lrr", **options),
+    }
+
+
+def test_masks_are_nested_keep_what_is_large_and_have_the_asked_sizes(pipelines):
+    for run in pipelines.values():
+        for i in range(1, 5):
+            assert not (run.masks[i] & ~run.masks[i - 1]).any()
+            assert run.masks[i].sum() == round(48 * 0.8**i)
+            before = np.abs(run.ends[i - 1])
+            gone = run.masks[i - 1] & ~run.masks[i]
+            assert before[gone].max() <= before[run.masks[i]].min()
+            assert not run.ends[i][~run.masks[i]].any()  # pruned weights stay 0 through training
+
+
+def test_cycles_start_where_the_method_says(pipelines):
+    problem, init = blobs()
+    imp, wr, lrr = (pipelines[name] for name in ("imp", "wr", "lrr"))
+    assert np.array_equal(imp.starts[2], init.params() * imp.masks[2])
+    early = agf.descend(problem, init, lr=0.02, steps=20).params(-1)  # flow time .4
+    assert wr.rewound == pytest.approx(early, rel=1e-12)
+    assert np.array_equal(wr.starts[3], wr.rewound * wr.masks[3])
+    assert np.array_equal(lrr.starts[2], lrr.ends[1] * lrr.masks[2])
+    assert np.array_equal(imp.ends[0], lrr.ends[0])  # the dense cycle is the same
+
+
+def test_the_published_sparsity_after_eight_cycles():
+    assert 1 - counts(10_000, 0.8, 8)[-1] / 10_000 == pytest.approx(0.832, abs=5e-4)
+
+
+def test_masks_and_signs_of_another_pipeline_are_taken(pipelines):
+    problem, init = blobs()
+    lrr = pipelines["lrr"]
+    other = agf.rewind(problem, init, cycles=4, train=TRAIN, masks=lrr, signs=lrr)
+    assert np.array_equal(other.masks, lrr.masks)
+    assert np.array_equal(other.starts[3], np.abs(init.params()) * np.sign(lrr.ends[3]) * lrr.masks[3])
+    own = agf.rewind(problem, init, cycles=2, train=TRAIN, signs="own")
+    assert np.array_equal(own.starts[2], np.abs(init.params()) * np.sign(own.ends[1]) * own.masks[2])
+
+
+def test_random_masks_are_balanced_and_the_same_for_all_methods():
+    assert balanced_counts([10, 1000, 1000], 600) == [10, 295, 295]
+    problem, init = blobs()
+    one, other = (agf.rewind(problem, init, method=m, by="random", cycles=3, train=TRAIN) for m in ("imp", "lrr"))
+    assert np.array_equal(one.masks, other.masks)
+    inner, outer = one.masks[3][:, :2].sum(), one.masks[3][:, 2:].sum()
+    assert abs(int(inner) - int(outer)) <= 1
+
+
+def test_changed_signs_are_the_asked_fraction_of_each_layer_and_keep_their_magnitudes():
+    problem, init = blobs(40)
+    run = agf.rewind(problem, init, cycles=2, train=TRAIN, flip=(1, 0.3))
+    plain = init.params() * run.masks[1]
+    changed = run.starts[1] != plain
+    assert np.abs(run.starts[1]) == pytest.approx(np.abs(plain))
+    for layer in (slice(0, 2), slice(2, 4)):
+        assert changed[:, layer].sum() / run.masks[1][:, layer].sum() == pytest.approx(0.3, abs=0.02)
+    again = (run.starts[2] != init.params() * run.masks[2])[run.masks[2]]
+    assert np.array_equal(again, changed[run.masks[2]])  # IMP keeps the changes
+
+
+def test_equal_budget_trains_cycle_i_as_long_as_lrr_has():
+    problem, init = blobs()
+    seen = []
+
+    def train(masked, start):
+        seen.append(1)
+        return agf.descend(masked, start, **TRAIN)
+
+    equal = agf.rewind(problem, init, cycles=2, train=TRAIN, budget="equal")
+    by_hand = agf.descend(agf.masked(problem, equal.masks[2]), init, lr=0.02, steps=180)
+    assert equal.ends[2] == pytest.approx(by_hand.params(-1), rel=1e-12)
+    free = agf.rewind(problem, init, cycles=2, train=train)
+    assert len(seen) == 3
+    assert np.array_equal(free.ends[1], equal.ends[1]) is False
+    assert free.settings["train"] == "callable"
+
+
+def test_sign_statistics_of_a_hand_made_run(pipelines):
+    start = np.array([[1.0, -1.0, 1.0, 1.0]])
+    ends = np.array([[[1, -1, 1, -1]], [[-1, -1, 1, 1]], [[1, -1, 1, 0]]], dtype=float)
+    masks = np.array([[[1, 1, 1, 1]], [[1, 1, 1, 1]], [[1, 1, 1, 0]]], dtype=bool)
+    run = agf.Rewinding(
+        "x", {}, agf.Init.from_params(start), {"cycles": 2}, masks, ends, ends, start, *np.zeros((3, 3))
+    )
+    signs = run.signs()
+    assert signs.last_change.tolist() == [2, 0, 0]
+    assert signs.switches.tolist() == [2, 0, 0]
+    assert signs.flips.tolist() == [1, 1, 0]
+
+
+def test_a_file_is_resumed_after_the_last_cycle_and_refuses_another_request(tmp_path, pipelines):
+    problem, init = blobs()
+    path = tmp_path / "run.npz"
+    agf.rewind(problem, init, cycles=2, train=TRAIN, path=path)
+    calls = agf.load(path)
+    assert calls.cycles == 2
+    whole = agf.rewind(problem, init, cycles=4, train=TRAIN, path=path)
+    assert np.array_equal(whole.ends, pipelines["imp"].ends)
+    assert agf.load(path).cycles == 4
+    with pytest.raises(agf.RequestError, match="another request"):
+        agf.rewind(problem, init, cycles=4, train=TRAIN, method="lrr", path=path)
+
+
+# -- one neuron ------------------------------------------------------------------------------------------------------
+
+
+def neuron_start(inputs, sign_a, sign_w, rng):
+    w = rng.standard_normal(inputs) / np.sqrt(inputs)
+    w[0] = sign_w * abs(w[0])
+    return np.append(w, sign_a * np.linalg.norm(w))[None]
+
+
+@pytest.mark.parametrize("inputs", [2, 5])
+def test_restarts_of_one_neuron_end_where_the_theory_says(inputs):
+    """Masks exact, success by quadrant; WR learns iff w_1 flipped before the moment it goes back to."""
+    problem, rng = GaussianTeacher(np.eye(1, inputs), covariance=1 / inputs), np.random.default_rng(inputs)
+    theory = problem.theory()
+    empty = theory.population_loss(0.0, 1e-300, 0.0)
+    horizon, moment = 60.0 * inputs, 2.0 * inputs
+    for sign_a, sign_w in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+        theta = neuron_start(inputs, sign_a, sign_w, rng)
+        angle = float(np.arccos(theta[0, 0] / np.linalg.norm(theta[0, :-1])))
+        flips = sign_a > 0 and theory.flip_time(angle) < 0.8 * horizon
+        for method in ("imp", "wr", "lrr"):
+            run = agf.rewind(
+                problem, agf.Init.from_params(theta), method=method, cycles=1, keep=1 / inputs, prunable="inner",
+                rebalance=method != "lrr", rewind=moment if method == "wr" else 0.0, train={"t_max": horizon},
+            )  # fmt: skip
+            if sign_w > 0 or flips or sign_a < 0:
+                assert run.masks[1][0, :-1].tolist() == [True] + [False] * (inputs - 1)
+            early = theory.flip_time(angle) < moment
+            learns = sign_a > 0 and (sign_w > 0 or {"imp": False, "wr": early, "lrr": flips}[method])
+            assert (run.losses[1] < 1e-2 * empty) == learns, (method, sign_a, sign_w)
+            if learns:
+                assert run.ends[1][0, [0, -1]] == pytest.approx([1, 1], abs=1e-2)
+
+
+def test_wr_succeeds_as_often_as_signs_flip_before_the_rewind_point():
+    """200 starts (+, -) in two dimensions: within .08, four standard deviations of .02 to .035."""
+    problem, rng = GaussianTeacher(np.eye(1, 2), covariance=0.5), np.random.default_rng(0)
+    theory, moment = problem.theory(), 6.0
+    succeeded = 0
+    for _ in range(200):
+        theta = neuron_start(2, 1, -1, rng)
+        angle = np.arccos(theta[0, 0] / np.linalg.norm(theta[0, :-1]))
+        succeeded += theory.flip_time(float(angle)) < moment
+    assert succeeded / 200 == pytest.approx(theory.flipped(moment), abs=0.08)
+
+
+# -- digits ------------------------------------------------------------------------------------------------------------
+
+
+def test_on_random_masks_continuing_beats_restarting_and_flips_more_signs():
+    data = agf.datasets.load("digits")
+    order = np.random.default_rng(100).permutation(1797)
+    train, held = order[:600], order[600:1200]
+    X, labels = data["X"], data["labels"]
+    problem = agf.TwoLayer(X[train], labels[train], loss="cross-entropy", width=40, kink=0)
+    rng = np.random.default_rng(0)
+    theta = np.c_[rng.standard_normal((40, 64)) * np.sqrt(2 / 64), rng.standard_normal((40, 10)) * np.sqrt(2 / 40)]
+
+    def accuracy(problem, theta):
+        scores = np.maximum(X[held] @ theta[:, :64].T, 0) @ theta[:, 64:]
+        return (scores.argmax(axis=1) == labels[held]).mean()
+
+    how = {"lr": 0.1, "momentum": 0.9, "batch_size": 64, "steps": 100}
+    runs = {
+        method: agf.rewind(
+            problem, agf.Init.from_params(theta), method=method, cycles=12, by="random", train=how, score=accuracy
+        )
+        for method in ("imp", "lrr")
+    }
+    assert runs["lrr"].scores[-1] > runs["imp"].scores[-1]
+    assert runs["lrr"].signs().flips[5] > runs["imp"].signs().flips[5]
+    assert runs["imp"].signs().switches.mean() > runs["lrr"].signs().switches.mean()  # back and forth
+
+
+def test_the_command_resumes_its_file(tmp_path, capsys):
+    path = str(tmp_path / "run.npz")
+    words = ["rewind", "two-layer", "--alpha", "0.5", "--lr", "0.05", "--steps", "20", "-o", path]
+    assert main([*words, "--cycles", "1"]) == 0
+    assert main([*words, "--cycles", "3", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "flips from the start" in printed.err
+    assert len(json.loads(printed.out)["losses"]) == 4
+    assert main(["rewind", "two-layer", "--alpha", "0.5", "--t-max", "2", "--cycles", "1", "--masks", path]) == 0
+    assert main(["show", path]) == 0
+
+
+def test_what_cannot_be_is_refused_in_a_sentence():
+    problem, init = blobs()
+    for options, words in (
+        ({"method": "luck"}, "one of imp, wr, lrr"),
+        ({"cycles": 40}, "leaves no weight"),
+        ({"keep": 0.0}, "keep"),
+        ({"method": "wr"}, "positive flow time"),
+        ({"rewind": 1.0}, "none for the others"),
+        ({"cycles": 2, "masks": [np.ones((12, 4))]}, "1 masks are given"),
+        ({"cycles": 1, "masks": [np.ones((4, 12))]}, "shape"),
+        ({"cycles": 1, "masks": [np.zeros((12, 4))]}, "kills all"),
+        ({"by": "luck", "cycles": 1}, "magnitude"),
+    ):
+        with pytest.raises(agf.RequestError, match=words):
+            agf.rewind(problem, init, train={"t_max": 0.1}, **options)
+    diagonal = agf.problem("diagonal-linear", X=np.eye(3), y=[3.0, 2.0, 1.0])
+    with pytest.raises(agf.RequestError, match="not input and output"):
+        agf.rewind(diagonal, diagonal.init(1e-2), prunable="inner")
