@@ -1,8 +1,8 @@
 """Train, prune, restart: iterative magnitude pruning, weight rewinding, learning-rate rewinding ([GB24]).
 
 Cycle 0 trains the dense network. Each later cycle prunes, starts again and trains what is left: from the initial
-weights (IMP), from those of an early moment of the dense training (WR), or from where the cycle before ended (LRR). Masks and
-signs may come from another pipeline, so that what the mask does and what the restart does can be told apart.
+weights (IMP), from those of an early moment of the dense training (WR), or from where the cycle before ended (LRR).
+Masks and signs may come from another pipeline: what the mask does and what the restart does can then be told apart.
 """
 
 from __future__ import annotations
