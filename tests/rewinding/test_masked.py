@@ -32,7 +32,7 @@ def test_an_input_masked_in_every_neuron_is_data_without_it():
         # The second drop follows a settling whose Gram matrix is formed in another order: its rank is decided at 1e-6.
         assert one.half_times == pytest.approx(other.half_times, rel=5e-3), mode
         assert one.half_times[1] == pytest.approx(other.half_times[1], rel=1e-5), mode
-        assert one.levels == pytest.approx(other.levels, rel=1e-3), mode
+        assert one.levels == pytest.approx(other.levels, rel=5e-3), mode  # at horizons that end with the next drop
     flows = [agf.flow(p, i, t_max=40.0) for p, i in ((masked, full), (part, less))]
     assert flows[0].losses[-1] == pytest.approx(flows[1].losses[-1], rel=1e-5)
     assert not flows[0].params(-1)[:, 2].any()
