@@ -40,7 +40,7 @@ _LONGEST = 1e4
 #: Gradients of one active flow: cost only, what it leaves is said by `predicted_decrease`.
 _BUDGET = 1e6
 #: Error of a step of the active flow over settings.rtol: a drop lasts a few of the log(1/alpha) e-folds of a plateau.
-_FLOW_RTOL = 10.0
+_FLOW_RTOL = 100.0
 
 
 @dataclass(frozen=True)
@@ -201,13 +201,14 @@ class MixedPhases:
         start = np.concatenate([theta[: new[0]], self._earlier(theta[: new[0]], theta[new], lead, rate)])
         system = ActiveModes(self.problem, start)
         tolerated = Tolerance(self.settings.rtol, self.settings.rtol * self.start_level)
+        nothing = self.settings.rtol * self.start_level
         span, least = lead + _LONGEST / rate, lead + 1.0 / rate
         horizon = self.settings.horizon
         assert horizon is not None  # it applies to the only mode there is here
 
         def end(now: Moment) -> float:
             if dormant.empty or self.settings.settle == "converged":
-                return span
+                return min(max(2.0 * now.t, least), span)  # until another time as long would change nothing
             at = now.y.reshape(theta.shape)
             modes = self._modes(at)
             wait = float(np.min(self._gaps(modes, dormant), initial=np.inf))
@@ -215,7 +216,8 @@ class MixedPhases:
 
         def until(now: Moment) -> float:
             last = end(now)
-            return now.t if now.t > least and now.rate * (last - now.t) <= tolerated(now.loss) else last
+            rests = now.rate * (last - now.t) <= tolerated(now.loss) or now.loss <= nothing
+            return now.t if now.t > least and rests else last
 
         path: list[Moment] = []
         found = drive(

@@ -90,11 +90,11 @@ def await_file(path: str, process: subprocess.Popen) -> None:
 
 # calls of `loss_grad` by which there is a first drop, a first part of the curve, or a whole prediction and such a part
 COMMANDS = {
-    "predict": ("predict", "slow.py", "-p", "wait=300"),
-    "resolved": ("predict", "slow.py", "--mode", "resolved", "-p", "wait=400"),
+    "predict": ("predict", "slow.py", "--mode", "agf", "-p", "wait=400"),
+    "resolved": ("predict", "slow.py", "--mode", "resolved", "-p", "wait=200"),
     "train": ("train", "slow.py", "-p", "wait=100"),
     "descent": ("train", "slow.py", "--alpha", "1e-3", "--lr", "0.1", "--steps", "10000", "-p", "wait=300"),
-    "compare": ("compare", "slow.py", "-p", "wait=1400"),
+    "compare": ("compare", "slow.py", "--mode", "agf", "-p", "wait=1200"),
 }
 
 
