@@ -22,6 +22,8 @@ from agf.rectified.walls import Walls, dormant_walls
 
 #: Growth times that one step covers: cost; a neuron is looked at between them.
 _STRIDE = 3.0
+#: Neurons times walls beyond which the arrays of the exact flow (0.5 GB each) are not made, and steps are taken.
+_LARGEST = 2**26
 #: A direction this close to its last field, as a sine, grows at a rate that is constant to its square: rounding.
 _ALIGNED = 1e-9
 
@@ -143,7 +145,7 @@ def steps_of(
 ) -> Stepper:
     """Exact steps where the problem's dormant neurons have them, else Dormand-Prince steps."""
     walls = dormant_walls(problem, residual)
-    if walls is None:
+    if walls is None or neurons.size * walls.sample.size > _LARGEST:
         return Stepper(problem, residual, clock, directions, log_norms, neurons, rtol)
     return ExactStepper(walls, origin, problem, residual, clock, directions, log_norms, neurons, rtol, noise)
 
@@ -159,7 +161,7 @@ def aligned(
     """Directions (m, P) that dormant neurons reach in the end, and their utilities (m,), or None where that is not
     known exactly. The norms do not matter: it is the limit of small ones."""
     walls = dormant_walls(problem, residual)
-    if walls is None:
+    if walls is None or neurons.size * walls.sample.size > _LARGEST:
         return None
     balance = balance_of(origin.directions[neurons], np.zeros(neurons.size))
     flow = DormantFlow(walls, directions, np.zeros(neurons.size), balance=balance)

@@ -392,7 +392,8 @@ class DormantFlow:
             new = ~crossed[some]  # onto the walls, from rounding beside them
             if new.any():
                 normals, w = walls.normals[which[new]], self.w[rows[some[new]]]
-                self.w[rows[some[new]]] -= np.einsum("mdk,mke,me->md", np.linalg.pinv(normals), normals, w)
+                back = normals.transpose(0, 2, 1) if count == 1 else np.linalg.pinv(normals)
+                self.w[rows[some[new]]] -= np.einsum("mdk,mke,me->md", back, normals, w)
         i, k = np.nonzero(held)
         share, was = shares[i, k], before[i, k]
         free = np.abs(share) >= 1.0

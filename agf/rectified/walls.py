@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from agf.rectified.cones import Arrangement
 #: A field of this part of the sum of |c_k| |x_k| is rounding, and counts as zero: what is left where a fit makes D
 #: vanish is below 1e-15 of it, and a neuron moved by it would need 1e13 growth times.
 VANISHES = 1e-13
+#: Hyperplanes of the inputs of each problem: they take as long as many dormant phases where inputs are many and wide.
+_ARRANGEMENTS: WeakKeyDictionary[Problem, Arrangement] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,12 @@ class Walls:
     orient: FloatArray
 
     @classmethod
-    def of(cls, X: FloatArray, c: FloatArray, leak: float = 0.0) -> Walls:
-        """The walls of samples X (n, d) whose residuals weigh c (n,), for sigma(z) = max(z, leak z)."""
-        found = Arrangement.of(X)
+    def of(cls, X: FloatArray, c: FloatArray, leak: float = 0.0, found: Arrangement | None = None) -> Walls:
+        """The walls of samples X (n, d) whose residuals weigh c (n,), for sigma(z) = max(z, leak z).
+
+        found : the arrangement of X, where it is known.
+        """
+        found = Arrangement.of(X) if found is None else found
         normals = found.normals @ found.basis
         normals /= np.linalg.norm(normals, axis=1)[:, None]
         rows = np.flatnonzero(found.owner >= 0)
@@ -125,7 +131,10 @@ def walls_at(problem: Problem, residual: Any) -> Walls | None:
         return None
     if problem.activation.name not in ("relu", "leaky-relu"):
         return None
-    return Walls.of(problem.X, problem.weigh(residual)[:, 0], -float(problem.activation.left))
+    if problem not in _ARRANGEMENTS:
+        _ARRANGEMENTS[problem] = Arrangement.of(problem.X)
+    weights = problem.weigh(residual)[:, 0]
+    return Walls.of(problem.X, weights, -float(problem.activation.left), _ARRANGEMENTS[problem])
 
 
 def dormant_walls(problem: Problem, residual: Any) -> Walls | None:
