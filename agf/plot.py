@@ -74,7 +74,7 @@ _FEW_POINTS = 150
 def staircase(
     stairs: Staircase, *, ax: Axes | None = None, color: str = PREDICTED, label: str = "predicted", rules: bool = True
 ) -> Axes:
-    """The predicted levels against log flow time, each step at its half-drop time, with a rule and a name.
+    """The predicted levels against log flow time, each step at its half-drop time, with a rule, a name and its band.
 
     Where no flow times are known (a theory as alpha -> 0), the axis is accelerated time and linear. A resolved
     prediction is drawn as its curve. An empty staircase is a level line with a sentence.
@@ -97,6 +97,7 @@ def staircase(
         ax.step(edges, np.append(stairs.levels, stairs.levels[-1]), where="post", color=color, label=label)
     if in_flow_time:
         log_time(ax)
+        _bars(ax, stairs, left, right, color)
     ax.set_xlabel(_clock(in_flow_time))
     ax.set_xlim(min(left, seen[0]), max(right, seen[1]))
     ax.set_ylabel("loss")
@@ -106,6 +107,16 @@ def staircase(
     if not stairs.drops:
         say(ax, f"no drop is predicted ({stairs.status.word})")
     return ax
+
+
+def _bars(ax: Axes, stairs: Staircase, left: float, right: float, color: str) -> None:
+    """The error bars of the half-drop times as bands between the levels, cut at the ends of the axis."""
+    for time, error, high, low in zip(
+        stairs.half_times[1:], (drop.error for drop in stairs.drops), stairs.levels, stairs.levels[1:], strict=False
+    ):
+        if not np.isnan(error):
+            ends = np.clip([time * max(1.0 - error, 0.0), time * (1.0 + error)], left, right)
+            ax.fill_between(ends, low, high, color=color, alpha=0.2, linewidth=0)
 
 
 def _clock(in_flow_time: bool) -> str:

@@ -45,7 +45,7 @@ def record(table: Table, alpha: float, code: str) -> dict[str, Any]:
     try:
         found = measure(table, alpha)
     except (ArithmeticError, OutOfTimeError) as error:
-        found = {"failed": f"reference: {error or 'out of time'}"}
+        found = {"failed": f"reference: {str(error) or 'out of time'}"}
     return {"name": table.name, "shape": list(table.X.shape), "alpha": alpha, "code": code, **found}
 
 

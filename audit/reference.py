@@ -88,11 +88,10 @@ class Flow:
         return float(brentq(lambda t: np.log(self.excess(t) / excess), low, high, xtol=1e-12 * high, rtol=1e-12))
 
     def flattest(self, low: float, high: float) -> float:
-        """The loss where it falls least for its distance to the minimum, in log time, between two times."""
-        times = np.geomspace(max(low, 1e-12), high, 200)
-        logs = np.log([self.excess(t) for t in times])
-        k = int(np.argmin(np.abs(np.diff(logs))))
-        return self.data.minimum + float(np.exp(0.5 * (logs[k] + logs[k + 1])))
+        """The loss where it falls least in log time, between two times: that of the plateau."""
+        losses = np.array([self.loss(t) for t in np.geomspace(max(low, 1e-12), high, 200)])
+        k = int(np.argmin(np.abs(np.diff(np.log(losses)))))
+        return float(0.5 * (losses[k] + losses[k + 1]))
 
 
 def flow(x: Array, y: Array, alpha: float) -> Flow:
@@ -146,7 +145,7 @@ def limit(x: Array, y: Array) -> tuple[Array, Array]:
             break
         charges = np.clip(charges + wait * pull, -1.0, 1.0)
         now += wait
-        arrived = gap <= wait * (1.0 + 1e-12)
+        arrived = gap <= wait * (1.0 + 1e-9)
         charges[arrived] = np.sign(pull[arrived])
         signs = np.where(np.abs(charges) == 1.0, charges, 0.0)
         allowed = np.flatnonzero(signs)

@@ -70,7 +70,7 @@ def test_the_walk_of_theta_names_what_is_called_in_the_order_of_the_first_calls(
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        agf.predict(problem, init, max_drops=1)
+        agf.predict(problem, init, max_drops=1, mode="agf")
     finally:
         sys.setprofile(before)
     order = {name: k for k, name in reversed(list(enumerate(called)))}

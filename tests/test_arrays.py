@@ -96,15 +96,15 @@ def test_inputs_that_are_zero_everywhere_are_refused(build):
 def test_flow_times_beyond_float64_are_refused_and_not_inf():
     problem = agf.problem("linear-attention", **agf.registry.find("linear-attention").example())
     with pytest.raises(RequestError, match=r"flow times are about exp\(7\d\d\), beyond float64"):
-        agf.predict(problem, problem.init(1e-320))
-    assert np.isfinite(agf.predict(problem, problem.init(1e-290)).times).all()
+        agf.predict(problem, problem.init(1e-320), mode="agf")
+    assert np.isfinite(agf.predict(problem, problem.init(1e-290), mode="agf").times).all()
 
 
 @pytest.mark.parametrize("template", [np.ones(5), np.zeros(5)])
 def test_a_constant_template_has_nothing_to_learn_in_any_way_of_asking(template):
     problem = agf.problem("modular-addition", p=5, template=template, width=4)
     init = problem.init(1e-3)
-    assert agf.predict(problem, init).levels.tolist() == [0.0]
+    assert agf.predict(problem, init, mode="agf").levels.tolist() == [0.0]
     assert agf.flow(problem, init).losses.max() == 0.0
     assert agf.descend(problem, init, lr=0.1, steps=3).losses.max() == 0.0
     assert agf.check(problem).passed

@@ -145,7 +145,7 @@ def test_errors_fall_with_alpha_as_the_readme_says():
     errors = {}
     for alpha in (1e-16, 1e-200):
         init = problem.init(alpha)
-        errors[alpha] = agf.compare(agf.predict(problem, init), agf.flow(problem, init)).max_time_error
+        errors[alpha] = agf.compare(agf.predict(problem, init, mode="agf"), agf.flow(problem, init)).max_time_error
     assert errors[1e-16] > 1e-2
     assert errors[1e-200] < 1e-3
 
@@ -153,7 +153,7 @@ def test_errors_fall_with_alpha_as_the_readme_says():
 def test_errors_at_the_default_alpha_are_those_that_the_pages_admit():
     problem = agf.problem("diagonal-linear", **agf.registry.find("diagonal-linear").example())
     init = problem.init(alpha=1e-8)
-    stairs, observed = agf.predict(problem, init), agf.flow(problem, init)
+    stairs, observed = agf.predict(problem, init, mode="agf"), agf.flow(problem, init)
     errors = [abs(match.time_error) for match in agf.compare(stairs, observed).matches]
     assert 0.135 < max(errors) == errors[7] < 0.145
     assert max(errors[:7] + errors[8:]) < 0.0615

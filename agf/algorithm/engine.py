@@ -17,6 +17,7 @@ import numpy as np
 
 from agf.algorithm.conditioning import measured, shaken
 from agf.algorithm.departures.symmetry import HANDED
+from agf.algorithm.deviation import Deviation
 from agf.algorithm.outcome import staircase
 from agf.algorithm.smallness import refuse_large
 from agf.arrays import USUAL
@@ -63,7 +64,7 @@ class Engine:
     init : Init
         Where training starts.
     settings : Settings, optional
-        How to predict; mode "resolved" has no phases, and is refused.
+        How to predict; mode "auto" is "agf" here, and mode "resolved", which has no phases, is refused.
     phases : Phases, optional
         Defaults to those of the mode (`PHASES`).
     """
@@ -71,7 +72,8 @@ class Engine:
     def __init__(self, problem: Problem, init: Init, settings: Settings | None = None, phases: Phases | None = None):
         init = admit(problem, init, "predict")
         self.problem = problem
-        self.settings = settings or Settings()
+        settings = settings or Settings()
+        self.settings = settings.within("agf") if settings.mode == "auto" else settings
         self.start = init
         self.phases = phases or phases_of(problem, init, self.settings)
         self.clock = self.phases.clock
@@ -160,8 +162,10 @@ def predict(
     init : Init
         From where.
     mode : str, optional
-        "agf", finite alpha ([AGF] Algorithm 1); "limit", alpha -> 0 at degree 2 ([AGF] Algorithm 2, [PF23]
-        Algorithm 1); or "resolved", where the active neurons flow in real time, which predicts the curve as well.
+        "auto" (default), Algorithm 1 where its assumption holds and resolved in time where it does not; "agf", finite
+        alpha ([AGF] Algorithm 1), the default where `threshold`, `settle` or `horizon` is given; "limit", alpha -> 0 at
+        degree 2 ([AGF] Algorithm 2, [PF23] Algorithm 1); or "resolved", where the active neurons flow in real time,
+        which predicts the curve as well.
         Options that are None have the default of `Settings`.
     threshold : str, optional
         Norm at which a neuron activates: "natural", R* at which it saturates, or "unit", 1 as in the paper.
@@ -226,8 +230,8 @@ def predict_with(
         if settings.mode != "limit":
             refuse_large(problem, init)
         stairs = _judged(problem, _predicted(problem, init, settings, observer, kept))
-        if settings.mode == "resolved" or not (settings.conditioning and stairs.drops):
-            return stairs  # mode "resolved" measures its own
+        if stairs.curve_times.size or not (settings.conditioning and stairs.drops):
+            return stairs  # what is resolved in time measures its own
         if stairs.status is Status.INTERRUPTED:
             return stairs
         return measured(stairs, _predicted(problem, *shaken(init, settings), None, Checkpoint(None)))
@@ -248,6 +252,13 @@ def _predicted(
         from agf.algorithm.resolved import resolve
 
         return resolve(problem, init, settings, observer, kept)
+    if settings.mode == "auto":
+        from agf.algorithm.auto import auto
+
+        def alternate(paper: Settings, watch: Observer | None) -> Staircase:
+            return _alternate(Engine(problem, init, paper), watch, kept)
+
+        return auto(problem, init, settings, observer, kept, alternate)
     if settings.mode == "limit":
         from agf.algorithm.limit import closed_form
 
@@ -318,27 +329,33 @@ def _alternate(engine: Engine, observer: Observer | None, kept: Checkpoint) -> S
     began = wall.perf_counter()
     state = engine.init()
     drops: list[Drop] = []
+    deviation = Deviation(problem, engine.clock)
     record = _Record(engine.clock, state.level, getattr(phases, "stats", {}), getattr(phases, "notes", []))
 
     def result(status: Status) -> Staircase:
-        return staircase(problem, engine.start, engine.settings, record, status, drops, began)
+        told = deviation.barred(drops, record.start_level) if engine.settings.mode == "agf" else drops
+        return staircase(problem, engine.start, engine.settings, record, status, told, began)
 
     observer = kept.watching(observer, lambda: result(Status.INTERRUPTED))
     try:
         with guard(problem, lambda: result(Status.ERROR) if drops else None):
-            return result(_steps(engine, state, drops, observer))
+            return result(_steps(engine, state, drops, deviation, observer))
     except KeyboardInterrupt:
         return result(Status.INTERRUPTED)
 
 
-def _steps(engine: Engine, state: State[Any], drops: list[Drop], observer: Observer | None) -> Status:
-    """Step after step, the drops added to `drops`; the status that ends them."""
+def _steps(
+    engine: Engine, state: State[Any], drops: list[Drop], deviation: Deviation, observer: Observer | None
+) -> Status:
+    """Step after step, the drops added to `drops` and to `deviation`; the status that ends them."""
     most = engine.settings.max_drops
     while most is None or len(drops) < most:
-        step = engine.step(state)
+        before, step = state, engine.step(state)
         state = step.state
         if step.drop is not None:
             drops.append(step.drop)
+            if engine.settings.mode == "agf":
+                deviation.add(before, state, step.drop)
         if observer is not None:
             observer(state, step.drop)
         if step.status is not None:

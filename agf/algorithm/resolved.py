@@ -18,6 +18,7 @@ import numpy as np
 
 from agf import integrators
 from agf.algorithm.conditioning import LONGER, conditioned
+from agf.algorithm.deviation import of_curve
 from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved_coordinates import Landing, Riding, ride_of
 from agf.algorithm.threshold import ExactThreshold, NonFinite
@@ -141,12 +142,16 @@ def resolve(
     if init.width > 1 and mixes(problem):
         from agf.algorithm.resolved_modes import resolve_modes
 
-        return resolve_modes(problem, init, settings, observer, kept or Checkpoint(None))
+        return of_curve(resolve_modes(problem, init, settings, observer, kept or Checkpoint(None)), FINE_DEPTH)
     run = _Run(problem, init, settings, observer)
 
     def result(status: Status, drops: list[Drop]) -> Staircase:
+        most = settings.max_drops
+        if most is not None and len(drops) > most:
+            drops, status = drops[:most], Status.MAX_DROPS
         times, losses = run.clock.flow(np.array(run.path.times)), np.array(run.path.losses)
-        return staircase(problem, init, settings, run, status, drops, began, (times, losses))
+        stairs = staircase(problem, init, settings, run, status, drops, began, (times, losses))
+        return of_curve(stairs, FINE_DEPTH)
 
     if kept is not None:
         run.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED, run.drops()))
@@ -164,7 +169,11 @@ def resolve(
             run.notes.extend(notes)
             for name, value in probe.stats.items():
                 run.stats[name] = run.stats.get(name, 0) + value
-        return result(status, drops)
+        found = result(status, drops)
+        if observer is not None:
+            for drop in found.drops:  # which they are is known in the end
+                observer(run.path.state(drop.accelerated_time), drop)
+        return found
 
 
 class _Run:
@@ -235,6 +244,9 @@ class _Run:
     def _plateau(self) -> Status | None:
         """Dormant neurons on the frozen residual until one joins; the status when none will."""
         waiting = np.flatnonzero(~self.state.active)
+        most = self.settings.max_drops
+        if most is not None and len(self.drops()) > most:  # the last one found may not be over
+            return Status.MAX_DROPS
         if self.state.level <= self.settings.rtol * self.start_level:
             return Status.FITTED
         if waiting.size == 0:

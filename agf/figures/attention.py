@@ -20,7 +20,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     alpha, context, heads = 1e-2 if fast else 1e-3, 32, 5
     problem = agf.problem("linear-attention", covariance=np.diag(eigenvalues), context=context, heads=heads)
     init = problem.init(alpha, seed=0)
-    stairs = agf.predict(problem, init)
+    stairs = agf.predict(problem, init, mode="agf")
     theory = problem.theory(init=init)
     flow = agf.flow(problem, init, t_max=2.0 * float(stairs.times[-1]))
     report = agf.compare(stairs, flow)

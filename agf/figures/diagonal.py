@@ -36,7 +36,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     for alpha, shade in zip(alphas, shades, strict=True):
         init = problem.init(alpha)
         unit = -np.log(alpha)
-        stairs = agf.predict(problem, init)
+        stairs = agf.predict(problem, init, mode="agf")
         flow = agf.flow(problem, init, t_max=end * unit, snapshots=1500)
         reports[f"alpha = {alpha:g}"] = agf.compare(stairs, flow)
         left.plot(

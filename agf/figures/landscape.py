@@ -35,7 +35,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     for k, alpha in enumerate(alphas):
         init, unit = problem.init(alpha), -np.log(alpha)
         flow = agf.flow(problem, init, t_max=end * unit, snapshots=1500)
-        reports[f"alpha = {alpha:g}"] = agf.compare(agf.predict(problem, init), flow)
+        reports[f"alpha = {alpha:g}"] = agf.compare(agf.predict(problem, init, mode="agf"), flow)
         shade = 0.3 + 0.7 * k / (len(alphas) - 1)
         losses.plot(
             flow.times / unit, flow.losses, color=plot.OBSERVED, alpha=shade, lw=1.5, label=rf"$\alpha$ = {alpha:g}"

@@ -56,7 +56,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     for column, (name, (inputs, width)) in enumerate(cases.items()):
         problem = agf.problem("linear", **inputs, width=width)
         init = problem.init(alpha, seed=0)
-        stairs = agf.predict(problem, init)
+        stairs = agf.predict(problem, init, mode="agf")
         flow = agf.flow(problem, init, t_max=2.0 * float(stairs.times[-1]))
         reports[name] = agf.compare(stairs, flow)
         top, bottom = axes[:, column]

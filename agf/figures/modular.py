@@ -29,7 +29,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     init = start(p, width, alpha, 0)
     flow = agf.flow(problem, init, t_max=1e2 if fast else 3e3)
     reports = {
-        "mode agf": agf.compare(agf.predict(problem, init), flow),
+        "mode agf": agf.compare(agf.predict(problem, init, mode="agf"), flow),
         "mode resolved": agf.compare(agf.predict(problem, init, mode="resolved", t_max=flow.times[-1]), flow),
     }
     figure, axes = subplots(2, 3, width=3.7, height=2.9)

@@ -24,7 +24,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     for ax, width in zip(axes[0], widths, strict=True):
         problem = agf.problem("relu", **inputs, width=width, scale="whiten", centre="targets")
         init = problem.init(alpha, seed=0)
-        stairs = agf.predict(problem, init, t_max=horizon)
+        stairs = agf.predict(problem, init, t_max=horizon, mode="agf")
         flow = agf.flow(problem, init, t_max=horizon)
         resolved = agf.predict(problem, init, mode="resolved", t_max=horizon)
         reports[f"width {width}, agf"] = agf.compare(stairs, flow)

@@ -12,7 +12,7 @@ import numpy as np
 from agf.arrays import count
 from agf.errors import RequestError, explain
 
-MODES = ("agf", "limit", "resolved")
+MODES = ("auto", "agf", "limit", "resolved")
 THRESHOLDS = ("natural", "unit")
 SETTLES = ("horizon", "converged")
 #: What fields are called as options; their own name is taken as well.
@@ -22,11 +22,15 @@ _FIELDS = {option: field for field, option in _NAMES.items()}
 
 #: Options that mean something in some modes only: their default there, and the modes.
 _APPLY: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "threshold": ("natural", ("agf", "resolved")),
-    "settle": ("horizon", ("agf",)),
-    "horizon": (1.0, ("agf",)),
-    "joining": (0.03, ("resolved",)),
+    "threshold": ("natural", ("auto", "agf", "resolved")),
+    "settle": ("horizon", ("auto", "agf")),
+    "horizon": (1.0, ("auto", "agf")),
+    "joining": (0.03, ("auto", "resolved")),
 }
+
+
+#: Options of Algorithm 1: who gives one, and no mode, means mode "agf".
+_PAPER = {"threshold", "settle", "horizon"}
 
 
 @dataclass(frozen=True)
@@ -38,31 +42,36 @@ class Settings:
     Parameters
     ----------
     mode : str
-        "agf" finite alpha (default, [AGF] Algorithm 1), "limit" alpha -> 0 at degree 2 ([AGF] Algorithm 2, [PF23]
-        Algorithm 1), "resolved" time-resolved active flow, which predicts the curve as well.
+        "auto" (default) Algorithm 1 where its assumption holds, resolved in time where it does not; "agf" finite alpha
+        ([AGF] Algorithm 1); "limit" alpha -> 0 at degree 2 ([AGF] Algorithm 2, [PF23] Algorithm 1); "resolved"
+        time-resolved active flow, which predicts the curve as well. Where `threshold`, `settle` or `horizon` is given
+        as an option of `predict`, the default is "agf".
     threshold : str, optional
-        "natural" (norm R* at which the neuron saturates, default) or "unit" (norm 1, as the paper). Modes "agf" and
-        "resolved".
+        "natural" (norm R* at which the neuron saturates, default) or "unit" (norm 1, as the paper). Not in mode
+        "limit".
     settle : str, optional
-        "horizon" (active neurons flow for as long as the next activation takes, default) or "converged". Mode "agf".
+        "horizon" (active neurons flow for as long as the next activation takes, default) or "converged". Modes "agf"
+        and "auto".
     horizon : float, optional
-        Multiple of the time to the next activation that active neurons flow for; default 1. Mode "agf".
+        Multiple of the time to the next activation that active neurons flow for; default 1. Modes
+        "agf" and "auto".
     rtol : float
         Relative error of directions, log norms and losses, of one step.
     tie_rtol : float
         Neurons whose activation times agree to this fraction of the elapsed phase activate together.
     joining : float, optional
-        Fraction of R* at which a neuron joins the active flow; default 0.03. Mode "resolved".
+        Fraction of R* at which a neuron joins the active flow; default 0.03. Modes "resolved"
+        and "auto".
     conditioning : bool, optional
         Whether to measure how much each drop's time moves when the tolerance and the initial weights (mode "resolved":
-        the joining fraction) change a little, by a second prediction. None: in mode "resolved" only.
+        the joining fraction) change a little, by a second prediction. None: where active neurons are resolved in time.
     max_drops : int, optional
         Drops after which to stop; None for no bound.
     max_time : float, optional
         Flow time at which to stop; None for no bound.
     """
 
-    mode: str = "agf"
+    mode: str = "auto"
     threshold: str | None = None
     settle: str | None = None
     horizon: float | None = None
@@ -138,7 +147,10 @@ class Settings:
                     explain("`t_max` and `max_time` are one option.", where="predict", remedy="Give `t_max`.")
                 )
             found[field] = value if value is not None else found.get(field)
-        return cls(**{name: value for name, value in found.items() if value is not None})
+        given = {name: value for name, value in found.items() if value is not None}
+        if given.keys() & _PAPER:
+            given.setdefault("mode", "agf")
+        return cls(**given)
 
     @classmethod
     def options(cls) -> tuple[str, ...]:

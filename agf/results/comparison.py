@@ -48,6 +48,8 @@ class Match:
         Whether other predicted drops belong to the same visible one.
     conditioning : float
         Relative change of the predicted time under a change of settings, NaN if not measured.
+    bar : float
+        Error bar of the predicted time, relative (`Drop.error`); NaN where it has none.
     spread : float
         Relative change of the observed time in the repeat, NaN if there was none.
     visible_to : int or None
@@ -65,6 +67,7 @@ class Match:
     visible: int | None
     bundled: bool
     conditioning: float = np.nan
+    bar: float = np.nan
     spread: float = np.nan
     visible_to: int | None = None
 
@@ -111,6 +114,7 @@ class Match:
             "visible_to": self.visible_to,
             "bundled": self.bundled,
             "conditioning": self.conditioning,
+            "bar": self.bar,
             "spread": self.spread,
             "reproducible": self.reproducible,
         }
@@ -203,6 +207,8 @@ class Comparison:
         """One row a predicted drop."""
         judged = self.repeat is not None
         probed = any(not np.isnan(match.conditioning) for match in self.matches)
+        probed &= self.stairs.mode != "auto" or bool(self.stairs.settings.conditioning)  # there it is part of the bars
+        barred = any(not np.isnan(match.bar) for match in self.matches)
         unseen = self.unseen
         rows = []
         for match in self.matches:
@@ -211,6 +217,7 @@ class Comparison:
                 number(match.predicted_time, 5),
                 self._time(match, unseen),
                 percent(match.time_error),
+                *[percent(match.bar)] * barred,
                 level(match.predicted_level, match.start_level, 5),
                 level(match.observed_level, match.start_level, 5),
                 percent(match.level_error),
@@ -221,7 +228,17 @@ class Comparison:
             if probed:
                 row += [percent(match.conditioning)]
             rows.append([*row, match.label])
-        columns = ["drop", "predicted", "observed", "error", "level", "observed", "error", "visible drop"]
+        columns = [
+            "drop",
+            "predicted",
+            "observed",
+            "error",
+            *["bar"] * barred,
+            "level",
+            "observed",
+            "error",
+            "visible drop",
+        ]
         if judged:
             columns += ["reproduced to"]
         if probed:
@@ -303,6 +320,9 @@ class Comparison:
                 f"Conditioning: a small change moves the predicted time of {_list(shaky)} "
                 f"by more than {percent(REPRODUCIBLE)}."
             )
+        beyond = [match.k for match in self.matches if abs(match.time_error) > match.bar]
+        if beyond:
+            lines.append(f"Off by more than the error bar: {_list(beyond)}.")
         if self.repeat is not None:
             kept = [str(match.k) for match in self.matches if match.reproducible]
             lines.append(
@@ -493,6 +513,7 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
                 visible_to=end,
                 bundled=first is not None and partner.count(partner[k]) > 1,
                 conditioning=drop.conditioning,
+                bar=drop.error,
                 spread=abs(_relative(again - observed, observed)) if finite else np.nan,
             )
         )

@@ -42,6 +42,10 @@ def staircase(stairs: Staircase) -> Columns:
         "predicted_decrease": unknown + [drop.predicted_decrease for drop in drops],
         "how": ["", *[drop.how for drop in drops]],
         "critical": ["", *["yes" if drop.critical else "no" for drop in drops]],
+        "conditioning": unknown + [drop.conditioning for drop in drops],
+        "error": unknown + [drop.error for drop in drops],
+        "level_error": unknown + [drop.level_error for drop in drops],
+        "overlap": ["", *["" if drop.overlap is None else "yes" if drop.overlap else "no" for drop in drops]],
     }
 
 
@@ -75,7 +79,7 @@ def comparison(report: Comparison) -> Columns:
     rows = [match.to_dict() for match in report.matches]
     names = ["k", "label", "predicted_time", "observed_time", "time_error", "predicted_level", "observed_level",
              "level_error", "relative_level_error", "visible", "visible_to", "bundled", "spread",
-             "conditioning"]  # fmt: skip
+             "conditioning", "bar"]  # fmt: skip
     return {name: [row[name] for row in rows] for name in names}
 
 

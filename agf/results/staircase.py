@@ -55,6 +55,14 @@ class Drop:
     conditioning : float
         Relative change of half_time in a repeat under slightly changed settings (`conditioning`); inf if it does not
         come there, NaN if not measured.
+    error : float
+        Error bar of half_time, relative: an estimate of its deviation from gradient flow at this alpha, from what the
+        mode leaves out (`agf.algorithm.deviation`); NaN where there is none.
+    level_error : float
+        The same of the level, relative to the loss of the zero function.
+    overlap : bool or None
+        Whether the drop is not over, or another neuron grows, before the next one begins: Algorithm 1 assumes the
+        opposite. None where it was not looked at.
     features : dict[str, FloatArray]
         Problem features after the drop.
     log_norms : float ndarray or None, shape (H,)
@@ -79,6 +87,9 @@ class Drop:
     how: str = ""
     critical: bool = True
     conditioning: float = np.nan
+    error: float = np.nan
+    level_error: float = np.nan
+    overlap: bool | None = None
     features: dict[str, FloatArray] = field(default_factory=dict)
     log_norms: FloatArray | None = None
     active: np.ndarray | None = None
@@ -101,6 +112,9 @@ class Drop:
             "how": self.how,
             "critical": self.critical,
             "conditioning": self.conditioning,
+            "error": self.error,
+            "level_error": self.level_error,
+            "overlap": self.overlap,
         }
 
 
@@ -220,18 +234,25 @@ class Staircase:
         return out
 
     def table(self) -> Table:
-        """The drops as a table; with their conditioning where it was measured."""
-        probed = any(not np.isnan(drop.conditioning) for drop in self.drops)
-        rows = [["0", "0", "0", "0", number(self.start_level, 6), *["-"] * probed, "start"]]
-        for k, (drop, words) in enumerate(zip(self.drops, self.words, strict=True), 1):
-            rows.append(
-                [str(k), number(drop.time, 6), number(drop.half_time, 6), number(drop.accelerated_time, 6),
-                 level(drop.level, self.start_level, 6), *[percent(drop.conditioning)] * probed, words]
-            )  # fmt: skip
+        """The drops as a table; with their error bars, conditioning and overlaps where these are known."""
+        drops = self.drops
+        barred = any(not np.isnan(drop.error) for drop in drops)
+        probed = any(not np.isnan(drop.conditioning) for drop in drops)
+        probed &= self.mode != "auto" or bool(self.settings.conditioning)  # in mode auto it is part of the bars
+        looked = any(drop.overlap is not None for drop in drops)
+        names = ["drop", "time", "half-drop time", *["within"] * barred, "accelerated", "level", *["within"] * barred]
+        names += [*["conditioning"] * probed, *["overlaps"] * looked, "learned"]
+        blank = ["-"] * (probed + looked)
+        rows = [["0", "0", "0", *["-"] * barred, "0", number(self.start_level, 6), *["-"] * barred, *blank, "start"]]
+        for k, (drop, words) in enumerate(zip(drops, self.words, strict=True), 1):
+            row = [str(k), number(drop.time, 6), number(drop.half_time, 6), *[percent(drop.error)] * barred]
+            row += [number(drop.accelerated_time, 6), level(drop.level, self.start_level, 6)]
+            row += [*[percent(drop.level_error)] * barred, *[percent(drop.conditioning)] * probed]
+            rows.append([*row, *["yes" if drop.overlap else "no"] * looked, words])
         scale = f", {self.init.words}" if self.init is not None else ""
         return Table(
             f"Predicted staircase of {self.problem}{scale}, mode {self.mode}",
-            ["drop", "time", "half-drop time", "accelerated", "level", *["conditioning"] * probed, "learned"],
+            names,
             rows,
             [f"{self.status.word}: {self.status.sentence}", *self.notes],
         )
@@ -368,6 +389,9 @@ class Staircase:
                     how=d["how"],
                     critical=d["critical"],
                     conditioning=files.from_json_float(d["conditioning"]),
+                    error=files.from_json_float(d.get("error")),
+                    level_error=files.from_json_float(d.get("level_error")),
+                    overlap=d.get("overlap"),
                     features={
                         name: arrays[f"drop{k}_feature_{name}"]
                         for name in header["feature_names"]

@@ -45,7 +45,7 @@ init_options = _group(
 )
 
 prediction_options = _group(
-    click.option("--mode", type=click.Choice(MODES), help="Kind of prediction; default agf."),
+    click.option("--mode", type=click.Choice(MODES), help="Kind of prediction; default auto."),
     click.option(
         "--threshold", type=click.Choice(THRESHOLDS), help="Norm at which a neuron activates; default natural."
     ),

@@ -42,9 +42,14 @@ class Watcher:
             self.update(
                 f"{self.what}: drop {self.drops}, {label}, time {number(drop.time)}, level {number(drop.level)}"
             )
-        elif not isinstance(news, State) and monotonic() >= self.due:
+        elif isinstance(news, State) and self.due == 0.0:
+            self.due = monotonic() + self.every  # most predictions are over before anybody waits for news
+        elif monotonic() >= self.due:
             self.due = monotonic() + self.every
-            self.update(f"{self.what}: time {number(news.time)}, loss {number(news.loss)}, step {news.step}")
+            if isinstance(news, State):
+                self.update(f"{self.what}: loss {number(news.level)}")
+            else:
+                self.update(f"{self.what}: time {number(news.time)}, loss {number(news.loss)}, step {news.step}")
 
 
 def watch(what: str = "computing") -> Watcher:

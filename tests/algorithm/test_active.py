@@ -187,13 +187,13 @@ def test_a_neuron_that_collapses_returns_to_dormancy_and_comes_back(alpha):
 def test_a_neuron_above_its_threshold_once_the_flow_is_over_joins_in_the_same_drop():
     """R*^2 = U / 2C: 1 for both at first; the second stands at e^-4 = 0.018 when the first has left it 0.01."""
     problem = Scripted([[1.0, 1.0], [1.0, 0.01], [0.0, 0.0]], levels=[1.0, 0.5, 0.2])
-    stairs = agf.predict(problem, norms_init([-1.0, -3.0]))
+    stairs = agf.predict(problem, norms_init([-1.0, -3.0]), mode="agf")
     assert [drop.neurons.tolist() for drop in stairs.drops] == [[0, 1]]
     assert stairs.drops[0].utility.tolist() == [1.0, 0.01]
     assert stairs.levels.tolist() == [1.0, 0.2]
     # with a little more left to it, it is below its threshold, and follows later
     later = Scripted([[1.0, 1.0], [1.0, 0.02], [0.0, 0.0]], levels=[1.0, 0.5, 0.2])
-    stairs = agf.predict(later, norms_init([-1.0, -3.0]))
+    stairs = agf.predict(later, norms_init([-1.0, -3.0]), mode="agf")
     assert [drop.neurons.tolist() for drop in stairs.drops] == [[0], [1]]
 
 
@@ -217,7 +217,7 @@ def test_levels_agree_with_the_flow_of_the_same_network_at_the_switch_times():
     X = rng.standard_normal((30, 3))
     problem = ReluToy(X, np.maximum(X @ np.array([1.0, 0.5, -0.5]), 0.0), width=1)
     init = problem.init(1e-6, seed=3)
-    stairs = agf.predict(problem, init)
+    stairs = agf.predict(problem, init, mode="agf")
     shape = (1, problem.n_params)
 
     def flow(_, y):
@@ -234,7 +234,7 @@ def test_levels_never_rise_on_random_problems():
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((15, 4)) @ rng.standard_normal((4, 4))
         problem = DiagonalToy(X, X @ rng.standard_normal(4))
-        stairs = agf.predict(problem, problem.init(1e-6, seed=seed))
+        stairs = agf.predict(problem, problem.init(1e-6, seed=seed), mode="agf")
         assert (np.diff(stairs.levels) <= 1e-6 * stairs.levels[0]).all()
 
 
@@ -242,7 +242,7 @@ def test_a_loss_without_minimizer_stops_at_a_stated_horizon_with_its_own_status(
     """Separable classification: one logistic neuron grows for ever."""
     X = np.array([[1.0, 0.2], [0.7, -0.3], [1.2, 0.1]])
     problem = agf.TwoLayer(X, np.array([0, 1, 1]), "linear", "logistic", width=1)
-    stairs = agf.predict(problem, problem.init(1e-4, seed=0))
+    stairs = agf.predict(problem, problem.init(1e-4, seed=0), mode="agf")
     assert stairs.status is Status.NO_CRITICAL_POINT
     assert not stairs.drops[-1].critical
 
@@ -272,7 +272,7 @@ def test_the_generic_phases_repeat_the_closed_forms_of_a_diagonal_network(alpha,
     X = rng.multivariate_normal(np.zeros(5), np.diag(1 / np.arange(1, 6)), size=20)
     problem = agf.problem("diagonal-linear", X=X, y=X @ (10 * rng.randn(5)))
     init = problem.init(alpha)
-    closed = agf.predict(problem, init)
+    closed = agf.predict(problem, init, mode="agf")
     settings = Settings()
     generic = GenericPhases(problem, init, settings)
     engine = Engine(problem, init, settings, generic)

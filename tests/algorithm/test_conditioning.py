@@ -45,8 +45,8 @@ def test_it_says_in_finite_alpha_mode_by_how_much_a_reshaped_start_moves_a_drop(
     # An independent route: predict from the moved weights, and compare the times.
     problem = Plain([2.0, -0.5, 1.0])
     init = problem.init(1e-2, seed=1)
-    asked = agf.predict(problem, init, conditioning=True)
-    moved, settings = shaken(init, Settings())
+    asked = agf.predict(problem, init, conditioning=True, mode="agf")
+    moved, settings = shaken(init, Settings(mode="agf"))
     other = agf.predict(problem, moved, **settings.to_dict())
     expected = np.abs(other.half_times[1:] / asked.half_times[1:] - 1)
     assert [drop.conditioning for drop in asked.drops] == pytest.approx(expected)
@@ -74,8 +74,8 @@ def test_a_drop_that_the_repeat_does_not_reach_is_unbounded_and_the_note_says_wh
 def test_several_starts_at_once_measure_it_as_one_does():
     problem = agf.problem("diagonal-linear", X=np.eye(2) * np.sqrt(2), y=np.sqrt(2) * np.array([2.0, 0.5]))
     inits = [problem.init(1e-3), problem.init(1e-6)]
-    for init, stairs in zip(inits, agf.predict_many(problem, inits, conditioning=True), strict=True):
-        alone = agf.predict(problem, init, conditioning=True)
+    for init, stairs in zip(inits, agf.predict_many(problem, inits, conditioning=True, mode="agf"), strict=True):
+        alone = agf.predict(problem, init, conditioning=True, mode="agf")
         assert [d.conditioning for d in stairs.drops] == [d.conditioning for d in alone.drops]
         assert max(d.conditioning for d in stairs.drops) < 1e-3
 
@@ -86,7 +86,7 @@ def test_it_is_yes_no_or_left_to_the_mode():
 
 
 def test_the_command_line_measures_both_sides(tmp_path, capsys):
-    words = ["compare", "diagonal-linear", "--alpha", "1e-3", "--t-max", "30", "--max-drops", "2"]
+    words = ["compare", "diagonal-linear", "--mode", "agf", "--alpha", "1e-3", "--t-max", "30", "--max-drops", "2"]
     more = ["--conditioning", "--repeat", "-o", str(tmp_path / "run.npz")]
     assert main([*words, *more, "--json"]) == 0
     matches = json.loads(capsys.readouterr().out)["matches"]
@@ -107,4 +107,4 @@ def test_a_closed_form_hangs_on_neither_weights_nor_tolerance():
     stairs = agf.predict(problem, problem.init(1e-8), mode="limit", conditioning=True)
     assert [drop.conditioning for drop in stairs.drops] == [0.0, 0.0]
     assert "conditioning" in stairs.table().columns
-    assert "conditioning" not in agf.predict(problem, problem.init(1e-8)).table().columns
+    assert "conditioning" not in agf.predict(problem, problem.init(1e-8), mode="agf").table().columns

@@ -295,7 +295,7 @@ def test_neurons_of_one_direction_learn_by_shares_when_the_second_stands_just_be
     x = rng.standard_normal((80, 3))
     problem = agf.TwoLayer(x, np.maximum(x[:, :1], 0) + 0.6 * np.maximum(x[:, 1:2], 0), activation="relu", width=3)
     init = agf.Init.scaled([[1.0, 0.1, 0.0, 1.0], [0.95, 0.12, 0.05, 1.0], [0.1, 1.0, 0.0, 1.0]], 1e-200)
-    stairs, flow = agf.predict(problem, init, max_time=3000.0), agf.flow(problem, init, t_max=3000.0)
+    stairs, flow = agf.predict(problem, init, max_time=3000.0, mode="agf"), agf.flow(problem, init, t_max=3000.0)
     assert [drop.neurons.tolist() for drop in stairs.drops] == [[0, 1, 2]]
     shares = np.exp(stairs.drops[0].log_norms - stairs.drops[0].log_norms[0])
     assert shares == pytest.approx(np.exp(flow.log_norms[-1] - flow.log_norms[-1, 0]), rel=1e-2)
@@ -319,7 +319,7 @@ def test_a_crossing_that_cannot_be_located_ends_the_run_with_a_sentence(monkeypa
     monkeypatch.setattr(crossings, "_TURNS", 2)
     x = np.random.default_rng(0).standard_normal((40, 3))
     problem = agf.TwoLayer(x, x[:, :1] - 0.5 * x[:, 1:2] ** 2, activation="tanh", width=4)
-    stairs = agf.predict(problem, problem.init(1e-6))
+    stairs = agf.predict(problem, problem.init(1e-6), mode="agf")
     assert stairs.status is Status.STALLED
     assert "was not located within 2 halvings" in stairs.notes[0]
 
@@ -331,5 +331,5 @@ def test_a_neuron_that_is_exactly_zero_is_compared_with_nobody():
     theta = problem.init(1e-4, seed=0).params()
     theta[1], theta[2] = theta[0], 0.0
     with np.errstate(invalid="raise"):
-        stairs = agf.predict(problem, agf.Init.from_params(theta))
+        stairs = agf.predict(problem, agf.Init.from_params(theta), mode="agf")
     assert [drop.neurons.tolist() for drop in stairs.drops] == [[0, 1]]

@@ -114,7 +114,7 @@ def predict(rates, log_norms, threshold="unit", levels=None, degree=2, interacti
 
 def test_constant_utilities_activate_when_their_charge_reaches_the_threshold():
     """kappa U t = log(1/rho): times log(1/rho_i) / (2 U_i); rates change with the number of active neurons."""
-    stairs = predict([[3.0, 1.0, 2.0], [0.0, 0.5, 1.0], [0.0, 4.0, 0.0]], [-6.0, -6.0, -8.0])
+    stairs = predict([[3.0, 1.0, 2.0], [0.0, 0.5, 1.0], [0.0, 4.0, 0.0]], [-6.0, -6.0, -8.0], mode="agf")
     first = 6.0 / 6.0
     # neuron 2 has charge 2*2*1 of 8, so 4 more at rate 2: 2 later; neuron 1 has 2 + 2 of 6, so 2 more at rate 8
     assert stairs.times == pytest.approx([0.0, first, first + 2.0, first + 2.0 + 0.25], rel=1e-9)
@@ -126,13 +126,13 @@ def test_constant_utilities_activate_when_their_charge_reaches_the_threshold():
 @pytest.mark.parametrize("degree", [2, 3, 4, 5])
 @pytest.mark.parametrize("log_alpha", [-2.0, -20.0, -460.0, -690.0])
 def test_the_first_time_is_the_threshold_over_the_rate_at_any_degree_and_scale(degree, log_alpha):
-    stairs = predict([1.5, 1.0], [log_alpha, log_alpha], degree=degree, max_drops=1)
+    stairs = predict([1.5, 1.0], [log_alpha, log_alpha], degree=degree, max_drops=1, mode="agf")
     # in accelerated time, c = 1 for both neurons, so t = 1 / (kappa U)
     assert stairs.accelerated_times[1] == pytest.approx(1.0 / (degree * 1.5), rel=1e-9)
 
 
 def test_equal_neurons_activate_together_and_the_runner_up_is_named():
-    stairs = predict([2.0, 1.9, 2.0, 1.0], [-5.0, -5.0, -5.0, -5.0], max_drops=1)
+    stairs = predict([2.0, 1.9, 2.0, 1.0], [-5.0, -5.0, -5.0, -5.0], max_drops=1, mode="agf")
     assert stairs.drops[0].neurons.tolist() == [0, 2]
     index, lacks = stairs.drops[0].runner_up
     assert index == 1
@@ -141,40 +141,43 @@ def test_equal_neurons_activate_together_and_the_runner_up_is_named():
 
 
 def test_a_tie_is_within_tie_rtol_and_not_beyond():
-    near, far = predict([2.0, 2.0 * (1 - 1e-10)], [-5.0, -5.0]), predict([2.0, 2.0 * (1 - 1e-8)], [-5.0, -5.0])
+    near, far = (
+        predict([2.0, 2.0 * (1 - 1e-10)], [-5.0, -5.0], mode="agf"),
+        predict([2.0, 2.0 * (1 - 1e-8)], [-5.0, -5.0], mode="agf"),
+    )
     assert near.drops[0].neurons.tolist() == [0, 1]
     assert far.drops[0].neurons.tolist() == [0]
-    assert predict([2.0, 2.0 * (1 - 1e-8)], [-5.0, -5.0], tie_rtol=1e-6).drops[0].neurons.tolist() == [0, 1]
+    assert predict([2.0, 2.0 * (1 - 1e-8)], [-5.0, -5.0], tie_rtol=1e-6, mode="agf").drops[0].neurons.tolist() == [0, 1]
 
 
 def test_neurons_that_start_at_their_threshold_activate_at_time_zero():
-    stairs = predict([1.0, 0.5, 1.0], [0.0, 0.3, -2.0], max_drops=1)
+    stairs = predict([1.0, 0.5, 1.0], [0.0, 0.3, -2.0], max_drops=1, mode="agf")
     assert stairs.times[1] == 0.0
     assert stairs.drops[0].neurons.tolist() == [0, 1]
 
 
 def test_a_neuron_above_its_threshold_with_no_positive_utility_stays_dormant():
-    stairs = predict([-1.0, 1.0], [0.5, -2.0], max_drops=1)
+    stairs = predict([-1.0, 1.0], [0.5, -2.0], max_drops=1, mode="agf")
     assert stairs.drops[0].neurons.tolist() == [1]
     assert stairs.drops[0].log_norms[0] == pytest.approx(0.5 - 2.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("rates", [[0.0, 0.0], [-1.0, -2.0], [-1.0, 0.0]])
 def test_no_positive_utility_ends_with_a_status_and_an_empty_staircase(rates):
-    stairs = predict(rates, [-3.0, -3.0])
+    stairs = predict(rates, [-3.0, -3.0], mode="agf")
     assert stairs.status is Status.NO_GROWTH
     assert stairs.times.tolist() == [0.0]
     assert stairs.levels.tolist() == [1.0]
 
 
 def test_an_exactly_zero_neuron_never_moves():
-    stairs = predict([1.0, 1.0], [-3.0, -np.inf])
+    stairs = predict([1.0, 1.0], [-3.0, -np.inf], mode="agf")
     assert [drop.neurons.tolist() for drop in stairs.drops] == [[0]]
     assert stairs.status is Status.NO_GROWTH
 
 
 def test_nothing_to_fit_is_fitted_at_once():
-    stairs = predict([1.0, 1.0], [-3.0, -3.0], levels=[0.0, 0.0, 0.0])
+    stairs = predict([1.0, 1.0], [-3.0, -3.0], levels=[0.0, 0.0, 0.0], mode="agf")
     assert stairs.status is Status.FITTED
     assert stairs.drops == ()
 
@@ -182,7 +185,7 @@ def test_nothing_to_fit_is_fitted_at_once():
 @pytest.mark.parametrize("degree", [2, 3])
 def test_natural_thresholds_are_the_norm_at_which_the_neuron_saturates(degree):
     """R* = (U / 2C)^(1/kappa); the half-drop comes 0.8814 / (4U) earlier for kappa 2."""
-    stairs = predict([2.0], [-5.0], "natural", degree=degree, interactions=[0.25], max_drops=1)
+    stairs = predict([2.0], [-5.0], "natural", degree=degree, interactions=[0.25], max_drops=1, mode="agf")
     log_radius = np.log(2.0 / 0.5) / degree
     drop = stairs.drops[0]
     assert drop.log_norms == pytest.approx([log_radius], abs=1e-8)
@@ -192,14 +195,14 @@ def test_natural_thresholds_are_the_norm_at_which_the_neuron_saturates(degree):
 
 
 def test_natural_thresholds_use_each_neurons_own_interaction():
-    stairs = predict([1.0, 1.0], [-5.0, -5.0], "natural", interactions=[0.5, 5e-4])
+    stairs = predict([1.0, 1.0], [-5.0, -5.0], "natural", interactions=[0.5, 5e-4], mode="agf")
     # R* = 1 and 10^1.5: the second needs 3.45 more of charge at rate 2
     assert [drop.neurons.tolist() for drop in stairs.drops] == [[0], [1]]
     assert stairs.times[1:] == pytest.approx([2.5, 2.5 + 1.5 * np.log(10) / 2], rel=1e-8)
 
 
 def test_a_neuron_without_self_interaction_never_saturates_and_never_activates():
-    stairs = predict([1.0, 5.0], [-5.0, -5.0], "natural", interactions=[0.5, 0.0], max_drops=1)
+    stairs = predict([1.0, 5.0], [-5.0, -5.0], "natural", interactions=[0.5, 0.0], max_drops=1, mode="agf")
     assert stairs.drops[0].neurons.tolist() == [0]
 
 
@@ -233,7 +236,7 @@ def test_a_non_finite_value_is_a_status_with_a_note_and_keeps_the_drops_so_far(w
             value, gradient = super().loss_grad(theta, neurons)
             return value, gradient + (np.nan if where == "loss_grad" and neurons.size == 2 else 0.0)
 
-    stairs = agf.predict(Broken([3.0, 2.0, 1.0]), norms_init([-6.0, -6.0, -6.0]))
+    stairs = agf.predict(Broken([3.0, 2.0, 1.0]), norms_init([-6.0, -6.0, -6.0]), mode="agf")
     assert stairs.status is Status.NONFINITE
     assert len(stairs.drops) == 1
     assert len(stairs.notes) == 1
@@ -248,7 +251,7 @@ def test_a_wrong_shape_is_a_broken_contract_that_names_the_method():
             return super().utility(theta, neurons, residual)[0][:, None], theta
 
     with pytest.raises(ProblemError, match=r"`utility` returned shape \(2, 1\).*\(2,\)"):
-        agf.predict(Broken([1.0, 1.0]), norms_init([-3.0, -3.0]))
+        agf.predict(Broken([1.0, 1.0]), norms_init([-3.0, -3.0]), mode="agf")
 
 
 def test_an_interrupt_keeps_the_drops_so_far():
@@ -257,7 +260,7 @@ def test_an_interrupt_keeps_the_drops_so_far():
             raise KeyboardInterrupt
 
     problem = Scripted([3.0, 1.0, 2.0])
-    stairs = agf.predict(problem, norms_init([-6.0, -6.0, -6.0]), observer=observer)
+    stairs = agf.predict(problem, norms_init([-6.0, -6.0, -6.0]), observer=observer, mode="agf")
     assert stairs.status is Status.INTERRUPTED
     assert [drop.neurons.tolist() for drop in stairs.drops] == [[0], [2]]
 
@@ -266,10 +269,13 @@ def test_observers_see_every_step_with_its_state():
     seen = []
     problem = Scripted([3.0, 1.0, 2.0])
     stairs = agf.predict(
-        problem, norms_init([-6.0] * 3), observer=lambda state, drop: seen.append((int(state.active.sum()), drop))
+        problem,
+        norms_init([-6.0] * 3),
+        observer=lambda state, drop: seen.append((int(state.active.sum()), drop)),
+        mode="agf",
     )
     assert [count for count, _ in seen] == [1, 2, 3, 3]
-    assert [drop for _, drop in seen[:-1]] == list(stairs.drops)
+    assert [drop.time for _, drop in seen[:-1]] == [drop.time for drop in stairs.drops]  # bars come in the end
     assert seen[-1][1] is None
 
 
@@ -335,7 +341,7 @@ def test_the_order_of_neurons_changes_nothing_but_their_indices(order, seed):
     rates = rng.uniform(0.5, 3.0, 5)
     log_norms = rng.uniform(-9.0, -3.0, 5)
     order = np.array(order)
-    plain, shuffled = predict(rates, log_norms), predict(rates[order], log_norms[order])
+    plain, shuffled = predict(rates, log_norms, mode="agf"), predict(rates[order], log_norms[order], mode="agf")
     assert shuffled.times == pytest.approx(plain.times, rel=1e-12)
     assert [order[drop.neurons].tolist() for drop in shuffled.drops] == [drop.neurons.tolist() for drop in plain.drops]
 
@@ -350,8 +356,8 @@ def test_times_and_levels_follow_the_units_of_the_targets(degree, log_scale, see
     small = DiagonalToy(X, X @ beta, degree)
     large = DiagonalToy(X, scale * X @ beta, degree)
     theta = 1e-3 * rng.standard_normal((3, degree))
-    plain = agf.predict(small, agf.Init.from_params(theta))
-    scaled = agf.predict(large, agf.Init.from_params(scale ** (1 / degree) * theta))
+    plain = agf.predict(small, agf.Init.from_params(theta), mode="agf")
+    scaled = agf.predict(large, agf.Init.from_params(scale ** (1 / degree) * theta), mode="agf")
     assert [d.neurons.tolist() for d in scaled.drops] == [d.neurons.tolist() for d in plain.drops]
     # steps are chosen by the same relative rules, so only rounding differs; times are conditioned like 1 / rounding
     assert scaled.times == pytest.approx(scale ** (2 / degree - 2) * plain.times, rel=1e-7)
@@ -365,6 +371,10 @@ def test_a_problem_whose_sizes_cannot_be_is_refused_before_anything_is_computed(
     problem = DiagonalToy(np.eye(2), [1.0, 2.0])
     init = problem.init(1e-3)
     setattr(problem, name, value)
-    for call in (lambda: problem.init(1e-3), lambda: agf.predict(problem, init), lambda: agf.flow(problem, init)):
+    for call in (
+        lambda: problem.init(1e-3),
+        lambda: agf.predict(problem, init, mode="agf"),
+        lambda: agf.flow(problem, init),
+    ):
         with pytest.raises(ProblemError, match=f"has {name} = {value}.*an integer, at least"):
             call()

@@ -37,7 +37,7 @@ def test_neurons_of_one_direction_are_predicted_as_one_neuron(mode, count, seed)
 def test_a_group_keeps_its_shares_through_a_drop():
     row, norms = np.array([0.3, 1.0, np.sqrt(1.09)]), shares(np.random.default_rng(1), 6)
     problem = agf.TwoLayer(*THREE, width=6)
-    stairs = agf.predict(problem, agf.Init.from_params(1e-6 * norms[:, None] * row), max_drops=1)
+    stairs = agf.predict(problem, agf.Init.from_params(1e-6 * norms[:, None] * row), max_drops=1, mode="agf")
     left = stairs.drops[0].log_norms
     assert left - left[0] == pytest.approx(np.log(norms / norms[0]), abs=1e-3)
 
@@ -51,7 +51,7 @@ def test_random_neurons_that_align_activate_as_their_group(width):
     inner = 1e-3 / np.sqrt(width) * w
     problem = agf.TwoLayer(*THREE, width=width)
     init = agf.Init.from_params(np.c_[inner, signs * np.linalg.norm(inner, axis=1)])
-    stairs = agf.predict(problem, init, max_drops=1)
+    stairs = agf.predict(problem, init, max_drops=1, mode="agf")
     half = 0.5 * (0.31 + 0.0875213675)
     trained = agf.flow(problem, init, t_max=14.0)
     assert stairs.drops[0].half_time == pytest.approx(trained.time_at(half), rel=2e-3)
@@ -77,7 +77,7 @@ def test_the_order_of_neurons_changes_no_drop_of_a_relu_network(seed):
     Y = np.tanh(X @ [1.0, 0, 0]) - 0.7 * np.tanh(X @ [0, 1.0, 0])
     problem = agf.TwoLayer(X, Y, activation="relu", width=6)
     rows = np.arange(6) if seed is None else np.random.default_rng(seed).permutation(6)
-    stairs = agf.predict(problem, agf.Init.from_params(problem.init(1e-6, seed=3).params()[rows]))
+    stairs = agf.predict(problem, agf.Init.from_params(problem.init(1e-6, seed=3).params()[rows]), mode="agf")
     assert stairs.half_times[1:] == pytest.approx([31.99665, 46.1493], rel=1e-4)
     assert stairs.levels[-1] == pytest.approx(0.0178188188, rel=1e-6)  # of agf.flow to t = 8000
 

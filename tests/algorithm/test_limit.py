@@ -33,7 +33,7 @@ def test_finite_alpha_approaches_the_limit_like_one_over_log_alpha():
     gaps = []
     for alpha in (1e-20, 1e-40, 1e-80):
         init = problem.init(alpha, seed=1)
-        times = agf.predict(problem, init).times[1:] / -init.log_alpha
+        times = agf.predict(problem, init, mode="agf").times[1:] / -init.log_alpha
         gaps.append(np.abs(times - limit).max() * -init.log_alpha)
     assert np.ptp(gaps) < 0.05 * max(gaps)
 

@@ -184,7 +184,7 @@ def test_a_slide_is_followed_where_steps_merge():
     flow = agf.flow(problem, init)
     stairs = agf.predict(problem, init, mode="resolved")
     assert agf.compare(stairs, flow).curve_error < 0.03
-    steps = agf.predict(problem, init)
+    steps = agf.predict(problem, init, mode="agf")
     gap = np.abs(steps.level(flow.times) - flow.losses).max() / steps.start_level
     assert gap > 0.2  # the cartoon is far off here, or this test would show nothing
 
@@ -306,7 +306,7 @@ def test_plateaus_longer_than_float64_times_resolve_are_crossed_at_the_cost_of_s
     assert stairs.status is Status.FITTED
     assert stairs.half_times * alpha == pytest.approx(other.half_times * 1e-6, rel=1e-5)  # corrections: alpha log alpha
     assert stairs.levels == pytest.approx(other.levels, abs=1e-5 * stairs.start_level)
-    steps = agf.predict(problem, init)
+    steps = agf.predict(problem, init, mode="agf")
     assert stairs.half_times == pytest.approx(steps.half_times, rel=1e-4)  # what mode agf leaves of an active phase
     work = [sum(n for name, n in each.stats.items() if name.endswith("evaluations")) for each in (stairs, other)]
     assert work[0] < 1.6 * work[1]

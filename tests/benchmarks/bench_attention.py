@@ -31,7 +31,7 @@ def observed_half_times(problem: LinearAttention, trajectory: agf.Trajectory) ->
 
 def predictions(problem: LinearAttention, init: agf.Init) -> dict[str, agf.Staircase]:
     return {
-        "natural": agf.predict(problem, init),
+        "natural": agf.predict(problem, init, mode="agf"),
         "unit (paper)": agf.predict(problem, init, threshold="unit"),
         "resolved": agf.predict(problem, init, mode="resolved"),
         "theory": problem.theory(init=init),
@@ -90,7 +90,7 @@ def sequences() -> None:
     for _ in range(steps):
         theta = theta - RATE * problem.sampled_loss_grad(theta, neurons, rng, SEQUENCES).grad
     each = (time.perf_counter() - began) / steps
-    stairs = agf.predict(problem, init)
+    stairs = agf.predict(problem, init, mode="agf")
     needed = stairs.half_times[-1] / RATE
     ours = stairs.stats["utility_evaluations"] + stairs.stats["loss_evaluations"]
     print(f"\nto the last jump, alpha = {alpha:g}")
@@ -120,7 +120,7 @@ def scaling() -> None:
             problem.theory(init=init)
         theory = time.perf_counter() - began if d <= 64 else np.nan
         began = time.perf_counter()
-        stairs = agf.predict(problem, init, max_drops=3)
+        stairs = agf.predict(problem, init, max_drops=3, mode="agf")
         print(f"{d:4d} {d:5d} {1e3 * loss:16.3f} ms {peak:10.2f} MiB {1e3 * utility:8.3f} ms {theory:12.2f} s "
               f"{time.perf_counter() - began:10.2f} s, {stairs.stats}")  # fmt: skip
 

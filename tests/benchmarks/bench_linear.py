@@ -39,7 +39,7 @@ def jumps() -> None:
     print("flow (half-drop) over theory; in brackets the largest |prediction / flow - 1|, and right-hand sides")
     for alpha in (1e-4, 1e-8, 1e-12, 1e-15, 1e-30, 1e-100, 1e-300):
         init = problem.init(alpha)
-        stairs = agf.predict(problem, init)
+        stairs = agf.predict(problem, init, mode="agf")
         flow = agf.flow(problem, init, t_max=1.1 * stairs.times[9])
         times = observed(flow, theory.levels[:10])
         off = np.abs(stairs.half_times[1:10] / times - 1).max()
@@ -93,7 +93,7 @@ def coupling() -> None:
             unit, init = -np.log(alpha), problem.init(alpha)
             flow = agf.flow(problem, init)
             seen = " ".join(f"{d.time / unit:.3f}->{d.after:.3f}" for d in flow.drops)
-            stairs = agf.predict(problem, init)
+            stairs = agf.predict(problem, init, mode="agf")
             said = " ".join(
                 f"{t / unit:.3f}->{v:.3f}" for t, v in zip(stairs.half_times[1:], stairs.levels[1:], strict=True)
             )
@@ -116,7 +116,7 @@ def random() -> None:
             times = observed(flow, theory.levels)
             late.append(times - theory.accelerated_times[1:] * unit)
             if alpha == 1e-30:
-                off = agf.predict(problem, init).half_times[1:] / times - 1
+                off = agf.predict(problem, init, mode="agf").half_times[1:] / times - 1
         print((d, width, c), len(problem.moments.blocks), late[0], late[1], off)
 
 
@@ -163,7 +163,7 @@ def timing() -> None:
         return out.stats["evaluations"], observed(out, levels)
 
     def predicted() -> tuple[float, np.ndarray]:
-        stairs = agf.predict(problem, init, max_drops=9)
+        stairs = agf.predict(problem, init, max_drops=9, mode="agf")
         return stairs.stats["evaluations"], stairs.half_times[1:]
 
     problem.theory()
@@ -192,7 +192,7 @@ def width() -> None:
         marks.append(time.process_time())
         problem.theory()
         marks.append(time.process_time())
-        stairs = agf.predict(problem, problem.init(1e-8), max_drops=16)
+        stairs = agf.predict(problem, problem.init(1e-8), max_drops=16, mode="agf")
         marks.append(time.process_time())
         print(d, np.diff(marks), stairs.stats["evaluations"], len(stairs.drops))
 

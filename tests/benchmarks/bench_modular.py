@@ -280,7 +280,7 @@ def _one(case: tuple[int, int, float]) -> list[str]:
     idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     row = [str(p), str(width)]
     for run in (
-        lambda: agf.predict(problem, init, observer=_until(budget)),
+        lambda: agf.predict(problem, init, observer=_until(budget), mode="agf"),
         lambda: agf.flow(problem, init, rtol=1e-4, observer=_until(budget)),
     ):
         began = time.process_time()
@@ -332,7 +332,7 @@ def ties(picture: str = "") -> Iterator[Table]:
     """One-hot template: every |xh| equal; who is learned when is left to the initialization."""
     problem = ModularAddition(p=23, width=72)
     init = problem.init(alpha=1e-3, seed=0)
-    stairs = agf.predict(problem, init, max_time=6e5)
+    stairs = agf.predict(problem, init, max_time=6e5, mode="agf")
     flow = agf.flow(problem, init, rtol=1e-4, t_max=6e5)
     if picture:
         draw_ties(problem, init, stairs, flow, picture)
@@ -451,7 +451,7 @@ def s3() -> Iterator[Table]:
             width=20,
         )
         init = problem.init(alpha=1e-3, seed=0)
-        stairs = agf.predict(problem, init)
+        stairs = agf.predict(problem, init, mode="agf")
         table = agf.compare(stairs, agf.flow(problem, init, t_max=2 * stairs.times[-1], rtol=1e-4)).table()
         energies = f"energy {stairs.start_level:.3f}, sign {one**2 / 2:.3f}, degree 2 {two**2 / 2:.3f}"
         yield Table(f"S3: {energies}", table.columns, table.rows, table.notes)

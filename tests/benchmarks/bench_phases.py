@@ -162,7 +162,7 @@ def scale() -> Table:
     base = 0.0
     for alpha in (1e-4, 1e-8, 1e-16, 1e-50, 1e-100, 1e-200):
         problem = DiagonalToy(X, X @ np.array([2.0, -1.0, 0.5, 0.2]))
-        stairs = agf.predict(problem, problem.init(alpha, seed=0))
+        stairs = agf.predict(problem, problem.init(alpha, seed=0), mode="agf")
         calls = stairs.stats["utility_evaluations"] + stairs.stats["loss_evaluations"]
         base = base or calls
         rows.append([f"{alpha:g}", str(len(stairs.drops)), f"{calls:.0f}", number(calls / base, 3)])

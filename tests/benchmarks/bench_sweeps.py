@@ -84,8 +84,8 @@ def together() -> None:
     for count in (32, SEEDS):
         inits = [problem.init(1e-8, seed, kind="gaussian") for seed in range(count)]
         few = inits[: min(count, 100)]
-        alone = cpu(lambda few=few: [agf.predict(problem, init) for init in few]) / len(few)
-        many = cpu(lambda inits=inits: predict_many(problem, inits)) / count
+        alone = cpu(lambda few=few: [agf.predict(problem, init, mode="agf") for init in few]) / len(few)
+        many = cpu(lambda inits=inits: predict_many(problem, inits, mode="agf")) / count
         rows.append([f"{count}", f"{1e3 * alone:.2f}", f"{1e3 * many:.2f}", f"{alone / many:.1f}"])
     columns = ["seeds", "one by one, ms a seed", "together, ms a seed", "ratio"]
     print(Table("diagonal-linear, diabetes, gaussian, alpha 1e-8 (one by one: 100 at most)", columns, rows).text())
@@ -99,7 +99,7 @@ def together() -> None:
     for name, problem, alpha in cases:
         mine, spent = watched(problem)
         inits = [mine.init(alpha, seed) for seed in (1, 2)]
-        total = cpu(lambda mine=mine, inits=inits: [agf.predict(mine, init) for init in inits])
+        total = cpu(lambda mine=mine, inits=inits: [agf.predict(mine, init, mode="agf") for init in inits])
         shareable = sum(spent[method] for method in _SHAREABLE) / total
         parts = [f"{total / len(inits):.2f}", f"{shareable:.0%}", f"{spent['hessian'] / total:.0%}"]
         rows.append([name, f"{len(inits)}", *parts, f"{1 / (1 - shareable):.2f}"])
@@ -144,7 +144,7 @@ def overhead(folder: Path) -> None:
     name = toy(folder)
     problem = agf.problem(name)
     inits = [problem.init(1e-3, seed) for seed in range(1000)]
-    bare = cpu(lambda: predict_many(problem, inits)) / len(inits)
+    bare = cpu(lambda: predict_many(problem, inits, mode="agf")) / len(inits)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     seconds = wall(
         lambda: sweeps.sweep(name, folder=folder / "many", alpha=[1e-3], seed=range(count), keep_files=False)

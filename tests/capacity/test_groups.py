@@ -128,7 +128,7 @@ def test_a_problem_that_is_no_two_layer_network_has_groups_but_no_gates():
 
 def test_what_cannot_be_is_refused_in_a_sentence(run):
     problem, flow = run
-    stairs = agf.predict(problem, race_cases.start(), max_drops=1)
+    stairs = agf.predict(problem, race_cases.start(), max_drops=1, mode="agf")
     for wrong, words in (
         ({"cosine": 0.0}, "cosine"),
         ({"by": "colour"}, "one of direction, cell, class"),

@@ -186,7 +186,7 @@ def test_the_door_costs_little_and_nothing_for_what_the_package_brings():
     asked = sum(calls)
     assert len(calls) <= 50
     calls.clear()
-    agf.compare(agf.predict(problem, init), agf.flow(problem, init))
+    agf.compare(agf.predict(problem, init, mode="agf"), agf.flow(problem, init))
     assert asked < 0.01 * sum(calls)  # in neurons evaluated
     calls.clear()
     Mine.__module__ = "agf_problems.mine"
@@ -232,10 +232,10 @@ def test_every_way_in_passes_the_same_door(written, capsys, tmp_path):
     problem = cls(**cls.example())
     init = problem.init(1e-4)
     for function in (
-        lambda: agf.predict(problem, init),
+        lambda: agf.predict(problem, init, mode="agf"),
         lambda: agf.predict(problem, init, mode="limit"),
         lambda: agf.predict(problem, init, mode="resolved"),
-        lambda: agf.predict_many(problem, [init]),
+        lambda: agf.predict_many(problem, [init], mode="agf"),
         lambda: agf.flow(problem, init),
         lambda: agf.descend(problem, init, lr=0.1, steps=3),
         lambda: agf.Engine(problem, init),
@@ -273,7 +273,7 @@ RETURNED = {
 
 
 #: Method -> the commands that have no use for it, of a linear network that flows in modes.
-NOT_ASKED = {"conserved": ("predict", "train"), "flow_system": ("predict",), "phases": ("train",)}
+NOT_ASKED = {"conserved": ("predict", "train"), "phases": ("train",)}
 
 
 @pytest.mark.parametrize("case", RETURNED)
@@ -311,4 +311,4 @@ def test_returns_are_checked_in_the_middle_of_a_run_too():
     X = np.random.default_rng(0).standard_normal((30, 3))
     problem = Later(X, np.tanh(X[:, 0]) + 0.4 * np.tanh(X[:, 1]), activation="tanh", width=4)
     with pytest.raises(agf.AgfError, match=r"`label` returned an int"):
-        agf.predict(problem, problem.init(1e-4))
+        agf.predict(problem, problem.init(1e-4), mode="agf")

@@ -193,7 +193,7 @@ def test_what_an_observer_raises_is_not_the_fault_of_the_problem():
 
     problem = Mine(np.eye(3), np.ones(3), activation="linear", width=2)
     with pytest.raises(Enough):
-        agf.predict(problem, problem.init(1e-3), observer=observer)
+        agf.predict(problem, problem.init(1e-3), observer=observer, mode="agf")
     with pytest.raises(Enough):
         agf.flow(problem, problem.init(1e-3), observer=observer)
 
@@ -207,7 +207,7 @@ def test_an_error_of_the_package_itself_is_raised_as_it_is(monkeypatch):
     monkeypatch.setattr(Engine, "step", broken)
     problem = agf.TwoLayer(np.eye(3), np.ones(3), activation="linear", width=2)
     with pytest.raises(AssertionError, match="ours"):
-        agf.predict(problem, problem.init(1e-3))
+        agf.predict(problem, problem.init(1e-3), mode="agf")
 
 
 def test_an_error_outside_every_method_blames_nobody():

@@ -36,11 +36,11 @@ def test_data_changed_later_change_neither_numbers_nor_record(build, tmp_path):
     X, y = _data()
     problem = build(X, y)
     init = problem.init(1e-6)
-    first = agf.predict(problem, init)
+    first = agf.predict(problem, init, mode="agf")
     before = X.copy()
     X *= 2.0
     y[:] = 0.0
-    again = agf.predict(problem, init)
+    again = agf.predict(problem, init, mode="agf")
     assert np.array_equal(first.times, again.times)
     again.save(tmp_path / "run.npz")
     assert np.array_equal(agf.load(tmp_path / "run.npz").arguments["X"], before)

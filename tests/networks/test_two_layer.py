@@ -414,7 +414,7 @@ def test_a_column_a_class_will_do_for_every_loss_also_when_it_was_centred(loss, 
     Y = np.eye(4)[np.arange(12) % 4] - shift
     X = np.repeat(np.eye(4), 3, axis=0)[np.argsort(np.arange(12) % 4)]
     p = agf.TwoLayer(X, Y, activation="tanh", loss=loss, width=3)
-    stairs = agf.predict(p, p.init(1e-6), max_drops=2)
+    stairs = agf.predict(p, p.init(1e-6), max_drops=2, mode="agf")
     assert len(stairs.drops) == 2
     if p.classes:
         assert p.classes == (0, 1, 2, 3)
@@ -500,7 +500,7 @@ def test_a_sum_is_n_times_the_mean(loss):
             assert second == pytest.approx(9 * np.asarray(first), rel=1e-12, abs=1e-14)
     assert "summed over them" in whole.describe()
     init = one.init(1e-4, seed=0)
-    times = [agf.predict(p, init, max_drops=1).times[1] for p in (one, whole)]
+    times = [agf.predict(p, init, max_drops=1, mode="agf").times[1] for p in (one, whole)]
     assert times[0] == pytest.approx(9 * times[1], rel=1e-6)
 
 

@@ -167,8 +167,8 @@ def test_overlaid_predictions_and_curves_are_told_apart():
     other = staircase(init=Init.from_params(np.ones((2, 2)), alpha=1e-3))
     ax = plot.overlay([trajectory(), staircase(), other])
     colours = {line.get_label(): line.get_color() for line in ax.lines if not line.get_label().startswith("_")}
-    assert {"gradient flow", "agf", "agf, alpha = 0.001"} <= set(colours)
-    assert len({colours["gradient flow"], colours["agf"], colours["agf, alpha = 0.001"]}) == 3
+    assert {"gradient flow", "auto", "auto, alpha = 0.001"} <= set(colours)
+    assert len({colours["gradient flow"], colours["auto"], colours["auto, alpha = 0.001"]}) == 3
     low, high = ax.get_xlim()
     assert low < TIMES[0]
     assert high >= 4000 * (1 - 1e-9)
@@ -180,7 +180,7 @@ def test_pairs_of_runs_share_a_colour_and_predictions_are_dashed():
     ax = plot.overlay([trajectory(init=first), staircase(init=first), trajectory(init=second), staircase(init=second)])
     lines = {line.get_label(): line for line in ax.lines}
     for alpha in ("0.001", "0.0001"):
-        curve, steps = lines[f"gradient flow, alpha = {alpha}"], lines[f"agf, alpha = {alpha}"]
+        curve, steps = lines[f"gradient flow, alpha = {alpha}"], lines[f"auto, alpha = {alpha}"]
         assert curve.get_color() == steps.get_color()
         assert (curve.get_linestyle(), steps.get_linestyle()) == ("-", "--")
 
@@ -221,7 +221,7 @@ def orthogonal():
     """Two coordinates that do not interact, with U = 1/2 and 1/4 once aligned: everything is known in closed form."""
     problem = agf.problem("diagonal-linear", X=np.eye(2) * np.sqrt(2.0), y=np.array([1.0, 0.5]) * np.sqrt(2.0))
     init = problem.init(1e-60)
-    return agf.predict(problem, init), agf.flow(problem, init, t_max=600.0)
+    return agf.predict(problem, init, mode="agf"), agf.flow(problem, init, t_max=600.0)
 
 
 def test_charges_reach_the_threshold_where_neurons_activate(orthogonal):
@@ -277,7 +277,7 @@ def test_what_holds_no_norms_says_so():
 
 def test_a_prediction_of_modes_says_that_it_follows_no_neurons():
     problem = agf.problem("linear", Sxx=np.eye(3), B=np.diag([3.0, 2.0]) @ np.eye(2, 3), width=5)
-    stairs = agf.predict(problem, problem.init(alpha=1e-8))
+    stairs = agf.predict(problem, problem.init(alpha=1e-8), mode="agf")
     for draw in (plot.charges, plot.utilities):
         assert "2 modes, not its 5 neurons" in texts(draw(stairs))
 

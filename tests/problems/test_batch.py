@@ -18,7 +18,7 @@ def document(stairs):
 
 
 def alone(problem, inits, **options):
-    return [agf.predict(problem, init, **options) for init in inits]
+    return [agf.predict(problem, init, **{"mode": "agf", **options}) for init in inits]
 
 
 def assert_agree(many, single):
@@ -54,7 +54,7 @@ def test_diagonal_seeds_together_are_as_one_by_one(case, threshold):
 def test_coordinates_that_return_to_dormancy_do_so_together():
     problem = diagonal(*returning_problem())
     inits = [problem.init(1e-4, seed, kind="gaussian") for seed in range(12)]
-    many = predict_many(problem, inits)
+    many = predict_many(problem, inits, mode="agf")
     assert any(drop.collapsed.size for stairs in many for drop in stairs.drops)
     assert_agree(many, alone(problem, inits))
 
@@ -63,7 +63,7 @@ def test_equal_columns_tie_together():
     x, y = five_coordinates()
     problem = diagonal(np.column_stack([x, x[:, 2], -x[:, 2]]), y)
     inits = [problem.init(1e-6, seed) for seed in range(3)]
-    many = predict_many(problem, inits)
+    many = predict_many(problem, inits, mode="agf")
     assert any(drop.neurons.size == 3 for stairs in many for drop in stairs.drops)
     assert_agree(many, alone(problem, inits))
 
@@ -86,7 +86,7 @@ def test_seeds_end_for_their_own_reasons():
     # u = v never turns negative: coordinate 1 has no part of the sign that it would need
     stuck = agf.Init.from_params(np.full((2, 2), 1e-5))
     free = problem.init(1e-5, 0, kind="gaussian")
-    many = predict_many(problem, [stuck, free])
+    many = predict_many(problem, [stuck, free], mode="agf")
     assert [stairs.status for stairs in many] == [agf.Status.NO_GROWTH, agf.Status.FITTED]
     assert [len(stairs.drops) for stairs in many] == [1, 2]
     assert_agree(many, alone(problem, [stuck, free]))
@@ -94,7 +94,7 @@ def test_seeds_end_for_their_own_reasons():
 
 def test_nothing_to_learn_is_fitted_at_once():
     problem = diagonal(np.eye(3), np.zeros(3))
-    (stairs,) = predict_many(problem, [problem.init(1e-3, 0)])
+    (stairs,) = predict_many(problem, [problem.init(1e-3, 0)], mode="agf")
     assert stairs.status is agf.Status.FITTED
     assert not stairs.drops
 
@@ -104,7 +104,7 @@ def test_bounds_and_ties_hold_as_one_by_one(options):
     x, y = five_coordinates()
     problem = diagonal(x, y)
     inits = [problem.init(1e-6, seed, kind="gaussian") for seed in range(6)]
-    assert_agree(predict_many(problem, inits, **options), alone(problem, inits, **options))
+    assert_agree(predict_many(problem, inits, **{"mode": "agf", **options}), alone(problem, inits, **options))
 
 
 def test_large_data_are_predicted_in_a_loop(monkeypatch):
@@ -116,7 +116,7 @@ def test_large_data_are_predicted_in_a_loop(monkeypatch):
     monkeypatch.setattr(module, "MAX_SIZE", x.size - 1)
     assert problem.many_phases(inits, agf.Settings()) is None
     singles = [document(stairs) for stairs in alone(problem, inits)]
-    assert [document(stairs) for stairs in predict_many(problem, inits)] == singles
+    assert [document(stairs) for stairs in predict_many(problem, inits, mode="agf")] == singles
 
 
 def test_a_problem_without_shared_work_is_predicted_in_a_loop(tmp_path):
@@ -125,11 +125,11 @@ def test_a_problem_without_shared_work_is_predicted_in_a_loop(tmp_path):
     problem = agf.problem(f"{path}:Toy")
     inits = [problem.init(1e-3, seed) for seed in range(4)]
     singles = [document(stairs) for stairs in alone(problem, inits)]
-    assert [document(stairs) for stairs in predict_many(problem, inits)] == singles
+    assert [document(stairs) for stairs in predict_many(problem, inits, mode="agf")] == singles
 
 
 def test_no_initialization_gives_no_staircase():
-    assert predict_many(diagonal(*five_coordinates()), []) == []
+    assert predict_many(diagonal(*five_coordinates()), [], mode="agf") == []
 
 
 def test_one_by_one_those_that_raise_give_their_exception_and_the_others_their_result(tmp_path):
@@ -137,18 +137,18 @@ def test_one_by_one_those_that_raise_give_their_exception_and_the_others_their_r
     path.write_text(PLUGIN)
     problem = agf.problem(f"{path}:Toy", fail_seed=2)
     inits = [problem.init(1e-3, seed) for seed in range(4)]
-    found = list(predict_each(problem, inits, agf.Settings()))
+    found = list(predict_each(problem, inits, agf.Settings(mode="agf")))
     assert [isinstance(one, Exception) for one in found] == [False, False, True, False]
     assert "on purpose" in str(found[2])
     with pytest.raises(type(found[2]), match="on purpose"):
-        predict_many(problem, inits)
+        predict_many(problem, inits, mode="agf")
 
 
 def test_a_result_is_given_before_the_next_is_computed(tmp_path):
     path = tmp_path / "toy.py"
     path.write_text(PLUGIN)
     problem = agf.problem(f"{path}:Toy", stop_seed=2)
-    found = predict_each(problem, [problem.init(1e-3, seed) for seed in range(4)], agf.Settings())
+    found = predict_each(problem, [problem.init(1e-3, seed) for seed in range(4)], agf.Settings(mode="agf"))
     assert [next(found).status.word for _ in range(2)] == ["all_active", "all_active"]
     with pytest.raises(KeyboardInterrupt):
         next(found)
@@ -165,4 +165,4 @@ def test_sharing_that_fails_is_no_failure_of_those_that_can_be_predicted(monkeyp
 
     monkeypatch.setattr(type(problem), "many_phases", broken)
     with pytest.warns(UserWarning, match="`many_phases` of problem 'diagonal-linear' raised ZeroDivisionError"):
-        assert [document(stairs) for stairs in predict_many(problem, inits)] == singles
+        assert [document(stairs) for stairs in predict_many(problem, inits, mode="agf")] == singles

@@ -71,7 +71,7 @@ def test_error_of_the_limit_falls_like_the_inverse_of_log_alpha():
 def test_prediction_tends_to_the_limit():
     problem = diagonal(*random_problem(np.random.default_rng(14), "correlated"))
     limit = problem.theory()
-    stairs = agf.predict(problem, problem.init(1e-300))
+    stairs = agf.predict(problem, problem.init(1e-300), mode="agf")
     assert [d.neurons.tolist() for d in stairs.drops] == [d.neurons.tolist() for d in limit.drops]
     np.testing.assert_allclose(stairs.levels, limit.levels, rtol=1e-12)
     np.testing.assert_allclose(stairs.accelerated_times, limit.accelerated_times, rtol=0.05)
@@ -81,7 +81,7 @@ def test_natural_prediction_is_covariant_under_rescaling_of_the_targets():
     x, y = returning_problem()
     base = diagonal(x, y)
     scaled = diagonal(x, 1e4 * y)  # beta scales by 1e4, the weights by 1e2
-    a, b = agf.predict(base, base.init(1e-6)), agf.predict(scaled, scaled.init(1e-4))
+    a, b = agf.predict(base, base.init(1e-6), mode="agf"), agf.predict(scaled, scaled.init(1e-4), mode="agf")
     np.testing.assert_allclose(b.times, a.times / 1e4, rtol=1e-12)
     np.testing.assert_allclose(b.half_times, a.half_times / 1e4, rtol=1e-12)
     np.testing.assert_allclose(b.levels, a.levels * 1e8, rtol=1e-12, atol=1e-20)
@@ -90,7 +90,7 @@ def test_natural_prediction_is_covariant_under_rescaling_of_the_targets():
 def test_lone_coordinate_activates_at_the_equal_area_time():
     # beta' = 2 sqrt(alpha^4 + beta^2) (1 - beta): the integral of the residual is asinh(1/alpha^2)/2
     problem = diagonal([[1.0]], [1.0])
-    stairs = agf.predict(problem, problem.init(1e-3))
+    stairs = agf.predict(problem, problem.init(1e-3), mode="agf")
     assert stairs.times[1] == pytest.approx(0.5 * np.arcsinh(1e6), rel=1e-14)
     unit = agf.predict(problem, problem.init(1e-3), threshold="unit")
     assert unit.times[1] == pytest.approx(0.5 * np.arccosh(0.5e6), rel=1e-12)  # [AGF] with rho^2 = 2 alpha^2 cosh 2z
@@ -136,9 +136,9 @@ def test_alpha_too_large_for_the_data_is_refused_in_a_sentence():
     x, y = returning_problem()
     problem = diagonal(x, 1e-6 * y)
     with pytest.raises(agf.RequestError, match=r"larger than what the data ask for.*Choose a smaller"):
-        agf.predict(problem, problem.init(0.1))
+        agf.predict(problem, problem.init(0.1), mode="agf")
     with pytest.raises(agf.RequestError, match="larger than what the data ask for"):
-        agf.predict(problem, problem.init(1.0))
+        agf.predict(problem, problem.init(1.0), mode="agf")
     with pytest.raises(agf.RequestError, match="alpha < 1"):
         problem.theory(alpha=2.0)
     with pytest.raises(agf.DataError, match="positive"):
@@ -190,7 +190,7 @@ def test_balanced_initialization_never_changes_sign():
     x = np.eye(2)
     problem = diagonal(x, [1.0, -1.0])
     init = agf.Init.from_params(1e-5 * np.ones((2, 2)))
-    stairs = agf.predict(problem, init)
+    stairs = agf.predict(problem, init, mode="agf")
     assert stairs.status is agf.Status.NO_GROWTH
     np.testing.assert_allclose(coefficients(stairs), [[1.0, 0.0]])
     flow = agf.flow(problem, init, t_max=3 * stairs.times[-1])
@@ -203,14 +203,14 @@ def test_random_unbalanced_initialization_is_predicted_as_well():
     problem = diagonal(x, y)
     for seed in range(3):
         init = problem.init(1e-30, seed=seed, kind="gaussian")
-        stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
+        stairs, flow = agf.predict(problem, init, mode="agf"), agf.flow(problem, init)
         np.testing.assert_allclose(stairs.half_times[1:], observed_half_times(flow, stairs), rtol=5e-3)
 
 
 def test_neuron_that_starts_at_exactly_zero_stays_there():
     problem = diagonal(np.eye(3), [1.0, 2.0, 3.0])
     theta = np.array([[1e-6, 0.0], [0.0, 0.0], [1e-6, 0.0]])
-    stairs = agf.predict(problem, agf.Init.from_params(theta))
+    stairs = agf.predict(problem, agf.Init.from_params(theta), mode="agf")
     assert [d.neurons.tolist() for d in stairs.drops] == [[2], [0]]
     assert stairs.status is agf.Status.NO_GROWTH
 

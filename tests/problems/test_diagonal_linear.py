@@ -132,7 +132,7 @@ def test_certificate_is_recomputed_and_small():
 def test_orthonormal_columns_of_equal_correlation_are_one_drop(alpha):
     x = np.linalg.qr(np.random.default_rng(7).standard_normal((9, 4)))[0]
     problem = diagonal(x, x @ np.array([2.0, -2.0, 2.0, 1.0]))
-    stairs = problem.theory() if alpha is None else agf.predict(problem, problem.init(alpha))
+    stairs = problem.theory() if alpha is None else agf.predict(problem, problem.init(alpha), mode="agf")
     assert [d.neurons.tolist() for d in stairs.drops] == [[0, 1, 2], [3]]
 
 
@@ -147,7 +147,7 @@ def test_copies_of_a_column_activate_together_and_share_equally(alpha):
         stairs, plain = doubled.theory(), single.theory()
         np.testing.assert_allclose(stairs.accelerated_times, plain.accelerated_times, rtol=1e-12)
     else:
-        stairs, plain = (agf.predict(p, p.init(alpha)) for p in (doubled, single))
+        stairs, plain = (agf.predict(p, p.init(alpha), mode="agf") for p in (doubled, single))
     np.testing.assert_allclose(stairs.levels, plain.levels, rtol=1e-12, atol=1e-25)
     assert stairs.drops[0].neurons.tolist() == [0, 2]
     final = coefficients(stairs)[-1]
@@ -161,7 +161,7 @@ def test_copies_sharing_equally_is_what_gradient_flow_does():
     init = problem.init(1e-6)
     flow = agf.flow(problem, init)
     np.testing.assert_allclose(flow.features("coefficients")[-1], [1.5, 1.0, 1.5], rtol=1e-2)
-    stairs = agf.predict(problem, init)
+    stairs = agf.predict(problem, init, mode="agf")
     assert stairs.half_times[1] == pytest.approx(observed_half_times(flow, stairs)[0], rel=1e-4)
 
 
@@ -180,7 +180,7 @@ def test_degenerate_data_give_the_right_staircase_in_every_mode(x, y, levels):
     problem = diagonal(x, y)
     theory = problem.theory()
     np.testing.assert_allclose(theory.levels, levels, atol=1e-30)
-    predicted = agf.predict(problem, problem.init(1e-5))
+    predicted = agf.predict(problem, problem.init(1e-5), mode="agf")
     np.testing.assert_allclose(predicted.levels, levels, atol=1e-30)
     assert predicted.status is agf.Status.FITTED
 
@@ -192,7 +192,7 @@ def test_collinear_columns_end_at_the_least_squares_level_without_extra_stages()
     y = rng.standard_normal(30)
     best = 0.5 * np.mean((y - x @ np.linalg.lstsq(x, y, rcond=None)[0]) ** 2)
     problem = diagonal(x, y)
-    for stairs in (problem.theory(), agf.predict(problem, problem.init(1e-8))):
+    for stairs in (problem.theory(), agf.predict(problem, problem.init(1e-8), mode="agf")):
         assert stairs.levels[-1] == pytest.approx(best, rel=1e-12)
         assert (np.diff(stairs.levels) < -1e-9 * stairs.start_level).all()
         assert np.count_nonzero(coefficients(stairs)[-1]) <= 4
@@ -216,7 +216,7 @@ def test_mirror_images_enter_together_and_leave_together(alpha):
     rng = np.random.default_rng(66)
     half, target = rng.standard_normal((4, 3)) + 1.0, rng.standard_normal(4)
     problem = diagonal(np.vstack([half, half[:, [1, 0, 2]]]), np.concatenate([target, target]))
-    stairs = problem.theory() if alpha is None else agf.predict(problem, problem.init(alpha))
+    stairs = problem.theory() if alpha is None else agf.predict(problem, problem.init(alpha), mode="agf")
     assert [d.neurons.tolist() for d in stairs.drops] == [[0, 1], [2], [0, 1]]
     assert [d.collapsed.tolist() for d in stairs.drops] == [[], [0, 1], []]
     signs = np.sign(coefficients(stairs)[:, 0])
@@ -307,7 +307,7 @@ def test_data_are_not_modified():
     x0, y0 = x.copy(), y.copy()
     problem = diagonal(x, y)
     problem.theory()
-    agf.predict(problem, problem.init(1e-8))
+    agf.predict(problem, problem.init(1e-8), mode="agf")
     np.testing.assert_array_equal(x, x0)
     np.testing.assert_array_equal(y, y0)
 

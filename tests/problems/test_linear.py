@@ -28,8 +28,8 @@ def test_rescaling_data_rescales_times_and_levels_and_nothing_else(target, input
     np.testing.assert_allclose(b.accelerated_times, a.accelerated_times / (x * y), rtol=1e-8)
     # Weights scale with the square root of the map.
     theta = base.init(1e-10, seed=seed).params()
-    p = agf.predict(base, agf.Init.from_params(theta))
-    q = agf.predict(scaled, agf.Init.from_params(theta * np.sqrt(y / x)))
+    p = agf.predict(base, agf.Init.from_params(theta), mode="agf")
+    q = agf.predict(scaled, agf.Init.from_params(theta * np.sqrt(y / x)), mode="agf")
     np.testing.assert_allclose(q.times, p.times / (x * y), rtol=1e-5)
     np.testing.assert_allclose(q.levels, p.levels * y**2, rtol=1e-4, atol=1e-6 * y**2)
 
@@ -41,8 +41,8 @@ def test_rotating_inputs_outputs_and_hidden_units_changes_nothing(rng):
     turned = Linear(Sxx=turn @ arguments["Sxx"] @ turn.T, B=out @ arguments["B"] @ turn.T, width=5)
     theta = base.init(1e-8).params()
     moved = hidden @ np.concatenate([theta[:, :4] @ turn.T, theta[:, 4:] @ out.T], axis=1)
-    p = agf.predict(base, agf.Init.from_params(theta))
-    q = agf.predict(turned, agf.Init.from_params(moved))
+    p = agf.predict(base, agf.Init.from_params(theta), mode="agf")
+    q = agf.predict(turned, agf.Init.from_params(moved), mode="agf")
     np.testing.assert_allclose(q.times, p.times, rtol=1e-6)
     np.testing.assert_allclose(q.levels, p.levels, rtol=1e-5, atol=1e-9)
 
@@ -91,7 +91,7 @@ def test_a_singular_covariance_learns_what_varies(rng):
     theory = problem.theory()
     assert len(theory.drops) == 3
     assert theory.levels[-1] == pytest.approx(0, abs=1e-12 * theory.levels[0])
-    stairs = agf.predict(problem, problem.init(1e-8))
+    stairs = agf.predict(problem, problem.init(1e-8), mode="agf")
     assert stairs.status is agf.Status.FITTED
     np.testing.assert_allclose(stairs.levels, theory.levels, rtol=2e-2, atol=1e-3 * theory.levels[0])
 
@@ -99,7 +99,7 @@ def test_a_singular_covariance_learns_what_varies(rng):
 def test_no_signal_is_an_empty_staircase_that_is_fitted():
     problem = Linear(Sxx=np.eye(2), B=np.zeros((3, 2)))
     assert len(problem.theory().drops) == 0
-    stairs = agf.predict(problem, problem.init(1e-8))
+    stairs = agf.predict(problem, problem.init(1e-8), mode="agf")
     assert len(stairs.drops) == 0
     assert stairs.status is agf.Status.FITTED
     assert stairs.levels.tolist() == [0.0]
@@ -107,12 +107,12 @@ def test_no_signal_is_an_empty_staircase_that_is_fitted():
 
 def test_results_survive_a_file(tmp_path):
     problem = Linear(**generic(2, d=3, c=3))
-    stairs = agf.predict(problem, problem.init(1e-20))
+    stairs = agf.predict(problem, problem.init(1e-20), mode="agf")
     stairs.save(tmp_path / "run")
     back = agf.load(next(tmp_path.iterdir()))
     np.testing.assert_array_equal(back.times, stairs.times)
     again = agf.problem("linear", **back.arguments)
-    np.testing.assert_array_equal(agf.predict(again, back.init).times, stairs.times)
+    np.testing.assert_array_equal(agf.predict(again, back.init, mode="agf").times, stairs.times)
     for saved, drop in zip(back.drops, stairs.drops, strict=True):
         np.testing.assert_array_equal(saved.features["singular_values"], drop.features["singular_values"])
 
@@ -122,7 +122,7 @@ def test_one_input_and_one_output():
     theory = problem.theory()
     np.testing.assert_allclose(theory.levels, [2.25, 0], atol=1e-14)
     np.testing.assert_allclose(theory.accelerated_times, [0, 1 / 1.5])
-    stairs = agf.predict(problem, problem.init(1e-8))
+    stairs = agf.predict(problem, problem.init(1e-8), mode="agf")
     flow = agf.flow(problem, problem.init(1e-8))
     assert observed(flow, stairs.levels)[0] == pytest.approx(stairs.half_times[1], rel=1e-4)
 
@@ -130,14 +130,14 @@ def test_one_input_and_one_output():
 @pytest.mark.parametrize(("d", "c"), [(6, 1), (1, 5), (2, 7)])
 def test_more_inputs_than_outputs_and_the_reverse(d, c):
     problem = Linear(**generic(4, d=d, c=c), width=8)
-    theory, stairs = problem.theory(), agf.predict(problem, problem.init(1e-12))
+    theory, stairs = problem.theory(), agf.predict(problem, problem.init(1e-12), mode="agf")
     assert len(theory.drops) == len(stairs.drops) == min(d, c)
     assert stairs.status is agf.Status.FITTED
 
 
 def test_a_narrow_network_stops_when_its_units_are_used_up():
     problem = Linear(**generic(6, d=6, c=4), width=2)
-    theory, stairs = problem.theory(), agf.predict(problem, problem.init(1e-20))
+    theory, stairs = problem.theory(), agf.predict(problem, problem.init(1e-20), mode="agf")
     assert len(theory.drops) == len(stairs.drops) == 2
     assert stairs.status is agf.Status.ALL_ACTIVE
     flow = agf.flow(problem, problem.init(1e-20))

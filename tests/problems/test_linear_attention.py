@@ -288,7 +288,7 @@ def test_engine_agrees_with_the_closed_form_at_tiny_alpha(paper, rtol, error):
     """Two routes that share no code. Active heads settle to rtol in the loss, so to its root in the residual, which
     enters the times to first order; alpha = 1e-7 itself leaves about 1e-6."""
     init = paper.init(1e-7, seed=1)
-    stairs, theory = agf.predict(paper, init, rtol=rtol), paper.theory(init=init)
+    stairs, theory = agf.predict(paper, init, rtol=rtol, mode="agf"), paper.theory(init=init)
     np.testing.assert_allclose(stairs.half_times, theory.half_times, rtol=error)
     np.testing.assert_allclose(stairs.levels, theory.levels, rtol=error)
     assert [d.label for d in stairs.drops] == [d.label for d in theory.drops]
@@ -301,7 +301,7 @@ def test_engine_agrees_with_the_closed_form_at_tiny_alpha(paper, rtol, error):
 def test_predictions_follow_the_exact_flow_and_natural_thresholds_beat_norm_one(paper, run):
     """Measured at alpha 1e-3: natural 1e-6, 0.04, 0.08, 0.05 % against 0.16 % for norm 1; at 1e-2 up to 2.8 %."""
     init, _, observed = run
-    natural = agf.predict(paper, init).half_times[1:] / observed - 1
+    natural = agf.predict(paper, init, mode="agf").half_times[1:] / observed - 1
     unit = agf.predict(paper, init, threshold="unit").half_times[1:] / observed - 1
     closed = paper.theory(init=init).half_times[1:] / observed - 1
     assert abs(natural[0]) < 0.1 * init.alpha
@@ -319,7 +319,7 @@ def test_time_resolved_mode_tracks_heads_that_move_during_the_drops():
     init = problem.init(1e-2, seed=0)
     observed = _half_times(agf.flow(problem, init), problem.plateaus())
     resolved = np.abs(agf.predict(problem, init, mode="resolved").half_times[1:] / observed - 1)
-    stepped = np.abs(agf.predict(problem, init).half_times[1:] / observed - 1)
+    stepped = np.abs(agf.predict(problem, init, mode="agf").half_times[1:] / observed - 1)
     assert resolved.max() < 5e-3
     assert stepped.max() > 10 * resolved.max()
 
@@ -364,7 +364,7 @@ def test_rescaled_inputs_rescale_times_and_levels_only(paper):
     other = LinearAttention(s**2 * paper.covariance, 32, 5)
     init = paper.init(1e-3)
     scaled = agf.Init(init.directions, init.log_norms - np.log(s) * 2 / 3, init.alpha * s ** (-2 / 3))
-    here, there = agf.predict(paper, init), agf.predict(other, scaled)
+    here, there = agf.predict(paper, init, mode="agf"), agf.predict(other, scaled, mode="agf")
     np.testing.assert_allclose(there.levels, s**2 * here.levels, rtol=1e-6)
     np.testing.assert_allclose(there.half_times, here.half_times * s ** (-4 / 3) / s**2, rtol=1e-5)
 
@@ -374,7 +374,7 @@ def test_rescaled_inputs_rescale_times_and_levels_only(paper):
 
 def test_fewer_heads_than_components_stop_early():
     problem = LinearAttention(_spectrum(4), 16, 2)
-    stairs, theory = agf.predict(problem, problem.init(1e-4)), problem.theory(init=problem.init(1e-4))
+    stairs, theory = agf.predict(problem, problem.init(1e-4), mode="agf"), problem.theory(init=problem.init(1e-4))
     assert len(stairs.drops) == len(theory.drops) == 2
     assert stairs.status is agf.Status.ALL_ACTIVE
     np.testing.assert_allclose(stairs.levels, problem.plateaus()[:3], rtol=1e-6)
@@ -388,7 +388,7 @@ def test_a_singular_covariance_has_as_many_drops_as_its_rank():
     problem = LinearAttention(covariance, 16, 6)
     assert problem.rank == 3
     init = problem.init(1e-3, seed=1)
-    stairs = agf.predict(problem, init)
+    stairs = agf.predict(problem, init, mode="agf")
     assert len(stairs.drops) == len(problem.theory(init=init).drops) == len(problem.theory().drops) == 3
     assert stairs.status is agf.Status.FITTED
     np.testing.assert_allclose(stairs.levels, problem.plateaus(), rtol=1e-6)
@@ -397,7 +397,7 @@ def test_a_singular_covariance_has_as_many_drops_as_its_rank():
 def test_equal_eigenvalues_are_learned_one_at_a_time_in_directions_the_heads_choose():
     problem = LinearAttention([1.0, 1.0, 0.4], 16, 4)
     init = problem.init(1e-3, seed=0)
-    stairs, theory = agf.predict(problem, init), problem.theory(init=init)
+    stairs, theory = agf.predict(problem, init, mode="agf"), problem.theory(init=init)
     trajectory = agf.flow(problem, init)
     observed = _half_times(trajectory, problem.plateaus())
     assert [d.label for d in theory.drops] == [d.label for d in stairs.drops]
@@ -411,7 +411,7 @@ def test_identical_heads_activate_in_one_drop(paper):
     theta = paper.init(1e-3).params()
     theta[1] = theta[4]
     init = agf.Init.from_params(theta)
-    theory, stairs = paper.theory(init=init), agf.predict(paper, init)
+    theory, stairs = paper.theory(init=init), agf.predict(paper, init, mode="agf")
     assert theory.drops[0].neurons.tolist() == stairs.drops[0].neurons.tolist() == [1, 4]
     assert theory.drops[0].label == "principal component 1 (eigenvalue 0.96)"
     assert theory.drops[0].level == pytest.approx(paper.plateaus()[1], rel=1e-6)
@@ -431,7 +431,7 @@ def test_heads_that_cannot_grow_end_the_theory_without_a_drop(paper):
 def test_one_input_one_pair_one_head():
     problem = LinearAttention([3.0], 1, 1)
     init = problem.init(1e-4, seed=3)
-    stairs = agf.predict(problem, init)
+    stairs = agf.predict(problem, init, mode="agf")
     # tr = lam = 3, N = 1: A = 1 / 9, level (3 - 9 / 9) / 2
     np.testing.assert_allclose(stairs.levels, [1.5, 1.0], rtol=1e-6)
     np.testing.assert_allclose(problem.theory(init=init).half_times, stairs.half_times, rtol=1e-4)
@@ -562,7 +562,7 @@ def test_bad_requests_are_refused_in_a_sentence(paper):
     with pytest.raises(DataError, match="`radius` must be a positive"):
         paper.theory(init=paper.init(1e-3), radius=-1.0)
     with pytest.raises(RequestError, match="shape"):
-        agf.predict(paper, LinearAttention(heads=3).init(1e-3))
+        agf.predict(paper, LinearAttention(heads=3).init(1e-3), mode="agf")
 
 
 def test_eigenvalues_in_any_layout_and_the_matrix_are_the_same_problem():

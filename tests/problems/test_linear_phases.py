@@ -19,7 +19,7 @@ def test_aligned_commuting_modes_drop_at_the_exact_times(alpha):
     b, s = np.array([3.0, 2.0, 1.0]), np.array([1.0, 0.5, 0.3])
     problem = Linear(Sxx=np.diag(s), B=np.diag(b), width=3)
     init = problem.init(alpha, kind="aligned")
-    stairs = agf.predict(problem, init)
+    stairs = agf.predict(problem, init, mode="agf")
     exact = exact_half_times(b, s, alpha)
     # The law is exact up to beta(0)/b = alpha^2/b, and the drop is integrated to 1e-5 a step.
     np.testing.assert_allclose(stairs.half_times[1:], exact, rtol=1e-5 + 5 * alpha**2)
@@ -35,7 +35,7 @@ def test_the_authors_problem_all_nine_drops_from_gaussian_weights():
     np.testing.assert_allclose(problem.theory().levels[:9], levels, rtol=1e-6)
     for alpha in (1e-8, 1e-100):
         init = problem.init(alpha)
-        stairs = agf.predict(problem, init)
+        stairs = agf.predict(problem, init, mode="agf")
         assert [d.neurons.tolist() for d in stairs.drops] == [[k] for k in range(10)]
         flow = agf.flow(problem, init, t_max=1.05 * stairs.times[9])
         # Commuting modes: the frozen law is exact but for their overlap, which is tiny on long plateaus.
@@ -47,7 +47,7 @@ def test_predictions_converge_to_gradient_flow_on_problems_that_do_not_commute()
     errors = []
     for alpha in (1e-8, 1e-30, 1e-100):
         init = problem.init(alpha)
-        stairs = agf.predict(problem, init)
+        stairs = agf.predict(problem, init, mode="agf")
         flow = agf.flow(problem, init, t_max=1.2 * stairs.times[-1])
         errors.append(np.abs(observed(flow, stairs.levels) / stairs.half_times[1:] - 1).max())
     # The time a drop takes is ignored: first order in 1/log(1/alpha).
@@ -61,7 +61,7 @@ def test_a_single_unit_turns_from_the_mode_that_grew_first_to_the_one_of_larger_
     problem = Linear(**EXAMPLE, width=1)
     for alpha in (1e-8, 1e-40):
         init = problem.init(alpha)
-        stairs = agf.predict(problem, init)
+        stairs = agf.predict(problem, init, mode="agf")
         assert stairs.status is agf.Status.ALL_ACTIVE
         np.testing.assert_allclose(stairs.levels, [6.125, 5.0, 1.125], rtol=1e-4)
         drops = agf.flow(problem, init).drops
@@ -74,12 +74,12 @@ def test_weakly_coupled_modes_turn_when_the_flow_says():
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     problem = Linear(Sxx=turn * [0.1, 1.0] @ turn.T, B=EXAMPLE["B"])
     init = problem.init(1e-60)
-    stairs, drops = agf.predict(problem, init), agf.flow(problem, init).drops
+    stairs, drops = agf.predict(problem, init, mode="agf"), agf.flow(problem, init).drops
     np.testing.assert_allclose(stairs.levels[1:], [d.after for d in drops], atol=2e-3)
     np.testing.assert_allclose(stairs.half_times[1:], [d.time for d in drops], rtol=3e-2)
     assert [d.neurons.tolist() for d in stairs.drops] == [[0], [0], [1]]
     # Without time to turn, the next mode joins first.
-    assert agf.predict(problem, problem.init(1e-8)).levels[1:] == pytest.approx([5, 0], abs=2e-3)
+    assert agf.predict(problem, problem.init(1e-8), mode="agf").levels[1:] == pytest.approx([5, 0], abs=2e-3)
 
 
 def test_unit_thresholds_wait_for_norm_one():
@@ -87,7 +87,7 @@ def test_unit_thresholds_wait_for_norm_one():
     problem = Linear(Sxx=[[s]], B=[[b]], width=1)
     init = agf.Init.from_params([[alpha, alpha]])
     unit = agf.predict(problem, init, threshold="unit")
-    natural = agf.predict(problem, init)
+    natural = agf.predict(problem, init, mode="agf")
     # The mode's norm is sqrt(2) alpha; norm 1, and sqrt(2 b) where beta = b.
     assert unit.times[1] == pytest.approx(-np.log(np.sqrt(2) * alpha) / (b * s), rel=1e-12)
     assert natural.times[1] == pytest.approx(np.log(np.sqrt(b) / alpha) / (b * s), rel=1e-12)
@@ -98,7 +98,7 @@ def test_alignment_counts_a_mode_starts_with_what_grows_of_it():
     """w = a grows; w = -a only decays, and joins through what rounding, here an explicit 1e-3, leaves of the other."""
     problem = Linear(Sxx=[[1.0]], B=[[1.0]], width=1)
     start = agf.Init.from_params([[1e-6, -1e-6 * (1 - 2e-3)]])
-    stairs = agf.predict(problem, start)
+    stairs = agf.predict(problem, start, mode="agf")
     growing = (1e-6 - 1e-6 * (1 - 2e-3)) / np.sqrt(2)
     assert stairs.times[1] == pytest.approx(np.log(np.sqrt(2) / growing), rel=1e-6)
     flow = agf.flow(problem, start, t_max=3 * stairs.times[1])
@@ -107,7 +107,7 @@ def test_alignment_counts_a_mode_starts_with_what_grows_of_it():
 
 def test_ties_activate_together_and_exactly_equal_modes_are_one_drop():
     problem = Linear(Sxx=np.eye(4), B=np.diag([2.0, 2.0, 1.0, 1.0]))
-    for stairs in (problem.theory(), agf.predict(problem, problem.init(1e-8, kind="aligned"))):
+    for stairs in (problem.theory(), agf.predict(problem, problem.init(1e-8, kind="aligned"), mode="agf")):
         assert [d.neurons.tolist() for d in stairs.drops] == [[0, 1], [2, 3]]
         np.testing.assert_allclose(stairs.levels, [5, 1, 0], atol=1e-6)
 
@@ -116,7 +116,7 @@ def test_an_independent_mode_cut_short_by_the_next_drop_goes_on_to_its_target():
     # Rates 6 * 1/16, 5 * 1/8, ... bring the first two drops within 1.5 of one another: the first is not done by then.
     b, s = np.array([6.0, 5.0, 2.4, 1.0, 0.4]), 2.0 ** -np.arange(5)[::-1]
     problem = agf.problem("linear", Sxx=np.diag(s), B=np.diag(b))
-    stairs = agf.predict(problem, problem.init(1e-8, seed=0))
+    stairs = agf.predict(problem, problem.init(1e-8, seed=0), mode="agf")
     assert stairs.levels[-1] < 1e-9 * stairs.start_level
     assert agf.compare(stairs, agf.flow(problem, problem.init(1e-8, seed=0))).max_time_error < 0.02
 
@@ -126,11 +126,11 @@ def test_units_two_hundred_orders_apart_learn_every_mode_and_say_when_one_carrie
     problem = agf.problem("linear", Sxx=np.diag([1.0, 2.0, 3.0]), B=np.diag([3.0, 1.5, 0.5]), width=3)
     theta = np.random.default_rng(0).standard_normal((3, 6))
     directions = theta / np.linalg.norm(theta, axis=1)[:, None]
-    far = agf.predict(problem, agf.Init(directions, np.log(10.0) * np.array([-4.0, -100.0, -204.0]), 1e-4))
+    far = agf.predict(problem, agf.Init(directions, np.log(10.0) * np.array([-4.0, -100.0, -204.0]), 1e-4), mode="agf")
     assert far.status is agf.Status.FITTED
     assert len(far.drops) == 3
     assert "far apart" in far.notes[0]
-    near = agf.predict(problem, problem.init(1e-4))
+    near = agf.predict(problem, problem.init(1e-4), mode="agf")
     assert near.notes == ()
 
 
@@ -140,6 +140,6 @@ def test_units_apart_in_norm_drop_when_the_flow_drops():
     directions = theta / np.linalg.norm(theta, axis=1)[:, None]
     norms = np.log(10.0) * np.array([-8.0, -9.0, -8.0, -30.0, -8.0, -100.0, -12.0, -40.0, -8.0])
     init = agf.Init(directions, norms, 1e-8)
-    report = agf.compare(agf.predict(problem, init), agf.flow(problem, init))
+    report = agf.compare(agf.predict(problem, init, mode="agf"), agf.flow(problem, init))
     assert report.max_time_error < 0.03  # the first two drops overlap
     assert report.max_level_error < 1e-2

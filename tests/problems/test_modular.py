@@ -197,7 +197,7 @@ def test_hessian_products_of_cubic_neurons_are_exact_too():
 def test_two_residues_have_one_real_wave_and_are_predicted_like_any_others(seed):
     # what the outputs do not span is rounding alone; the loss falls by half with each sign of the wave
     problem = ModularAddition(p=2, width=6)
-    found = agf.predict(problem, problem.init(1e-8, seed=seed))
+    found = agf.predict(problem, problem.init(1e-8, seed=seed), mode="agf")
     assert found.status is agf.Status.FITTED
     np.testing.assert_allclose([drop.level for drop in found.drops], [0.125, 0.0], atol=1e-6)
 
@@ -447,4 +447,4 @@ def test_theory_bounds_come_from_the_largest_initial_norm():
     assert problem.theory().bounds is None
     with pytest.raises(agf.RequestError, match="unknown option `rule`"):
         problem.theory(rule="greedy")
-    assert agf.predict(problem, init, max_drops=1).times[1] > bounds[0]
+    assert agf.predict(problem, init, max_drops=1, mode="agf").times[1] > bounds[0]

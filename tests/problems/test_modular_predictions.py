@@ -103,7 +103,7 @@ def test_the_same_network_written_as_samples_gives_the_same_staircase():
         width=6,
     )
     init = problem.init(1e-3, seed=0)
-    ours, theirs = (agf.predict(each, init, max_drops=2) for each in (problem, samples))
+    ours, theirs = (agf.predict(each, init, max_drops=2, mode="agf") for each in (problem, samples))
     assert [drop.neurons.tolist() for drop in ours.drops] == [drop.neurons.tolist() for drop in theirs.drops]
     # both follow the flow to rtol = 1e-6 a step in the dormant phase, its square root in the active one
     np.testing.assert_allclose(ours.times, theirs.times, rtol=1e-4)
@@ -118,7 +118,7 @@ def test_the_case_of_figure_6_activates_in_the_order_found_independently():
     assert [drop.neurons.tolist() for drop in stairs.drops] == [[1], [8], [0], [4], [11]]
     # another integrator with the same rule where to stop (numerics of the study: 5.9959, 4.1118, 2.867, 2.624, 1.5625)
     np.testing.assert_allclose(stairs.levels[1:], [5.9959, 4.1118, 2.867, 2.624, 1.5625], rtol=2e-3)
-    first = agf.predict(problem, init, max_drops=2)
+    first = agf.predict(problem, init, max_drops=2, mode="agf")
     flow = agf.flow(problem, init, t_max=22.0, rtol=1e-4)
     for k in (1, 2):
         middle = 0.5 * (first.levels[k - 1] + first.levels[k])
@@ -140,7 +140,7 @@ def test_a_flow_without_a_critical_point_ends_when_it_only_drifts():
 def test_a_constant_template_is_nothing_to_learn():
     problem = ModularAddition(template=np.full(5, 0.1), width=4)
     assert "nothing to learn" in problem.describe()
-    stairs = agf.predict(problem, problem.init(1e-3))
+    stairs = agf.predict(problem, problem.init(1e-3), mode="agf")
     assert stairs.drops == ()
     assert stairs.levels.tolist() == [0.0]
     assert not stairs.status.failed
@@ -244,7 +244,7 @@ def test_bad_requests_are_refused_in_words(arguments, sentence):
 def test_sums_of_three_terms_are_predicted_to_their_end():
     """p = 5, ten cubic neurons: the last ones to learn cancel earlier ones, which only implicit steps follow."""
     problem = ModularAddition(p=5, template={1: 4.0, 2: 2.0}, width=10, terms=3)
-    stairs = agf.predict(problem, problem.init(0.1, seed=0))
+    stairs = agf.predict(problem, problem.init(0.1, seed=0), mode="agf")
     assert stairs.status is agf.Status.ALL_ACTIVE
     assert len(stairs.drops) == 10
     assert (np.diff(stairs.levels) < 0).all()

@@ -232,7 +232,7 @@ def test_a_neuron_that_dies_beside_its_last_sample_stays_dead(kink):
     assert agf.descend(p, init, lr=0.02, steps=10_000).losses[-1] == pytest.approx(0.1089, abs=1e-6)
     if kink:
         assert agf.flow(p, init, t_max=300.0).losses[-1] == pytest.approx(0.1089, abs=1e-5)
-        assert agf.predict(p, init).levels[-1] == pytest.approx(0.1089, abs=1e-5)
+        assert agf.predict(p, init, mode="agf").levels[-1] == pytest.approx(0.1089, abs=1e-5)
         assert agf.predict(p, init, mode="resolved").levels[-1] == pytest.approx(0.1089, abs=1e-5)
 
 
@@ -241,7 +241,7 @@ def test_a_neuron_that_dies_beside_its_last_sample_stays_dead(kink):
 def test_one_class_is_data(loss, label, sign):
     p = Relu([[1.0, 0.0], [0.1, 1.0]], [label, label], width=4, loss=loss)
     assert np.array_equal(p.Y, [[sign], [sign]])
-    stairs = agf.predict(p, p.init(1e-6, seed=0))
+    stairs = agf.predict(p, p.init(1e-6, seed=0), mode="agf")
     assert stairs.levels[-1] < 0.5 * stairs.levels[0]
 
 
@@ -263,19 +263,19 @@ def test_a_single_neuron_on_three_points_ends_at_the_linear_fit():
     level = np.sum((T3[1] - T3[0] @ np.linalg.lstsq(*T3, rcond=None)[0]) ** 2) / 6
     for alpha in (1e-8, 1e-100, 1e-200):
         init = agf.Init.scaled(np.r_[drive, np.linalg.norm(drive)][None], alpha)
-        stairs = agf.predict(p, init)
+        stairs = agf.predict(p, init, mode="agf")
         assert len(stairs.drops) == 1
         assert stairs.levels[1] == pytest.approx(level, rel=1e-4)
         assert stairs.accelerated_times[1] == pytest.approx(1 / np.linalg.norm(drive), rel=3 / -np.log(alpha))
     flow = agf.flow(p, agf.Init.scaled(np.r_[drive, np.linalg.norm(drive)][None], 1e-8), t_max=200.0)
-    stairs = agf.predict(p, agf.Init.scaled(np.r_[drive, np.linalg.norm(drive)][None], 1e-8))
+    stairs = agf.predict(p, agf.Init.scaled(np.r_[drive, np.linalg.norm(drive)][None], 1e-8), mode="agf")
     assert stairs.half_times[1] == pytest.approx(flow.time_at(0.5 * (0.31 + level)), rel=1e-3)
 
 
 def test_a_prediction_on_digits_follows_the_flow(digits):
     p = Relu(digits["X"][:400], digits["Y"][:400], width=1, scale="whiten")
     init = p.init(1e-10, seed=0)
-    stairs = agf.predict(p, init)
+    stairs = agf.predict(p, init, mode="agf")
     flow = agf.flow(p, init, t_max=1.3 * stairs.times[-1])
     start, end = stairs.levels
     assert stairs.half_times[1] == pytest.approx(flow.time_at(0.5 * (start + end)), rel=0.02)
@@ -285,7 +285,7 @@ def test_a_prediction_on_digits_follows_the_flow(digits):
 def test_separable_classes_end_with_a_status_not_a_loop(loss):
     X = np.array([[1.0, 0.2], [0.8, -0.1], [-1.0, 0.3], [-0.7, -0.2]])
     p = Relu(X, [1, 1, 0, 0], width=3, loss=loss)
-    stairs = agf.predict(p, p.init(1e-6, seed=1))
+    stairs = agf.predict(p, p.init(1e-6, seed=1), mode="agf")
     assert isinstance(stairs.status, agf.Status)
     assert stairs.levels[-1] < stairs.levels[0]
 
@@ -307,7 +307,7 @@ def test_a_balanced_neuron_keeps_the_sign_of_its_output_while_it_shrinks():
     t = np.deg2rad([180.0, -145.13])
     init = agf.Init.from_params(1e-8 * np.c_[np.cos(t), np.sin(t), [1, -1]])
     states = []
-    agf.predict(agf.TwoLayer(*M4, width=2), init, observer=lambda state, drop: states.append(state))
+    agf.predict(agf.TwoLayer(*M4, width=2), init, observer=lambda state, drop: states.append(state), mode="agf")
     assert states[0].directions[1, 2] == pytest.approx(-np.sqrt(0.5), abs=1e-12)
     assert states[0].log_norms[1] == pytest.approx(-26.505, abs=2e-3)
 
@@ -318,7 +318,7 @@ def test_a_neuron_on_a_kink_is_predicted_from_where_it_is(rtol):
     t = np.deg2rad(-20.0)
     p = agf.TwoLayer(*M4, width=1)
     init = agf.Init.from_params(1e-6 * np.array([[np.cos(t), np.sin(t), 1]]))
-    stairs = agf.predict(p, init, rtol=rtol)
+    stairs = agf.predict(p, init, rtol=rtol, mode="agf")
     assert stairs.levels[1:] == pytest.approx([0.305], rel=1e-4)
     assert stairs.stats["utility_evaluations"] == 0
     limit = agf.predict(p, init, mode="limit")
@@ -332,6 +332,6 @@ def test_a_spurious_end_is_an_end():
     w = 1e-3 / np.sqrt(20) * rng.standard_normal((20, 2))
     sign = np.where(rng.random(20) < 0.5, -1.0, 1.0)
     init = agf.Init.from_params(np.c_[w, sign * np.linalg.norm(w, axis=1)])
-    stairs = agf.predict(agf.TwoLayer(*T3, width=20), init)
+    stairs = agf.predict(agf.TwoLayer(*T3, width=20), init, mode="agf")
     assert len(stairs.drops) == 1
     assert stairs.levels[-1] == pytest.approx(0.0875213675, rel=1e-4)

@@ -50,7 +50,7 @@ def test_trained_from_large_weights_three_points_are_fitted_at_any_width():
 
 def test_a_spurious_end_is_known_before_training():
     p = agf.TwoLayer(*T3, width=6)
-    stairs = agf.predict(p, agf.Init.from_params(balanced(6, 1e-6)))
+    stairs = agf.predict(p, agf.Init.from_params(balanced(6, 1e-6)), mode="agf")
     found = agf.escape(p, stairs)
     assert found.verdict == "spurious"
     assert found.utility == pytest.approx(0.0152894, rel=2e-3)
@@ -86,7 +86,7 @@ def test_two_neurons_that_interpolate_are_optimal():
 
 def test_the_start_is_left_by_whom_points_somewhere_and_by_no_dead_neuron():
     p = agf.TwoLayer(*M4, width=2, kink=0)
-    assert agf.escape(p, agf.predict(p, p.init(1e-6)), drop=0).verdict == "leaving"
+    assert agf.escape(p, agf.predict(p, p.init(1e-6), mode="agf"), drop=0).verdict == "leaving"
     dead = agf.TwoLayer(*T3, width=1, kink=0)
     found = agf.escape(dead, agf.flow(dead, agf.Init.from_params([[1e-6, -1e-5, 1e-6]]), t_max=10.0))
     assert found.verdict == "spurious"
@@ -96,7 +96,7 @@ def test_the_start_is_left_by_whom_points_somewhere_and_by_no_dead_neuron():
 
 def test_the_next_drop_after_the_first_of_four_points():
     p = agf.TwoLayer(*M4, width=12)
-    stairs = agf.predict(p, agf.Init.from_params(balanced(12, 1e-5, seed=1)), max_drops=2, rtol=1e-4)
+    stairs = agf.predict(p, agf.Init.from_params(balanced(12, 1e-5, seed=1)), max_drops=2, rtol=1e-4, mode="agf")
     found = agf.escape(p, stairs, drop=1)
     if len(stairs.drops) > 1:
         assert found.verdict == "leaving"
@@ -116,7 +116,7 @@ def test_any_problem_can_be_asked(name):
     if name == "relu":
         example = {"X": example["X"][:60, 20:26], "Y": example["Y"][:60], "width": 3}
     p = agf.problem(name, **example)
-    found = agf.escape(p, agf.predict(p, p.init(1e-3 if p.degree > 2 else 1e-6), max_drops=1), starts=5)
+    found = agf.escape(p, agf.predict(p, p.init(1e-3 if p.degree > 2 else 1e-6), max_drops=1, mode="agf"), starts=5)
     assert found.verdict in ("optimal", "spurious", "leaving", "moving")
     assert json.dumps(found.verdict)
 
@@ -124,7 +124,7 @@ def test_any_problem_can_be_asked(name):
 def test_bad_requests_are_refused():
     p = agf.TwoLayer(*T3, width=2)
     linear = agf.problem("linear", **registry.find("linear").example())
-    stairs = agf.predict(linear, linear.init(1e-6))
+    stairs = agf.predict(linear, linear.init(1e-6), mode="agf")
     with pytest.raises(agf.RequestError, match="the result is of problem 'linear'"):
         agf.escape(p, stairs)
     with pytest.raises(agf.RequestError, match="there is no drop 99"):
@@ -153,8 +153,8 @@ def test_command(tmp_path, capsys, monkeypatch):
 def test_predictions_and_flows_end_with_the_verdict():
     p = agf.TwoLayer(*T3, width=6)
     start = agf.Init.from_params(balanced(6, 1e-6))
-    for run in (agf.predict(p, start), agf.flow(p, start, t_max=200.0, rtol=1e-5)):
+    for run in (agf.predict(p, start, mode="agf"), agf.flow(p, start, t_max=200.0, rtol=1e-5)):
         assert run.notes[-1].startswith("Can it still learn? Spurious: a > 0 at ")
     assert not any("Can it still learn" in note for note in agf.flow(p, start, t_max=1e-3).notes[:-1])
     other = agf.TwoLayer(*T3, width=3, activation="tanh")
-    assert not any("Can it still learn" in note for note in agf.predict(other, other.init(1e-6)).notes)
+    assert not any("Can it still learn" in note for note in agf.predict(other, other.init(1e-6), mode="agf").notes)

@@ -164,7 +164,7 @@ def test_a_comparison_is_text_html_json_and_a_file(tmp_path):
 
 def test_prediction_and_training_of_one_neuron_agree():
     init = Init.scaled(np.ones((1, 2)), 1e-6)
-    report = compare(agf.predict(Product(), init), agf.flow(Product(), init))
+    report = compare(agf.predict(Product(), init, mode="agf"), agf.flow(Product(), init))
     assert report.matches[0].visible == 1
     assert report.max_time_error < 1e-6
     assert report.max_level_error < 1e-5
@@ -179,7 +179,7 @@ def test_a_damaged_comparison_is_refused(tmp_path):
 def test_drops_beyond_the_end_of_the_curve_are_named_with_how_far_to_train(tmp_path):
     problem = agf.problem("diagonal-linear", X=np.eye(3), y=np.array([3.0, 2.0, 1.0]))
     init = problem.init(1e-6)
-    stairs = agf.predict(problem, init)
+    stairs = agf.predict(problem, init, mode="agf")
     ends = stairs.half_times
     assert not agf.compare(stairs, agf.flow(problem, init)).notes
     early = agf.compare(stairs, agf.flow(problem, init, t_max=0.5 * ends[1]))
@@ -199,7 +199,7 @@ def test_drops_beyond_the_end_of_the_curve_are_named_with_how_far_to_train(tmp_p
 def test_results_and_problems_say_what_they_are_in_one_line():
     problem = agf.problem("diagonal-linear", **agf.registry.find("diagonal-linear").example())
     init = problem.init(alpha=1e-4)
-    stairs, observed = agf.predict(problem, init), agf.flow(problem, init, t_max=1.0)
+    stairs, observed = agf.predict(problem, init, mode="agf"), agf.flow(problem, init, t_max=1.0)
     assert repr(problem) == f"<{type(problem).__name__}: {problem.describe()}>"
     assert repr(stairs) == f"<Staircase of diagonal-linear, mode agf, {len(stairs.drops)} drops, fitted>"
     assert repr(observed) == "<Trajectory of diagonal-linear, auto, to flow time 1, max_time>"
@@ -210,7 +210,7 @@ def test_results_and_problems_say_what_they_are_in_one_line():
 def test_a_drop_that_lies_after_the_end_of_the_curve_has_neither_time_nor_level_nor_visible_drop(share):
     problem = agf.problem("diagonal-linear", X=np.eye(3), y=np.array([3.0, 2.0, 1.0]))
     init = problem.init(1e-6)
-    stairs = agf.predict(problem, init)
+    stairs = agf.predict(problem, init, mode="agf")
     for k, (before, half) in enumerate(pairwise(stairs.half_times)):  # the first of these is 0
         report = compare(stairs, agf.flow(problem, init, t_max=before + share * (half - before)))
         assert all(match.visible == match.k and np.isfinite(match.time_error) for match in report.matches[:k])
@@ -293,7 +293,7 @@ def test_a_curve_that_rises_is_said_to():
 def test_descent_at_too_large_a_learning_rate_is_told_from_one_that_is_stable():
     problem = agf.problem("diagonal-linear", X=np.eye(3), y=np.array([3.0, 2.0, 1.0]))
     init = problem.init(1e-3)
-    stairs = agf.predict(problem, init)
+    stairs = agf.predict(problem, init, mode="agf")
     # the Hessian at the end has eigenvalue 2 * 3 / 3 = 2 along the largest coordinate: descent is stable below lr = 1
     assert not compare(stairs, agf.descend(problem, init, lr=0.9, steps=300)).notes
     (note,) = compare(stairs, agf.descend(problem, init, lr=1.1, steps=300)).notes

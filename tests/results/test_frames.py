@@ -18,7 +18,7 @@ from agf.results import frames
 def results():
     problem = Product(width=2)
     init = Init.scaled(np.array([[1.0, 1.0], [0.5, 0.4]]), 1e-6)
-    stairs = agf.predict(problem, init)
+    stairs = agf.predict(problem, init, mode="agf")
     flow = agf.flow(problem, init)
     return stairs, flow, agf.compare(stairs, flow)
 

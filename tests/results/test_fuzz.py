@@ -116,7 +116,7 @@ def runs(tmp_path_factory):
     X = rng.standard_normal((12, 3))
     problem = agf.problem("diagonal-linear", X=X, y=X @ np.array([2.0, 1.0, 0.0]), names=np.array(["a", "b", "c"]))
     init = problem.init(1e-4)
-    stairs = agf.predict(problem, init)
+    stairs = agf.predict(problem, init, mode="agf")
     flow = agf.flow(problem, init, snapshots=12)
     results = {
         "staircase": stairs,

@@ -53,7 +53,7 @@ def test_a_trajectory_comes_back_to_the_bit(trajectory, saved):
 
 
 def test_a_staircase_comes_back(tmp_path):
-    stairs = agf.predict(Product(), Init.scaled(np.ones((1, 2)), 1e-6))
+    stairs = agf.predict(Product(), Init.scaled(np.ones((1, 2)), 1e-6), mode="agf")
     stairs.save(tmp_path / "stairs.npz")
     again = agf.load(tmp_path / "stairs.npz")
     assert str(again) == str(stairs)

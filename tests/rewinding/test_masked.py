@@ -63,7 +63,7 @@ def test_the_contract_holds():
 def test_a_diagonal_network_without_a_coordinate_never_learns_it():
     problem = agf.problem("diagonal-linear", X=np.eye(3), y=[3.0, 2.0, 1.0])
     masked = agf.masked(problem, np.array([[1, 1], [0, 0], [1, 1]]))
-    stairs = agf.predict(masked, problem.init(1e-8))
+    stairs = agf.predict(masked, problem.init(1e-8), mode="agf")
     assert len(stairs.drops) == 2
     assert stairs.levels[-1] == pytest.approx(4.0 / 6.0)
     report = agf.compare(stairs, agf.flow(masked, problem.init(1e-8)))

@@ -240,7 +240,9 @@ def test_json_is_one_strict_document_and_the_only_thing_on_standard_output(run):
     assert document["alpha"] == 1e-50
     assert document["status"] == "fitted"
     assert len(document["levels"]) == len(document["drops"]) + 1
-    assert {"time", "half_time", "level", "neurons", "collapsed", "label"} <= set(document["drops"][0])
+    fields = {"time", "half_time", "level", "neurons", "collapsed", "label", "error", "level_error", "overlap"}
+    assert fields <= set(document["drops"][0])
+    assert document["mode"] == "auto"
     assert document["drops"][0]["label"] == "coordinate 2 (bmi)"
     assert "coordinate 2 (bmi)" in err
 
@@ -292,7 +294,7 @@ def test_init_from_a_file_is_the_init_of_the_prediction(run, tmp_path):
     np.savez(tmp_path / "init.npz", theta=theta)
     code, _, err = run("predict", "diagonal-linear", "--init", tmp_path / "init.npz", "-o", tmp_path / "run.npz")
     assert code == 0
-    assert f"Predicted staircase of diagonal-linear, weights from {tmp_path / 'init.npz'}, mode agf" in err
+    assert f"Predicted staircase of diagonal-linear, weights from {tmp_path / 'init.npz'}, mode auto" in err
     np.testing.assert_allclose(agf.load(tmp_path / "run.npz").init.params(), theta, rtol=1e-14)
 
 
@@ -304,7 +306,7 @@ def test_settings_reach_the_prediction(run, tmp_path):
 
 
 def test_parameters_reach_the_problem(run, plugin, tmp_path):
-    run("predict", plugin, "-p", "gain=2", "-p", "table=[1, 2]", "-p", "flag=true", "-o", "run.npz")
+    run("predict", plugin, "--mode", "agf", "-p", "gain=2", "-p", "table=[1, 2]", "-p", "flag=true", "-o", "run.npz")
     arguments = agf.load(tmp_path / "run.npz").arguments
     assert arguments["gain"] == 2.0
     assert arguments["flag"] is True
@@ -316,23 +318,23 @@ def test_parameters_reach_the_problem(run, plugin, tmp_path):
 
 @pytest.mark.parametrize("status", [status for status in Status if status.failed], ids=lambda status: status.word)
 def test_a_failed_prediction_exits_with_1_and_saves_what_it_has(run, plugin, tmp_path, status):
-    code, out, err = run("predict", plugin, "-p", f"trouble={status.word}", "-o", "run.npz", "--json")
+    code, out, err = run("predict", plugin, "--mode", "agf", "-p", f"trouble={status.word}", "-o", "run.npz", "--json")
     assert code == 1
     assert json.loads(out)["status"] == status.word
     assert status.sentence in err
     stairs = agf.load(tmp_path / "run.npz")
     assert stairs.levels.tolist() == [1.0, 0.5]
-    assert run("compare", plugin, "-p", f"trouble={status.word}")[0] == 1
+    assert run("compare", plugin, "--mode", "agf", "-p", f"trouble={status.word}")[0] == 1
 
 
 def test_an_interrupt_exits_with_130_and_saves_what_it_has(run, plugin, tmp_path):
-    assert run("predict", plugin, "-p", "trouble=interrupt", "-o", "run.npz")[0] == 130
+    assert run("predict", plugin, "--mode", "agf", "-p", "trouble=interrupt", "-o", "run.npz")[0] == 130
     stairs = agf.load(tmp_path / "run.npz")
     assert (stairs.status, len(stairs.drops)) == (Status.INTERRUPTED, 1)
 
 
 def test_ctrl_c_keeps_the_partial_result(plugin, tmp_path):
-    words = [*AGF, "predict", plugin, "-p", "trouble=wait", "-o", "run.npz"]
+    words = [*AGF, "predict", plugin, "--mode", "agf", "-p", "trouble=wait", "-o", "run.npz"]
     # a job in the background of a script inherits that Ctrl-C is ignored
     heed = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, **heed)
@@ -349,13 +351,13 @@ def test_ctrl_c_keeps_the_partial_result(plugin, tmp_path):
 def test_a_computation_that_raises_keeps_its_partial_result(run, plugin, tmp_path, monkeypatch):
     from agf.shell import runs as cli_runs
 
-    partial = agf.predict(agf.problem(plugin), agf.problem(plugin).init(1e-8))
+    partial = agf.predict(agf.problem(plugin), agf.problem(plugin).init(1e-8), mode="agf")
 
     def fail(*args, **options):
         raise agf.ComputationError("the disk of the cluster went away.", partial)
 
     monkeypatch.setattr(cli_runs, "predict_with", fail)
-    code, out, err = run("predict", plugin, "-o", "run.npz", "--json")
+    code, out, err = run("predict", plugin, "--mode", "agf", "-o", "run.npz", "--json")
     assert (code, json.loads(out)["levels"]) == (1, [1.0, 0.5])
     assert agf.load(tmp_path / "run.npz").levels.tolist() == [1.0, 0.5]
     assert err.endswith("agf: error: the disk of the cluster went away.\n")
@@ -396,7 +398,7 @@ def test_descent_is_chosen_by_its_options(run, plugin, tmp_path):
 
 
 def test_compare_saves_both_sides_and_draws_them(run, tmp_path):
-    words = ("diagonal-linear", "--data", "diabetes", "--alpha", "1e-50")
+    words = ("diagonal-linear", "--data", "diabetes", "--alpha", "1e-50", "--mode", "agf")
     code, out, err = run("compare", *words, "-o", tmp_path / "run.npz", "--plot", tmp_path / "a.pdf", "--json")
     assert code == 0
     document = json.loads(out)
@@ -443,12 +445,12 @@ def test_words_that_are_no_command_or_option_are_refused(run):
 
 def test_an_unknown_problem_or_parameter_is_refused_with_the_valid_ones(run, plugin):
     refused(run("predict", "perceptron"), "there is no problem 'perceptron'", "diagonal-linear", "relu")
-    refused(run("predict", plugin, "-p", "speed=3"), "unknown parameter `speed`", "gain, trouble")
-    refused(run("predict", plugin, "-p", "gain"), "KEY=VALUE")
-    refused(run("predict", plugin, "-p", "gain=1", "-p", "gain=2"), "given twice")
-    refused(run("predict", plugin, "-p", "gain=much"), "`gain`", "'much'", "a number")
-    refused(run("predict", plugin, "-p", "flag=2"), "`flag`", "true or false")
-    refused(run("predict", plugin, "--width", 3), "width follows from the data")
+    refused(run("predict", plugin, "--mode", "agf", "-p", "speed=3"), "unknown parameter `speed`", "gain, trouble")
+    refused(run("predict", plugin, "--mode", "agf", "-p", "gain"), "KEY=VALUE")
+    refused(run("predict", plugin, "--mode", "agf", "-p", "gain=1", "-p", "gain=2"), "given twice")
+    refused(run("predict", plugin, "--mode", "agf", "-p", "gain=much"), "`gain`", "'much'", "a number")
+    refused(run("predict", plugin, "--mode", "agf", "-p", "flag=2"), "`flag`", "true or false")
+    refused(run("predict", plugin, "--mode", "agf", "--width", 3), "width follows from the data")
     refused(run("predict", "./none.py"), "there is no file")
 
 
@@ -514,7 +516,7 @@ def test_foreign_and_damaged_run_files_are_refused(run, tmp_path):
 
 
 def test_options_that_contradict_one_another_are_refused(run, plugin, tmp_path):
-    run("predict", plugin, "-o", "stairs.npz")
+    run("predict", plugin, "--mode", "agf", "-o", "stairs.npz")
     run("train", plugin, "-o", "flow.npz")
     refused(run("train", plugin, "--lr", "0.1"), "needs --lr and --steps")
     refused(run("train", plugin, "--lr", "0.1", "--steps", 3, "--t-max", 2), "mixed", "--t-max, --lr, --steps")
@@ -522,10 +524,10 @@ def test_options_that_contradict_one_another_are_refused(run, plugin, tmp_path):
     refused(run("train", "diagonal-linear", "--resume", "flow.npz"), "a run of 'mine'")
     refused(run("train", plugin, "--resume", "stairs.npz"), "no training")
     refused(run("train", plugin, "--resume", "flow.npz", "--steps", 3), "is a gradient flow")
-    refused(run("compare", plugin, "--lr", "0.1"), "Add --curve")
-    refused(run("compare", plugin, "--curve", "flow.npz", "--t-max", 3), "--curve replaces it")
+    refused(run("compare", plugin, "--mode", "agf", "--lr", "0.1"), "Add --curve")
+    refused(run("compare", plugin, "--mode", "agf", "--curve", "flow.npz", "--t-max", 3), "--curve replaces it")
     refused(run("compare", "stairs.npz"), "Add --curve")
-    run("compare", plugin, "-o", "both.npz")
+    run("compare", plugin, "--mode", "agf", "-o", "both.npz")
     refused(run("compare", "both.npz"), "holds a comparison already", "agf show both.npz")
     for absent in ("absent.npz", "runs/absent"):
         refused(run("compare", absent, "--curve", "flow.npz"), "there is no such file")
@@ -543,7 +545,10 @@ def test_a_full_disk_is_one_sentence(plugin):
         return  # the device exists on Linux only
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [*AGF, "predict", plugin, "--json", "--quiet"], stdout=full, stderr=subprocess.PIPE, text=True
+            [*AGF, "predict", plugin, "--mode", "agf", "--json", "--quiet"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
         )
     assert (done.returncode, done.stderr) == (2, "agf: error: cannot write the output (No space left on device).\n")
 
@@ -552,7 +557,7 @@ def test_a_reader_that_leaves_early_is_no_error(plugin):
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [*AGF, "predict", plugin, "--json", "--quiet"], stdout=write, stderr=subprocess.PIPE, text=True
+        [*AGF, "predict", plugin, "--mode", "agf", "--json", "--quiet"], stdout=write, stderr=subprocess.PIPE, text=True
     )
     os.close(write)
     assert done.stderr == ""

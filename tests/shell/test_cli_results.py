@@ -22,11 +22,11 @@ def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     problem = agf.problem("diagonal-linear", X=np.eye(3), y=np.array([3.0, 2.0, 1.0]))
     init = problem.init(1e-6)
-    stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
+    stairs, flow = agf.predict(problem, init, mode="agf"), agf.flow(problem, init)
     stairs.save(folder / "stairs.npz")
     flow.save(folder / "flow.npz")
     agf.compare(stairs, flow).save(folder / "both.npz")
-    agf.predict(problem, problem.init(1e-8)).save(folder / "other.npz")
+    agf.predict(problem, problem.init(1e-8), mode="agf").save(folder / "other.npz")
     return folder
 
 
@@ -235,7 +235,7 @@ def test_wrong_requests_are_refused_and_nothing_is_written(run, saved, words, se
 
 def test_runs_of_two_problems_share_no_graph(run, saved, tmp_path):
     problem = agf.problem("linear", Sxx=np.eye(2), B=np.diag([2.0, 1.0]))
-    agf.predict(problem, problem.init(1e-6)).save(tmp_path / "linear.npz")
+    agf.predict(problem, problem.init(1e-6), mode="agf").save(tmp_path / "linear.npz")
     code, _, err = run("graph", "stairs.npz", tmp_path / "linear.npz")
     assert code == 2
     assert "merges runs of one problem. Found diagonal-linear, linear" in err

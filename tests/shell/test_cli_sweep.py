@@ -39,7 +39,23 @@ def test_bad_ranges_are_refused(text):
 
 def test_sweep_writes_its_table_and_summarize_reads_it(toy, tmp_path, capsys):
     folder = str(tmp_path / "s")
-    code = main(["sweep", toy, "--alpha", "1e-3,1e-6", "--seed", "0:4", "-p", "width=1,2", "-o", folder, "--no-files"])
+    code = main(
+        [
+            "sweep",
+            toy,
+            "--mode",
+            "agf",
+            "--alpha",
+            "1e-3,1e-6",
+            "--seed",
+            "0:4",
+            "-p",
+            "width=1,2",
+            "-o",
+            folder,
+            "--no-files",
+        ]
+    )
     assert code == 0
     assert "16 runs, 0 failed" in capsys.readouterr().err
     assert (tmp_path / "s" / "table.csv").read_text().count("\n") == 1 + 8 * 2 + 8 * 3
@@ -53,14 +69,39 @@ def test_sweep_writes_its_table_and_summarize_reads_it(toy, tmp_path, capsys):
 
 
 def test_seeds_that_change_nothing_are_noted(tmp_path, capsys):
-    words = ["sweep", "diagonal-linear", "--alpha", "1e-3", "--no-files", "-o", str(tmp_path / "s"), "--seed", "0:3"]
+    words = [
+        "sweep",
+        "diagonal-linear",
+        "--mode",
+        "agf",
+        "--alpha",
+        "1e-3",
+        "--no-files",
+        "-o",
+        str(tmp_path / "s"),
+        "--seed",
+        "0:3",
+    ]
     assert main(words) == 0
     assert "note: " in (err := capsys.readouterr().err)
     assert "all 3 seeds are the same run" in err
 
 
 def test_a_failed_run_gives_exit_code_1_and_is_named(toy, tmp_path, capsys):
-    arguments = ["sweep", toy, "--alpha", "1e-3", "--seed", "0:3", "-p", "fail_seed=1", "-o", str(tmp_path / "s")]
+    arguments = [
+        "sweep",
+        toy,
+        "--mode",
+        "agf",
+        "--alpha",
+        "1e-3",
+        "--seed",
+        "0:3",
+        "-p",
+        "fail_seed=1",
+        "-o",
+        str(tmp_path / "s"),
+    ]
     assert main(arguments) == 1
     assert "seed=1: ZeroDivisionError: on purpose" in capsys.readouterr().err
 
@@ -76,7 +117,7 @@ def test_a_failed_run_gives_exit_code_1_and_is_named(toy, tmp_path, capsys):
     ],
 )
 def test_wrong_requests_exit_with_2_and_one_sentence(toy, tmp_path, capsys, words, message):
-    assert main(["sweep", toy, "-o", str(tmp_path / "s"), *words]) == 2
+    assert main(["sweep", toy, "--mode", "agf", "-o", str(tmp_path / "s"), *words]) == 2
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1
@@ -90,7 +131,9 @@ def test_summarize_refuses_a_folder_that_is_no_sweep(tmp_path, capsys):
 def test_runs_that_end_in_a_failed_status_are_counted_and_the_code_is_one(tmp_path, capsys):
     path = tmp_path / "toy.py"
     path.write_text(PLUGIN.replace("agf.Status.ALL_ACTIVE", "agf.Status.NONFINITE"))
-    code = main(["sweep", f"{path}:Toy", "-o", str(tmp_path / "s"), "--alpha", "1e-4", "--seed", "0:2"])
+    code = main(
+        ["sweep", f"{path}:Toy", "--mode", "agf", "-o", str(tmp_path / "s"), "--alpha", "1e-4", "--seed", "0:2"]
+    )
     told = capsys.readouterr().err
     assert code == FAILED, told
     assert "2 runs, 2 failed" in told

@@ -279,10 +279,10 @@ def test_the_floating_point_state_of_the_caller_does_not_matter(alpha):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20, 3))
     problem = agf.problem("diagonal-linear", X=X, y=X @ np.array([2.0, 1.0, 0.0]))
-    usual = agf.predict(problem, problem.init(alpha)).times
+    usual = agf.predict(problem, problem.init(alpha), mode="agf").times
     with np.errstate(all="raise"):
         init = problem.init(alpha)
-        stairs = agf.predict(problem, init)
+        stairs = agf.predict(problem, init, mode="agf")
         report = agf.compare(stairs, agf.flow(problem, init))
         agf.predict(problem, init, mode="limit")
         agf.Init.from_params(np.full((3, 2), 1e-320))

@@ -41,7 +41,7 @@ def edit(path, change):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_prediction_is_repeated_to_the_bit(name, tmp_path):
-    stairs = agf.predict(*start(name), max_drops=2)
+    stairs = agf.predict(*start(name), max_drops=2, mode="agf")
     stairs.save(tmp_path / "run.npz")
     again = replay.rerun(tmp_path / "run.npz")
     assert stairs.drops
@@ -83,7 +83,7 @@ def test_the_mode_is_repeated(mode, tmp_path):
 def test_what_was_asked_differently_is_said(tmp_path):
     problem, init = start("diagonal-linear")
     first, second = tmp_path / "a.npz", tmp_path / "b.npz"
-    agf.predict(problem, init).save(first)
+    agf.predict(problem, init, mode="agf").save(first)
     other = agf.problem("diagonal-linear", **{**SMALL["diagonal-linear"], "y": SMALL["diagonal-linear"]["y"] * 1.001})
     agf.predict(other, other.init(1e-4, seed=3), threshold="unit", max_drops=1).save(second)
     found = replay.differences(first, second)
@@ -100,7 +100,7 @@ def test_what_was_asked_differently_is_said(tmp_path):
 def test_a_version_and_a_number_changed_by_hand_are_found(tmp_path):
     problem, init = start("diagonal-linear")
     for name in ("a.npz", "b.npz"):
-        agf.predict(problem, init).save(tmp_path / name)
+        agf.predict(problem, init, mode="agf").save(tmp_path / name)
 
     def change(header):
         header["versions"]["numpy"] = "1.0"
@@ -116,7 +116,7 @@ def test_a_version_and_a_number_changed_by_hand_are_found(tmp_path):
 def test_other_initial_weights_of_one_seed_are_noticed(tmp_path):
     problem, init = start("relu")
     for name, theta in (("a.npz", init.params()), ("b.npz", init.params()[::-1])):
-        agf.predict(problem, agf.Init.from_params(theta, alpha=1e-3), max_drops=1).save(tmp_path / name)
+        agf.predict(problem, agf.Init.from_params(theta, alpha=1e-3), max_drops=1, mode="agf").save(tmp_path / name)
     assert "initial weights differ" in replay.differences(tmp_path / "a.npz", tmp_path / "b.npz").asked
 
 
@@ -135,7 +135,7 @@ def compared(tmp_path):
     """The path of a comparison with a repeat of its training, and the comparison."""
     problem, init = start("diagonal-linear")
     flow, repeat = agf.flow(problem, init), agf.flow(problem, init, rtol=1e-4)
-    report = agf.compare(agf.predict(problem, init), flow, repeat=repeat)
+    report = agf.compare(agf.predict(problem, init, mode="agf"), flow, repeat=repeat)
     report.save(tmp_path / "both.npz")
     return tmp_path / "both.npz", report
 
@@ -166,7 +166,7 @@ def test_comparisons_differ_where_their_sides_do(compared, tmp_path):
     path, _ = compared
     problem, _ = start("diagonal-linear")
     init = problem.init(1e-4, seed=3)
-    agf.compare(agf.predict(problem, init), agf.flow(problem, init)).save(tmp_path / "other.npz")
+    agf.compare(agf.predict(problem, init, mode="agf"), agf.flow(problem, init)).save(tmp_path / "other.npz")
     assert not replay.differences(path, path)
     found = replay.differences(path, tmp_path / "other.npz")
     assert found.asked == ("alpha: 0.001 | 0.0001",)
@@ -189,7 +189,7 @@ def test_runs_of_two_kinds_are_refused_in_a_sentence(compared, tmp_path):
 
 def test_what_cannot_be_repeated_is_refused(tmp_path):
     problem, init = start("diagonal-linear")
-    stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
+    stairs, flow = agf.predict(problem, init, mode="agf"), agf.flow(problem, init)
     flow.to_csv(tmp_path / "curve.csv")
     agf.Trajectory.from_csv(tmp_path / "curve.csv").save(tmp_path / "curve.npz")
     with pytest.raises(FileError, match="holds no initial weights"):
@@ -206,7 +206,7 @@ def test_what_cannot_be_repeated_is_refused(tmp_path):
 
 def test_data_changed_after_the_fact_is_refused(tmp_path):
     problem, init = start("diagonal-linear")
-    agf.predict(problem, init).save(tmp_path / "run.npz")
+    agf.predict(problem, init, mode="agf").save(tmp_path / "run.npz")
     edit(tmp_path / "run.npz", lambda header: header.update(fingerprint="0" * 16))
     with pytest.raises(FileError, match="fingerprint"):
         replay.rerun(tmp_path / "run.npz")
@@ -216,7 +216,7 @@ def test_a_problem_of_a_file_is_found_where_it_is_named(tmp_path):
     import tiny
 
     problem = tiny.Product(width=2)
-    run = agf.predict(problem, problem.init(1e-4))
+    run = agf.predict(problem, problem.init(1e-4), mode="agf")
     run.save(tmp_path / "run.npz")
     with pytest.raises(agf.RequestError, match=r"problem 'product' is not registered.*--problem \./FILE\.py"):
         replay.rerun(tmp_path / "run.npz")

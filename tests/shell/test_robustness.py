@@ -56,7 +56,10 @@ def test_an_option_that_is_none_has_its_default_and_a_misspelt_one_is_refused_wi
     names = [name for name in inspect.signature(agf.predict).parameters if name not in ("problem", "init", "others")]
     assert {*names} - {"observer", "checkpoint"} == {*agf.Settings().to_dict()} - {"max_time"} | {"t_max"}
     assert agf.predict(diagonal, init, **dict.fromkeys(names)).settings == agf.Settings()
-    assert agf.predict(diagonal, init, t_max=2.0).settings == agf.predict(diagonal, init, max_time=2.0).settings
+    assert (
+        agf.predict(diagonal, init, t_max=2.0, mode="agf").settings
+        == agf.predict(diagonal, init, max_time=2.0, mode="agf").settings
+    )
     for function, start in ((agf.predict, init), (agf.predict_many, [init])):
         with pytest.raises(RequestError, match=r"unknown option `thresold`.*Did you mean `threshold`"):
             function(diagonal, start, thresold="unit")
@@ -140,7 +143,7 @@ def rewrite(path, change):
 @pytest.mark.parametrize("wrong", [None, "x", -1, 1.5, [], {}, [1], True, 1e400])
 def test_a_header_edited_by_hand_is_refused_or_can_still_be_shown(diagonal, tmp_path, wrong):
     init = diagonal.init(1e-3)
-    stairs, flow = agf.predict(diagonal, init), agf.flow(diagonal, init)
+    stairs, flow = agf.predict(diagonal, init, mode="agf"), agf.flow(diagonal, init)
     drop = ("result", "drops", 0)
     staircase = [("result", "stats"), ("result", "notes"), ("result", "degree"), ("init", "alpha"), ("arguments",)]
     staircase += [(*drop, key) for key in ("neurons", "collapsed", "label", "runner_up", "time", "utility", "how")]
@@ -189,7 +192,7 @@ def test_text_that_calls_itself_npz_is_told_what_it_is_and_not_to_load_pickles(t
 def test_no_command_writes_over_what_it_reads(diagonal, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     init = diagonal.init(1e-3)
-    agf.predict(diagonal, init).save("run.npz")
+    agf.predict(diagonal, init, mode="agf").save("run.npz")
     shutil.copy("run.npz", "run.svg")
     np.savez("weights.npz", theta=np.full((2, 2), 1e-3))
     np.savez("data.npz", **EYE)
@@ -253,7 +256,7 @@ def test_tolerances_that_control_nothing_or_cannot_be_met_are_refused(rtol):
     with pytest.raises(RequestError, match="rtol"):
         agf.flow(problem, init, rtol=rtol)
     with pytest.raises(RequestError, match="rtol"):
-        agf.predict(problem, init, rtol=rtol)
+        agf.predict(problem, init, rtol=rtol, mode="agf")
 
 
 @pytest.mark.parametrize("factor", [1e150, 1e-150])
@@ -279,7 +282,7 @@ def test_a_trainer_given_parameters_instead_of_an_init_says_what_it_wants():
 def hostile(folder, diagonal):
     """Files that call themselves run files."""
     good = folder / "good.npz"
-    agf.predict(diagonal, diagonal.init(1e-3)).save(good)
+    agf.predict(diagonal, diagonal.init(1e-3), mode="agf").save(good)
     content = good.read_bytes()
     (folder / "truncated.npz").write_bytes(content[: len(content) // 2])
     (folder / "text.npz").write_text("not an archive\n")
@@ -334,7 +337,7 @@ def test_summarize_refuses_what_is_no_sweep(diagonal, tmp_path, capsys):
 
 @pytest.mark.parametrize("command", ["predict", "train", "compare"])
 def test_a_full_disk_is_a_sentence_and_leaves_the_earlier_file(diagonal, tmp_path, command):
-    agf.predict(diagonal, diagonal.init(1e-3)).save(tmp_path / "run.npz")
+    agf.predict(diagonal, diagonal.init(1e-3), mode="agf").save(tmp_path / "run.npz")
     before = (tmp_path / "run.npz").read_bytes()
     code = (
         "import sys, resource, signal; from agf.shell import main as cli\n"
@@ -383,6 +386,6 @@ def test_a_network_whose_neurons_are_all_dead_ends_at_once_on_both_sides(rng):
     x = np.abs(rng.standard_normal((20, 4)))
     problem = agf.TwoLayer(x, x[:, 0], activation="relu", width=4)
     init = agf.Init.from_params(1e-6 * np.hstack([-np.ones((4, 4)), np.ones((4, 1))]))
-    stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
+    stairs, flow = agf.predict(problem, init, mode="agf"), agf.flow(problem, init)
     assert (stairs.status.word, flow.status.word) == ("no_growth", "settled")
     assert len(stairs.drops) == len(flow.drops) == 0

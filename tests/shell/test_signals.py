@@ -163,7 +163,20 @@ def test_a_killed_comparison_leaves_the_prediction_with_the_curve_so_far(started
     ("number", "jobs"), [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGTERM, 2), (signal.SIGKILL, 2)]
 )
 def test_a_sweep_that_was_stopped_goes_on_and_leaves_no_process_behind(started, number, jobs, capsys):
-    words = ("sweep", "slow.py", "--alpha", "1e-4,1e-6,1e-8", "--seed", "0:2", "-o", "s", "-p", "pause=0.002")
+    words = (
+        "sweep",
+        "slow.py",
+        "--mode",
+        "agf",
+        "--alpha",
+        "1e-4,1e-6,1e-8",
+        "--seed",
+        "0:2",
+        "-o",
+        "s",
+        "-p",
+        "pause=0.002",
+    )
     with open("err", "w") as err:  # a worker that lives on would hold a pipe open
         process = started(*words, "--jobs", jobs, stdout=subprocess.DEVNULL, stderr=err)
     rows = Path("s/rows")

@@ -95,7 +95,7 @@ def test_neurons_that_cancel_do_not_end_the_prediction(alpha):
     """Seven residues, {1: 5, 2: 4}: the first three neurons are of frequency 1, where N aligned ones leave 8/9, 5/9 and
     1/3 of its 25/7 ([AGF] Theorem 5.2); two only in the limit of infinite norms, at an infimum."""
     problem = agf.problem("modular-addition", p=7, template={1: 5, 2: 4}, width=12)
-    stairs = agf.predict(problem, problem.init(alpha, seed=0), max_drops=3)
+    stairs = agf.predict(problem, problem.init(alpha, seed=0), max_drops=3, mode="agf")
     assert [drop.how for drop in stairs.drops[:2]] == ["flow", "infimum"]
     assert not stairs.status.failed
     expected = 16 / 7 + 25 / 7 * np.array([1.0, 8 / 9, 5 / 9, 1 / 3])

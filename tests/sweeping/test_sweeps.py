@@ -27,7 +27,7 @@ def toy(tmp_path):
 
 def start(toy, folder, **options):
     options = {"alpha": [1e-3, 1e-6], "seed": range(5), "keep_files": False} | options
-    return sweeps.sweep(toy, folder=folder, **options)
+    return sweeps.sweep(toy, folder=folder, **{"mode": ["agf"], **options})
 
 
 def test_the_table_has_every_combination_and_drop_in_the_order_asked(toy, tmp_path):
@@ -38,7 +38,7 @@ def test_the_table_has_every_combination_and_drop_in_the_order_asked(toy, tmp_pa
     assert result.missing() == 0
     assert not result.failures()
     text = result.write_table(tmp_path / "t.csv").read_text()
-    assert text.splitlines()[0].startswith("run,alpha,width,seed,source,k,time")
+    assert text.splitlines()[0].startswith("run,alpha,mode,width,seed,source,k,time")
 
 
 def test_two_processes_give_the_same_bytes_as_one(toy, tmp_path):
@@ -203,8 +203,8 @@ def test_a_sweep_killed_at_any_moment_resumes_to_the_same_bytes(toy, tmp_path):
     arguments = {"pause": 0.01}
     code = (
         "import sys; from agf.sweeping import sweep as sweeps; "
-        f"sweeps.sweep({toy!r}, folder=sys.argv[1], alpha=[1e-3, 1e-6], seed=range(20), keep_files=False, "
-        f"arguments={arguments!r})"
+        f"sweeps.sweep({toy!r}, folder=sys.argv[1], alpha=[1e-3, 1e-6], seed=range(20), mode=['agf'], "
+        f"keep_files=False, arguments={arguments!r})"
     )
     folder = tmp_path / "storm"
     kills = 0
@@ -281,7 +281,7 @@ def test_a_full_disk_keeps_what_was_finished(toy, tmp_path):
         "from agf.sweeping import sweep as sweeps; from agf.errors import FileError\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))\n"
         "try:\n"
-        f"    sweeps.sweep({toy!r}, folder=sys.argv[1], alpha=[1e-3], seed=range(20), keep_files=False)\n"
+        f"    sweeps.sweep({toy!r}, folder=sys.argv[1], alpha=[1e-3], mode=['agf'], seed=range(20), keep_files=False)\n"
         "except FileError as error:\n"
         "    print(error)\n"
     )

@@ -391,10 +391,10 @@ def test_a_plateau_that_explicit_steps_cannot_cross_ends_the_run_soon_and_says_s
     assert flow.status is Status.PLATEAU
     assert flow.status.failed
     assert flow.stats["evaluations"] < 3e4  # of some 1e10 that it would have taken
-    held = agf.predict(problem, problem.init(1e-14), max_drops=2)
+    held = agf.predict(problem, problem.init(1e-14), max_drops=2, mode="agf")
     assert flow.stats["due"] == pytest.approx(held.half_times[2], rel=0.2)  # at its present pull
     assert "the next drop is due" in str(flow)
-    level = agf.predict(problem, problem.init(1e-14), max_drops=1).levels[1]
+    level = agf.predict(problem, problem.init(1e-14), max_drops=1, mode="agf").levels[1]
     assert flow.losses[-1] == pytest.approx(level, rel=1e-6)
 
 

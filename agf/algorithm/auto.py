@@ -1,0 +1,83 @@
+"""Mode "auto": Algorithm 1 where its assumption holds, resolved in time where it does not.
+
+[AGF] Algorithm 1 assumes that a drop is over before the next neuron grows. Where a problem has its phases in closed
+form, they cost next to nothing: they are run, and kept if the error bars of all drops say that the assumption holds.
+Elsewhere, and where it fails, the active neurons are resolved in time, which costs about what the flow does. Where that
+cannot be done in float64, Algorithm 1 is what is left, and its bars say what it is worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from agf.algorithm.resolved import resolve
+from agf.contract.problem import Problem
+from agf.errors import ProblemError, RequestError
+from agf.init import Init
+from agf.records.checkpoint import Checkpoint
+from agf.records.settings import Settings
+from agf.records.status import Status
+from agf.records.table import percent
+from agf.results.staircase import Drop, Staircase
+
+#: Error bar up to which Algorithm 1 is taken to hold.
+HOLDS = 1e-3
+
+Observed = list[tuple[object, Drop | None]]
+Predict = Callable[[Settings], Staircase]
+
+
+def auto(
+    problem: Problem,
+    init: Init,
+    settings: Settings,
+    observer: Callable[..., None] | None,
+    kept: Checkpoint,
+    alternate: Callable[[Settings, Callable[..., None] | None], Staircase],
+) -> Staircase:
+    """The prediction, with a note on what was used and why.
+
+    alternate : Algorithm 1 with these settings, shown to this observer.
+    """
+    paper = settings.within("agf", conditioning=False)
+    first = None
+    if problem.phases(init, paper) is not None:
+        seen: Observed = []
+        first = alternate(paper, lambda state, drop: seen.append((state, drop)))
+        if first.status is Status.INTERRUPTED:
+            return replace(first, settings=settings)
+        if not first.status.failed and all(drop.error <= HOLDS for drop in first.drops):
+            for state, drop in seen if observer is not None else ():
+                observer(state, drop)  # type: ignore[misc]
+            return replace(first, settings=settings)
+    try:
+        found = resolve(problem, init, settings.within("resolved"), observer, kept)
+    except RequestError as refusal:
+        if isinstance(refusal, ProblemError):
+            raise
+        found = first or alternate(paper, observer)
+        note = f"Algorithm 1 alone, and drops may overlap: resolving them in time is refused. {refusal}"
+        return replace(found, settings=settings, notes=(*found.notes, note))
+    status = found.status
+    if status is Status.ALL_ACTIVE and first is not None and first.status is Status.FITTED:
+        # that nothing is left to fit there, Algorithm 1 has shown
+        reached = abs(found.levels[-1] - first.levels[-1]) <= settings.rtol * found.start_level
+        status = Status.FITTED if reached else status
+    return replace(found, settings=settings, status=status, notes=(*found.notes, _reason(found.drops, first)))
+
+
+def _reason(drops: Sequence[Drop], first: Staircase | None) -> str:
+    """Why the prediction was resolved in time, in words; `first`: by Algorithm 1, where that was tried."""
+    several = [str(k) for k, drop in enumerate(drops, 1) if drop.overlap and drop.utility.size > 1]
+    near = [str(k) for k, drop in enumerate(drops, 1) if drop.overlap and drop.utility.size <= 1]
+    words = []
+    if several:
+        words.append(f"several neurons grow in drop(s) {', '.join(several)}")
+    if near:
+        words.append(f"drop(s) {', '.join(near)} are not over when a neighbour begins")
+    if first is not None and first.drops:
+        words.append(f"its error bars reach {percent(max(drop.error for drop in first.drops))}")
+    elif not words:
+        words.append("what has settled moves on between drops, and no closed form follows it")
+    return f"Resolved in time, as Algorithm 1 does not hold throughout: {'; '.join(words)}."

@@ -1,0 +1,168 @@
+"""How far a prediction may be from gradient flow at this alpha: error bars, from what each mode leaves out.
+
+Algorithm 1 lets a drop be over before anything else happens. It is exact for neurons that do not share data; what it
+leaves out has four measures, all known while predicting: how long what has settled keeps moving (the slowest rate of
+the active neurons), how much of the residual that motion carries, how near the drops before and after are, and how
+large the neurons are that stay dormant. Mode "resolved" leaves out what neurons do to the residual before they join;
+its repeat with other joining norms and tolerances measures that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from agf.clock import Clock
+from agf.contract.problem import Problem
+from agf.records.state import State
+from agf.results.curve import detect
+from agf.results.staircase import Drop, Staircase
+
+#: The measures bound what happens; this part of their sum does, at the most, in 95 of 100 drops (docs/accuracy.md).
+_PART = 0.5
+#: ... and this part of what a drop's own slow end would give, as only its second half counts for its half-drop time.
+_OWN = 0.3
+#: Error of any half-drop time: tolerances, and what neurons do before they matter.
+_LEAST = 3e-4
+#: Hessians up to this order are taken apart for their slowest rate; motion beyond it is taken to last until the next
+#: drop.
+_ORDER = 64
+#: Eigenvalues below this part of the largest are those of symmetries.
+_FLAT = 1e-9
+#: Drops overlap when a neighbour's output is this part of a drop's own half-way, or this part of a level still moves.
+_MIXED, _MOVING = 1e-3, 1e-2
+#: The curve around a plateau that tells how certain its level is: this far in log time.
+_BESIDE = 0.05
+#: ... and at least this part of the loss of the zero function: of the depth to which drops are looked for.
+_LEAST_LEVEL = 2e-4
+
+
+@dataclass(frozen=True)
+class _Leg:
+    """One drop in flow time: when, how fast its neuron grew, what it moved, and how long that goes on.
+
+    width : in which the newcomer grows by a factor e.  tail : one over the slowest rate of the active neurons.
+    moved : change of the output of those that were active before, over that of the network.
+    share : output of the dormant neurons over that of the newcomer.
+    """
+
+    time: float
+    width: float
+    tail: float
+    moved: float
+    share: float
+
+
+@dataclass
+class Deviation:
+    """Measures of the drops of Algorithm 1, added as they come, and the bars they give."""
+
+    problem: Problem
+    clock: Clock
+    legs: list[_Leg] = field(default_factory=list)
+
+    def add(self, before: State[Any], after: State[Any], drop: Drop) -> None:
+        """A drop that led from one state to another."""
+        kappa, new = self.problem.degree, drop.neurons[drop.neurons < after.log_norms.size]
+        size = float(np.max(after.log_norms[new], initial=-np.inf))
+        largest = float(np.max(drop.utility, initial=0.0))
+        with np.errstate(over="ignore"):
+            width = np.exp((2 - kappa) * size) / (kappa * largest) if largest > 0 and np.isfinite(size) else np.inf
+            rest = after.log_norms[~after.active]
+            share = np.sum(np.exp(np.minimum(kappa * (rest[np.isfinite(rest)] - size), 0.0)))
+        moved, tail = self._moved(before, after), self._tail(after)
+        self.legs.append(_Leg(drop.time, float(width), tail, moved, min(float(share), 1.0)))
+
+    def _moved(self, before: State[Any], after: State[Any]) -> float:
+        """See `_Leg`; 1 where the problem has no outputs."""
+        if not before.active.any():
+            return 0.0
+        parts = []
+        for state in (before, after):
+            active = np.flatnonzero(state.active)
+            found = self.problem.outputs(state.params[active], active)
+            if found is None:
+                return 1.0
+            parts.append((found[before.active[active]].sum(axis=0), found.sum(axis=0)))
+        (old, all_before), (new, all_after) = parts
+        change = float(np.linalg.norm(all_after - all_before))
+        return min(float(np.linalg.norm(new - old)) / change, 1.0) if change > 0 else 1.0
+
+    def _tail(self, state: State[Any]) -> float:
+        """See `_Leg`; inf where it is not known."""
+        active = np.flatnonzero(state.active)
+        order = active.size * self.problem.n_params
+        if not (0 < order <= _ORDER):
+            return np.inf
+        matrix = self.problem.hessian(state.params[active], active)
+        if matrix is None or not np.isfinite(matrix).all():
+            return np.inf
+        rates = np.linalg.eigvalsh(matrix)
+        rates = rates[rates > _FLAT * max(float(rates[-1]), 0.0)]
+        return 1.0 / float(rates[0]) if rates.size else np.inf
+
+    def barred(self, drops: Sequence[Drop], start_level: float) -> tuple[Drop, ...]:
+        """The drops with their bars, and whether they overlap others; bars are inf where float64 has no flow times."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            return self._barred(drops, start_level)
+
+    def _barred(self, drops: Sequence[Drop], start_level: float) -> tuple[Drop, ...]:
+        times = np.array([leg.time for leg in self.legs])
+        widths = np.array([leg.width for leg in self.legs])
+        moved, share = np.array([leg.moved for leg in self.legs]), np.array([leg.share for leg in self.legs])
+        tails = np.maximum([leg.tail for leg in self.legs], widths)
+        before, out = start_level, []
+        for k, drop in enumerate(drops):
+            half = max(drop.half_time, np.finfo(float).tiny)
+            gaps = np.abs(times - times[k])
+            wide = np.maximum(widths, widths[k])
+            near = wide * np.exp(-2.0 * gaps / wide)
+            near[k] = widths[k] * share[k]
+            since = np.maximum(half - times[:k], 0.0)
+            slow = float(np.sum(moved[:k] * np.minimum(tails[:k], since)))
+            own = _OWN * moved[k] * min(tails[k], half)
+            error = _LEAST + _PART * (slow + own + float(np.sum(near))) / half
+            after = times[k + 1] - times[k] if k + 1 < times.size else np.inf
+            left = moved[k] * np.exp(-after / tails[k]) + np.exp(-2.0 * after / wide[k]) if np.isfinite(after) else 0.0
+            fall = abs(before - drop.level)
+            certain = np.nan_to_num(drop.predicted_decrease) / start_level if start_level > 0 else 0.0
+            bar = _LEAST_LEVEL + certain + left * (fall / start_level if start_level > 0 else 0.0)
+            mixed = float(np.max(np.delete(np.exp(-2.0 * gaps / wide), k), initial=0.0)) > _MIXED
+            mixed |= drop.neurons.size > 1 or share[k] > _MIXED or left > _MOVING
+            out.append(
+                replace(drop, error=_finite(error), level_error=_finite(bar), overlap=bool(mixed or not drop.critical))
+            )
+            before = drop.level
+        return tuple(out)
+
+
+def _finite(value: float) -> float:
+    return np.inf if np.isnan(value) else float(value)
+
+
+def of_curve(stairs: Staircase, depth: float) -> Staircase:
+    """A prediction resolved in time, with bars from its conditioning, and whether its drops overlap others.
+
+    depth : at which drops were looked for in the curve.
+    """
+    times, losses, drops = stairs.curve_times, stairs.curve_losses, stairs.drops
+    spans = [(drop.start, drop.end) for drop in detect(times, losses, depth=depth)]
+    if len(spans) < len(drops):
+        spans = [(drop.half_time, drop.half_time) for drop in drops]
+    scale = stairs.start_level if stairs.start_level > 0 else 1.0
+    falling, out = np.minimum.accumulate(losses), []
+    for k, drop in enumerate(drops):
+        error = _LEAST + (0.0 if np.isnan(drop.conditioning) else drop.conditioning)
+        place = float(times[int(np.argmax(falling <= drop.level))])
+        beside = np.interp(place * np.exp([-_BESIDE, _BESIDE]), times, losses)
+        bar = _LEAST_LEVEL + float(np.max(np.abs(beside - drop.level))) / scale
+        width = spans[k][1] - spans[k][0]
+        gaps = [spans[k][0] - spans[k - 1][1]] if k else []
+        gaps += [spans[k + 1][0] - spans[k][1]] if k + 1 < len(spans) else []
+        several = drop.utility.size > 1  # also those that left again
+        close = several or min(gaps, default=np.inf) < width  # from a tenth to nine tenths of the fall
+        out.append(replace(drop, error=error, level_error=bar, overlap=bool(close)))
+    return replace(stairs, drops=tuple(out))
