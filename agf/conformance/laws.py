@@ -23,10 +23,14 @@ from agf.contract.core_laws import (
 )
 from agf.contract.probe import NotApplicable, Probe, Violation
 from agf.contract.problem import Problem
+from agf.coordinates.polar_system import PolarSystem
 from agf.errors import NoTheory
 from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.table import number
+
+#: Steps of descent, on which the loss must stay above the bound of `least_loss`: cost only.
+_DESCENT = 30
 
 
 def _attributes(probe: Probe) -> str:
@@ -300,7 +304,35 @@ def _flow_system(probe: Probe) -> str:
             f"-|grad L|^2 = {rate:.6g}",
             likely_factor(rate / found[1] if found[1] else np.inf),
         )
-    return "starts at the same loss and slope as gradient flow"
+    tiny = Init.from_params(1e-6 * theta)
+    small, polar = probe.ask("flow_system", tiny), PolarSystem(p, tiny)
+    grows, known = polar.growth(polar.start()), small.growth(small.start())
+    if grows > 0 and known is not None and not known > 0:
+        raise Violation(
+            "flow_system",
+            f"growth {known} where a small neuron grows at a rate of {grows:.3g}",
+            "a positive rate, or None where it is not known",
+            "growth of neurons that are active, or the wrong sign: a flow would count as settled on a plateau",
+        )
+    return "starts at the same loss and slope as gradient flow, and says what grows"
+
+
+def _least_loss(probe: Probe) -> str:
+    """The lower bound of what the flow can reach lies between 0 and the losses along it."""
+    p = probe.problem
+    theta = p.initial(1.0, probe.rng, p.kinds[0]) * 0.1 * probe.size
+    bound = float(probe.ask("least_loss", Init.from_params(theta)))
+    neurons = np.arange(p.width)
+    loss, grad = probe.loss_grad(theta, neurons)
+    length = 0.1 * loss / max(float(np.sum(grad**2)), np.finfo(float).tiny)
+    for _ in range(_DESCENT):
+        after, slope = probe.loss_grad(theta - length * grad, neurons)
+        if after < loss:
+            theta, loss, grad = theta - length * grad, after, slope
+        length *= 1.2 if after <= loss else 0.5
+    if not 0.0 <= bound <= loss * (1 + 1e-9):
+        raise Violation("least_loss", f"{bound:.10g}", f"from 0 to {loss:.10g}, a loss that descent reaches", "a level")
+    return f"{bound:.6g}, below {loss:.6g} after {_DESCENT} steps of descent"
 
 
 def _theory(probe: Probe) -> str:
@@ -362,6 +394,7 @@ LAWS: dict[str, Callable[[Probe], str]] = {
     "hessian": _hessian,
     "minibatches": _batches,
     "own flow coordinates": _flow_system,
+    "least loss": _least_loss,
     "closed form": _theory,
 }
 
@@ -374,6 +407,7 @@ _BUILDS_ON = {
     "hessian": ("gradient of the loss",),
     "minibatches": ("gradient of the loss",),
     "own flow coordinates": ("gradient of the loss",),
+    "least loss": ("gradient of the loss",),
     "closed form": ("gradient of the loss", "gradient of the utility", "utility against loss"),
 }
 NEEDS = {law: ("attributes", "shapes and finiteness", *_BUILDS_ON.get(law, ())) for law in LAWS}

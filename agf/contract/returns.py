@@ -170,6 +170,11 @@ def _flow_system(value: Any, *rest: Any) -> None:
         raise _Odd(a(value), "an agf.FlowSystem, or None for the generic coordinates", "another class, or no subclass")
 
 
+def _least_loss(value: Any, *rest: Any) -> None:
+    if not isinstance(value, float | int | np.floating) or isinstance(value, bool) or np.isnan(value):
+        raise _Odd(a(value), "a number, 0 where nothing better is known", "a return left out")
+
+
 def _are_phases(value: Any) -> bool:
     return all(callable(getattr(value, name, None)) for name in ("start", "dormant", "active"))
 
@@ -214,6 +219,7 @@ _RULES: dict[str, Callable[..., None]] = {
     "features": _named_arrays,
     "conserved": _named_arrays,
     "flow_system": _flow_system,
+    "least_loss": _least_loss,
     "phases": _phases,
     "many_phases": _many_phases,
     "theory": _theory,

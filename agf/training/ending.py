@@ -107,7 +107,8 @@ class Ending:
         if end.why is Why.SETTLED:
             return (
                 Status.SETTLED,
-                f"The flow settled: at most {end.left:.2g} of the loss {end.at.loss:.6g} can still be lost; {end.note}",
+                f"The flow settled: at most {end.left:.2g} of the loss {end.at.loss:.6g} can still be lost; "
+                f"{end.note if end.at.system.system.smooth else end.note.replace('nothing', 'no small neuron')}",
                 {"left": end.left},
             )
         if end.why is Why.DRIFTING:

@@ -1,10 +1,11 @@
 """The reference trainer: gradient flow d theta/dt = -grad L with its error controlled relative to every neuron.
 
-It shares nothing with the prediction but the problem and the initialization. Three traps are why it exists: an absolute
-tolerance switches error control off below it and mis-times the first drop (up to never); a long implicit step damps a
-growing mode and reports success, parked at a saddle; float64 leaks rounding of large weights into small modes. Here
-errors are relative to each neuron, in log norms or the problem's own coordinates; every method is explicit; and a run
-is called settled only when nothing still grows.
+It knows nothing of the phases of the prediction; the two share the problem, the methods that step a flow, the driver
+and its rules, and coordinates (docs/how-it-works.md). Three traps are why it exists: an absolute tolerance switches
+error control off below it and mis-times the first drop (up to never); a long implicit step damps a growing mode and
+reports success, parked at a saddle; float64 leaks rounding of large weights into small modes. Here errors are relative
+to each neuron, in log norms or the problem's own coordinates; no implicit step is longer than growing modes allow; and
+a run is called settled only when that is proved (`agf.training.ending`).
 """
 
 from __future__ import annotations

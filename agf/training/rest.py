@@ -48,11 +48,17 @@ class Rest:
         if (other := _weights(self._ask, self._y)) is not None:
             self._ask = Counted(other[0])
             self._y, self._matrix = _relax(self._ask, other[0], other[1], now.t)
-        self.growth = self._ask.growth(self._y)
+        system = self._ask.system
+        if not system.smooth and isinstance(system, PolarSystem):
+            self.growth, evaluations = system.prospect(self._y)
+            self._ask.charge(evaluations)
+        else:
+            self.growth = self._ask.growth(self._y)
         if other is not None:
             now.system.charge(self._ask.work.gradients, self._ask.work.hessians)
 
-    #: Rate 1/s of the fastest small neuron, 0 when none grows, None where the system does not know.
+    #: Rate 1/s of the fastest small neuron, 0 when none grows, None where the system does not know; where there are
+    #: kinks, what a small neuron comes to by turning, as no Jacobian tells.
     growth: float | None
 
     @cached_property

@@ -116,6 +116,17 @@ def test_what_is_at_its_minimum_is_over_at_once():
         assert flow.stats["evaluations"] < 10
 
 
+def test_a_neuron_that_shrinks_before_it_turns_is_waited_for_where_kinks_are_sharp():
+    # |u| = |w| nearly, and of opposite sign: the neuron shrinks for 1 / U, and changes sign after ln(1e11) / 2 U
+    x = np.random.default_rng(1).standard_normal((40, 1))
+    problem = agf.TwoLayer(x, np.maximum(x, 0), activation="relu", width=1, kink=0)
+    flow = agf.flow(problem, Init.from_params(1e-6 * np.array([[1.0, -0.99999]])))
+    assert flow.status is Status.SETTLED
+    assert flow.losses[-1] < 1e-5 * flow.losses[0]
+    # LSODA on the raw weights finds the drop at 66.2; float64 holds the difference of the two parts to 1e-11
+    assert flow.drops[0].time == pytest.approx(66.2, rel=5e-3)
+
+
 def test_gradient_descent_of_a_constant_template_works():
     constant = agf.problem("modular-addition", template=np.ones(5), width=4)
     run = agf.descend(constant, constant.init(1e-3), lr=1e-2, steps=10)
