@@ -10,6 +10,7 @@ import numpy as np
 from agf import sphere
 from agf.arrays import USUAL, FloatArray, matrix
 from agf.errors import DataError, explain
+from agf.records import torch_weights
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,30 @@ class Init:
         if alpha is None:
             alpha = float(np.exp(log_norms[alive].mean()))
         return cls(directions, log_norms, float(alpha), seed, kind)
+
+    @classmethod
+    def from_torch(cls, model: Any) -> Init:
+        """From the weights of a torch network with one hidden layer; `TwoLayer.from_torch` makes the problem of it.
+
+        Parameters
+        ----------
+        model : torch.nn.Module or mapping or str or os.PathLike[str]
+            nn.Sequential(Linear, activation, Linear) and the like, its state_dict, or a file of that. Hidden biases
+            become the column before the outgoing weights.
+
+        Returns
+        -------
+        Init
+            Where training starts: take it before the loop, which changes the weights.
+
+        Raises
+        ------
+        DataError
+            For another network, or an output bias, which belongs to no neuron.
+        FileError
+            For a file that cannot be read.
+        """
+        return cls.from_params(torch_weights.read(model).theta, kind="from torch")
 
     @classmethod
     @np.errstate(**USUAL)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.arrays import BoolArray, FloatArray, IntArray, matrix
 from agf.errors import DataError, RequestError, explain
 from agf.networks.activations import SMALLEST
 from agf.networks.activations import activation as activation_of
 from agf.networks.sampled import MAX_ORDER, SampledProblem
+from agf.records import torch_weights
 
 if TYPE_CHECKING:
     from agf.results.staircase import Staircase
@@ -95,6 +96,55 @@ class TwoLayer(SampledProblem):
     name = "two-layer"
     theory_at_infinite_width = True
     kinds = ("gaussian", "balanced", "dominated", "ball", "unbalanced")
+
+    @classmethod
+    def from_torch(cls, model: Any, X: Any, Y: Any, **options: Any) -> TwoLayer:
+        """The problem that a torch network with one hidden layer is trained on; `Init.from_torch` has its weights.
+
+        Parameters
+        ----------
+        model : torch.nn.Module or mapping or str or os.PathLike[str]
+            nn.Sequential(Linear, activation, Linear) and the like, its state_dict, or a file of that.
+        X : array_like, shape (n, d)
+            Inputs, as the model takes them; a column of ones is appended where it has hidden biases.
+        Y : array_like, shape (n, c) or (n,)
+            Targets.
+        options : object
+            Of the constructor: loss, kink, ...; `activation` (and `leak`) where weights alone are given.
+
+        Returns
+        -------
+        TwoLayer
+            The same network, for `predict`, `flow` and `compare`.
+
+        Raises
+        ------
+        DataError
+            For another network, an output bias, or weights without an activation.
+        FileError
+            For a file that cannot be read.
+        """
+        found = torch_weights.read(model)
+        if found.activation is not None:
+            options = {"activation": found.activation, "leak": found.leak, **options}
+        elif "activation" not in options:
+            raise DataError(
+                explain("weights do not tell the activation.", where="from_torch", remedy="Give activation=")
+            )
+        x = matrix(X, "X", where="from_torch")
+        if found.biased:
+            x = np.column_stack([x, np.ones(x.shape[0])])
+        problem = cls(x, Y, width=found.theta.shape[0], **options)
+        if problem.n_params != found.theta.shape[1]:
+            raise DataError(
+                explain(
+                    f"the weights have {found.theta.shape[1]} parameters a neuron, and these data ask for "
+                    f"{problem.n_params}.",
+                    where="from_torch",
+                    expected="as many inputs and outputs as the model has",
+                )
+            )
+        return problem
 
     def __init__(
         self,

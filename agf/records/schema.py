@@ -187,7 +187,7 @@ _TRAINED = record(
     {
         "t_max": optional(finite), "method": text, "rtol": finite, "snapshots": whole(2), "max_steps": whole(1),
         "max_gradients": finite, "settle": finite, "lr": finite, "steps": whole(1), "momentum": finite,
-        "batch_size": optional(whole(1)), "seed": optional(whole()), "path": text,
+        "batch_size": optional(whole(1)), "seed": optional(whole()), "path": text, "loss_scale": finite,
     },
 )  # fmt: skip
 _DOCUMENTS = {

@@ -19,6 +19,8 @@ from agf.results.trajectory import Trajectory
 
 #: Relative change of an observed time under the repeat, up to which the drop counts as reproducible.
 REPRODUCIBLE = 3e-3
+#: Lateness of a first drop through the size of the steps, from which on it is told: below, times have other errors.
+_LATE = 2e-3
 #: A repeat of the training has the tolerance times this.
 _LOOSER = 10.0
 
@@ -566,13 +568,40 @@ def _notes(stairs: Staircase, trajectory: Trajectory, matches: list[Match]) -> t
     notes += _beyond(trajectory, matches)
     notes += _rising(stairs, trajectory)
     if trajectory.losses.size and stairs.start_level > 0:
-        gap = abs(trajectory.losses[0] / stairs.start_level - 1)
-        if gap > 0.01:
+        ratio = trajectory.losses[0] / stairs.start_level
+        if abs(ratio - 1) > 0.01:
             notes.append(
                 f"The curve starts at loss {number(trajectory.losses[0])}, the prediction at "
                 f"{number(stairs.start_level)}: the losses may be normalised differently."
+                + (_scaled(trajectory, ratio) if trajectory.method == "csv" and ratio > 0 else "")
             )
+    late = _lateness(stairs, trajectory)
+    if late > _LATE:
+        notes.append(f"Steps of this size make the first drop late by about {percent(late)}: halve lr, and it halves.")
     return tuple(notes)
+
+
+def _scaled(trajectory: Trajectory, ratio: float) -> str:
+    """What to give where the loss of a curve is a constant times that of the prediction."""
+    scale = float(ratio * trajectory.settings.get("loss_scale", 1.0))
+    words = f" If the curve's is {scale:.4g} times the problem's loss, give --loss-scale {scale:.4g} (loss_scale=)"
+    lr = trajectory.settings.get("lr")
+    return words + (f", or the learning rate {ratio * lr:.4g} with divided losses." if lr is not None else ".")
+
+
+def _lateness(stairs: Staircase, trajectory: Trajectory) -> float:
+    """By which share gradient descent is later than the flow at the first drop: rate lr (1 + m) / (2 (1 - m)^2)."""
+    lr, momentum = trajectory.settings.get("lr"), trajectory.settings.get("momentum", 0.0)
+    if (
+        trajectory.method != "csv"
+        or lr is None
+        or stairs.degree != 2
+        or not stairs.drops
+        or not stairs.drops[0].utility.size
+    ):
+        return 0.0
+    rate = stairs.degree * float(stairs.drops[0].utility.max()) * trajectory.settings.get("loss_scale", 1.0)
+    return float(rate * lr * (1 + momentum) / (2 * (1 - momentum) ** 2))
 
 
 def _rising(stairs: Staircase, trajectory: Trajectory) -> list[str]:

@@ -28,6 +28,7 @@ def read(
     step: str | int | None,
     lr: float | None,
     momentum: float,
+    loss_scale: float = 1.0,
 ) -> tuple[FloatArray, FloatArray, str]:
     """Flow times, losses and a sentence that states the time map; see `Trajectory.from_csv`."""
     where = str(path)
@@ -57,6 +58,12 @@ def read(
             raise RequestError(explain("`momentum` must be in [0, 1).", where=where, found=momentum))
         times = Clock.flow_of_steps(steps, lr, momentum)
         note = f"Flow time = step x lr / (1 - momentum) = step x {lr / (1 - momentum):g}, right to first order in lr."
+    loss_scale = positive(loss_scale, "loss_scale", where=where)
+    if loss_scale != 1:
+        times, losses = times * loss_scale, losses / loss_scale
+        note += (
+            f" The loss in the file is {loss_scale:g} times that of the problem: divided by it, and times multiplied."
+        )
     times, losses = curve.check(times, losses, where)
     return times, losses, note
 

@@ -104,6 +104,7 @@ class Trajectory:
         step: str | int | None = None,
         lr: float | None = None,
         momentum: float = 0.0,
+        loss_scale: float = 1.0,
         problem: str = "curve",
         degree: int = 2,
     ) -> Trajectory:
@@ -126,6 +127,9 @@ class Trajectory:
             Learning rate of these steps: flow time = step lr / (1 - momentum), right to first order in lr.
         momentum : float, optional
             Momentum of these steps.
+        loss_scale : float, optional
+            How many times the loss of the problem was minimized: 2/c for torch's `nn.MSELoss` with c outputs. Losses
+            are divided by it and flow times multiplied, since the gradient was as many times as large.
         problem : str, optional
             Name of what was trained, for the record.
         degree : int, optional
@@ -141,8 +145,12 @@ class Trajectory:
         """
         from agf.results import curve_file
 
-        times, losses, note = curve_file.read(path, time, loss, step, lr, momentum)
-        settings = {"path": str(path)} if lr is None else {"path": str(path), "lr": float(lr), "momentum": momentum}
+        times, losses, note = curve_file.read(path, time, loss, step, lr, momentum, loss_scale)
+        settings: dict[str, Any] = {"path": str(path)}
+        if lr is not None:
+            settings |= {"lr": float(lr), "momentum": momentum}
+        if loss_scale != 1:
+            settings["loss_scale"] = float(loss_scale)
         return cls(problem, degree, "csv", times, losses, Status.CURVE, settings=settings, notes=(note,))
 
     @property

@@ -139,6 +139,9 @@ def train(
 @prediction_options
 @flow_options
 @click.option("--curve", metavar="FILE", help="Compare with this loss curve (csv), or trajectory (run file).")
+@click.option(
+    "--loss-scale", type=float, help="With --curve: its loss is so many times that of the problem (MSELoss: 2/outputs)."
+)
 @click.option("--repeat", is_flag=True, help="Train again at ten times the tolerance, to see which drops it repeats.")
 @descent_options
 @output_options
@@ -161,10 +164,10 @@ def compare(
     from agf.results.comparison import compare as match
 
     out = Output(output, picture, as_json, quiet, [*_read(name, words), curve])
-    scales = _choice(words, ("lr", "momentum"))
+    scales = _choice(words, ("lr", "momentum", "loss_scale"))
     flow = _choice(words, _FLOW)
     if curve is None and scales:
-        raise RequestError(explain("--lr and --momentum describe a curve.", remedy="Add --curve FILE."))
+        raise RequestError(explain("--lr, --momentum and --loss-scale describe a curve.", remedy="Add --curve FILE."))
     if curve is not None and flow:
         raise RequestError(explain("--t-max and --method are for training, and --curve replaces it."))
     if curve is not None and repeat:
@@ -275,7 +278,11 @@ def _is_run(target: str) -> bool:
 
 
 def _refuse_rebuilding(target: str, words: dict[str, Any]) -> None:
-    extra = [name for name, value in words.items() if value not in (None, ()) and name not in ("lr", "momentum")]
+    extra = [
+        name
+        for name, value in words.items()
+        if value not in (None, ()) and name not in ("lr", "momentum", "loss_scale")
+    ]
     if extra:
         raise RequestError(
             explain(f"{target!r} is a prediction already.", found=", ".join(_dashed(name) for name in extra),
@@ -314,5 +321,7 @@ def _curve(path: str, problem: str, degree: int, scales: dict[str, Any]) -> Traj
     if not zipfile.is_zipfile(path):
         return Trajectory.from_csv(path, problem=problem, degree=degree, **scales)
     if scales:
-        raise RequestError(explain(f"{path!r} is in flow time already.", remedy="Leave --lr and --momentum out."))
+        raise RequestError(
+            explain(f"{path!r} is in flow time already.", remedy="Leave --lr, --momentum and --loss-scale out.")
+        )
     return runs.trajectory(path)

@@ -172,7 +172,7 @@ def test_prediction_and_training_of_one_neuron_agree():
 
 def test_a_damaged_comparison_is_refused(tmp_path):
     files.write(tmp_path / "half.npz", "comparison", {"parts": {}}, {})
-    with pytest.raises(FileError, match="lacks the prediction or the trajectory"):
+    with pytest.raises(FileError, match="parts.*missing"):
         agf.load(tmp_path / "half.npz")
 
 
@@ -311,3 +311,29 @@ def test_arguments_that_are_no_prediction_and_no_curve_are_refused():
         compare(stairs, compare(stairs, observed))
     with pytest.raises(RequestError, match=r"repeat is of the wrong kind. Found bool"):
         compare(stairs, observed, repeat=True)
+
+
+def test_a_curve_of_another_multiple_of_the_loss_is_scaled_and_the_multiple_is_told(tmp_path):
+    """Descent on c times the loss at rate lr is descent on the loss at rate c lr."""
+    import agf
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 3))
+    problem = agf.problem("diagonal-linear", X=X, y=X @ np.array([2.0, 1.0, 0.5]))
+    init = problem.init(1e-6)
+    stairs = agf.predict(problem, init)
+    curve = agf.descend(problem, init, lr=0.01, steps=3000)
+    steps = curve.times / 0.01
+    rows = "".join(f"{round(step)},{0.4 * loss!r}\n" for step, loss in zip(steps, curve.losses.tolist(), strict=True))
+    (tmp_path / "curve.csv").write_text("step,loss\n" + rows, encoding="utf-8")
+    plain = agf.Trajectory.from_csv(tmp_path / "curve.csv", lr=0.025)
+    told = str(agf.compare(stairs, plain))
+    assert "give --loss-scale 0.4 (loss_scale=), or the learning rate 0.01 with divided losses" in told
+    scaled = agf.Trajectory.from_csv(tmp_path / "curve.csv", lr=0.025, loss_scale=0.4)
+    report = agf.compare(stairs, scaled)
+    assert np.allclose(scaled.times, curve.times, rtol=1e-12)
+    assert np.allclose(scaled.losses, curve.losses, rtol=1e-12)
+    assert report.max_time_error < 0.1
+    assert "late by about" in str(report)
+    scaled.save(tmp_path / "run.npz")
+    assert agf.load(tmp_path / "run.npz").settings["loss_scale"] == 0.4

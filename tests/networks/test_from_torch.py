@@ -1,0 +1,122 @@
+"""From a torch model to a problem and its weights in one line: the same network, or a sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import agf
+from agf.errors import DataError, FileError
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+def net(activation, bias=False, inputs=3, outputs=2, width=5):
+    torch.manual_seed(0)
+    layers = [nn.Linear(inputs, width, bias=bias), activation, nn.Linear(width, outputs, bias=False)]
+    return nn.Sequential(*[layer for layer in layers if layer is not None]).double()
+
+
+MODELS = {
+    "relu": nn.ReLU(), "leaky-relu": nn.LeakyReLU(0.2), "tanh": nn.Tanh(), "gelu": nn.GELU(), "silu": nn.SiLU(),
+    "linear": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_loss_and_gradient_are_those_of_torch(name, bias):
+    """MSELoss of c outputs is 2/c times the half-squared loss, and so is its gradient."""
+    model = net(MODELS[name], bias)
+    rng = np.random.default_rng(1)
+    X, Y = rng.standard_normal((20, 3)), rng.standard_normal((20, 2))
+    kink = {"kink": 0.0} if "relu" in name else {}
+    problem, init = agf.TwoLayer.from_torch(model, X, Y, **kink), agf.Init.from_torch(model)
+    loss = nn.MSELoss()(model(torch.as_tensor(X)), torch.as_tensor(Y))
+    loss.backward()
+    ours, gradient = problem.loss_grad(init.params(), np.arange(5))
+    assert ours == pytest.approx(float(loss), rel=1e-12)  # c = 2 outputs: a factor 2/c of 1
+    rows = [model[0].weight.grad.numpy()]
+    rows += [model[0].bias.grad.numpy()[:, None]] if bias else []
+    assert np.allclose(gradient, np.hstack([*rows, model[-1].weight.grad.numpy().T]), rtol=1e-9, atol=1e-14)
+
+
+def test_one_output_has_a_factor_of_two():
+    model = net(nn.Tanh(), outputs=1)
+    X, y = np.random.default_rng(1).standard_normal((20, 3)), np.ones(20)
+    problem, init = agf.TwoLayer.from_torch(model, X, y), agf.Init.from_torch(model)
+    loss = nn.MSELoss()(model(torch.as_tensor(X))[:, 0], torch.as_tensor(y))
+    assert 2.0 * problem.loss_grad(init.params(), np.arange(5))[0] == pytest.approx(float(loss), rel=1e-12)
+
+
+def test_a_module_of_ones_own_a_state_dict_and_its_file_are_read(tmp_path):
+    class Mine(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden, self.act, self.out = nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 1, bias=False)
+
+        def forward(self, x):
+            return self.out(self.act(self.hidden(x)))[:, 0]
+
+    torch.manual_seed(0)
+    model = Mine()
+    X, y = np.random.default_rng(1).standard_normal((20, 3)), np.ones(20)
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    wanted = agf.Init.from_torch(model).params()
+    assert wanted.shape == (5, 5)
+    for source in (model.state_dict(), tmp_path / "weights.pt", str(tmp_path / "weights.pt")):
+        assert np.array_equal(agf.Init.from_torch(source).params(), wanted)
+        problem = agf.TwoLayer.from_torch(source, X, y, activation="relu")
+        assert (problem.width, problem.n_params) == (5, 5)
+    with pytest.raises(DataError, match="do not tell the activation"):
+        agf.TwoLayer.from_torch(model.state_dict(), X, y)
+
+
+def test_what_is_read_trains_and_is_predicted():
+    model = net(nn.ReLU(), outputs=1, width=6)
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights *= 1e-4
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((30, 3))
+    problem = agf.TwoLayer.from_torch(model, X, np.maximum(X[:, 0], 0.0))
+    assert agf.predict(problem, agf.Init.from_torch(model)).drops
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.act, self.last = nn.Linear(3, 5, bias=False), nn.ReLU(), nn.Linear(5, 1, bias=False)
+
+    def forward(self, x):
+        return self.last(self.act(self.first(x))) / 5
+
+
+REFUSED = {
+    "three layers": (lambda: nn.Sequential(net(nn.ReLU()), nn.ReLU(), nn.Linear(2, 1)), "other layers"),
+    "dropout": (lambda: nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Dropout(), nn.Linear(5, 1)), "other layers"),
+    "an output bias": (lambda: nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 1)), r"has a bias, '2.bias'"),
+    "softplus": (lambda: nn.Sequential(nn.Linear(3, 5), nn.Softplus(), nn.Linear(5, 1)), "other layers"),
+    "approximate gelu": (lambda: net(nn.GELU(approximate="tanh")), "is not `gelu`"),
+    "scaled outputs": (Scaled, "computes something else"),
+    "an array": (lambda: np.ones(3), "is no torch network"),
+    "one matrix": (lambda: {"a": torch.ones(2, 2)}, "not the weights of a two-layer network"),
+    "text": (lambda: {"a": "b", "c": 3}, "not the weights of a two-layer network"),
+    "not finite": (lambda: {"a": torch.full((2, 2), np.nan), "b": torch.ones(1, 2)}, "non-finite"),
+    "all zero": (lambda: {"a": torch.zeros(2, 2), "b": torch.zeros(1, 2)}, "exactly zero"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_other_networks_are_refused_in_a_sentence(case):
+    make, words = REFUSED[case]
+    with pytest.raises(DataError, match=words):
+        agf.Init.from_torch(make())
+
+
+def test_a_file_that_is_no_weights_is_refused(tmp_path):
+    (tmp_path / "a.pt").write_bytes(b"nonsense")
+    for name in ("a.pt", "none.pt"):
+        with pytest.raises(FileError, match=r"cannot read .* as weights"):
+            agf.Init.from_torch(tmp_path / name)
