@@ -172,7 +172,7 @@ def test_prediction_and_training_of_one_neuron_agree():
 
 def test_a_damaged_comparison_is_refused(tmp_path):
     files.write(tmp_path / "half.npz", "comparison", {"parts": {}}, {})
-    with pytest.raises(FileError, match="parts.*missing"):
+    with pytest.raises(FileError, match=r"parts.*missing"):
         agf.load(tmp_path / "half.npz")
 
 
