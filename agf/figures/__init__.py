@@ -20,6 +20,12 @@ FIGURES = {
     "fig5": ("attention", "Linear attention: one principal component a drop"),
     "fig6": ("modular", "Modular addition: Fourier features in the order of the template's spectrum"),
     "fig7": ("relu", "ReLU networks on digits (in place of CIFAR-10): the staircase becomes a slide as width grows"),
+    "two-edged-three": (
+        "two_edged",
+        "ReLU networks on three points: all that grows points one way, and the end is the linear fit at any width",
+    ),
+    "landscape": ("utility", "What competes: utilities of ReLU neurons on the circle and on the sphere"),
+    "scale": ("scale", "How small is small: the loss at the end against the scale of the weights"),
     "fig8": ("landscape", "A diagonal network of two coordinates: losses, landscape, path and accumulated utility"),
 }
 

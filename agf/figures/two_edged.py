@@ -1,0 +1,69 @@
+"""Three points that a ReLU network of any width fits by a line from small weights ([BF24] figure 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import agf
+from agf import plot
+from agf.figures.figure import letter, subplots
+from agf.results.comparison import Comparison
+
+#: Inputs (the second is 1, for a hidden bias), labels; flow times that are drawn.
+X = np.array([[-0.75, 1.0], [-0.5, 1.0], [0.125, 1.0]])
+Y = np.array([1.1, 0.1, 0.8])
+TIMES = (0.0, 8.0, 12.0, 150.0)
+
+
+def start(width: int, scale: float, seed: int = 0) -> agf.Init:
+    """Balanced neurons of either sign in random directions, of scale lambda / sqrt(m)."""
+    rng = np.random.default_rng(seed)
+    w = rng.standard_normal((width, 2))
+    a = rng.choice([-1.0, 1.0], width) * np.linalg.norm(w, axis=1)
+    return agf.Init.scaled(np.column_stack([w, a]) / np.sqrt(width), scale)
+
+
+def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:
+    """Figure, panels, comparisons, settings."""
+    width, scale = (30 if fast else 200), 1e-3
+    problem = agf.TwoLayer(X, Y, width=width)
+    init = start(width, scale)
+    flow = agf.flow(problem, init, t_max=TIMES[-1], snapshots=400)
+    stairs = agf.predict(problem, init)
+    figure, axes = subplots(len(TIMES), 2, width=3.2, height=2.2)
+    grid = np.linspace(-1.2, 0.6, 181)
+    inputs = np.column_stack([grid, np.ones(grid.size)])
+    panels: dict[str, dict[str, np.ndarray]] = {}
+    for row, time in zip(axes, TIMES, strict=True):
+        k = int(np.argmin(np.abs(flow.snapshot_times - time)))
+        theta = flow.params(k)
+        values = np.maximum(inputs @ theta[:, :2].T, 0.0) @ theta[:, 2]
+        row[0].plot(grid, values, color=plot.PREDICTED)
+        row[0].plot(X[:, 0], Y, "x", color="black")
+        row[0].set(ylim=(-0.2, 1.4), xlabel="x", ylabel="h(x)", title=f"t = {flow.snapshot_times[k]:.3g}")
+        _neurons(row[1], theta)
+        panels[f"time{time:g}"] = {"x": grid, "h": values, "theta": theta}
+    letter(axes)
+    reports = {"three points": agf.compare(stairs, flow)}
+    end = agf.escape(problem, flow).sentence
+    settings = {"width": width, "lambda": scale, "seed": 0, "times": list(TIMES), "end": end}
+    return figure, panels, reports, settings
+
+
+def _neurons(ax: Any, theta: np.ndarray) -> None:
+    """Neurons in the plane: direction as angle, norm above a ring that stands for 0; cone boundaries dotted."""
+    size = np.linalg.norm(theta[:, :2], axis=1)
+    ring = 0.35
+    at = theta[:, :2] / size[:, None] * (ring + size)[:, None]
+    turn = np.linspace(0, 2 * np.pi, 181)
+    ax.plot(ring * np.cos(turn), ring * np.sin(turn), color=plot.RULE, lw=0.6)
+    for x in X:
+        across = np.array([-x[1], x[0]]) / np.linalg.norm(x)
+        ax.plot(*np.outer(across, (-1.0, 1.0)), ":", color=plot.PALETTE[2], lw=0.8)
+        ax.plot(*(x / np.linalg.norm(x)), "x", color="black", ms=4)
+    for sign, color in ((1, plot.PALETTE[3]), (-1, plot.PREDICTED)):
+        ax.plot(*at[np.sign(theta[:, 2]) == sign].T, "o", color=color, ms=2)
+    ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), xticks=[], yticks=[])
+    ax.set_aspect("equal")
