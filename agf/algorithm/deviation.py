@@ -27,6 +27,9 @@ _PART = 0.5
 _OWN = 0.3
 #: Error of any half-drop time: tolerances, and what neurons do before they matter.
 _LEAST = 3e-4
+#: Factor of the conditioning of a drop resolved in time, and what a drop of all of L(0) would be off by through the
+#: rounding of its levels: a smaller one is by so much more. Both are calibrated on real tables (docs/accuracy.md).
+_SAFE, _FINEST = 2.0, 1e-8
 #: Hessians up to this order are taken apart for their slowest rate; motion beyond it is taken to last until the next
 #: drop.
 _ORDER = 64
@@ -153,9 +156,11 @@ def of_curve(stairs: Staircase, depth: float) -> Staircase:
     if len(spans) < len(drops):
         spans = [(drop.half_time, drop.half_time) for drop in drops]
     scale = stairs.start_level if stairs.start_level > 0 else 1.0
-    falling, out = np.minimum.accumulate(losses), []
+    falling, out, before = np.minimum.accumulate(losses), [], stairs.start_level
     for k, drop in enumerate(drops):
-        error = _LEAST + (0.0 if np.isnan(drop.conditioning) else drop.conditioning)
+        fall, before = max(before - drop.level, np.finfo(float).tiny * scale), drop.level
+        moved = 0.0 if np.isnan(drop.conditioning) else drop.conditioning
+        error = _LEAST + _SAFE * moved + min(_FINEST * scale / fall, 1.0)
         place = float(times[int(np.argmax(falling <= drop.level))])
         beside = np.interp(place * np.exp([-_BESIDE, _BESIDE]), times, losses)
         bar = _LEAST_LEVEL + float(np.max(np.abs(beside - drop.level))) / scale

@@ -160,7 +160,7 @@ _DROP = record(
         "collapsed": listing(whole()), "label": text, "utility": listing(real), "grad_norm": real,
         "predicted_decrease": real, "how": text, "critical": flag, "conditioning": real,
     },
-    {"runner_up": optional(listing(real, 2))},
+    {"runner_up": optional(listing(real, 2)), "error": real, "level_error": real, "overlap": optional(flag)},
 )  # fmt: skip
 
 
@@ -218,7 +218,7 @@ _ROW_DROP = record(
         "time": real, "half_time": real, "accelerated_time": real, "level": real, "neurons": listing(whole()),
         "collapsed": listing(whole()), "label": text, "utility": listing(real),
     },
-    {"runner_up": optional(listing(real, 2))},
+    {"runner_up": optional(listing(real, 2)), "error": real, "level_error": real, "overlap": optional(flag)},
 )  # fmt: skip
 #: A row of a sweep: one finished run.
 ROW = record(

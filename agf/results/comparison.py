@@ -260,6 +260,11 @@ class Comparison:
             return "not seen" if match.k in unseen else "not reached"
         return number(match.observed_time, 5)
 
+    def _small(self, k: int) -> bool:
+        """Whether predicted drop k, from 1, is too small to be looked for in the curve."""
+        before, after = self.stairs.levels[k - 1 : k + 1]
+        return bool(before - after < self.trajectory.depth * before)
+
     def _end(self) -> list[str]:
         """What the curve does at its end: predicted drops that it does not make, and a drop that is not over."""
         curve = self.trajectory
@@ -295,8 +300,14 @@ class Comparison:
         if not np.isnan(self.curve_error):
             lines.append(f"The predicted curve is within {percent(self.curve_error)} of L(0) throughout.")
         for j in sorted({match.visible for match in self.matches if match.visible is not None and match.bundled}):
-            members = ", ".join(str(match.k) for match in self.matches if match.visible == j)
-            lines.append(f"Predicted drops {members} are one visible drop: the curve shows no plateau between them.")
+            members = [match.k for match in self.matches if match.visible == j]
+            small = [k for k in members if self._small(k)]
+            why = "the curve shows no plateau between them"
+            if small:
+                why = (
+                    f"{_list(small)} too small to look for (below {percent(self.trajectory.depth)} of the loss before)"
+                )
+            lines.append(f"Predicted drops {_list(members)} are one visible drop: {why}.")
         for match in self.matches:
             for j in match.seen[:-1]:
                 drop = self.drops[j]  # the one after the plateau
@@ -304,8 +315,13 @@ class Comparison:
                     f"Predicted drop {match.k} is visible drops {_list(match.seen)}: the plateau at "
                     f"{number(drop.before)}, which ends at time {number(drop.time)}, was not predicted."
                 )
-        if self.unmatched_predicted:
-            lines.append(f"Predicted, without a visible drop: {_list(self.unmatched_predicted)}.")
+        small = [k for k in self.unmatched_predicted if self._small(k)]
+        if small:
+            most = percent(self.trajectory.depth)
+            lines.append(f"Predicted, and too small to look for (below {most} of the loss before): {_list(small)}.")
+        if len(small) < len(self.unmatched_predicted):
+            rest = [k for k in self.unmatched_predicted if k not in small]
+            lines.append(f"Predicted, without a visible drop: {_list(rest)}.")
         lines += self._end()
         begun = self._begun()
         for j in self.unmatched_observed:

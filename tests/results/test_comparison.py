@@ -337,3 +337,11 @@ def test_a_curve_of_another_multiple_of_the_loss_is_scaled_and_the_multiple_is_t
     assert "late by about" in str(report)
     scaled.save(tmp_path / "run.npz")
     assert agf.load(tmp_path / "run.npz").settings["loss_scale"] == 0.4
+
+
+def test_a_drop_too_small_to_look_for_is_said_to_be_that_and_not_one_without_a_plateau():
+    # the second falls by less than the two thousandths of the loss before that are looked for without slopes
+    levels = [2.0, 1.0, 0.9995]
+    text = str(compare(predicted([2.0, 50.0], levels), curve([2.0, 50.0], levels)))
+    assert "too small to look for" in text
+    assert "no plateau" not in text
