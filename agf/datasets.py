@@ -38,7 +38,7 @@ class Dataset:
     words: str
 
 
-def load(source: str | os.PathLike[str], target: str | None = None) -> dict[str, np.ndarray]:
+def load(source: str | os.PathLike[str], target: str | None = None, standardize: bool = False) -> dict[str, np.ndarray]:
     """The arrays of a named set ("diabetes", "digits", "mnist5k") or of an npz or csv file.
 
     Parameters
@@ -46,6 +46,8 @@ def load(source: str | os.PathLike[str], target: str | None = None) -> dict[str,
     source : str or os.PathLike[str]
         As for `read`.
     target : str or None, optional
+        As for `read`.
+    standardize : bool, optional
         As for `read`.
 
     Returns
@@ -60,16 +62,16 @@ def load(source: str | os.PathLike[str], target: str | None = None) -> dict[str,
     DataError
         As `read`.
     """
-    return read(source, target).arrays
+    return read(source, target, standardize).arrays
 
 
-def describe(source: str | os.PathLike[str], target: str | None = None) -> str:
-    """Where the data come from and how they were prepared, in one sentence; source, target and errors as for `read`."""
-    return read(source, target).words
+def describe(source: str | os.PathLike[str], target: str | None = None, standardize: bool = False) -> str:
+    """Where the data come from and how they were prepared, in one sentence; see `read` for source, target, standardize."""
+    return read(source, target, standardize).words
 
 
-def read(source: str | os.PathLike[str], target: str | None = None) -> Dataset:
-    """A named set, or a file; files are taken as they are, without any scaling.
+def read(source: str | os.PathLike[str], target: str | None = None, standardize: bool = False) -> Dataset:
+    """A named set, or a file; files are taken as they are, unless they are to be standardized.
 
     Parameters
     ----------
@@ -77,6 +79,8 @@ def read(source: str | os.PathLike[str], target: str | None = None) -> Dataset:
         Name of a set, or path of an npz or csv file.
     target : str or None, optional
         The column to predict, for a csv file only.
+    standardize : bool, optional
+        Give the columns and the target of a csv file mean 0 and variance 1.
 
     Raises
     ------
@@ -86,6 +90,11 @@ def read(source: str | os.PathLike[str], target: str | None = None) -> Dataset:
         For a file that cannot be used: no such target column, text in a column, pickled objects, damage.
     """
     name = str(source)
+    if standardize and Path(name).suffix.lower() != ".csv":
+        raise RequestError(
+            explain("only csv files are standardized; other data are as they were made.", where=name,
+                    remedy="Leave --standardize out.")
+        )  # fmt: skip
     if name in NAMED:
         if target is not None:
             raise RequestError(explain(f"the data set {name!r} has its own target.", remedy="Leave --target out."))
@@ -106,7 +115,8 @@ def read(source: str | os.PathLike[str], target: str | None = None) -> Dataset:
                 explain("a target column can be named for csv files only.", where=name, remedy="Leave --target out.")
             )
         return _npz(name)
-    return _csv(name, target)
+    found = _csv(name, target)
+    return _standardized(found, name) if standardize else found
 
 
 # -- files ------------------------------------------------------------------------------------------------------
@@ -187,7 +197,20 @@ def _csv(name: str, target: str | None) -> Dataset:
         "names": np.array(columns[:column] + columns[column + 1 :]),
     }
     rows_columns = f"{table.shape[0]} x {table.shape[1] - 1}"
-    return Dataset(arrays, f"{name}: {rows_columns}, target {target!r}, numbers as given (not standardized)")
+    return Dataset(
+        arrays, f"{name}: {rows_columns}, target {target!r}, numbers as given (not standardized: --standardize)"
+    )
+
+
+def _standardized(found: Dataset, name: str) -> Dataset:
+    """Columns and target with mean 0 and variance 1. Raises DataError for one that is constant."""
+    x, y = found.arrays["X"], found.arrays["y"]
+    columns = {**dict(zip(found.arrays["names"].tolist(), x.T, strict=True)), "the target": y}
+    for column, values in columns.items():
+        if np.ptp(values) == 0:
+            raise DataError(explain(f"column {column!r} is constant: it has no scale.", where=name, remedy="Drop it."))
+    arrays = {"X": (x - x.mean(axis=0)) / x.std(axis=0), "y": (y - y.mean()) / y.std(), "names": found.arrays["names"]}
+    return Dataset(arrays, found.words.replace("numbers as given (not standardized: --standardize)", "standardized"))
 
 
 def _row(name: str, line: int, row: list[str], columns: list[str]) -> list[float]:

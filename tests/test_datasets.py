@@ -165,3 +165,33 @@ def test_a_target_is_for_csv_files_only(tmp_path):
     np.savez(tmp_path / "a.npz", X=np.eye(2))
     with pytest.raises(RequestError, match="for csv files only"):
         datasets.load(tmp_path / "a.npz", "y")
+
+
+def test_a_csv_file_is_standardized_on_request(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b,y\n1,10,3\n2,30,5\n4,20,4\n", encoding="utf-8")
+    found = datasets.read(tmp_path / "a.csv", "y", standardize=True)
+    for values in (found.arrays["X"], found.arrays["y"]):
+        np.testing.assert_allclose(values.mean(axis=0), 0.0, atol=1e-15)
+        np.testing.assert_allclose(values.std(axis=0), 1.0, rtol=1e-15)
+    assert found.words.endswith("standardized")
+    assert "--standardize" in datasets.describe(tmp_path / "a.csv", "y")
+    (tmp_path / "b.csv").write_text("a,y\n1,3\n1,5\n", encoding="utf-8")
+    with pytest.raises(DataError, match="column 'a' is constant"):
+        datasets.read(tmp_path / "b.csv", "y", standardize=True)
+    with pytest.raises(RequestError, match="only csv files are standardized"):
+        datasets.read("diabetes", standardize=True)
+
+
+def test_the_option_of_the_command_line(tmp_path, monkeypatch, capsys):
+    from agf.shell import main as cli
+
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{k},{(7 * k) % 5},{3 * k + (7 * k) % 5}\n" for k in range(12))
+    (tmp_path / "a.csv").write_text("a,b,y\n" + rows, encoding="utf-8")
+    data = ["--data", "a.csv", "--target", "y", "--standardize"]
+    assert cli.main(["predict", "diagonal-linear", *data]) == cli.DONE
+    assert "standardized." in capsys.readouterr().err
+    assert cli.main(["predict", "diagonal-linear", "--standardize"]) == cli.WRONG
+    sweep = ["sweep", "relu", *data, "--alpha", "1e-3", "--width", "2,3", "-o", "s", "--no-files"]
+    assert cli.main(sweep) == cli.DONE
+    assert "2 runs, 0 failed" in capsys.readouterr().err

@@ -16,17 +16,18 @@ class Status(Enum):
     FITTED = ("fitted", "The loss gradient vanished: these neurons have nothing left to fit.")
     ALL_ACTIVE = (
         "all_active",
-        "Every neuron is active. A larger width may show further drops.",
+        "Every neuron is active. Where the width is a choice, a larger one may show further drops.",
     )
     NO_GROWTH = (
         "no_growth",
-        "No dormant neuron gains utility, so none will ever activate. Another seed or a larger width may.",
+        "No dormant neuron gains utility, so none will ever activate. Another seed may, or a larger width where it is "
+        "a choice.",
     )
     MAX_DROPS = ("max_drops", "Stopped after max_drops drops. Raise max_drops to go on.")
     NO_CRITICAL_POINT = (
         "no_critical_point",
-        "The active neurons have no critical point to settle at: the loss kept falling while norms grew. "
-        "The level given is the loss at the stated horizon.",
+        "The active neurons have no critical point to settle at: the loss kept falling. "
+        "The level given is the loss up to where it was followed.",
     )
     # trajectories
     SETTLED = ("settled", "The flow settled: nothing it can still lose within the horizon asked for.")
@@ -52,7 +53,7 @@ class Status(Enum):
     STIFF = (
         "stiff",
         "What has settled relaxes so much faster than the next neuron grows that explicit steps would take for ever. "
-        "Choose a larger alpha; a prediction does not step through plateaus.",
+        "A prediction does not step through plateaus.",
     )
     ERROR = (
         "error",

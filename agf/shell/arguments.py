@@ -102,6 +102,7 @@ def problem(
     *,
     data: str | None = None,
     target: str | None = None,
+    standardize: bool | None = None,
     pairs: Iterable[str] = (),
     width: int | None = None,
 ) -> Asked:
@@ -113,10 +114,10 @@ def problem(
     known = {p.name: p for p in parameters(cls)}
     given = parse(cls, pairs)
     if width is not None:
-        given[_width_name(cls, known)] = width
+        given[width_name(cls, known)] = width
     notes: list[str] = []
     if data is not None:
-        chosen, words = data_arguments(cls, data, target, given)
+        chosen, words = data_arguments(cls, data, target, given, bool(standardize))
         notes += words
         for key in chosen:
             if key in given:
@@ -124,6 +125,8 @@ def problem(
         given = {**chosen, **given}
     elif target is not None:
         raise RequestError(explain("--target names a column of a csv file.", remedy="Add --data FILE.csv."))
+    elif standardize:
+        raise RequestError(explain("--standardize is for a csv file.", remedy="Add --data FILE.csv."))
     elif not complete(cls, known, given):
         with guard(cls):
             example = cls.example()
@@ -162,7 +165,7 @@ def complete(cls: type[Problem], known: dict[str, Parameter], given: dict[str, A
     return required <= set(given) and has_data
 
 
-def _width_name(cls: type[Problem], known: dict[str, Parameter]) -> str:
+def width_name(cls: type[Problem], known: dict[str, Parameter]) -> str:
     for name in ("width", "heads"):
         if name in known:
             return name
@@ -172,7 +175,7 @@ def _width_name(cls: type[Problem], known: dict[str, Parameter]) -> str:
 
 
 def data_arguments(
-    cls: type[Problem], data: str, target: str | None = None, given: Iterable[str] = ()
+    cls: type[Problem], data: str, target: str | None = None, given: Iterable[str] = (), standardize: bool = False
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     """The arrays of `data` that the constructor takes by name, and sentences on the data and on unused arrays.
 
@@ -186,7 +189,7 @@ def data_arguments(
     RequestError
         For data that cannot be read, hold none of them, or lack one that the constructor needs.
     """
-    found = datasets.read(data, target)
+    found = datasets.read(data, target, standardize)
     known = [parameter.name for parameter in parameters(cls)]
     chosen: dict[str, np.ndarray] = {}
     used = set()

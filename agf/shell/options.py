@@ -28,6 +28,9 @@ data_options = _group(
     click.option("--data", metavar="FILE", help=f"npz or csv file, or one of {', '.join(datasets.NAMED)}."),
     click.option("--target", metavar="COLUMN", help="The column of a csv file to predict."),
     click.option(
+        "--standardize", is_flag=True, default=None, help="Give columns and target of a csv file mean 0, variance 1."
+    ),
+    click.option(
         "-p", "pairs", metavar="KEY=VALUE", multiple=True, help="A parameter listed by `agf problems NAME`; repeatable."
     ),
     click.option("--width", type=int, metavar="H", help="Number of neurons, where the data do not fix it."),

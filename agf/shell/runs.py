@@ -37,7 +37,7 @@ from agf.shell.progress import Watcher
 if TYPE_CHECKING:
     from agf.results.trajectory import Trajectory
 
-_DATA = ("data", "target", "pairs", "width")
+_DATA = ("data", "target", "standardize", "pairs", "width")
 _INIT = ("alpha", "seed", "kind", "init_file")
 _FLOW = ("t_max", "method", "rtol", "max_steps")
 _DESCENT = ("lr", "steps", "momentum", "batch_size")

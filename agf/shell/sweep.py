@@ -59,6 +59,8 @@ def values(text: str, kind: str = "") -> list[Any]:
 @click.option("--do", "actions", default="predict", metavar="LIST", help="Any of predict,train,compare.")
 @click.option("--data", metavar="FILE", help=f"npz or csv file, or one of {', '.join(datasets.NAMED)}.")
 @click.option("--target", metavar="COLUMN", help="The column of a csv file to predict.")
+@click.option("--standardize", is_flag=True, help="Give columns and target of a csv file mean 0, variance 1.")
+@click.option("--width", metavar="LIST", help="Numbers of neurons, where the data do not fix it.")
 @click.option("--t-max", type=float, help="Flow time at which training stops; default when settled.")
 @click.option("--jobs", type=click.IntRange(1), default=1, help="Processes; default 1.")
 @click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster with this scheduler.")
@@ -74,6 +76,8 @@ def sweep(
     actions: str,
     data: str | None,
     target: str | None,
+    standardize: bool,
+    width: str | None,
     t_max: float | None,
     jobs: int,
     dask: str | None,
@@ -87,9 +91,12 @@ def sweep(
     Any number of processes may work in DIR at once; a killed sweep goes on where it stopped.
     """
     cls = registry.find(name)
+    if width is not None:
+        known = {parameter.name: parameter for parameter in request.parameters(cls)}
+        pairs = (*pairs, f"{request.width_name(cls, known)}={width}")
     arguments, axes = _parameters(cls, pairs)
     axes.update({rule: values(text) for rule, text in rules.items() if text is not None})
-    arguments.update(_data(cls, data, target, {**arguments, **axes}))
+    arguments.update(_data(cls, data, target, standardize, {**arguments, **axes}))
     seeds = values(seed, "int")
     plan = sweeps.Plan(
         problem=name,
@@ -156,10 +163,10 @@ def _parameters(cls: Any, pairs: tuple[str, ...]) -> tuple[dict[str, Any], dict[
     return fixed, axes
 
 
-def _data(cls: Any, data: str | None, target: str | None, given: dict[str, Any]) -> dict[str, Any]:
+def _data(cls: Any, data: str | None, target: str | None, standardize: bool, given: dict[str, Any]) -> dict[str, Any]:
     """The data arguments: from the file or set, or the problem's own example for what was not given."""
     if data is not None:
-        return request.data_arguments(cls, data, target, given)[0]
+        return request.data_arguments(cls, data, target, given, standardize)[0]
     if request.complete(cls, {parameter.name: parameter for parameter in request.parameters(cls)}, given):
         return {}
     return {key: value for key, value in cls.example().items() if key not in given}
