@@ -66,7 +66,7 @@ def load(source: str | os.PathLike[str], target: str | None = None, standardize:
 
 
 def describe(source: str | os.PathLike[str], target: str | None = None, standardize: bool = False) -> str:
-    """Where the data come from and how they were prepared, in one sentence; see `read` for source, target, standardize."""
+    """Where data come from and how they were prepared, in one sentence; see `read` for source, target, standardize."""
     return read(source, target, standardize).words
 
 
