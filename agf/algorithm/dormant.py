@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from agf import integrators
 from agf.algorithm.crossings import TURN, Crossings
 from agf.algorithm.exact_stepper import rest_of, steps_of
 from agf.algorithm.threshold import ExactThreshold, Threshold
@@ -135,13 +136,19 @@ def carry(
     stats: dict[str, float] | None = None,
     origin: Init | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Directions (m, P) and log norms (m,) after `duration` of accelerated time on a frozen residual, no threshold."""
+    """Directions (m, P) and log norms (m,) after `duration` of accelerated time on a frozen residual, no threshold.
+
+    Raises Stalled where the steps run out before: on rounded kinks too narrow for them.
+    """
     never = ExactThreshold(problem, False, np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64), np.inf)
     race = _Race(problem, residual, clock, never, directions, log_norms, neurons, rtol, origin)
-    race.run(duration)
-    out = race.at(duration)
-    race.count(stats)
-    return out
+    try:
+        if race.run(duration) is Status.MAX_STEPS:
+            message = "dormant neurons took more steps than there are: they slide along kinks too narrow for them."
+            raise integrators.Stalled(message, duration, directions)
+        return race.at(duration)
+    finally:
+        race.count(stats)
 
 
 class _Race:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from agf import integrators
 from agf.algorithm import dormant as dormancy
 from agf.algorithm.departures.discharge import Discharge
 from agf.algorithm.exact_stepper import aligned
@@ -97,6 +98,9 @@ class LimitPhases(GenericPhases):
         except NonFinite as error:
             self.notes.append(str(error))
             return state, Status.NONFINITE
+        except integrators.Stalled as error:
+            self.notes.append(str(error))
+            return state, Status.STALLED
 
     def _grow(
         self, state: GenericState, waiting: IntArray, residual: object

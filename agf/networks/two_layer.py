@@ -65,8 +65,8 @@ class TwoLayer(SampledProblem):
         Exponent of "power", a whole number; 3 when None. Other activations take none.
     kink : float or None
         Half-width to which the kink of relu and leaky-relu is rounded, relative to |w| rms|x|. None: 1e-3, except in
-        the dormant phase of networks of one output, which is exact for sharp kinks. 0 is the textbook ReLU with
-        relu'(0) = 0 everywhere, at ten times the cost.
+        the dormant phase of networks of one output, which is exact for sharp kinks, as it is for widths below 1e-3. 0
+        is the textbook ReLU with relu'(0) = 0 everywhere, at ten times the cost.
     device : str or None
         None for numpy, or a torch device such as "cpu" or "cuda" (the same formulas, float64).
     reduction : str
@@ -178,7 +178,7 @@ class TwoLayer(SampledProblem):
             raise DataError(explain("`kink` must be between 0 and 1.", where=where, found=kink))
         self.kink = 0.0 if self.activation.smooth else width_of_kink
         #: Whether predictions take the dormant phase as that of sharp kinks, which is exact where there is one output.
-        self.sharp_dormant = not self.activation.smooth and kink in (None, 0)
+        self.sharp_dormant = not self.activation.smooth and (kink is None or self.kink < _KINK)
         self.smooth = self.activation.smooth or self.kink > 0
         largest = np.abs(self.X).max()
         self._stride = max(1, self.n_samples // _PROBES)
