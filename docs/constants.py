@@ -1,4 +1,4 @@
-"""Constants of the numerics, read where they stand: `python docs/constants.py [--measure]` renews constants.md.
+"""Constants of the numerics, read where they stand: `docs/constants.py [--measure [MODULE ...]]` renews the page.
 
 A constant is a number (or several) at the top of a module; a `#:` comment above it says what it means and why.
 `--measure` also doubles and halves each, on two small runs or more of every system that executes its module, and
@@ -330,10 +330,13 @@ def page() -> str:
     return BLOCK.sub(lambda match: table(), PAGE.read_text(encoding="utf-8"))
 
 
-def measure() -> None:
-    """Write down what every constant moves."""
-    out: dict[str, Any] = {}
+def measure(rooms: list[str]) -> None:
+    """Write down what every constant moves, or those of some modules (by the start of their names)."""
+    kept = {one.key for one in constants()} if rooms else set()
+    out = {key: "drops" if move == math.inf else move for key, move in measured().items() if key in kept}
     for one in constants():
+        if rooms and not one.module.startswith(tuple(rooms)):
+            continue
         move = moves(one)
         out[one.key] = "drops" if move == math.inf else move if not move else float(f"{move:.1e}")
         print(one.key, out[one.key], flush=True)
@@ -343,5 +346,5 @@ def measure() -> None:
 
 if __name__ == "__main__":
     if "--measure" in sys.argv[1:]:
-        measure()
+        measure([word for word in sys.argv[1:] if not word.startswith("-")])
     PAGE.write_text(page(), encoding="utf-8")
