@@ -9,7 +9,7 @@ import pytest
 
 import agf
 from agf import registry
-from agf.conformance import template as plugin_template
+from agf.conformance import template
 
 GOOD = """
 import agf
@@ -133,7 +133,7 @@ def test_unknown_and_missing_parameters_are_named():
 def test_the_template_runs_as_it_is(tmp_path):
     pytest.importorskip("torch")
     path = tmp_path / "my_net.py"
-    plugin_template.write(path)
+    template.write(path)
     cls = registry.find(f"{path}:MyNet")
     problem = cls(**cls.example())
     assert (cls.name, problem.degree) == ("my-net", 2)
@@ -142,7 +142,7 @@ def test_the_template_runs_as_it_is(tmp_path):
 
 def test_the_comments_of_the_template_hold(tmp_path):
     torch = pytest.importorskip("torch")
-    text = plugin_template.text("mine.py")
+    text = template.text("mine.py")
     method = [line for line in text.splitlines() if line.startswith(("    #     ", "    # def"))]
     path = tmp_path / "mine.py"
     path.write_text(text + "\n" + "\n".join(line.replace("    # ", "    ", 1) for line in method) + "\n")
@@ -161,7 +161,7 @@ def test_the_comments_of_the_template_hold(tmp_path):
 def test_the_template_is_not_written_where_it_should_not_be(tmp_path, name, words):
     (tmp_path / "mine.py").write_text("precious")
     with pytest.raises(agf.FileError, match=words):
-        plugin_template.write(tmp_path / name)
+        template.write(tmp_path / name)
     assert (tmp_path / "mine.py").read_text() == "precious"
 
 
@@ -169,7 +169,7 @@ def test_the_template_is_not_written_where_it_should_not_be(tmp_path, name, word
     ("file", "name"), [("my-net.py", "MyNet"), ("tanh.py", "Tanh"), ("3d.py", "Mine"), ("é.py", "Mine")]
 )
 def test_the_class_is_named_after_the_file(file, name):
-    assert f"class {name}(agf.AutogradProblem):" in plugin_template.text(file)
+    assert f"class {name}(agf.AutogradProblem):" in template.text(file)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from agf import integrators
-from agf.algorithm import dormant as dormancy
+from agf.algorithm import dormant
 from agf.algorithm.dormant import Crossing
 from agf.algorithm.threshold import Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
@@ -161,7 +161,7 @@ class PolarRide:
         waiting, active = np.flatnonzero(~state.active), np.flatnonzero(state.active)
         residual = self.problem.residual(state.params[active], active)
         directions, log_norms = state.directions.copy(), state.log_norms.copy()
-        found = dormancy.cross(
+        found = dormant.cross(
             self.problem,
             residual,
             self.clock,
@@ -179,7 +179,7 @@ class PolarRide:
             return found
         directions[waiting], log_norms[waiting] = found.directions, found.log_norms
         if small.size:
-            directions[small], log_norms[small] = dormancy.carry(
+            directions[small], log_norms[small] = dormant.carry(
                 self.problem, residual, self.clock, directions[small], log_norms[small], small, found.time,
                 rtol=rtol, stats=stats, origin=self.init,
             )  # fmt: skip

@@ -17,7 +17,7 @@ import numpy as np
 
 from agf.arrays import FloatArray
 from agf.errors import RequestError, explain
-from agf.pictures import axes as canvas
+from agf.pictures import axes
 from agf.records import files
 from agf.results.comparison import Comparison
 from agf.results.staircase import Staircase
@@ -147,7 +147,7 @@ def _scale(runs: list[Staircase | Trajectory]) -> dict[str, Any] | None:
     """The scale of the loss that pictures have too (`canvas.find_scale`); None where it is linear."""
     losses = [run.losses for run in runs if isinstance(run, Trajectory) and run.losses.size]
     drawn = min([float(np.min(values)) for values in losses], default=np.inf)
-    found = canvas.find_scale([canvas.plateaus(run) for run in runs], drawn)
+    found = axes.find_scale([axes.plateaus(run) for run in runs], drawn)
     if found is None:
         return None
     ticks, words = found.ticks[0]

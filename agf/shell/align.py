@@ -8,7 +8,7 @@ import click
 
 from agf.records.table import Table
 from agf.results.dormant_phase import DormantPhase
-from agf.shell import arguments as request
+from agf.shell import arguments
 from agf.shell.options import data_options, given, init_options, output_options
 from agf.shell.output import Output
 
@@ -34,11 +34,11 @@ def align(
     from agf.rectified.align import align as found
 
     out = Output(output, picture, as_json, quiet, [words["data"], words["init_file"]])
-    asked = request.problem(name, **{key: words[key] for key in ("data", "target", "pairs", "width")})
+    asked = arguments.problem(name, **{key: words[key] for key in ("data", "target", "pairs", "width")})
     for note in asked.notes:
         out.report.say(note)
     start = {key: words[key] for key in ("alpha", "seed", "kind")}
-    init = request.initialization(asked.problem, **start, file=words["init_file"])
+    init = arguments.initialization(asked.problem, **start, file=words["init_file"])
     with out.report.progress("dormant phase"):
         result = found(asked.problem, init, **given(t_max=t_max))
     code = out.finish(lambda: result)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from agf.shell import arguments as request
+from agf.shell import arguments
 from agf.shell.main import DONE, FAILED
 from agf.shell.options import data_options, init_options
 from agf.shell.output import Output, print_json
@@ -30,14 +30,14 @@ def bounds(name: str, log_eps: float | None, run: str | None, as_json: bool, qui
 
     out = Output(None, None, as_json, quiet, [words["data"], words["init_file"], run])
     curve = None if run is None else trajectory(run)
-    asked = request.problem(name, **{key: words[key] for key in ("data", "target", "pairs", "width")})
+    asked = arguments.problem(name, **{key: words[key] for key in ("data", "target", "pairs", "width")})
     for note in asked.notes:
         out.report.say(note)
     if curve is not None and curve.init is not None:
         init = curve.init
     else:
         alpha, seed, kind, file = (words[key] for key in ("alpha", "seed", "kind", "init_file"))
-        init = request.initialization(asked.problem, alpha=alpha, seed=seed, kind=kind, file=file)
+        init = arguments.initialization(asked.problem, alpha=alpha, seed=seed, kind=kind, file=file)
     found = separation(asked.problem, init, log_eps=log_eps)
     document = found.to_dict()
     out.report.table(found.table())

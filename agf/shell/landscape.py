@@ -9,7 +9,7 @@ import click
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.rectified.ascent import STARTS
-from agf.shell import arguments as request
+from agf.shell import arguments
 from agf.shell.main import DONE
 from agf.shell.options import data_options, output_options
 from agf.shell.output import Output
@@ -75,7 +75,7 @@ def _asked(
     from agf.results.runs import training
 
     if run is None:
-        asked = request.problem(name, **words)
+        asked = arguments.problem(name, **words)
         for note in asked.notes:
             out.report.say(note)
         return asked.problem, None, ""
@@ -101,7 +101,7 @@ def cones(name: str, as_json: bool, quiet: bool, **words: Any) -> int:
     from agf.shell.output import print_json
 
     out = Output(None, None, as_json, quiet, [words["data"]])
-    asked = request.problem(name, **words)
+    asked = arguments.problem(name, **words)
     X = getattr(asked.problem, "X", None)
     if X is None or not hasattr(asked.problem, "activation"):
         words_ = f"problem {asked.problem.name!r} has no activation cones."

@@ -22,8 +22,7 @@ import click
 from agf import __version__
 from agf.errors import ComputationError, RequestError
 from agf.records.table import visible
-from agf.shell import listeners
-from agf.shell import signals as interrupts
+from agf.shell import listeners, signals
 
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
@@ -110,7 +109,7 @@ def agf() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (default: that of the process); returns the exit code, raises nothing for bad requests."""
-    with listeners.forgiving(), interrupts.heeded() as told:
+    with listeners.forgiving(), signals.heeded() as told:
         code = _run(arguments)
     return told.code(INTERRUPTED) if code == INTERRUPTED or (code == DONE and told.number) else code
 

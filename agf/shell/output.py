@@ -13,7 +13,7 @@ import click
 from agf.errors import ComputationError, RequestError, explain
 from agf.records import files
 from agf.records.status import Status
-from agf.shell import signals as interrupts
+from agf.shell import signals
 from agf.shell.console import reporter
 from agf.shell.main import DONE, FAILED, INTERRUPTED
 
@@ -95,7 +95,7 @@ class Output:
 
     def _deliver(self, result: Any) -> None:
         if self.output is not None:
-            with interrupts.holding():
+            with signals.holding():
                 result.save(self.output)
         if self.picture is not None:
             result.plot(self.picture)

@@ -10,7 +10,7 @@ import click
 from agf import registry
 from agf.contract.problem import Problem
 from agf.records.table import Table
-from agf.shell import arguments as request
+from agf.shell import arguments
 from agf.shell.console import reporter
 from agf.shell.main import DONE, FAILED
 from agf.shell.options import data_options
@@ -49,8 +49,8 @@ def _network(cls: type[Problem]) -> str:
 
 
 def _parameters(cls: type[Problem], as_json: bool) -> int:
-    found = request.parameters(cls)
-    example = request.example_words(cls)
+    found = arguments.parameters(cls)
+    example = arguments.example_words(cls)
     if as_json:
         print_json(
             {
@@ -92,7 +92,7 @@ def check(name: str, as_json: bool, **words: Any) -> int:
     """
     from agf.conformance.checks import check as conformance
 
-    asked = request.problem(name, **words)
+    asked = arguments.problem(name, **words)
     result = conformance(asked.problem)
     if as_json:
         print_json(result.to_dict())
@@ -104,8 +104,8 @@ def check(name: str, as_json: bool, **words: Any) -> int:
 @click.argument("file")
 def new(file: str) -> int:
     """Write a commented problem to FILE (a name ending in .py) to start your own from."""
-    from agf.conformance import template as plugin_template
+    from agf.conformance import template
 
-    plugin_template.write(file)
+    template.write(file)
     reporter().say(f"Wrote {file}. Next: agf check {file}")
     return DONE

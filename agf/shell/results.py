@@ -62,11 +62,11 @@ def graph(runs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool)
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
 def report(runs: tuple[str, ...], output: str, quiet: bool) -> int:
     """One self-contained interactive page about RUNS: curve, staircase, norms, features, drops."""
-    from agf.pictures import html_report as page
+    from agf.pictures import html_report
 
     files.check_writable(output)
     files.check_distinct(output, runs)
-    size = page.report([training(path) for path in runs], output)
+    size = html_report.report([training(path) for path in runs], output)
     reporter(quiet).say(f"Wrote {output} ({size / 1e6:.1f} MB, opens without a network).")
     return DONE
 

@@ -20,7 +20,7 @@ from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.results.staircase import Staircase
-from agf.shell import arguments as request
+from agf.shell import arguments
 from agf.shell.console import Silent
 from agf.shell.options import (
     data_options,
@@ -226,9 +226,9 @@ def _settings(words: dict[str, Any], *more: str) -> Settings:
 
 
 def _problem_and_init(name: str, words: dict[str, Any], report: Silent, predict: bool = True) -> tuple[Problem, Init]:
-    asked = request.problem(name, **{key: words[key] for key in _DATA})
+    asked = arguments.problem(name, **{key: words[key] for key in _DATA})
     alpha, seed, kind, file = (words[key] for key in _INIT)
-    init = request.initialization(asked.problem, alpha=alpha, seed=seed, kind=kind, file=file)
+    init = arguments.initialization(asked.problem, alpha=alpha, seed=seed, kind=kind, file=file)
     with guard(asked.problem):
         if predict:
             refuse_large(asked.problem, init)

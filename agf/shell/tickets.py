@@ -9,7 +9,7 @@ import click
 from agf.capacity.tickets import tickets as predicted
 from agf.init import Init
 from agf.results.runs import trajectory
-from agf.shell import arguments as request
+from agf.shell import arguments
 from agf.shell.console import reporter
 from agf.shell.main import DONE
 from agf.shell.options import data_options, init_options
@@ -33,10 +33,10 @@ def tickets(
     With --against, the problem's start is that of RUN.
     """
     run = None if against is None else trajectory(against)
-    asked = request.problem(name, **{key: words[key] for key in ("data", "target", "pairs", "width")}).problem
+    asked = arguments.problem(name, **{key: words[key] for key in ("data", "target", "pairs", "width")}).problem
     start: Init | None = run.init if run is not None else None
     if start is None:
-        start = request.initialization(
+        start = arguments.initialization(
             asked, alpha=words["alpha"], seed=words["seed"], kind=words["kind"], file=words["init_file"]
         )
     found = predicted(asked, start, keep=keep, until=until)

@@ -17,7 +17,7 @@ from agf.contract.problem import Problem
 from agf.errors import AgfError, FileError
 from agf.init import Init
 from agf.records.status import Status
-from agf.sweeping import journal as ledger
+from agf.sweeping import journal
 from agf.sweeping.plan import Plan, init, key, settings
 
 
@@ -28,7 +28,7 @@ def rows(root: Path, name: str) -> Path:
 
 def unfinished(root: Path, name: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those of a chunk's runs that no process has finished."""
-    finished = ledger.finished(rows(root, name))
+    finished = journal.finished(rows(root, name))
     return [item for item in runs if key(item) not in finished]
 
 
@@ -46,7 +46,7 @@ def compute(root: Path, plan: Plan, name: str, runs: list[dict[str, Any]]) -> tu
             if not todo:
                 return 0, 0
             done = failed = 0
-            with ledger.Appending(rows(root, name)) as append:
+            with journal.Appending(rows(root, name)) as append:
                 for entry in _entries(root, plan, todo):
                     append(entry)
                     done += 1

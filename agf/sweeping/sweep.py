@@ -23,7 +23,7 @@ from typing import Any
 
 from agf.errors import ComputationError, FileError, RequestError, explain
 from agf.records import files, provenance, schema
-from agf.sweeping import journal as ledger
+from agf.sweeping import journal
 from agf.sweeping.chunk import compute, failure, rows, unfinished
 from agf.sweeping.plan import MOST, Plan, digest, key
 
@@ -68,7 +68,7 @@ class Sweep:
     def entries(self) -> Iterator[dict[str, Any]]:
         """Finished runs in the order of the plan, one dict each; memory is bounded by one chunk."""
         for name, runs in self.plan.chunks().items():
-            finished = ledger.finished(rows(self.folder, name))
+            finished = journal.finished(rows(self.folder, name))
             for run in runs:
                 if key(run) in finished:
                     yield finished[key(run)]

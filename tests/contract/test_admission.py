@@ -10,10 +10,10 @@ import tiny
 
 import agf
 from agf import registry
-from agf.conformance import template as plugin_template
-from agf.contract import admission as door
+from agf.conformance import template
+from agf.contract import admission
 from agf.errors import ProblemError
-from agf.shell import main as cli
+from agf.shell import main
 
 PLUGIN = """
 import agf
@@ -108,7 +108,7 @@ def written(tmp_path, monkeypatch):
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_broken_contract_is_refused_with_the_method_and_the_cause(written, capsys, tmp_path, command, wrong):
     change, words = WRONG[wrong]
-    assert cli.main([command, written(change), "--alpha", "1e-4", "-o", "run.npz", "--json"]) == cli.WRONG
+    assert main.main([command, written(change), "--alpha", "1e-4", "-o", "run.npz", "--json"]) == main.WRONG
     out, err = capsys.readouterr()
     assert out == ""
     sentence = err.strip().splitlines()[-1]
@@ -119,7 +119,7 @@ def test_a_broken_contract_is_refused_with_the_method_and_the_cause(written, cap
 
 
 def test_what_keeps_the_contract_passes(written, capsys):
-    assert cli.main(["predict", written("    pass"), "--quiet"]) == cli.DONE
+    assert main.main(["predict", written("    pass"), "--quiet"]) == main.DONE
 
 
 KEPT = {
@@ -136,7 +136,7 @@ KEPT = {
 @pytest.mark.parametrize("name", KEPT)
 def test_problems_of_other_tests_pass(name):
     problem = KEPT[name]()
-    door.admit(problem, problem.init(1e-6), name)
+    admission.admit(problem, problem.init(1e-6), name)
 
 
 ACTIVATIONS = ["linear", "relu", "leaky-relu", "square", "tanh", "erf", "gelu", "silu"]
@@ -156,15 +156,15 @@ def test_kinks_and_activations_that_are_homogeneous_only_to_leading_order_pass(a
         X[0, 0], X[-1, 0] = 1.0, -1.0
         Y = np.sign(X[:, 0]) if loss != "half-squared" else X[:, 0] ** 2 + 0.1
         problem = Mine(X, Y, activation=activation, loss=loss, width=9)
-        door.admit(problem, problem.init(1e-200), "mine")
+        admission.admit(problem, problem.init(1e-200), "mine")
 
 
 def test_the_template_passes(tmp_path):
     pytest.importorskip("torch")
-    plugin_template.write(tmp_path / "mine.py")
+    template.write(tmp_path / "mine.py")
     cls = registry.find(f"{tmp_path}/mine.py")
     problem = cls(**cls.example())
-    door.admit(problem, problem.init(1e-8), "mine")
+    admission.admit(problem, problem.init(1e-8), "mine")
 
 
 def test_the_door_costs_little_and_nothing_for_what_the_package_brings():
@@ -182,7 +182,7 @@ def test_the_door_costs_little_and_nothing_for_what_the_package_brings():
     X = np.random.default_rng(0).standard_normal((60, 4))
     problem = Mine(X, np.maximum(X[:, 0], 0) - np.maximum(X[:, 1], 0), activation="relu", width=50)
     init = problem.init(1e-8)
-    door.admit(problem, init, "mine")
+    admission.admit(problem, init, "mine")
     asked = sum(calls)
     assert len(calls) <= 50
     calls.clear()
@@ -190,7 +190,7 @@ def test_the_door_costs_little_and_nothing_for_what_the_package_brings():
     assert asked < 0.01 * sum(calls)  # in neurons evaluated
     calls.clear()
     Mine.__module__ = "agf_problems.mine"
-    door.admit(problem, init, "mine")
+    admission.admit(problem, init, "mine")
     assert not calls
 
 
@@ -201,7 +201,7 @@ def test_an_error_raised_at_the_door_is_told_as_one():
 
     problem = Mine(np.eye(2), np.ones(2), width=2)
     with pytest.raises(ProblemError, match=r"Mine\.residual.*KeyError"):
-        door.admit(problem, problem.init(1e-3), "mine")
+        admission.admit(problem, problem.init(1e-3), "mine")
 
 
 WRONG_SIGN = WRONG["sign"][0]
@@ -210,9 +210,9 @@ WRONG_SIGN = WRONG["sign"][0]
 def test_every_way_in_passes_the_same_door(written, capsys, tmp_path):
     """Commands that compute, the Python functions, sweeps, reruns and resumed training refuse a wrong gradient."""
     good = written("    pass")
-    assert cli.main(["predict", good, "--alpha", "1e-4", "-o", "predicted.npz", "--quiet"]) == cli.DONE
+    assert main.main(["predict", good, "--alpha", "1e-4", "-o", "predicted.npz", "--quiet"]) == main.DONE
     assert (
-        cli.main(["train", good, "--alpha", "1e-2", "--max-steps", "5", "-o", "trained.npz", "--quiet"]) == cli.FAILED
+        main.main(["train", good, "--alpha", "1e-2", "--max-steps", "5", "-o", "trained.npz", "--quiet"]) == main.FAILED
     )
     bad = written(WRONG_SIGN)
     ways = {
@@ -225,7 +225,7 @@ def test_every_way_in_passes_the_same_door(written, capsys, tmp_path):
     resumed = ["train", bad, "--resume", "trained.npz", "--max-steps", "5"]
     for words in [*([command, *rest] for command, rest in ways.items()), resumed]:
         capsys.readouterr()
-        assert cli.main(words) == cli.WRONG, words
+        assert main.main(words) == main.WRONG, words
         assert re.search(WRONG["sign"][1], capsys.readouterr().err), words
     assert not (tmp_path / "swept").exists()
     cls = registry.find(bad)
@@ -250,9 +250,9 @@ def test_a_problem_is_asked_once(monkeypatch):
         pass
 
     problem = Mine(np.eye(3), np.ones(3), activation="linear", width=2)
-    door.admit(problem, problem.init(1e-3), "first")
-    monkeypatch.setattr(door, "_ASKED", None)
-    door.admit(problem, problem.init(1e-6), "second")
+    admission.admit(problem, problem.init(1e-3), "first")
+    monkeypatch.setattr(admission, "_ASKED", None)
+    admission.admit(problem, problem.init(1e-6), "second")
 
 
 #: Method -> what a stranger's returns, and what must be said.
@@ -290,12 +290,12 @@ def test_what_a_method_returns_is_checked_when_it_returns_it(written, capsys, ca
         ["predict", file, "--alpha", "1e-2"],
     ):
         capsys.readouterr()
-        code = cli.main(words_of_command)
+        code = main.main(words_of_command)
         seen = capsys.readouterr().err
         found, said = words.split("returned ", 1)[1].split(".*")[0], f"`?{method}`?"
         told = re.search(said, seen) and re.search(found, seen)
         used = words_of_command[0] not in NOT_ASKED.get(method, ())
-        assert (code != cli.DONE) == used, (words_of_command, seen)
+        assert (code != main.DONE) == used, (words_of_command, seen)
         assert bool(told) == used, (words_of_command, seen)
         assert "Traceback" not in seen
 

@@ -12,7 +12,7 @@ import pytest
 import agf
 from agf.contract.blame import blame, told
 from agf.records.status import Status
-from agf.shell import main as cli
+from agf.shell import main
 
 PLUGIN = '''
 import agf
@@ -70,7 +70,7 @@ def plugin(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("method", ["utility", "loss_grad", "initial", "describe"])
 def test_what_raises_before_anything_is_computed_is_a_wrong_request(plugin, capsys, method, tmp_path):
-    assert cli.main(["predict", plugin(method, 1), "--json", "-o", "run.npz"]) == cli.WRONG
+    assert main.main(["predict", plugin(method, 1), "--json", "-o", "run.npz"]) == main.WRONG
     out, err = capsys.readouterr()
     assert out == ""
     sentence = err.strip().splitlines()[-1]
@@ -82,7 +82,7 @@ def test_what_raises_before_anything_is_computed_is_a_wrong_request(plugin, caps
 @pytest.mark.parametrize("command", ["predict", "train", "compare"])
 def test_what_raises_later_leaves_the_partial_result(plugin, capsys, command):
     arguments = [command, plugin("loss_grad", 500), "--json", "--alpha", "1e-4", "-o", "run.npz"]
-    assert cli.main(arguments) == cli.FAILED
+    assert main.main(arguments) == main.FAILED
     out, err = capsys.readouterr()
     document = json.loads(out)  # and nothing of what the plugin printed
     assert "a plugin that prints when it is imported" in err
@@ -98,7 +98,7 @@ def test_what_raises_later_leaves_the_partial_result(plugin, capsys, command):
 def test_a_comparison_whose_training_raises_at_once_keeps_the_prediction(plugin, capsys):
     # 'conserved' is asked for by training alone
     ARGUMENTS["conserved"] = "theta, neurons"
-    assert cli.main(["compare", plugin("conserved", 1), "--json", "--alpha", "1e-4", "-o", "run.npz"]) == cli.FAILED
+    assert main.main(["compare", plugin("conserved", 1), "--json", "--alpha", "1e-4", "-o", "run.npz"]) == main.FAILED
     assert json.loads(capsys.readouterr().out)["status"] == "fitted"
     assert isinstance(agf.load("run.npz"), agf.Staircase)
 
@@ -131,9 +131,9 @@ def test_every_mode_hands_back_what_it_had(mode):
 
 def test_training_that_raised_goes_on_where_it_was_once_the_problem_is_mended(plugin, capsys):
     name = plugin("loss_grad", 500)
-    assert cli.main(["train", name, "--alpha", "1e-4", "-o", "run.npz"]) == cli.FAILED
-    assert cli.main(["train", plugin("loss_grad", -1), "--resume", "run.npz", "-o", "whole.npz"]) == cli.DONE
-    assert cli.main(["train", plugin("loss_grad", -1), "--alpha", "1e-4", "-o", "once.npz"]) == cli.DONE
+    assert main.main(["train", name, "--alpha", "1e-4", "-o", "run.npz"]) == main.FAILED
+    assert main.main(["train", plugin("loss_grad", -1), "--resume", "run.npz", "-o", "whole.npz"]) == main.DONE
+    assert main.main(["train", plugin("loss_grad", -1), "--alpha", "1e-4", "-o", "once.npz"]) == main.DONE
     whole, once = agf.load("whole.npz"), agf.load("once.npz")
     # the curve of the first part may lack points inside the step that raised; where it went is the same
     assert whole.times[-1] == once.times[-1]
@@ -143,7 +143,7 @@ def test_training_that_raised_goes_on_where_it_was_once_the_problem_is_mended(pl
 @pytest.mark.parametrize("command", ["predict", "predict --mode resolved", "train", "compare"])
 def test_a_lack_of_memory_is_told_as_such_and_keeps_the_result(plugin, capsys, command):
     file = plugin("loss_grad", 500, 'raise MemoryError("8 GiB")')
-    assert cli.main([*command.split(), file, "--alpha", "1e-4", "-o", "run.npz"]) == cli.FAILED
+    assert main.main([*command.split(), file, "--alpha", "1e-4", "-o", "run.npz"]) == main.FAILED
     err = capsys.readouterr().err
     assert "out of memory (MemoryError: 8 GiB)" in err
     assert "Traceback" not in err
@@ -158,7 +158,7 @@ def test_memory_that_really_runs_out_keeps_the_result(plugin):
     words = ["train", plugin("loss_grad", 250, error), "--alpha", "1e-4", "-o", "run.npz"]
     code = "import sys; from agf.shell.main import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
-    assert done.returncode == cli.FAILED
+    assert done.returncode == main.FAILED
     assert "out of memory (" in done.stderr
     assert "Traceback" not in done.stderr
     left = agf.load("run.npz")
@@ -167,7 +167,7 @@ def test_memory_that_really_runs_out_keeps_the_result(plugin):
 
 
 def test_a_plugin_that_leaves_the_program_is_told_too(plugin, capsys):
-    assert cli.main(["train", plugin("loss_grad", 1, "raise SystemExit(0)")]) == cli.WRONG
+    assert main.main(["train", plugin("loss_grad", 1, "raise SystemExit(0)")]) == main.WRONG
     assert "SystemExit: 0" in capsys.readouterr().err
 
 

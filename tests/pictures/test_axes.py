@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from agf.pictures import axes as canvas
+from agf.pictures import axes
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(1e-3, 0.1))
 def test_spreading_keeps_the_order_the_gap_and_the_mean(positions, gap):
     positions = np.sort(positions)
-    placed = canvas.spread(positions, gap)
+    placed = axes.spread(positions, gap)
     assert (np.diff(placed) >= gap - 1e-12).all()
     assert placed.mean() == pytest.approx(positions.mean(), abs=1e-12)
     if (np.diff(positions) >= gap).all():
@@ -28,7 +28,7 @@ def drawn(*runs):
     ax = Figure().subplots()
     ax.step(np.arange(len(runs[0])), runs[0], where="post")
     ax.set_ylabel("loss")
-    canvas.loss_scale(ax, [np.asarray(run) for run in runs])
+    axes.loss_scale(ax, [np.asarray(run) for run in runs])
     ax.get_ylim()  # matplotlib sets the limits of a linear axis when asked
     to_axes = ax.transScale + ax.transLimits
     return ax, np.array([to_axes.transform((0.0, level))[1] for level in runs[0]])
@@ -83,7 +83,7 @@ def test_the_scale_is_monotone_and_covariant(levels, unit):
 def test_what_is_drawn_already_stays_in_the_picture():
     ax = Figure().subplots()
     ax.plot([0, 1], [0.5, 0.2405])  # below the last level
-    canvas.loss_scale(ax, [np.array(LATE)])
+    axes.loss_scale(ax, [np.array(LATE)])
     assert ax.get_ylim()[0] < 0.2405
     assert ax.get_yscale() == "function"
 
@@ -94,7 +94,7 @@ def test_the_legend_is_below_the_axes_whatever_their_size():
         ax = figure.subplots()
         ax.plot([1, 2], [2, 1], label="gradient flow")
         ax.set_xlabel("flow time")
-        canvas.legend_below(ax)
+        axes.legend_below(ax)
         figure.draw_without_rendering()
         legend, label = ax.get_legend().get_window_extent(), ax.xaxis.label.get_window_extent()
         assert legend.y1 < label.y0 + 1
@@ -115,7 +115,7 @@ def test_words_of_losses_are_apart_as_rendered_and_the_lowest_level_is_one_of_th
     figure = Figure(figsize=(4.0, height), layout="constrained")
     ax = figure.subplots()
     ax.step(np.arange(9), levels, where="post")
-    canvas.loss_scale(ax, [levels])
+    axes.loss_scale(ax, [levels])
     figure.draw_without_rendering()
     labels = sorted((one for one in ax.get_yticklabels() if one.get_text()), key=lambda one: one.get_position()[1])
     boxes = [label.get_window_extent() for label in labels]

@@ -10,7 +10,7 @@ import pytest
 import agf
 from agf.clock import Clock
 from agf.errors import FileError, RequestError
-from agf.pictures import html_report as page
+from agf.pictures import html_report
 from agf.records.status import Status
 from agf.results.staircase import Drop, Staircase
 from agf.results.trajectory import Trajectory
@@ -51,7 +51,7 @@ def embedded(path):
 
 
 def test_the_page_holds_the_numbers_of_the_runs_and_needs_no_network(tmp_path):
-    size = page.report([stairs(), curve()], tmp_path / "r.html")
+    size = html_report.report([stairs(), curve()], tmp_path / "r.html")
     assert size == (tmp_path / "r.html").stat().st_size
     data = embedded(tmp_path / "r.html")
     assert data["curves"][0]["losses"] == curve().losses.tolist()
@@ -63,7 +63,7 @@ def test_the_page_holds_the_numbers_of_the_runs_and_needs_no_network(tmp_path):
 
 def test_a_hostile_label_stays_text(tmp_path):
     evil = '</script><script>alert(1)</script><img src=x onerror="alert(2)">'
-    page.report([stairs(evil), curve()], tmp_path / "r.html")
+    html_report.report([stairs(evil), curve()], tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "<script>alert(1)" not in text
     assert "<img src=x" not in text
@@ -71,15 +71,15 @@ def test_a_hostile_label_stays_text(tmp_path):
 
 def test_runs_without_curve_norms_or_drops_still_make_a_page(tmp_path):
     empty = Staircase("toy", 2, Clock(2, 0.0), 3.0, (), Status.FITTED)
-    page.report([empty], tmp_path / "r.html")
+    html_report.report([empty], tmp_path / "r.html")
     assert embedded(tmp_path / "r.html")["snapshots"] is None
 
 
 def test_nothing_to_show_and_unwritable_paths_are_refused(tmp_path):
     with pytest.raises(RequestError, match="no run"):
-        page.report([], tmp_path / "r.html")
+        html_report.report([], tmp_path / "r.html")
     with pytest.raises(FileError, match="cannot write"):
-        page.report([stairs()], tmp_path / "no" / "r.html")
+        html_report.report([stairs()], tmp_path / "no" / "r.html")
 
 
 @pytest.mark.browser
@@ -90,7 +90,7 @@ def test_the_page_is_alive_in_a_browser(tmp_path, runs):
     from playwright.sync_api import sync_playwright
 
     path = tmp_path / "r.html"
-    page.report(runs, path)
+    html_report.report(runs, path)
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=flags)
@@ -142,13 +142,13 @@ def check_the_scale_of_the_loss(tab, data):
 
 def test_the_scale_of_the_loss_is_that_of_the_pictures(tmp_path):
     for run, scaled in ((late(), True), (curve(), False)):
-        page.report([run], tmp_path / "r.html")
+        html_report.report([run], tmp_path / "r.html")
         assert (embedded(tmp_path / "r.html")["scale"] is not None) == scaled
         assert (run.plot().get_yscale() == "function") == scaled
 
 
 def test_comparisons_are_taken_apart_and_runs_shown_once(tmp_path):
     report = agf.compare(stairs(), curve())
-    page.report([report, report.stairs], tmp_path / "r.html")
+    html_report.report([report, report.stairs], tmp_path / "r.html")
     data = embedded(tmp_path / "r.html")
     assert (len(data["curves"]), len(data["staircases"])) == (1, 1)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agf_problems.modular_addition import kernels as modular_kernels
-from agf_problems.modular_addition import products as modular_products
+from agf_problems.modular_addition import kernels, products
 from agf_problems.modular_addition.problem import ModularAddition
 from agf_problems.modular_addition.template import Characters
 from hypothesis import given, settings
@@ -53,8 +52,8 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("way", ["products", "matrix", "fft"])
 def test_loss_and_gradient_are_those_of_listing_all_pairs(case, way, monkeypatch):
-    monkeypatch.setattr(modular_kernels, "_DENSE_ORDER", 0 if way == "fft" else 10**6)
-    monkeypatch.setattr(modular_products, "_MOST_WORK", np.inf if way == "products" else 0)
+    monkeypatch.setattr(kernels, "_DENSE_ORDER", 0 if way == "fft" else 10**6)
+    monkeypatch.setattr(products, "_MOST_WORK", np.inf if way == "products" else 0)
     problem = ModularAddition(width=12, **case)
     assert (problem.products is not None) == (way == "products" and problem.terms == 2)
     # more and fewer neurons than residues: the two orders of multiplication
@@ -85,7 +84,7 @@ def test_the_pull_of_a_network_is_that_of_its_members_and_near_a_fit_the_loss_ke
 def test_the_general_moments_agree_with_the_quadratic_sums():
     problem = ModularAddition(p=9, width=5)
     theta = np.random.default_rng(0).standard_normal((5, 27))
-    quadratic, general = problem.kernel, modular_kernels.Moments(problem.template, 2)
+    quadratic, general = problem.kernel, kernels.Moments(problem.template, 2)
     one, two = quadratic.sources(theta), general.sources(theta)
     np.testing.assert_allclose(quadratic.gram(one, one), general.gram(two, two), rtol=1e-12)
     for mine, other in zip(quadratic.pull(one, one), general.pull(two, two), strict=True):
@@ -97,7 +96,7 @@ def test_moments_in_blocks_are_those_of_all_neurons_at_once(monkeypatch):
     theta = np.random.default_rng(0).standard_normal((7, 16))
     whole = problem.loss_grad(theta, np.arange(7))[1]
     alone = problem.self_interaction(theta, np.arange(7), theta[:0], NOBODY)
-    monkeypatch.setattr(modular_kernels, "_BLOCK", 9)
+    monkeypatch.setattr(kernels, "_BLOCK", 9)
     np.testing.assert_allclose(problem.loss_grad(theta, np.arange(7))[1], whole, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(problem.self_interaction(theta, np.arange(7), theta[:0], NOBODY), alone, rtol=1e-12)
 

@@ -349,14 +349,14 @@ def test_ctrl_c_keeps_the_partial_result(plugin, tmp_path):
 
 
 def test_a_computation_that_raises_keeps_its_partial_result(run, plugin, tmp_path, monkeypatch):
-    from agf.shell import runs as cli_runs
+    from agf.shell import runs
 
     partial = agf.predict(agf.problem(plugin), agf.problem(plugin).init(1e-8), mode="agf")
 
     def fail(*args, **options):
         raise agf.ComputationError("the disk of the cluster went away.", partial)
 
-    monkeypatch.setattr(cli_runs, "predict_with", fail)
+    monkeypatch.setattr(runs, "predict_with", fail)
     code, out, err = run("predict", plugin, "--mode", "agf", "-o", "run.npz", "--json")
     assert (code, json.loads(out)["levels"]) == (1, [1.0, 0.5])
     assert agf.load(tmp_path / "run.npz").levels.tolist() == [1.0, 0.5]

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from agf.records.table import Table
-from agf.shell import console as report
+from agf.shell import console
 
 TABLE = Table(
     "Drops",
@@ -19,7 +19,7 @@ TABLE = Table(
 
 
 def drawn(width: int) -> str:
-    terminal = report.Terminal()
+    terminal = console.Terminal()
     terminal.console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None, highlight=False)
     terminal.table(TABLE)
     return terminal.console.file.getvalue()
@@ -39,15 +39,15 @@ def test_words_wrap_where_there_is_room_for_numbers():
 
 
 def test_an_empty_table_can_be_drawn():
-    terminal = report.Terminal()
+    terminal = console.Terminal()
     terminal.console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
     terminal.table(Table("Nothing", ["drop", "learned"], []))
     assert "learned" in terminal.console.file.getvalue()
 
 
 def test_the_reporter_is_plain_off_a_terminal_and_silent_when_asked(capsys):
-    assert type(report.reporter()) is report.Plain
-    for reporter, said in ((report.reporter(quiet=True), ""), (report.reporter(), TABLE.text() + "\nhello\n")):
+    assert type(console.reporter()) is console.Plain
+    for reporter, said in ((console.reporter(quiet=True), ""), (console.reporter(), TABLE.text() + "\nhello\n")):
         reporter.table(TABLE)
         reporter.say("hello")
         with reporter.progress("working") as update:
@@ -57,7 +57,7 @@ def test_the_reporter_is_plain_off_a_terminal_and_silent_when_asked(capsys):
 
 
 def test_progress_on_a_terminal_shows_the_latest_words():
-    terminal = report.Terminal()
+    terminal = console.Terminal()
     terminal.console = Console(file=io.StringIO(), width=80, force_terminal=True)
     with terminal.progress("predicting") as update:
         update("predicting: drop 3")
@@ -68,7 +68,7 @@ def test_a_comparison_fits_80_columns_with_every_number_and_word_of_it():
     words = "coordinate 4 (s1); leaves: coordinate 5 (s2)"
     row = ["10", "2954.61", "10830.9", "-0.043 %", "0.27026", "0.27026", "<0.001 %", "12", words]
     columns = ["drop", "predicted", "observed", "error", "level", "observed", "error", "visible drop", "learned"]
-    terminal = report.Terminal()
+    terminal = console.Terminal()
     terminal.console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None, highlight=False)
     terminal.table(Table("Drops", columns, [row]))
     text = terminal.console.file.getvalue()

@@ -17,7 +17,7 @@ import agf
 from agf.errors import AgfError, FileError, RequestError
 from agf.records import files
 from agf.records.table import Table, visible
-from agf.shell import main as cli
+from agf.shell import main
 from agf.shell.listeners import Forgiving
 
 AGF = [sys.executable, "-m", "agf.shell"]
@@ -91,7 +91,7 @@ def test_a_null_character_in_a_path_is_a_sentence(tmp_path):
     ):
         with pytest.raises(AgfError):
             function()
-    assert cli.main(["show", "a\0b"]) == cli.WRONG
+    assert main.main(["show", "a\0b"]) == main.WRONG
 
 
 def test_unfinished_files_of_killed_processes_are_removed_and_no_others(tmp_path):
@@ -187,7 +187,7 @@ def test_a_folder_whose_start_was_killed_is_used(tmp_path):
 @pytest.mark.parametrize("seeds", ["0:100000000000000000000", "0:10:0", "1:2:3:4", "0:1e20", "a:b", "-5:5"])
 def test_an_odd_range_is_a_sentence(tmp_path, capsys, monkeypatch, seeds):
     monkeypatch.chdir(tmp_path)
-    assert cli.main([*SWEEP[:4], f"--seed={seeds}", "-o", "s"]) == cli.WRONG
+    assert main.main([*SWEEP[:4], f"--seed={seeds}", "-o", "s"]) == main.WRONG
     assert "Traceback" not in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
@@ -207,22 +207,22 @@ def test_an_odd_range_is_a_sentence(tmp_path, capsys, monkeypatch, seeds):
 )
 def test_a_hostile_sweep_is_a_sentence(tmp_path, capsys, monkeypatch, content):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(SWEEP) == cli.DONE
+    assert main.main(SWEEP) == main.DONE
     (tmp_path / "s" / "sweep.json").write_text(content, encoding="utf-8")
     for words in (SWEEP, ["summarize", "s"]):
-        assert cli.main(words) == cli.WRONG
+        assert main.main(words) == main.WRONG
     (tmp_path / "s" / "sweep.json").unlink()
-    assert cli.main(["summarize", "s"]) == cli.WRONG
+    assert main.main(["summarize", "s"]) == main.WRONG
 
 
 @pytest.mark.parametrize("change", [{"error": 3}, {"run": []}, {"predict": {}}, {"predict": None}, {"key": None}])
 def test_a_hostile_row_is_a_sentence(tmp_path, capsys, monkeypatch, change):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(SWEEP) == cli.DONE
+    assert main.main(SWEEP) == main.DONE
     (rows,) = (tmp_path / "s" / "rows").iterdir()
     first, *rest = rows.read_text(encoding="utf-8").splitlines()
     rows.write_text("\n".join([json.dumps({**json.loads(first), **change}), *rest, ""]), encoding="utf-8")
-    assert cli.main(["summarize", "s"]) == cli.WRONG
+    assert main.main(["summarize", "s"]) == main.WRONG
     assert "is damaged" in capsys.readouterr().err
 
 
@@ -315,11 +315,11 @@ def test_names_in_files_reach_the_terminal_visible(tmp_path, capsys, monkeypatch
     header = '"' + NAME.replace("\n", " ") + '",y\n'
     (tmp_path / "data.csv").write_text(header + "".join(f"{i - 5},{2 * i - 10}\n" for i in range(11)), encoding="utf-8")
     words = ["predict", "diagonal-linear", "--data", "data.csv", "--target", "y", "--alpha", "1e-6", "-o", "run.npz"]
-    assert cli.main(words) == cli.DONE
-    assert cli.main(["show", "run.npz"]) == cli.DONE
-    assert cli.main(["graph", "run.npz"]) == cli.DONE
-    assert cli.main(["check", NAME]) == cli.WRONG
-    assert cli.main(["predict", "diagonal-linear", "--data", "data.csv", "--target", NAME]) == cli.WRONG
+    assert main.main(words) == main.DONE
+    assert main.main(["show", "run.npz"]) == main.DONE
+    assert main.main(["graph", "run.npz"]) == main.DONE
+    assert main.main(["check", NAME]) == main.WRONG
+    assert main.main(["predict", "diagonal-linear", "--data", "data.csv", "--target", NAME]) == main.WRONG
     told = capsys.readouterr().err
     assert not re.search("[\x00-\x09\x0b-\x1f\u202e\u200b]", told)
 

@@ -10,7 +10,7 @@ import pytest
 
 import agf
 from agf import FileError
-from agf.shell import rerun as replay
+from agf.shell import rerun
 
 ROWS = np.random.default_rng(5)
 SMALL = {
@@ -43,14 +43,14 @@ def edit(path, change):
 def test_a_prediction_is_repeated_to_the_bit(name, tmp_path):
     stairs = agf.predict(*start(name), max_drops=2, mode="agf")
     stairs.save(tmp_path / "run.npz")
-    again = replay.rerun(tmp_path / "run.npz")
+    again = rerun.rerun(tmp_path / "run.npz")
     assert stairs.drops
     for field in ("times", "half_times", "levels", "accelerated_times"):
         np.testing.assert_array_equal(getattr(again, field), getattr(stairs, field))
     assert [drop.label for drop in again.drops] == [drop.label for drop in stairs.drops]
-    assert replay.numbers(stairs, again) == []
+    assert rerun.numbers(stairs, again) == []
     again.save(tmp_path / "again.npz")
-    found = replay.differences(tmp_path / "run.npz", tmp_path / "again.npz")
+    found = rerun.differences(tmp_path / "run.npz", tmp_path / "again.npz")
     assert not found
     assert str(found) == "The runs are the same: same request, same numbers."
 
@@ -59,7 +59,7 @@ def test_a_prediction_is_repeated_to_the_bit(name, tmp_path):
 def test_a_gradient_flow_is_repeated_to_the_bit(name, tmp_path):
     flow = agf.flow(*start(name), max_steps=60, snapshots=20)
     flow.save(tmp_path / "run.npz")
-    again = replay.rerun(tmp_path / "run.npz")
+    again = rerun.rerun(tmp_path / "run.npz")
     for field in ("times", "losses", "log_norms", "snapshot_times"):
         np.testing.assert_array_equal(getattr(again, field), getattr(flow, field))
 
@@ -68,16 +68,16 @@ def test_minibatches_are_repeated_from_their_seed(tmp_path):
     problem, init = start("linear")
     descent = agf.descend(problem, init, lr=0.05, steps=200, batch_size=4, momentum=0.5, seed=11)
     descent.save(tmp_path / "run.npz")
-    np.testing.assert_array_equal(replay.rerun(tmp_path / "run.npz").losses, descent.losses)
+    np.testing.assert_array_equal(rerun.rerun(tmp_path / "run.npz").losses, descent.losses)
 
 
 @pytest.mark.parametrize("mode", ["limit", "resolved"])
 def test_the_mode_is_repeated(mode, tmp_path):
     stairs = agf.predict(*start("diagonal-linear"), mode=mode)
     stairs.save(tmp_path / "run.npz")
-    again = replay.rerun(tmp_path / "run.npz")
+    again = rerun.rerun(tmp_path / "run.npz")
     assert again.mode == stairs.mode
-    assert replay.numbers(stairs, again) == []
+    assert rerun.numbers(stairs, again) == []
 
 
 def test_what_was_asked_differently_is_said(tmp_path):
@@ -86,7 +86,7 @@ def test_what_was_asked_differently_is_said(tmp_path):
     agf.predict(problem, init, mode="agf").save(first)
     other = agf.problem("diagonal-linear", **{**SMALL["diagonal-linear"], "y": SMALL["diagonal-linear"]["y"] * 1.001})
     agf.predict(other, other.init(1e-4, seed=3), threshold="unit", max_drops=1).save(second)
-    found = replay.differences(first, second)
+    found = rerun.differences(first, second)
     text = "\n".join(found.asked)
     assert "y: array (12,), fingerprint " in text
     for sentence in ("alpha: 0.001 | 0.0001", "threshold: natural | unit", "max_drops: None | 1"):
@@ -107,7 +107,7 @@ def test_a_version_and_a_number_changed_by_hand_are_found(tmp_path):
         header["result"]["drops"][1]["level"] *= 1 + 1e-12
 
     edit(tmp_path / "b.npz", change)
-    found = replay.differences(tmp_path / "a.npz", tmp_path / "b.npz")
+    found = rerun.differences(tmp_path / "a.npz", tmp_path / "b.npz")
     assert found.asked == (f"version of numpy: {np.__version__} | 1.0",)
     (sentence,) = found.numbers
     assert sentence.startswith("levels: up to 1e-12 relative (entry 2: ")
@@ -117,14 +117,14 @@ def test_other_initial_weights_of_one_seed_are_noticed(tmp_path):
     problem, init = start("relu")
     for name, theta in (("a.npz", init.params()), ("b.npz", init.params()[::-1])):
         agf.predict(problem, agf.Init.from_params(theta, alpha=1e-3), max_drops=1, mode="agf").save(tmp_path / name)
-    assert "initial weights differ" in replay.differences(tmp_path / "a.npz", tmp_path / "b.npz").asked
+    assert "initial weights differ" in rerun.differences(tmp_path / "a.npz", tmp_path / "b.npz").asked
 
 
 def test_curves_on_other_times_are_compared_at_equal_times(tmp_path):
     problem, init = start("diagonal-linear")
     agf.flow(problem, init, t_max=50.0).save(tmp_path / "a.npz")
     agf.flow(problem, init, t_max=50.0, rtol=1e-4).save(tmp_path / "b.npz")
-    found = replay.differences(tmp_path / "a.npz", tmp_path / "b.npz")
+    found = rerun.differences(tmp_path / "a.npz", tmp_path / "b.npz")
     assert any(sentence.startswith("rtol: ") for sentence in found.asked)
     (sentence,) = found.numbers
     assert sentence.startswith("losses at equal times: up to ")
@@ -142,10 +142,10 @@ def compared(tmp_path):
 
 def test_both_sides_of_a_comparison_and_its_repeat_are_computed_again_to_the_bit(compared):
     path, report = compared
-    again = replay.rerun(path)
+    again = rerun.rerun(path)
     assert again.stairs is not report.stairs
     assert again.repeat.settings["rtol"] == 1e-4
-    assert replay.numbers(report, again) == []
+    assert rerun.numbers(report, again) == []
     assert again.matches == report.matches
 
 
@@ -154,12 +154,12 @@ def test_a_curve_from_elsewhere_is_kept_and_its_prediction_repeated(compared, tm
     report.trajectory.to_csv(tmp_path / "curve.csv")
     elsewhere = agf.compare(report.stairs, agf.Trajectory.from_csv(tmp_path / "curve.csv"))
     elsewhere.save(path)
-    again = replay.rerun(path)
-    assert replay.from_elsewhere(again.trajectory)
-    assert replay.numbers(elsewhere, again) == []
+    again = rerun.rerun(path)
+    assert rerun.from_elsewhere(again.trajectory)
+    assert rerun.numbers(elsewhere, again) == []
     edit(path, lambda header: header["parts"]["stairs"].update(fingerprint="0" * 16))
     with pytest.raises(FileError, match="fingerprint"):
-        replay.rerun(path)
+        rerun.rerun(path)
 
 
 def test_comparisons_differ_where_their_sides_do(compared, tmp_path):
@@ -167,8 +167,8 @@ def test_comparisons_differ_where_their_sides_do(compared, tmp_path):
     problem, _ = start("diagonal-linear")
     init = problem.init(1e-4, seed=3)
     agf.compare(agf.predict(problem, init, mode="agf"), agf.flow(problem, init)).save(tmp_path / "other.npz")
-    assert not replay.differences(path, path)
-    found = replay.differences(path, tmp_path / "other.npz")
+    assert not rerun.differences(path, path)
+    found = rerun.differences(path, tmp_path / "other.npz")
     assert found.asked == ("alpha: 0.001 | 0.0001",)
     assert found.numbers[0].startswith("prediction, times: up to ")
     assert any(sentence.startswith("training, losses") for sentence in found.numbers)
@@ -182,9 +182,9 @@ def test_runs_of_two_kinds_are_refused_in_a_sentence(compared, tmp_path):
     with pytest.raises(
         agf.RequestError, match=r"a.npz' is a prediction and .*b.npz' is a trajectory. Expected two runs"
     ):
-        replay.differences(tmp_path / "a.npz", tmp_path / "b.npz")
+        rerun.differences(tmp_path / "a.npz", tmp_path / "b.npz")
     with pytest.raises(agf.RequestError, match=r"both.npz' is a comparison and"):
-        replay.differences(path, tmp_path / "a.npz")
+        rerun.differences(path, tmp_path / "a.npz")
 
 
 def test_what_cannot_be_repeated_is_refused(tmp_path):
@@ -193,15 +193,15 @@ def test_what_cannot_be_repeated_is_refused(tmp_path):
     flow.to_csv(tmp_path / "curve.csv")
     agf.Trajectory.from_csv(tmp_path / "curve.csv").save(tmp_path / "curve.npz")
     with pytest.raises(FileError, match="holds no initial weights"):
-        replay.rerun(tmp_path / "curve.npz")
+        rerun.rerun(tmp_path / "curve.npz")
     stairs.save(tmp_path / "lost.npz")
     edit(tmp_path / "lost.npz", lambda header: header["arguments"].update(X={"unsaved": "Tensor"}))
     with pytest.raises(FileError, match=r"does not hold the argument\(s\) X"):
-        replay.rerun(tmp_path / "lost.npz")
+        rerun.rerun(tmp_path / "lost.npz")
     stairs.save(tmp_path / "foreign.npz")
     edit(tmp_path / "foreign.npz", lambda header: header["result"].update(problem="no-such-problem"))
     with pytest.raises(agf.RequestError, match="no-such-problem"):
-        replay.rerun(tmp_path / "foreign.npz")
+        rerun.rerun(tmp_path / "foreign.npz")
 
 
 def test_data_changed_after_the_fact_is_refused(tmp_path):
@@ -209,7 +209,7 @@ def test_data_changed_after_the_fact_is_refused(tmp_path):
     agf.predict(problem, init, mode="agf").save(tmp_path / "run.npz")
     edit(tmp_path / "run.npz", lambda header: header.update(fingerprint="0" * 16))
     with pytest.raises(FileError, match="fingerprint"):
-        replay.rerun(tmp_path / "run.npz")
+        rerun.rerun(tmp_path / "run.npz")
 
 
 def test_a_problem_of_a_file_is_found_where_it_is_named(tmp_path):
@@ -219,8 +219,8 @@ def test_a_problem_of_a_file_is_found_where_it_is_named(tmp_path):
     run = agf.predict(problem, problem.init(1e-4), mode="agf")
     run.save(tmp_path / "run.npz")
     with pytest.raises(agf.RequestError, match=r"problem 'product' is not registered.*--problem \./FILE\.py"):
-        replay.rerun(tmp_path / "run.npz")
+        rerun.rerun(tmp_path / "run.npz")
     where = f"{tiny.__file__}:Product"
-    assert replay.numbers(run, replay.rerun(tmp_path / "run.npz", problem=where)) == []
+    assert rerun.numbers(run, rerun.rerun(tmp_path / "run.npz", problem=where)) == []
     with pytest.raises(agf.RequestError, match=r"is a run of 'product'\. Found problem 'linear'"):
-        replay.rerun(tmp_path / "run.npz", problem="linear")
+        rerun.rerun(tmp_path / "run.npz", problem="linear")

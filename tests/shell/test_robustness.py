@@ -17,7 +17,7 @@ import agf
 from agf import datasets
 from agf.errors import DataError, FileError, RequestError
 from agf.records import files
-from agf.shell import main as cli
+from agf.shell import main
 
 EYE = {"X": np.eye(2), "y": [1.0, 2.0]}
 
@@ -215,7 +215,7 @@ def test_no_command_writes_over_what_it_reads(diagonal, tmp_path, monkeypatch, c
         "graph run.svg -o run.svg",
         "rerun run.npz -o run.npz",
     ):
-        assert cli.main(command.split()) == 2, command
+        assert main.main(command.split()) == 2, command
         assert "would be written over" in capsys.readouterr().err, command
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -243,7 +243,7 @@ class Chatty(agf.TwoLayer):
 @pytest.mark.parametrize("command", ["predict", "train", "compare"])
 def test_a_problem_that_prints_spoils_no_json(tmp_path, capsys, command):
     (tmp_path / "chatty.py").write_text(CHATTY)
-    assert cli.main([command, f"{tmp_path}/chatty.py:Chatty", "--alpha", "1e-3", "--json"]) == 0
+    assert main.main([command, f"{tmp_path}/chatty.py:Chatty", "--alpha", "1e-3", "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)
     assert "I am here" in err
@@ -319,7 +319,7 @@ def test_hostile_run_files_are_refused_in_a_sentence_by_every_command(diagonal, 
             if command == "compare --curve"
             else [*words, f"{name}.npz"]
         )
-        code = cli.main(words)
+        code = main.main(words)
         err = capsys.readouterr().err.strip()
         assert code == 2, (name, code, err)
         assert err.startswith("agf: error: "), (name, err)
@@ -331,7 +331,7 @@ def test_hostile_run_files_are_refused_in_a_sentence_by_every_command(diagonal, 
 def test_summarize_refuses_what_is_no_sweep(diagonal, tmp_path, capsys):
     hostile(tmp_path, diagonal)
     for name in ("", "good.npz", "text.npz", "nothing"):
-        assert cli.main(["summarize", str(tmp_path / name)]) == 2
+        assert main.main(["summarize", str(tmp_path / name)]) == 2
         assert "is no sweep" in capsys.readouterr().err
 
 
@@ -358,7 +358,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_the_earlier_file(diagonal, tmp_pat
 
 def test_the_output_of_training_may_be_named_as_its_checkpoint_too(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["train", "diagonal-linear", "-o", "run.npz", "--checkpoint", "run.npz"]) == 0
+    assert main.main(["train", "diagonal-linear", "-o", "run.npz", "--checkpoint", "run.npz"]) == 0
     assert agf.load("run.npz").status.word == "settled"
 
 
@@ -367,17 +367,17 @@ def test_two_layer_networks_run_from_the_shell(tmp_path, monkeypatch, capsys):
     x = np.random.default_rng(0).standard_normal((30, 2))
     np.savez("data.npz", X=x, Y=np.tanh(x[:, 0]))
     words = ["two-layer", "--data", "data.npz", "-p", "activation=tanh", "--width", "3", "--alpha", "1e-3"]
-    assert cli.main(["compare", *words, "--json"]) == 0
+    assert main.main(["compare", *words, "--json"]) == 0
     out = json.loads(capsys.readouterr().out)
     assert out["problem"] == "two-layer"
     assert out["max_time_error"] < 0.1
-    assert cli.main(["predict", *words, "-p", "activation=tan"]) == 2
+    assert main.main(["predict", *words, "-p", "activation=tan"]) == 2
 
 
 def test_initial_weights_of_another_shape_are_told_by_the_shape_in_the_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     np.savez("weights.npz", theta=np.full(3, 1e-3))
-    assert cli.main(["predict", "diagonal-linear", "--init", "weights.npz"]) == 2
+    assert main.main(["predict", "diagonal-linear", "--init", "weights.npz"]) == 2
     assert "`theta` has shape (3,)." in capsys.readouterr().err
 
 

@@ -18,7 +18,7 @@ import pytest
 import agf
 from agf.records.checkpoint import Checkpoint
 from agf.records.status import Status
-from agf.shell import signals as interrupts
+from agf.shell import signals
 from agf.shell.main import main
 
 AGF = [sys.executable, "-c", "import sys; from agf.shell.main import main; sys.exit(main())"]
@@ -232,7 +232,7 @@ def test_handlers_are_as_before_after_a_command_and_after_an_import():
     code += "import agf, agf.shell.main; agf.shell.main.main(['--version']); assert f() == before"
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
     before = handlers()
-    with interrupts.heeded():
+    with signals.heeded():
         assert handlers() != before
     assert handlers() == before
 
@@ -243,7 +243,7 @@ def test_ignored_signals_stay_ignored_and_handlers_of_others_stay_theirs():
 
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN), signal.signal(signal.SIGTERM, mine)
     try:
-        with interrupts.heeded():
+        with signals.heeded():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             assert signal.getsignal(signal.SIGTERM) is mine
     finally:
@@ -263,12 +263,12 @@ def test_a_signal_while_a_result_is_written_waits_for_it(tmp_path):
     done = []
 
     def write():
-        with interrupts.holding():
+        with signals.holding():
             os.kill(os.getpid(), signal.SIGTERM)
             done.append("written")
         done.append("never")
 
-    with interrupts.heeded() as told, pytest.raises(KeyboardInterrupt):
+    with signals.heeded() as told, pytest.raises(KeyboardInterrupt):
         write()
     assert done == ["written"]
     assert told.code(1) == 143
@@ -276,7 +276,7 @@ def test_a_signal_while_a_result_is_written_waits_for_it(tmp_path):
 
 def test_signals_sent_together_are_one_request():
     done = []
-    with interrupts.heeded() as told:
+    with signals.heeded() as told:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
         except KeyboardInterrupt:

@@ -6,7 +6,7 @@ from stubs import Scripted
 
 import agf
 from agf.algorithm.active import settle
-from agf.stopping import remaining_loss as decay
+from agf.stopping import remaining_loss
 
 
 class Landscape(Scripted):
@@ -65,8 +65,8 @@ def test_what_is_left_to_a_power_law_of_exponent_one_half_is_exact():
     problem, theta = receding(2.0), np.array([[30.0]])
     who = np.arange(1)
     age = 30.0**4 / 8  # theta^4 = 8 t
-    now = decay.Moment(age, theta[0], problem.loss_grad(theta, who)[1][0], problem.hessian(theta, who))
-    assert decay.left(now, 1e30, lambda: None) == pytest.approx(30.0**-2)
+    now = remaining_loss.Moment(age, theta[0], problem.loss_grad(theta, who)[1][0], problem.hessian(theta, who))
+    assert remaining_loss.left(now, 1e30, lambda: None) == pytest.approx(30.0**-2)
 
 
 def test_a_slow_saddle_is_no_level_where_the_horizon_is_longer():
@@ -105,7 +105,7 @@ def test_neurons_that_cancel_do_not_end_the_prediction(alpha):
 
 @pytest.mark.parametrize("power", [0.05, 0.5, 1.0])
 def test_a_fall_like_a_power_of_time_is_told_from_the_curve_after_three_spans(power):
-    drift = decay.Drift()
+    drift = remaining_loss.Drift()
     told = [drift.told(t, t**-power) for t in (1.0, 2.0, 4.0, 8.0)]
     assert told == [False, False, False, True]
 
@@ -115,12 +115,12 @@ def test_neither_an_approach_to_a_minimum_nor_a_saddle_falls_like_a_power_of_tim
     # The fall t exp(-t) of a minimum; near a saddle t (exp(-t) + seed exp(t)), first down, then up, at any seed.
     times = first * 2.0 ** np.arange(9)
     for fall in [lambda t: t * np.exp(-t), *(lambda t, k=k: t * np.cosh(t - k) for k in (3.0, 10.0, 50.0))]:
-        drift = decay.Drift()
+        drift = remaining_loss.Drift()
         assert not any(drift.told(t, fall(t)) for t in times)
 
 
 def test_a_loss_that_stands_still_begins_to_be_watched_anew():
-    drift = decay.Drift()
+    drift = remaining_loss.Drift()
     assert [drift.told(*at) for at in ((1.0, 1.0), (2.0, 0.7), (4.0, 0.5), (8.0, 0.0), (16.0, 0.2), (32.0, 0.15))] == [
         False
     ] * 6
