@@ -17,9 +17,9 @@ from agf import integrators
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.integrators import Accepted, march
-from agf.numerics import ndf as implicit
+from agf.numerics import ndf
 from agf.sphere import norms
-from agf.stopping import remaining_loss as decay
+from agf.stopping import remaining_loss
 
 #: Neurons this far below the norm they started the phase with no longer count in the error test.
 _NEGLIGIBLE = 1e-3
@@ -52,15 +52,30 @@ _POLISH_STEPS = 15
 class Rest:
     """Where the active neurons came to rest, or were at the horizon.
 
-    theta : (m, P), rows of neurons that collapsed as they were then.  collapsed : (m,) bool.
-    level : loss of the others.  duration : flow time followed.
-    grad_norm : Euclidean norm of the gradient; beside a kink, of its part along it: the square root of -dL/dt.
-    predicted_decrease : loss the flow could still lose within one more horizon (first order, or by `decay.left`).
-    how : "flow" (stopped early: settled), "infimum" (the same while norms grow without bound: no critical point, but
-        the loss falls to here), "rounding" (as far as float64 resolves the flow: predicted_decrease says what is left)
-        or "horizon".
-    growing : whether the largest norm still grows, so that there may be no critical point at all.
-    evaluations, hessians : how many, of loss and gradient, and of its Hessian.
+    Parameters
+    ----------
+    theta : float ndarray, shape (m, P)
+        Rows of neurons that collapsed as they were then.
+    collapsed : bool ndarray, shape (m,)
+        Which collapsed.
+    level : float
+        Loss of the others.
+    duration : float
+        Flow time followed.
+    grad_norm : float
+        Euclidean norm of the gradient; beside a kink, of its part along it: the square root of -dL/dt.
+    predicted_decrease : float
+        Loss the flow could still lose within one more horizon (first order, or by `remaining_loss.left`).
+    how : str
+        "flow" (stopped early: settled), "infimum" (the same while norms grow without bound: no critical point, but the
+        loss falls to here), "rounding" (as far as float64 resolves the flow: predicted_decrease says what is left) or
+        "horizon".
+    growing : bool
+        Whether the largest norm still grows, so that there may be no critical point at all.
+    evaluations : int
+        How many of loss and gradient.
+    hessians : int
+        How many Hessians.
     """
 
     theta: FloatArray
@@ -94,18 +109,25 @@ def settle(
 
     Parameters
     ----------
-    horizon : flow time to follow the flow for, as seen from (theta, neurons); asked again as the flow moves on.
-    rtol : stop early once the loss that is left to lose is below this fraction of max(loss, `negligible`); a path error
+    horizon : Horizon
+        Flow time to follow the flow for, as seen from (theta, neurons); asked again as the flow moves on.
+    rtol : float
+        Stop early once the loss that is left to lose is below this fraction of max(loss, `negligible`); a path error
         of its square root per step is allowed, as it moves the loss at a critical point by rtol.
-    negligible : loss that counts as nothing: the flow stops below it.
-    before : loss before the phase; the horizon does not count while the loss is above it.
-    least : flow time that is followed in any case; `horizon` is not asked before.
-    gone : (m,) norms below which a neuron that shrinks has collapsed; it is taken out there and then. (float64 would
-        not hold it at zero: it has lost what balances its parts, and passes to the other side.)
+    negligible : float
+        Loss that counts as nothing: the flow stops below it.
+    before : float
+        Loss before the phase; the horizon does not count while the loss is above it.
+    least : float, optional
+        Flow time that is followed in any case; `horizon` is not asked before.
+    gone : float ndarray or None, shape (m,), optional
+        Norms below which a neuron that shrinks has collapsed; it is taken out there and then. (float64 would not hold
+        it at zero: it has lost what balances its parts, and passes to the other side.)
 
     Raises
     ------
-    integrators.NonFinite, Stalled, OutOfSteps, with the last good state.
+    integrators.MarchError
+        NonFinite, Stalled or OutOfSteps, with the last good state.
     """
     theta = theta.copy()
     gone = np.zeros(neurons.size) if gone is None else gone
@@ -139,7 +161,14 @@ def settle(
 class _Stop:
     """Where a flow of one set of neurons stopped.
 
-    lost : (m,) those that collapsed here.  rate : -dL/dt.  left : loss it could still lose.
+    Parameters
+    ----------
+    lost : bool ndarray, shape (m,)
+        Those that collapsed here.
+    rate : float
+        -dL/dt.
+    left : float
+        Loss it could still lose.
     """
 
     t: float
@@ -279,7 +308,7 @@ class _Flow:
             parts = np.sum(error.reshape(self.shape) ** 2, axis=1) / (units * self.sizes(y) ** 2)
             return float(np.sqrt(parts.max()))
 
-        yield from implicit.march(
+        yield from ndf.march(
             self.velocity,
             self.hessian,
             step.y1,
@@ -328,17 +357,19 @@ class _Flow:
         """Loss that can still be lost in a time `ahead`, by the Hessian; inf where that cannot be told."""
         now = self.moment(past[-1])
         before = [mark for mark in past if 2 * mark.t <= past[-1].t]
-        return np.inf if now is None else decay.left(now, ahead, lambda: self.moment(before[-1]) if before else None)
+        if now is None:
+            return np.inf
+        return remaining_loss.left(now, ahead, lambda: self.moment(before[-1]) if before else None)
 
     def escape(self, mark: _Mark, ahead: float) -> float:
         """Rate at which the flow leaves what looks settled within a time `ahead`; 0 when not, or it cannot be told."""
         now = self.moment(mark)
-        return 0.0 if now is None else decay.escape(now, ahead)
+        return 0.0 if now is None else remaining_loss.escape(now, ahead)
 
-    def moment(self, mark: _Mark) -> decay.Moment | None:
+    def moment(self, mark: _Mark) -> remaining_loss.Moment | None:
         """The flow at that time; None where there is no Hessian."""
         hessian = self.hessian(mark.y) if self.curved else None
-        return None if hessian is None else decay.Moment(mark.t, mark.y, self.at(mark.y)[1], hessian)
+        return None if hessian is None else remaining_loss.Moment(mark.t, mark.y, self.at(mark.y)[1], hessian)
 
     def smoothed(self, step: Accepted) -> FloatArray:
         """The state without the chatter of a slide, roughly."""

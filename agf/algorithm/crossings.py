@@ -24,9 +24,20 @@ _TURNS = 160
 class Crossings:
     """Self-interactions as far as known, and crossings as far as located, of the neurons of a `Stepper`.
 
-    log_2c, floors : (m,) log 2C, and C without the active neurons, NaN where unknown.  turned : (m,) angle since.
-    share : (m,) log norm of the group that a neuron is one of, over its own: groups cross, not neurons.
-    crossed : (m,) time of the crossing, inf where none is known.  where : (m,) its place in the last step, 0..1.
+    Attributes
+    ----------
+    log_2c : float ndarray, shape (m,)
+        Log 2C, NaN where unknown.
+    floors : float ndarray, shape (m,)
+        C without the active neurons, NaN where unknown.
+    turned : float ndarray, shape (m,)
+        Angle by which a direction has turned since these were computed.
+    share : float ndarray, shape (m,)
+        Log norm of the group that a neuron is one of, over its own: groups cross, not neurons.
+    crossed : float ndarray, shape (m,)
+        Time of the crossing, inf where none is known.
+    where : float ndarray, shape (m,)
+        Its place in the last step, 0..1.
     """
 
     def __init__(self, steps: Stepper, threshold: Threshold) -> None:

@@ -36,11 +36,26 @@ _LEAST_PART = 1e-6
 class Crossing:
     """The end of a dormant phase.
 
-    time : accelerated time since the start of the phase.
-    neurons : (k,) positions in the batch of those that activate.  utility, log_radius : (k,) theirs, at unit norm.
-    gain : loss that the strongest of them can take, U^2 / 4C; NaN where C was not needed (unit thresholds).
-    runner_up : (position, accelerated time it still lacks at its present utility), or None.
-    directions, log_norms : (m, P) and (m,) of the whole batch at that time.  growing : (m,) whose utility is positive.
+    Parameters
+    ----------
+    time : float
+        Accelerated time since the start of the phase.
+    neurons : int ndarray, shape (k,)
+        Positions in the batch of those that activate.
+    utility : float ndarray, shape (k,)
+        Their utility at unit norm.
+    log_radius : float ndarray, shape (k,)
+        Log of the norm they activate at.
+    gain : float
+        Loss that the strongest of them can take, U^2 / 4C; NaN where C was not needed (unit thresholds).
+    runner_up : tuple[int, float] or None
+        (position, accelerated time it still lacks at its present utility), or None.
+    directions : float ndarray, shape (m, P)
+        Unit rows of the whole batch at that time.
+    log_norms : float ndarray, shape (m,)
+        Log norms of the whole batch at that time.
+    growing : bool ndarray, shape (m,)
+        Whose utility is positive.
     """
 
     time: float
@@ -73,23 +88,39 @@ def cross(
 
     Parameters
     ----------
-    residual : frozen, as `problem.residual` returned it.
-    directions (m, P), log_norms (m,), neurons (m,) : the dormant neurons; rows of norm 0 stay where they are.
-    rtol : error per step of directions and log norms, absolute in both (they are of order one and logarithms); where
-        the problem has kinks (sharp, or rounded: `problem.kink`) its power 2/3, as a kink costs a method its order.
-    tie_rtol : crossings closer than this fraction of the elapsed time are one.
-    stop : accelerated time, since the start of the phase, at which to give up.
-    stats : counters to add to: utility_evaluations, dormant_steps, self_interactions.
-    origin : where training started: exact flows carry what they conserve from there.
+    residual : Any
+        Frozen, as `problem.residual` returned it.
+    directions : float ndarray, shape (m, P)
+        Unit rows of the dormant neurons.
+    log_norms : float ndarray, shape (m,)
+        Their log norms; rows of norm 0 stay where they are.
+    neurons : int ndarray, shape (m,)
+        Their indices.
+    rtol : float, optional
+        Error per step of directions and log norms, absolute in both (they are of order one and logarithms); where the
+        problem has kinks (sharp, or rounded: `problem.kink`) its power 2/3, as a kink costs a method its order.
+    tie_rtol : float, optional
+        Crossings closer than this fraction of the elapsed time are one.
+    stop : float, optional
+        Accelerated time, since the start of the phase, at which to give up.
+    stats : dict[str, float] or None, optional
+        Counters to add to: utility_evaluations, dormant_steps, self_interactions.
+    origin : Init or None, optional
+        Where training started: exact flows carry what they conserve from there.
 
     Returns
     -------
-    Crossing, or Status.NO_GROWTH when none will ever cross, MAX_TIME when none does before `stop`, MAX_STEPS.
+    Crossing or Status
+        Crossing, or Status.NO_GROWTH when none will ever cross, MAX_TIME when none does before `stop`, MAX_STEPS.
 
     Raises
     ------
-    NonFinite : the plugin returned a non-finite value.  ProblemError : it returned a wrong shape.
-    Stalled : a crossing could not be located.
+    NonFinite
+        The plugin returned a non-finite value.
+    ProblemError
+        It returned a wrong shape.
+    Stalled
+        A crossing could not be located.
     """
     race = _Race(problem, residual, clock, threshold, directions, log_norms, neurons, rtol, origin)
     try:

@@ -282,7 +282,14 @@ class GenericPhases:
     def _flow(self, state: GenericState, time: float, before: float, width: float) -> tuple[GenericState, Settled]:
         """Flow of the active neurons.
 
-        time : accelerated, of the activation.  before : loss then.  width : how long its drop lasts, flow time.
+        Parameters
+        ----------
+        time : float
+            Accelerated, of the activation.
+        before : float
+            Loss then.
+        width : float
+            How long its drop lasts, flow time.
         """
         chosen = np.flatnonzero(state.active)
         theta = cartesian(state.directions[chosen], state.log_norms[chosen])

@@ -99,7 +99,10 @@ class _Event:
 class _Path:
     """The predicted curve in accelerated time, who joined and left along it, and states by which drops are told apart.
 
-    spacing : in log loss, of the states that are kept.
+    Parameters
+    ----------
+    spacing : float
+        In log loss, of the states that are kept.
     """
 
     times: list[float] = field(default_factory=lambda: [0.0])

@@ -46,7 +46,12 @@ class Landing:
 class Riding(Protocol):
     """A flow system of all neurons whose residual is made by the active ones alone.
 
-    active : (m,) their indices.  alive : (H,) bool, not exactly zero.
+    Parameters
+    ----------
+    active : int ndarray, shape (m,)
+        Their indices.
+    alive : bool ndarray, shape (H,)
+        Not exactly zero.
     """
 
     active: IntArray

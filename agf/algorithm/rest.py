@@ -27,7 +27,13 @@ _EXACTLY_AT_REST = 8 * np.finfo(float).eps
 
 
 class Rest:
-    """resting : (m,) bool, neurons that follow the closed law from the end of their last step on."""
+    """Which directions rest.
+
+    Attributes
+    ----------
+    resting : bool ndarray, shape (m,)
+        Neurons that follow the closed law from the end of their last step on.
+    """
 
     def __init__(self, steps: Stepper, crossings: Crossings) -> None:
         self.steps, self.crossings = steps, crossings

@@ -56,8 +56,15 @@ class Threshold:
     ) -> FloatArray:
         """log 2C of unit neurons, (m,); -inf where C vanishes. Zeros for unit thresholds.
 
-        alone : (m,) C without the active neurons, a floor, so that of an earlier direction will do; computed when None.
-        Raises NonFinite, naming the method and the neurons.
+        Parameters
+        ----------
+        alone : float ndarray or None, shape (m,), optional
+            C without the active neurons, a floor, so that of an earlier direction will do; computed when None.
+
+        Raises
+        ------
+        NonFinite
+            The message names the method and the neurons.
         """
         if not self.natural:
             return np.zeros(neurons.size)
@@ -102,7 +109,12 @@ class ExactThreshold(Threshold):
 class EstimatedThreshold(Threshold):
     """A threshold for an estimate of a time: self-interactions are reused until a direction has turned far.
 
-    known, floors : (H,) log 2C and C without the active neurons of those computed before, NaN where unknown.
+    Parameters
+    ----------
+    known : float ndarray, shape (H,)
+        Log 2C of those computed before, NaN where unknown.
+    floors : float ndarray, shape (H,)
+        C of them without the active neurons, NaN where unknown.
     """
 
     known: FloatArray = field(default_factory=lambda: np.zeros(0))

@@ -44,7 +44,10 @@ class Moment:
 def left(now: Moment, ahead: float, earlier: Callable[[], Moment | None]) -> float:
     """Loss that the flow can still lose in a time `ahead`; inf where a mode grows away from here.
 
-    earlier : the flow at half its age or less, asked for only when a mode grows.
+    Parameters
+    ----------
+    earlier : callable
+        The flow at half its age or less, asked for only when a mode grows.
     """
     modes = _Modes.of(now)
     rate = modes.escaping(ahead)

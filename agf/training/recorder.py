@@ -47,8 +47,14 @@ def taking_over(where: str) -> Iterator[None]:
 class Recorder:
     """Collects (time, loss, slope) points and snapshots in order of time.
 
-    snapshots : most snapshots kept.  tolerance : relative error of times and losses that interpolation may add.
-    sloped : whether points have slopes dL/dt.
+    Parameters
+    ----------
+    snapshots : int
+        Most snapshots kept.
+    tolerance : float
+        Relative error of times and losses that interpolation may add.
+    sloped : bool
+        Whether points have slopes dL/dt.
     """
 
     def __init__(self, snapshots: int, tolerance: float, sloped: bool = True) -> None:

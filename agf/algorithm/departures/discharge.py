@@ -48,7 +48,10 @@ class Discharge:
     ) -> Discharge:
         """Dormant neurons that grew, stand at an equilibrium of the direction flow, and now lose charge.
 
-        aligned : largest tangent part of the gradient, relative to it, that counts as an equilibrium.
+        Parameters
+        ----------
+        aligned : float, optional
+            Largest tangent part of the gradient, relative to it, that counts as an equilibrium.
         """
         above = state.log_norms > origin.log_norms
         back = np.flatnonzero(state.memory.grown & above & ~state.active)
