@@ -13,7 +13,7 @@ from agf.errors import DataError, explain
 from agf.records import torch_weights
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Init:
     """Initial neurons in polar form.
 
@@ -139,6 +139,10 @@ class Init:
         alpha = check_alpha(alpha)
         directions, log_norms = sphere.polar(theta)
         return cls(directions, log_norms + np.log(alpha), alpha, seed, kind)
+
+    def __repr__(self) -> str:
+        seed = "" if self.seed is None else f", seed {self.seed}"
+        return f"<Init of {self.width:,} neurons of {self.n_params:,} parameters, {self.words}, {self.kind}{seed}>"
 
     @property
     def width(self) -> int:

@@ -41,7 +41,7 @@ def staircase(stairs: Staircase) -> Columns:
         "grad_norm": unknown + [drop.grad_norm for drop in drops],
         "predicted_decrease": unknown + [drop.predicted_decrease for drop in drops],
         "how": ["", *[drop.how for drop in drops]],
-        "critical": ["", *["yes" if drop.critical else "no" for drop in drops]],
+        "critical": [None, *[bool(drop.critical) for drop in drops]],
         "conditioning": unknown + [drop.conditioning for drop in drops],
         "error": unknown + [drop.error for drop in drops],
         "level_error": unknown + [drop.level_error for drop in drops],

@@ -15,12 +15,12 @@ from agf.init import Init
 from agf.records import files, provenance
 from agf.records.settings import Settings
 from agf.records.status import Status
-from agf.records.table import Table, level, number, percent
+from agf.records.table import Table, level, number, percent, visible
 
 _NOBODY = np.zeros(0, dtype=np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Drop:
     """One drop of the loss.
 
@@ -94,6 +94,10 @@ class Drop:
     log_norms: FloatArray | None = None
     active: np.ndarray | None = None
     directions: FloatArray | None = None
+
+    def __repr__(self) -> str:
+        label = visible(self.label if len(self.label) <= 40 else self.label[:37] + "...")
+        return f"<Drop at time {number(self.half_time)} to level {number(self.level)}, {label}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: the JSON of one drop."""

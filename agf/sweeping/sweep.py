@@ -58,12 +58,15 @@ def reopen(folder: str | os.PathLike[str]) -> Sweep:
     return Sweep(Path(folder), Plan(found["problem"], axes, {}, tuple(found["do"]), found["flow"]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sweep:
     """A sweep's folder and the runs asked for; reads what is finished."""
 
     folder: Path
     plan: Plan
+
+    def __repr__(self) -> str:
+        return f"<Sweep of {self.plan.problem} in {str(self.folder)!r}, {len(self.plan.runs()):,} runs>"
 
     def entries(self) -> Iterator[dict[str, Any]]:
         """Finished runs in the order of the plan, one dict each; memory is bounded by one chunk."""

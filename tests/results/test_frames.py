@@ -93,3 +93,19 @@ def test_pandas_is_asked_for_when_missing(results, monkeypatch):
 def test_an_unwritable_path_is_refused(results, tmp_path):
     with pytest.raises(FileError, match="folder does not exist"):
         results[0].to_csv(tmp_path / "absent" / "a.csv")
+
+
+def test_critical_is_a_boolean_and_reprs_fit_a_line(tmp_path):
+    import agf
+
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    problem = agf.problem("diagonal-linear", X=X, y=X @ np.array([2.0, 1.0, 0.5]))
+    init = problem.init(1e-6)
+    stairs = agf.predict(problem, init)
+    columns = frames.staircase(stairs)
+    assert columns["critical"][0] is None
+    assert all(isinstance(value, bool) for value in columns["critical"][1:])
+    sweep = agf.sweep("diagonal-linear", folder=tmp_path / "s", alpha=[1e-3], arguments=problem.arguments)
+    for value in (init, stairs.drops[0], stairs, sweep):
+        assert len(repr(value).replace(str(tmp_path), "")) < 100
+        assert "\n" not in repr(value)
