@@ -134,8 +134,16 @@ class Ending:
                     f"{end.note} Raise max_steps or max_gradients.",
                     {"due": when},
                 )
-            return Status.MAX_STEPS, "", {}
-        return _PLAIN[end.why], "", {}
+            return Status.MAX_STEPS, *self._open(Status.MAX_STEPS, end.at.loss)
+        status = _PLAIN[end.why]
+        return (status, *self._open(status, end.at.loss)) if status.failed else (status, "", {})
+
+    def _open(self, status: Status, loss: float) -> tuple[str, dict[str, float]]:
+        """What a run that was not over may still lose, by the bound of the problem."""
+        left = loss - self.least
+        if not np.isfinite(left):
+            return "", {}
+        return f"{status.sentence} At most {left:.2g} of the loss {loss:.6g} can still be lost.", {"left": left}
 
     def _size(self, loss: float) -> float:
         return max(abs(loss), _FLOOR * self.scale)

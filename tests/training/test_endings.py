@@ -169,6 +169,20 @@ def test_a_network_that_only_drifts_ends_as_such_within_its_budget():
     assert "t^-0." in str(flow)
 
 
+@pytest.mark.parametrize("part", [0.5, 0.9])
+def test_a_run_in_two_parts_across_implicit_steps_is_the_run_in_one(part, tmp_path):
+    x, y, _ = NEAR_COPIES["near"]
+    problem = diagonal(x, y)
+    init = problem.init(1e-6)
+    whole = agf.flow(problem, init)
+    assert whole.stats["hessians"] > 0
+    agf.flow(problem, init, max_steps=int(part * whole.stats["steps"])).save(tmp_path / "part.npz")
+    rest = agf.flow(problem, init, resume=agf.load(tmp_path / "part.npz"))
+    assert rest.status is whole.status
+    for name in ("times", "losses", "log_norms"):
+        assert np.array_equal(getattr(rest, name), getattr(whole, name))
+
+
 class Unknown(PolarSystem):
     """Coordinates that do not say what grows."""
 
