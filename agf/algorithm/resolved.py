@@ -18,36 +18,44 @@ import numpy as np
 
 from agf import integrators
 from agf.algorithm.conditioning import LONGER, conditioned
+from agf.algorithm.departures.symmetry import vanish
 from agf.algorithm.deviation import of_curve
 from agf.algorithm.outcome import staircase
-from agf.algorithm.resolved_coordinates import Landing, Riding, ride_of
+from agf.algorithm.resolved_coordinates import Landing, PolarRiding, Riding, ride_of
 from agf.algorithm.threshold import ExactThreshold, NonFinite
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock, charge
 from agf.contract.blame import guard
+from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.coordinates.held_neurons import hold
 from agf.coordinates.mode_system import mixes
 from agf.init import Init
+from agf.numerics.ndf import History
 from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
 from agf.results.curve import FINE_DEPTH, CurveDrop, detect
 from agf.results.staircase import Drop, Staircase, kept
-from agf.stopping.remaining_loss import Drift
+from agf.stopping.coordinates import Stiff
+from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
+from agf.stopping.ending import Ending
+from agf.stopping.methods import Auto, Explicit
+from agf.stopping.rules import Budget, Certified, Event, Timeless, Tolerance
 
 #: An active neuron this far (in log norm) below the norm at which it would join has returned to dormancy.
 _LEAVES = np.log(0.1)
-#: How far beyond its joining norm a neuron may be found at the end of a step, in log norm.
-_OVERSHOOT = np.log(1.05)
+#: Accuracy of the place in a step at which a neuron joins or leaves: cost only, as a joining norm is a convention.
+_SHARP = 1e-4
 #: Fraction of R* at which a neuron that joined is counted to the drop under way; many may share a feature.
 _ARRIVED = 0.3
 #: Dormant neurons within this log norm of the smallest norm at which a neuron ever joined are watched for joining.
 _WATCH = 4.0
 #: Losses below this part of that of the zero function count as this when "settled" is decided.
 _SMALL_LOSS = 0.01
-_MAX_STEPS = 200_000
+#: Gradients that all flows of a run may take, a Hessian counted as one a weight: nothing runs practically for ever.
+_BUDGET = 1e6
 #: A neuron that would join this many times later than anything before it never does: it hovers where it cannot grow.
 _NEVER = 1e8
 #: Evaluations of one flow after which it gives up where the rest of the plateau would take this many times more.
@@ -60,12 +68,8 @@ _RESTLESS = (
 _BEND = (4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.4, 0.2, 0.0)
 #: Points of the curve are at most this fraction of the first loss apart, or this many in one step.
 _FINE, _MOST_INSIDE = 0.005, 30
-#: When nobody else will join, the loss must stand still for this many times the time since the last change ...
-_PATIENCE = 10.0
-#: ... and active neurons that are still small may grow by this (in log norm, at their present rate) on any plateau.
+#: Active neurons that are still small may grow by this (in log norm, at their present rate) on any plateau.
 _STILL = 0.5
-#: A loss that falls like a power of time is followed until it falls by this part in another time as long.
-_DRIFTS = 0.02
 #: What is left to relax on a plateau is relaxed at its end: no drop, though up to this many times the tolerance.
 _RELAXES = 10.0
 #: A squared gradient of this part of the largest one is rounding.
@@ -82,6 +86,7 @@ _STATE_BYTES = 64 * 2**20
 _PROBE_JOINING, _PROBE_STEP = 2.0, 20.0
 
 Observer = Callable[[State, Drop | None], None]
+View = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -218,7 +223,10 @@ class _Run:
         self.grown = np.full(init.width, -np.inf)  # log norm at which a neuron that joined counts in a drop
         self.arriving = np.zeros(init.width, dtype=bool)  # joined, and not yet counted
         self.utility = np.zeros(init.width)  # at which it joined
-        self.steepest = 0.0  # largest -dL/dt, accelerated
+        self.params = init.n_params
+        self.last = False  # whether no neuron will join any more
+        self.least = float(problem.least_loss(init))
+        self.gradients = 0.0  # work of the flows so far
         self.left: float | None = None  # loss that may still be lost at the end
         self.planned = 0.0  # accelerated time of the next step of the last flow, where its steps were stabilised
 
@@ -228,9 +236,6 @@ class _Run:
             status = None
             while status is None:
                 status = self._plateau() if self.settled else self._flow()
-            if status in (Status.FITTED, Status.ALL_ACTIVE, Status.NO_GROWTH):
-                self.left = _RELAXES * self.settings.rtol * max(self.state.level, _SMALL_LOSS * self.start_level)
-            return status
         except KeyboardInterrupt:
             return Status.INTERRUPTED
         except NonFinite as error:
@@ -241,27 +246,30 @@ class _Run:
             if isinstance(error, integrators.NonFinite):
                 return Status.NONFINITE
             return Status.STALLED if isinstance(error, integrators.Stalled) else Status.MAX_STEPS
+        return status
 
     # -- the active set is settled ----------------------------------------------------------------------------
 
     def _plateau(self) -> Status | None:
         """Dormant neurons on the frozen residual until one joins; the status when none will."""
-        waiting = np.flatnonzero(~self.state.active)
+        waiting = np.flatnonzero(~self.state.active & np.isfinite(self.state.log_norms))
         most = self.settings.max_drops
         if most is not None and len(self.drops()) > most:  # the last one found may not be over
             return Status.MAX_DROPS
         if self.state.level <= self.settings.rtol * self.start_level:
             return Status.FITTED
+        if self._vanish(waiting):
+            self._join(waiting, np.zeros(waiting.size))  # no plateau to skip: all flow in real time from here
+            return None
         if waiting.size == 0:
-            return Status.ALL_ACTIVE
+            return self._nobody_joins()
         small = np.flatnonzero(self._small())
         found = self._cross(self.settings.rtol, max(self.stop - self.state.time, 0.0), small)
         if isinstance(found, Status):
-            if found is Status.MAX_TIME:
-                if not np.isfinite(self.stop):
-                    return Status.NO_GROWTH
+            if found is Status.MAX_TIME and np.isfinite(self.stop):
                 self.path.add(self.stop, self.state.level)
-            return found
+                return found
+            return self._nobody_joins() if found in (Status.MAX_TIME, Status.NO_GROWTH) else found
         log_norms = found.state.log_norms
         if not (log_norms[small] <= self.grown[small] + _STILL).all():
             # They turned to faster growth on the way: the flow goes on, and is not asked again too soon.
@@ -310,85 +318,109 @@ class _Run:
         self.arriving[neurons] = True
         self.utility[neurons] = utility
 
+    def _vanish(self, waiting: IntArray) -> bool:
+        """Whether the utilities of the dormant neurons are rounding, by a symmetry that a higher order breaks."""
+        if waiting.size == 0 or not self.problem.smooth:
+            return False
+        residual, directions = self._residual(self.state), self.state.directions[waiting]
+        return vanish(self.problem, self.threshold, directions, waiting, residual, self.state.level)
+
+    def _nobody_joins(self) -> Status | None:
+        """What follows where no neuron will join any more: the flow of those that are active, to its end."""
+        if not self.state.active.any():
+            return Status.NO_GROWTH
+        self.last, self.settled = True, False
+        return None
+
     # -- the active set moves ---------------------------------------------------------------------------------
 
     def _flow(self) -> Status | None:
-        """Everybody in real time until the active set changes or has settled; a status at an end."""
-        before = self.state
-        system = self.ride.system(before)
+        """All neurons in real time until the active set changes or has settled; a status at an end."""
+        before, system = self.state, self.ride.system(self.state)
+        self.last |= bool(before.active[system.alive].all())
         unit = float(np.exp(system.log_time_unit - self.clock.log_scale))  # accelerated time per unit of s
-        start = system.start()
-        steps = integrators.march(
-            system.velocity,
-            start,
-            method="auto" if system.smooth else "rk45",
-            rtol=self.rtol,
-            scale=system.scale,
-            groups=system.groups,
-            retract=system.retract,
-            s_end=(self.stop - before.time) / unit,
-            max_steps=_MAX_STEPS,
-            memory=self._resumed(system, start, unit),
-        )
-        looked = 0.0
-        evaluations, patience, drift = 0, _PATIENT, Drift()
-        try:
-            for step in steps:
-                evaluations = step.evaluations
-                self.planned = step.memory.step * unit if step.memory.method == "rkc2" else 0.0
-                s, joining, utility = self._first_join(system, step)
-                y = step.y1 if s == step.s1 else self._inside(system, step, s)
-                time = before.time + s * unit
-                loss, rate = system.loss_and_rate(y)
-                self._count("loss_evaluations", 1)
-                self._draw(system, step, before.time, s, loss, unit)
-                self.state = replace(system.state(y, before, time), level=loss)
-                self.path.keep(self.state)
-                if self.observer is not None:
-                    self.observer(self.state, None)
-                self._arrive()
-                gone = self._gone(system)
-                if gone.size:
-                    self._leave(gone)
-                if joining.size:
-                    self._join(joining, utility)
-                if joining.size or gone.size:
-                    return None
-                if time >= self.stop:
-                    return Status.MAX_TIME
-                self.steepest = max(self.steepest, -rate / unit)
-                size = max(loss, _SMALL_LOSS * self.start_level)
-                if -rate * s <= self.settings.rtol * size and s > 1.25 * looked and time >= self.moving:
-                    looked = s
-                    wait = self._wait(unit)
-                    last = not np.isfinite(wait)
-                    if last:
-                        # Nobody will join: this may be the end, or a saddle where the active ones linger. Where steps
-                        # are stabilised, it costs little to wait for as long as it took to come here.
-                        patient = not system.smooth or s * unit >= before.time
-                        wait = _PATIENCE * s if patient else np.inf
-                    # On plateaus too long for any relaxation to end, what is left of it is rounding.
-                    still = -rate * wait <= self.settings.rtol * size or -rate / unit <= _ROUNDING * self.steepest
-                    if not still:
-                        self.settled = self._rest(system, y)
-                    self.settled |= still and self._growth(system, step, last) * wait <= _STILL
-                    if self.settled:
-                        return None
-                if loss <= max(self.settings.rtol * self.start_level, self.floor):
-                    return Status.FITTED
-                if system.smooth and np.isinf(self.stop) and drift.due(s):
-                    resting = -rate * s <= _DRIFTS * size and self._growth(system, step, True) * s <= _STILL
-                    if drift.told(s, -rate * s) and resting and np.isinf(self._wait(unit)):
-                        return Status.NO_CRITICAL_POINT
-                if evaluations > patience:
-                    patience *= 2
-                    # what is left costs as the root of its length, by stabilised steps
-                    if np.inf > self._wait(unit) > _FOR_EVER**2 * s:
-                        self.notes.append(_RESTLESS)
-                        return Status.STALLED
-        finally:
-            self._count("velocity_evaluations", evaluations)
-        return Status.MAX_TIME
+        start: FloatArray = system.start()
+        moving: FlowSystem = system
+        saved = Saved(start, method=self._resumed(system, start, unit))
+        ending = Ending(self.settings.rtol, self.start_level, self.least, max(before.time, 1.0) / unit)
+        budget = Budget(_BUDGET - self.gradients, hessian=start.size)
+        steps = Auto(self.rtol) if system.smooth else Explicit(self.rtol, "rk45")
+
+        def riding(y: FloatArray) -> FloatArray:
+            return (
+                y if moving is system or not isinstance(system, PolarRiding) else system.at(y.reshape(-1, self.params))
+            )
+
+        def each(now: Moment, saved: Saved) -> None:
+            self._see(now, system, riding, before, unit)
+
+        while True:
+            stops: list[Stop] = [
+                Event(lambda y, now: self._joining(system, riding(y)), Why.JOINED, _SHARP),
+                Event(lambda y, now: self._leaving(system, riding(y)), Why.LEFT, _SHARP),
+                Certified(Tolerance(self.settings.rtol, self.start_level), max(self.least, self.floor)),
+            ]
+            if self.last:
+                stops += ending.rules(system.smooth)
+            else:
+                stops += [_Settles(self, system, riding, before, unit), *ending.rules(system.smooth)[3:]]
+            stops += [*([Stiff()] if self.last and moving is system else []), Timeless(), budget]
+            end = drive(moving, steps, stops, saved, s_end=(self.stop - before.time) / unit, each=each)
+            if end.after is None:
+                break
+            moving, y = end.after
+            length = 0.0 if end.at.step is None else end.at.step.s1 - end.at.step.s0
+            saved = Saved(y, end.at.t, 0.0, History(length), None, end.at.work)
+        work = end.at.work
+        self.gradients += work.gradients + start.size * work.hessians
+        self._count("velocity_evaluations", work.gradients)
+        self._count("hessians", work.hessians)
+        self.planned = self._planned(end.at, unit)
+        return self._ended(end, ending, system, riding, before, unit)
+
+    def _ended(
+        self, end: End, ending: Ending, system: Riding, riding: View, before: State[Any], unit: float
+    ) -> Status | None:
+        """What follows the end of a stretch: None to go on, or the status of the run."""
+        now = end.at
+        if end.why in (Why.JOINED, Why.LEFT):
+            y = riding(now.y if now.step is None else self._inside(system, now))
+            self.state = replace(system.state(y, before, before.time + now.t * unit), level=now.loss)
+            self.last = False
+            if end.why is Why.LEFT:
+                self._leave(end.who)
+                return None
+            directions, _ = system.polar(y)
+            who, residual = end.who, system.residual(y)
+            self._join(who, self.problem.utility(directions[who], who, residual)[0])
+            return None
+        if end.why is Why.HORIZON:  # of `_Settles`: the plateau is next, or the last stretch
+            return None
+        if end.why is Why.SETTLED:
+            self.left = max(end.left, _RELAXES * self.settings.rtol * max(now.loss, _SMALL_LOSS * self.start_level))
+            if now.loss - max(self.least, self.floor) <= self.settings.rtol * self.start_level:
+                return Status.FITTED
+            return Status.ALL_ACTIVE if self.state.active.all() else Status.NO_GROWTH
+        if end.why is Why.TIME:
+            return Status.MAX_TIME
+        status, sentence, _ = ending.status(end, float(np.exp(system.log_time_unit)))
+        self.notes.extend(note for note in (sentence or end.note,) if note)
+        return status
+
+    def _planned(self, now: Moment, unit: float) -> float:
+        """Accelerated time of the next step, where steps were stabilised."""
+        memory = None if now.step is None else now.step.memory
+        return memory.step * unit if isinstance(memory, integrators.Memory) and memory.method == "rkc2" else 0.0
+
+    def _see(self, now: Moment, system: Riding, riding: View, before: State[Any], unit: float) -> None:
+        """Take a moment into the state and the curve."""
+        assert now.step is not None
+        self._draw(now, before.time, unit)
+        self.state = replace(system.state(riding(now.y), before, before.time + now.t * unit), level=now.loss)
+        self.path.keep(self.state)
+        if self.observer is not None:
+            self.observer(self.state, None)
+        self._arrive()
 
     def _rest(self, system: Riding, y: FloatArray) -> bool:
         """Put the active neurons onto the minimum they approach; whether they are there: the flow would come as near
@@ -412,14 +444,16 @@ class _Run:
         step = self.planned / unit
         return integrators.Memory(min(step, self.rtol ** (1 / 3) / fastest) if fastest > 0 else step, method="rkc2")
 
-    def _inside(self, system: Riding, step: integrators.Accepted, s: float) -> FloatArray:
-        """The state at s within a step, from which another flow starts.
+    def _inside(self, system: Riding, now: Moment) -> FloatArray:
+        """The state within a step, from which another flow starts.
 
         A stabilised step is repeated up to there: its velocities carry what is left of stiff modes, which the step
         damps and the interpolant multiplies by its length.
         """
-        if step.bulge is not None:
-            return step.dense(s)
+        step, s = now.step, now.t - now.origin
+        assert step is not None
+        if s >= step.s1 or step.memory.method != "rkc2":
+            return now.y
         again = integrators.march(
             system.velocity,
             step.y0,
@@ -436,16 +470,15 @@ class _Run:
         self._count("velocity_evaluations", last.evaluations)
         return last.y1
 
-    def _draw(
-        self, system: Riding, step: integrators.Accepted, began: float, s: float, loss: float, unit: float
-    ) -> None:
+    def _draw(self, now: Moment, began: float, unit: float) -> None:
         """Add a step to the curve, with points inside where the loss falls much."""
-        fall = abs(self.path.losses[-1] - loss) / (_FINE * self.start_level)
+        step = now.step
+        assert step is not None
+        s, fall = now.t - now.origin, abs(self.path.losses[-1] - now.loss) / (_FINE * self.start_level)
         for place in np.linspace(step.s0, s, min(int(fall), _MOST_INSIDE) + 2)[1:-1]:
-            inside, _ = system.loss_and_rate(step.dense(place))
-            self._count("loss_evaluations", 1)
-            self.path.add(began + place * unit, inside)
-        self.path.add(began + s * unit, loss)
+            inside, _ = now.system.loss_and_rate(step.dense(place))
+            self.path.add(began + (now.origin + place) * unit, inside)
+        self.path.add(began + now.t * unit, now.loss)
 
     def _wait(self, unit: float) -> float:
         """How long (in units of s) the residual must stand still: until the next neuron joins, inf when none will."""
@@ -454,42 +487,33 @@ class _Run:
         found = self._cross(1e-3, np.inf, np.zeros(0, dtype=np.int64))
         return found.time / unit if isinstance(found, Landing) else float(np.inf)
 
-    def _growth(self, system: Riding, step: integrators.Accepted, last: bool) -> float:
-        """Largest d log rho/ds at the end of a step over the active neurons that have not grown up, or 0; where nobody
-        else will join (`last`), one that shrinks, to leave and perhaps return, counts as well."""
+    def _growth(self, system: Riding, y: FloatArray) -> float:
+        """Largest d log rho/ds at y over the active neurons that have not grown up, or 0."""
         small = self._small()
-        if not small.any():
-            return 0.0
-        rates = system.rates(step.y1, step.f1)[small]
-        return float(np.max(np.abs(rates) if last else rates, initial=0.0))
+        return float(np.max(system.rates(y, system.velocity(y))[small], initial=0.0)) if small.any() else 0.0
 
-    def _first_join(self, system: Riding, step: integrators.Accepted) -> tuple[float, IntArray, FloatArray]:
-        """Place in the step at which the first dormant neuron joins, who does, and their utilities."""
-        dormant = ~self.state.active & system.alive
-
-        def look(s: float) -> tuple[IntArray, FloatArray, FloatArray]:
-            y = step.y1 if s == step.s1 else step.dense(s)
-            directions, log_norms = system.polar(y)
-            rows = np.flatnonzero(dormant & (log_norms > self.lowest - _WATCH))
-            if rows.size == 0:
-                return rows, np.zeros(0), np.zeros(0)
+    def _joining(self, system: Riding, y: FloatArray) -> FloatArray:
+        """Log norm over the one at which it would join of each dormant neuron that may, (H,); -inf for others."""
+        directions, log_norms = system.polar(y)
+        out = np.full(log_norms.shape, -np.inf)
+        rows = np.flatnonzero(~self.state.active & system.alive & (log_norms > self.lowest - _WATCH))
+        if rows.size:
             self._count("utility_evaluations", 1)
-            return rows, *self.threshold.gaps(directions[rows], log_norms[rows], rows, system.residual(y))
+            out[rows] = self.threshold.gaps(directions[rows], log_norms[rows], rows, system.residual(y))[0]
+        return out
 
-        rows, gap, utility = look(step.s1)
-        if not (gap >= 0).any():
-            return step.s1, rows[:0], utility[:0]
-        low, high, at = step.s0, step.s1, (rows, gap, utility)
-        while at[1].max() > _OVERSHOOT and high - low > 1e-6 * (step.s1 - step.s0):
-            middle = 0.5 * (low + high)
-            trial = look(middle)
-            if (trial[1] >= 0).any():
-                high, at = middle, trial
-            else:
-                low = middle
-        rows, gap, utility = at
-        over = gap >= 0
-        return high, rows[over], utility[over]
+    def _leaving(self, system: Riding, y: FloatArray) -> FloatArray:
+        """Log of how far each active neuron has shrunk below the norm at which it would leave, (H,)."""
+        directions, log_norms = system.polar(y)
+        out = np.full(log_norms.shape, -np.inf)
+        low = system.active[log_norms[system.active] < self.lowest + _LEAVES]
+        if low.size:
+            utility, gradient = self.problem.utility(directions[low], low, system.residual(y))
+            self._count("utility_evaluations", 1)
+            drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
+            radius = self.threshold.log_radius(drive, self.threshold.log_self_interaction(directions[low], low))
+            out[low] = np.where(utility < 0, radius + _LEAVES - log_norms[low], -np.inf)
+        return out
 
     def _arrive(self) -> None:
         """Note the neurons that joined and are by now so large that the drop is theirs."""
@@ -497,19 +521,6 @@ class _Run:
         if here.size:
             self.arriving[here] = False
             self.path.events.append(_Event(self.state.time, here, True, self.utility[here], self.state))
-
-    def _gone(self, system: Riding) -> IntArray:
-        """Active neurons that shrank far below the norm at which they would join."""
-        state = self.state
-        low = system.active[state.log_norms[system.active] < self.lowest + _LEAVES]
-        if low.size == 0:
-            return low
-        utility, gradient = self.problem.utility(state.directions[low], low, self._residual(state))
-        self._count("utility_evaluations", 1)
-        drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
-        log_2c = self.threshold.log_self_interaction(state.directions[low], low)
-        radius = self.threshold.log_radius(drive, log_2c)
-        return low[(utility < 0) & (state.log_norms[low] < radius + _LEAVES)]
 
     def _leave(self, neurons: IntArray) -> None:
         active: BoolArray = self.state.active.copy()
@@ -592,6 +603,54 @@ class _Run:
                 return "re-arrangement"
             neurons, rose = np.flatnonzero(gain >= _SHARED * gain.max()), " grew on"
         return self.problem.label(after.params[active], active, neurons) + rose
+
+
+@dataclass(frozen=True)
+class _Settles:
+    """The active set has settled as far as the wait for the next neuron goes, or no neuron will join (then `last`).
+
+    Costs a dormant phase each time; asked at times in geometric progression.
+    """
+
+    run: _Run
+    system: Riding
+    riding: View
+    before: State
+    unit: float
+
+    def init(self, now: Moment) -> tuple[float, ...]:
+        """When it was last asked, the gradients at which to give up, and the steepest fall."""
+        return (0.0, float(_PATIENT), now.rate)
+
+    def look(self, now: Moment, memory: tuple[float, ...]) -> tuple[tuple[float, ...], End | None]:
+        """Whether the plateau can be skipped."""
+        run, (looked, patience, steepest) = self.run, memory
+        steepest = max(steepest, now.rate)
+        tired = now.work.gradients > patience
+        size = max(now.loss, _SMALL_LOSS * run.start_level)
+        quiet = now.rate * now.t <= run.settings.rtol * size and now.t > 1.25 * looked
+        if not (quiet or tired) or self.before.time + now.t * self.unit < run.moving:
+            return (looked, patience, steepest), None
+        y = self.riding(now.y)
+        run.state = replace(self.system.state(y, self.before, self.before.time + now.t * self.unit), level=now.loss)
+        wait = run._wait(self.unit)
+        end = End(Why.HORIZON, now)
+        if tired:
+            patience *= 2.0
+            if np.inf > wait > _FOR_EVER**2 * now.t:  # what is left costs as the root of its length
+                return (looked, patience, steepest), End(Why.STALLED, now, note=_RESTLESS)
+        if quiet:
+            looked = now.t
+            if not np.isfinite(wait):
+                run.last = True
+                return (looked, patience, steepest), end
+            # On plateaus too long for any relaxation to end, what is left of it is rounding.
+            still = now.rate * wait <= run.settings.rtol * size or now.rate <= _ROUNDING * steepest
+            settled = still or run._rest(self.system, y)
+            if settled and run._growth(self.system, y) * wait <= _STILL:
+                run.settled = True
+                return (looked, patience, steepest), end
+        return (looked, patience, steepest), None
 
 
 def _tolerance(problem: Problem, settings: Settings, probe: bool) -> float:

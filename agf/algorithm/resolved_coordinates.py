@@ -7,6 +7,7 @@ is carried in those, `OwnRide`: they remember what directions lose. A coordinate
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from agf.algorithm.dormant import Crossing
 from agf.algorithm.threshold import Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
-from agf.contract.flow_system import FlowSystem
+from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.contract.problem import Problem
 from agf.coordinates.polar_system import PolarSystem
 from agf.init import Init
@@ -43,8 +44,11 @@ class Landing:
     state: State
 
 
-class Riding(Protocol):
+class Riding(FlowSystem):
     """A flow system of all neurons whose residual is made by the active ones alone.
+
+    Its loss is that of all neurons, so that nothing jumps when one joins, and its rate that at which the active ones
+    lower it.
 
     Parameters
     ----------
@@ -56,30 +60,21 @@ class Riding(Protocol):
 
     active: IntArray
     alive: BoolArray
-    smooth: bool
-    log_time_unit: float
 
-    @property
-    def groups(self) -> IntArray: ...
-
-    def start(self) -> FloatArray: ...
-    def velocity(self, y: FloatArray) -> FloatArray: ...
-    def scale(self, y: FloatArray) -> FloatArray: ...
-    def retract(self, y: FloatArray) -> FloatArray: ...
-
-    def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
-        """Loss of all neurons, so that nothing jumps when one joins, and the rate at which the active ones lower it."""
-
+    @abstractmethod
     def polar(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Unit directions (H, P) and log norms (H,)."""
 
+    @abstractmethod
     def residual(self, y: FloatArray) -> Any:
         """What the active neurons leave to fit."""
 
+    @abstractmethod
     def rates(self, y: FloatArray, velocity: FloatArray) -> FloatArray:
         """d log rho/ds, (H,), from the velocity at y."""
 
-    def state(self, y: FloatArray, before: State, time: float) -> State:
+    @abstractmethod
+    def state(self, y: FloatArray, before: State[Any], time: float) -> State[Any]:
         """The state at y. Neurons that are exactly zero stay so."""
 
 
@@ -111,7 +106,7 @@ def ride_of(problem: Problem, clock: Clock, settings: Settings, init: Init) -> R
     return PolarRide(problem, clock, settings, init)
 
 
-class PolarRiding(PolarSystem):
+class PolarRiding(PolarSystem, Riding):
     """`Riding` in direction and log norm."""
 
     def __init__(self, problem: Problem, state: State, alpha: float) -> None:
@@ -192,18 +187,57 @@ class PolarRide:
         return Landing(found.time, waiting[found.neurons], found.utility, after)
 
 
-class OwnRiding:
+class OwnRiding(Riding):
     """`Riding` in a problem's own coordinates; `State.memory` is y."""
 
-    def __init__(self, problem: Problem, system: FlowSystem, state: State, alive: BoolArray) -> None:
+    def __init__(self, problem: Problem, system: FlowSystem, state: State[FloatArray], alive: BoolArray) -> None:
         self.problem, self._system, self._y = problem, system, state.memory
         self.active, self.alive = np.flatnonzero(state.active), alive
-        self.smooth, self.log_time_unit, self.groups = system.smooth, system.log_time_unit, system.groups
-        self.velocity, self.scale, self.retract = system.velocity, system.scale, system.retract
-        self.loss_and_rate = system.loss_and_rate
+        self.smooth, self.log_time_unit = system.smooth, system.log_time_unit
+
+    @property
+    def groups(self) -> IntArray:
+        return self._system.groups
 
     def start(self) -> FloatArray:
         return self._y
+
+    def velocity(self, y: FloatArray) -> FloatArray:
+        return self._system.velocity(y)
+
+    def loss(self, y: FloatArray) -> float:
+        return self._system.loss(y)
+
+    def loss_rate(self, y: FloatArray) -> float:
+        return self._system.loss_rate(y)
+
+    def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
+        return self._system.loss_and_rate(y)
+
+    def loss_is_known(self, y: FloatArray) -> bool:
+        return self._system.loss_is_known(y)
+
+    def snapshot(self, y: FloatArray) -> Snapshot:
+        return self._system.snapshot(y)
+
+    def scale(self, y: FloatArray) -> FloatArray:
+        return self._system.scale(y)
+
+    def retract(self, y: FloatArray) -> FloatArray:
+        return self._system.retract(y)
+
+    def growth(self, y: FloatArray) -> float | None:
+        return self._system.growth(y)
+
+    def due(self, y: FloatArray) -> float | None:
+        return self._system.due(y)
+
+    def metric(self, y: FloatArray) -> FloatArray | None:
+        return self._system.metric(y)
+
+    def hessian(self, y: FloatArray) -> FloatArray | None:
+        """Where all make the residual: one-sided, the Jacobian is not symmetric."""
+        return self._system.hessian(y) if self.active.size == self.alive.sum() else None
 
     def polar(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         found = self._system.snapshot(y)

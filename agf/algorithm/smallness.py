@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from agf.algorithm.departures.symmetry import vanish
 from agf.algorithm.threshold import ExactThreshold, NonFinite
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -18,8 +19,8 @@ def refuse_large(problem: Problem, init: Init) -> None:
     """Refuse a start at which no neuron is below its natural norm R*, the one at which it alone would saturate.
 
     A prediction expands in small weights, and R* is what they are small against: it scales with the targets, so that a
-    start is refused, or not, whatever the units of the data. Neurons without a pull (dead, or nothing to fit) do not
-    count.
+    start is refused, or not, whatever the units of the data. Neurons without a pull (dead, nothing to fit, or none to
+    leading order) do not count.
 
     Raises
     ------
@@ -39,6 +40,8 @@ def refuse_large(problem: Problem, init: Init) -> None:
         ahead = normalize(init.directions[rows] + np.divide(pull, lengths, out=np.zeros_like(pull), where=lengths > 0))
         drive = norms(problem.utility(ahead, rows, residual)[1]) / problem.degree
         threshold = ExactThreshold(problem, True, none, no_index)
+        if vanish(problem, threshold, init.directions[rows], rows, residual, problem.loss_grad(none, no_index)[0]):
+            return  # the pull is rounding
         radii = threshold.log_radius(drive, threshold.log_self_interaction(ahead, rows))
     except NonFinite:
         return  # the first phase meets it again, and reports it

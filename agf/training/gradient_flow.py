@@ -35,11 +35,11 @@ from agf.numerics.ndf import History
 from agf.records.checkpoint import Checkpoint
 from agf.records.status import Status
 from agf.results.trajectory import Trajectory
+from agf.stopping.coordinates import Held, Stiff
 from agf.stopping.drive import Counted, Method, Moment, Saved, Stop, Work, drive
+from agf.stopping.ending import SETTLE, Ending
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit, pack, unpack
 from agf.stopping.rules import Budget, Timeless, Unaffordable
-from agf.training.coordinates import Held, Stiff
-from agf.training.ending import SETTLE, Ending
 from agf.training.flow_record import FlowRecord
 from agf.training.recorder import Progress, Recorder, taking_over
 

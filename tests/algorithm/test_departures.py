@@ -57,4 +57,4 @@ def test_small_late_drops_are_drops():
     exact = agf.predict(problem, problem.init(1e-12), mode="agf")
     shown = agf.predict(problem, problem.init(1e-12), mode="resolved", conditioning=False)
     assert len(exact.drops) == len(shown.drops) == 4
-    assert shown.half_times == pytest.approx(exact.half_times, rel=1e-3)
+    assert shown.half_times == pytest.approx(exact.half_times, rel=3e-3)  # neurons join at .03 of R*

@@ -391,7 +391,7 @@ def quadratic() -> agf.TwoLayer:
 
 
 def test_a_plateau_that_explicit_steps_cannot_cross_ends_the_run_soon_and_says_so(monkeypatch):
-    monkeypatch.setattr("agf.training.coordinates.hold", lambda *_: None)  # as beside a valley without a minimum
+    monkeypatch.setattr("agf.stopping.coordinates.hold", lambda *_: None)  # as beside a valley without a minimum
     problem = quadratic()
     flow = agf.flow(problem, problem.init(1e-14))
     assert flow.status is Status.PLATEAU
@@ -408,7 +408,7 @@ def test_a_plateau_crossed_with_neurons_held_is_the_one_that_was_stepped_through
     problem = quadratic()
     init = problem.init(1e-6)
     held = agf.flow(problem, init)
-    monkeypatch.setattr("agf.training.coordinates.hold", lambda *_: None)
+    monkeypatch.setattr("agf.stopping.coordinates.hold", lambda *_: None)
     stepped = agf.flow(problem, init)
     assert held.stats["evaluations"] < 0.5 * stepped.stats["evaluations"]
     for drop, other in zip(held.drops, stepped.drops, strict=True):
@@ -453,7 +453,7 @@ def test_attention_learns_at_times_over_alpha_and_settles_at_its_last_drop_at_an
 
 
 def test_steps_that_do_not_advance_the_time_end_the_run_as_stiff(monkeypatch):
-    monkeypatch.setattr("agf.training.coordinates.hold", lambda *_: None)
+    monkeypatch.setattr("agf.stopping.coordinates.hold", lambda *_: None)
     problem = heads(4)
     flow = agf.flow(problem, problem.init(alpha=1e-80, seed=1), method="rk45")
     assert flow.status is Status.STIFF

@@ -16,7 +16,7 @@ from agf.coordinates.held_neurons import Plateau
 from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.stopping.drive import Counted, Moment
-from agf.training.fastest_growth import fastest_growth
+from agf.stopping.fastest_growth import fastest_growth
 
 #: Modes that have decayed by this many e-folds within the time have nothing left but the tolerance.
 _RELAXED = 30.0

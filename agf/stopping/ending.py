@@ -18,8 +18,8 @@ from agf.contract.problem import Problem
 from agf.init import Init
 from agf.records.status import Status
 from agf.stopping.drive import End, Moment, Stop, Why
+from agf.stopping.rest import Rest
 from agf.stopping.rules import Certified, Drifting, Parked, Settled, Tolerance
-from agf.training.rest import Rest
 
 #: Settled: at most this fraction of max(L, _FLOOR L(zero function)) can still be lost. A setting of `flow`.
 SETTLE = 1e-4

@@ -1,0 +1,89 @@
+"""How mode resolved ends: at the loss that training reaches, whatever happens on the way, and always."""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import agf
+from agf.records.status import Status
+
+
+def exact(x, y, alpha, end):
+    """The flow of a diagonal network in z, by Radau: times and losses. beta = alpha^2 sinh(2 z), z' = X^T r / n."""
+    n, log = y.size, 2 * np.log(alpha)
+
+    def halves(z):
+        return 0.5 * np.exp(np.minimum(2 * np.abs(z) + log, 60)), 0.5 * np.exp(log - 2 * np.abs(z))
+
+    def beta(z):
+        large, small = halves(z)
+        return np.sign(z) * (large - small)
+
+    def velocity(_, z):
+        return x.T @ (y - x @ beta(z)) / n
+
+    def jacobian(_, z):
+        return -(x.T @ x) / n * 2 * np.sum(halves(z), axis=0)
+
+    found = solve_ivp(velocity, (0, end), np.zeros(x.shape[1]), "Radau", rtol=1e-8, atol=1e-8, jac=jacobian)
+    return found.t, np.array([np.sum((y - x @ beta(z)) ** 2) / (2 * n) for z in found.y.T])
+
+
+def near_copy(seed):
+    """A small design whose last column is the first, or minus it, but for a small multiple of integers."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(4, 12)), int(rng.integers(2, 5))
+    x = rng.integers(-3, 4, size=(n, d)).astype(float)
+    x[:, -1] = x[:, 0] * rng.choice([1, -1]) + 10.0 ** rng.uniform(-4, -1.5) * rng.integers(-3, 4, size=n)
+    return x, rng.integers(-3, 4, size=n).astype(float)
+
+
+@pytest.mark.parametrize("seed", [1, 4, 12, 23])
+def test_near_copies_of_active_columns_keep_their_drops(seed):
+    """They trade places at a rate of their difference, up to 1e5 times later: a loss that stands still is no end."""
+    x, y = near_copy(seed)
+    problem = agf.problem("diagonal-linear", X=x, y=y)
+    stairs = agf.predict(problem, problem.init(1e-6), mode="resolved", conditioning=False)
+    times, losses = exact(x, y, 1e-6, max(1e6, 2 * stairs.curve_times[-1]))
+    assert stairs.status in (Status.FITTED, Status.ALL_ACTIVE, Status.NO_GROWTH)
+    assert stairs.levels[-1] == pytest.approx(losses[-1], abs=1e-5 * losses[0])
+    for k in np.flatnonzero(-np.diff(stairs.levels) > 1e-3 * losses[0]):
+        middle = 0.5 * (stairs.levels[k] + stairs.levels[k + 1])
+        passed = int(np.argmax(losses <= middle))
+        truth = np.interp(-middle, -losses[passed - 1 : passed + 1], times[passed - 1 : passed + 1])
+        assert stairs.half_times[k + 1] == pytest.approx(truth, rel=0.02)  # neurons join at .03 of R*
+
+
+def test_a_coefficient_that_is_exactly_zero_in_the_end_decays_like_one_over_t_and_ends():
+    x, y = np.array([[1.0, 1], [0, 1], [0, 0]]), np.array([1.0, 0, 1])
+    problem = agf.problem("diagonal-linear", X=x, y=y)
+    stairs = agf.predict(problem, problem.init(1e-6), mode="resolved", conditioning=False)
+    assert stairs.levels[-1] == pytest.approx(1 / 6, abs=1e-6)
+    assert len(stairs.drops) == 1
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_xor_with_tanh_drops_when_the_raw_weights_do(seed):
+    """The leading order of the utility vanishes, so mode agf hands over; scipy on the raw weights is the truth."""
+    x, y = np.array([[-1, -1, 1], [-1, 1, 1], [1, -1, 1], [1, 1, 1.0]]), np.array([-1, 1, 1, -1.0])
+    problem = agf.TwoLayer(x, y, activation="tanh", width=3)
+    init = problem.init(1e-2, seed=seed)
+
+    def loss(v):
+        w = v.reshape(3, 4)
+        return np.sum((y - np.tanh(x @ w[:, :3].T) @ w[:, 3]) ** 2) / 8
+
+    def velocity(_, v):
+        w = v.reshape(3, 4)
+        s = np.tanh(x @ w[:, :3].T)
+        r = y - s @ w[:, 3]
+        return np.column_stack([((r[:, None] * (1 - s**2)) * w[:, 3]).T @ x / 4, s.T @ r / 4]).ravel()
+
+    def half(_, v):
+        return loss(v) - 0.25
+
+    half.terminal = True
+    own = solve_ivp(velocity, (0, 2e5), init.params().ravel(), method="DOP853", rtol=1e-9, atol=1e-14, events=half)
+    stairs = agf.predict(problem, init, mode="agf")
+    assert stairs.half_times[1] == pytest.approx(own.t_events[0][0], rel=1e-4)
+    assert stairs.levels[-1] < 1e-5
