@@ -70,13 +70,17 @@ class Ending:
     def rules(self, smooth: bool) -> list[Stop]:
         """In the order in which they are asked."""
         tolerated = Tolerance(self.settle, _FLOOR * self.scale)
-        # A bound is worth more than a rate: it is waited for until it is as small as the smallest loss that counts.
-        certified = Certified(Tolerance(self.settle * _FLOOR, self.scale), self.least)
+        # A bound is worth more than a rate: it is waited for until it is as small as the smallest loss that counts, and
+        # half a millionth of a loss that stays.
+        millionth = self.settle * _FLOOR
+        certified: list[Stop] = [Certified(Tolerance(0.5 * millionth, _FLOOR * self.scale), self.least)]
+        if self.least >= 0.0:
+            certified.insert(0, Certified(Tolerance(millionth, self.scale)))
         settled = Settled(tolerated, self.leaving, self.first)
         if not smooth:
-            return [certified, settled]
+            return [*certified, settled]
         return [
-            certified,
+            *certified,
             settled,
             Parked(tolerated, self.unstable, self.first),
             Drifting(Tolerance(_DRIFTS, _FLOOR * self.scale), self.growing),
