@@ -191,10 +191,11 @@ def early(
 def _fields(walls: Walls, faces: IntArray) -> FloatArray:
     """Shortest subgradient of every face, (F, d)."""
     D = walls.middle + faces @ walls.halves
-    counts = np.sum(faces == 0, axis=1)
+    held = (faces == 0) & (np.abs(walls.bends) > ZERO * walls.scale)  # labels that cancel on one line bend nothing
+    counts = held.sum(axis=1)
     for count in np.unique(counts[counts > 0]):
         rows = np.flatnonzero(counts == count)
-        which = np.nonzero(faces[rows] == 0)[1].reshape(rows.size, count)
+        which = np.nonzero(held[rows])[1].reshape(rows.size, count)
         bent = walls.halves[which]
         D[rows] += np.einsum("mk,mkd->md", least_norm(D[rows], bent), bent)
     return D
