@@ -165,6 +165,8 @@ def early(
     D = _fields(walls, faces)
     sizes = np.linalg.norm(D, axis=1)
     moves = sizes > ZERO * walls.scale
+    if not moves.any():
+        return None
     found = extremal(X, g / n, leak)
     plus, minus = _sines(walls.normals, faces[moves], D[moves])
     lengths = np.linalg.norm(X, axis=1)

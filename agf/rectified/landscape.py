@@ -22,6 +22,8 @@ from agf.results.landscape import Critical, Landscape, Region
 _LETTERS = 24
 #: Neurons of either sign whose ends give the shares above two dimensions: to 1.6 % of the neurons. Cost alone.
 _DRAWN = 1000
+#: Neurons times squared samples that are followed where nothing is enumerated, and neurons at least: cost, ten seconds.
+_FOLLOWED, _FEWEST = 1.5e7, 8
 #: Seed of their directions, so that a landscape does not change from call to call.
 _SEED = 0
 #: Ends closer than this are one: neurons reach them to rounding, and different ones are farther apart.
@@ -96,8 +98,9 @@ def landscape(
             criticals, flats, words = listed(samples, c, found, shares)
             how, complete = f"All {found.faces} cones and faces were looked at{words}", True
         else:
-            criticals, flats = followed(samples, c, starts)
-            how, complete = f"Ends of {starts} neurons of either sign, followed exactly; shares are of those", False
+            few = min(starts, max(_FEWEST, int(_FOLLOWED / c.size**2)))
+            criticals, flats = followed(samples, c, few)
+            how, complete = f"Ends of {few} neurons of either sign, followed exactly; shares are of those", False
     elif closed is not None:
         criticals, flats, how, complete = list(closed), [], "In closed form", True
     else:
