@@ -57,7 +57,11 @@ def resolve_modes(
 
     `conditioning` is the relative change of half-drop times when the tolerance and the initial weights change a little.
     """
-    stairs = _Modes(problem, init, settings).go(observer, kept)
+    run = _Modes(problem, init, settings)
+    stairs = run.go(observer, kept)
+    if observer is not None:
+        for drop in stairs.drops:  # which they are is known in the end
+            observer(run.state_at(drop.half_time), drop)
     if settings.conditioning is False or not stairs.drops or stairs.status is Status.INTERRUPTED:
         return stairs
     start, looser = shaken(init, settings)
@@ -160,6 +164,10 @@ class _Modes:
     def _shot(self, time: float) -> tuple[float, Snapshot]:
         """The network at the last point by a time."""
         return self.shots[max(int(np.searchsorted([t for t, _ in self.shots], time, side="right")) - 1, 0)]
+
+    def state_at(self, time: float) -> State[None]:
+        """The hidden units at the last point by a flow time."""
+        return self._state(self._shot(time))
 
     def _drop(
         self, number: int, seen: CurveDrop, before: tuple[float, Snapshot], after: tuple[float, Snapshot]
