@@ -20,7 +20,7 @@ from enum import IntEnum
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
-from agf.rectified.walls import VANISHES, Walls
+from agf.rectified.walls import ON, VANISHES, Walls
 
 #: Weights are balanced, and directions exactly along the field, where they are to this rounding of unit vectors.
 _ROUNDING = 1e-15
@@ -168,6 +168,7 @@ class DormantFlow:
             self.fate[still] = np.where(walls.active(self.sides[still]), Fate.FLAT, Fate.DEAD)
             if not walls.dies:
                 self.fate[still] = Fate.FLAT
+            self._bury(still[self.fate[still] == Fate.DEAD])
             rows, w, a, D = rows[~rests], w[~rests], a[~rests], D[~rests]
             speed, lengths = speed[~rests], lengths[~rests]
         if rows.size == 0:
@@ -230,6 +231,14 @@ class DormantFlow:
         self._event[rows], self._wall[rows] = event, wall
         self.until[rows] = self.time[rows] + np.maximum(span, 0.0) / speed
         self.fate[rows] = np.where(event != 0, Fate.TURNING, np.where(against & (k == 0), Fate.OPPOSED, Fate.ALIGNS))
+
+    def _bury(self, rows: IntArray) -> None:
+        """Put dead neurons that stand on walls just beyond them: rounding must not bring them back to life."""
+        w = self.w[rows]
+        lengths = np.sqrt(np.einsum("ij,ij->i", w, w))[:, None]
+        heights = (w @ self.walls.normals.T) * self.walls.inactive
+        beside = (heights < 0) & (heights >= -ON * lengths)  # on the active side, by rounding
+        self.w[rows] += 2.0 * ON * lengths * ((beside * self.walls.inactive) @ self.walls.normals)
 
     def inside(self, rows: IntArray, time: FloatArray | float) -> tuple[FloatArray, FloatArray]:
         """Unit rows (k, d + 1) and log norms (k,) of neurons `rows` at a time (k,) within their present pieces."""
