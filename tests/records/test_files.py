@@ -231,6 +231,6 @@ def test_an_archive_that_unpacks_to_gigabytes_is_refused_before_it_does(tmp_path
 def test_an_archive_larger_than_the_memory_is_refused_with_both_sizes(tmp_path, opened, monkeypatch):
     read, error = opened
     archive(tmp_path / "a.npz", read, X=[npy((2**17,), np.random.default_rng(0).bytes(2**20))])
-    monkeypatch.setattr(files, "_memory", lambda: 2**19)
+    monkeypatch.setattr(files, "memory", lambda: 2**19)
     with pytest.raises(error, match=r"unpacks to 0\.0 GiB, and there are 0\.0 GiB of memory"):
         read(tmp_path / "a.npz")
