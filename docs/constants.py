@@ -314,7 +314,7 @@ def table() -> str:
             last = one.module
             rows += [
                 "",
-                f"### {last}",
+                f"## {last}",
                 "",
                 "| constant | value | what it is, and why | x2 and /2 move |",
                 "|---|---|---|---|",
