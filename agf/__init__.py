@@ -76,6 +76,9 @@ _MODULES = (
     "plot", "registry", "sphere", "summary",
 )  # fmt: skip
 
+# The phases, for who drives them alone; `from agf import dormant` has always worked.
+_PHASES = {"active": "algorithm.active", "dormant": "algorithm.dormant", "phases": "algorithm.phases"}
+
 __all__ = ["__version__", *_EXPORTS]
 
 
@@ -84,8 +87,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(f"agf.{_EXPORTS[name]}"), name)
         globals()[name] = value
         return value
-    if name in _MODULES:
-        return importlib.import_module(f"agf.{name}")
+    if name in _MODULES or name in _PHASES:
+        return importlib.import_module(f"agf.{_PHASES.get(name, name)}")
     raise AttributeError(f"module 'agf' has no attribute {name!r}")
 
 

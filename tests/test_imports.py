@@ -118,6 +118,14 @@ def test_documented_modules_are_reached_from_the_package_alone_and_load_nothing_
     assert {f"agf.{name}" for name in agf._MODULES} >= OPEN_TO_PLUGINS - {"agf"}
 
 
+def test_the_phases_are_reached_from_the_package_alone():
+    from agf import active, dormant, phases
+
+    assert callable(dormant.carry)
+    assert callable(active.settle)
+    assert callable(phases.GenericPhases)
+
+
 def test_a_prediction_from_the_shell_loads_no_torch_and_no_plotting():
     code = "from agf.shell.main import main\n"
     code += "assert main(['predict', 'diagonal-linear', '--data', 'diabetes', '--json']) == 0"
