@@ -404,7 +404,8 @@ class _Run:
         if end.why is Why.TIME:
             return Status.MAX_TIME
         status, sentence, _ = ending.status(end, float(np.exp(system.log_time_unit)))
-        self.notes.extend(note for note in (sentence or end.note,) if note)
+        said = "" if end.note and end.note in sentence else end.note
+        self.notes.extend(note for note in (said, sentence) if note)
         return status
 
     def _planned(self, now: Moment, unit: float) -> float:
