@@ -30,8 +30,9 @@ from agf.results.curve import CurveDrop, detect
 from agf.results.staircase import Drop, Staircase
 from agf.sphere import cartesian
 from agf.stopping.drive import Moment, Saved, Why, drive
+from agf.stopping.ending import SETTLE, Ending
 from agf.stopping.methods import Explicit
-from agf.stopping.rules import Budget, Certified, Drifting, Settled, Timeless, Tolerance
+from agf.stopping.rules import Budget, Timeless
 
 #: A step that lowers the loss by more than this fraction of the first loss is drawn with points inside: cost only, half
 #: times are found on a cubic between points.
@@ -107,23 +108,12 @@ class _Modes:
             if watching is not None:
                 watching(self._state(self.shots[-1]), None)
 
-        tolerated = Tolerance(self.settings.rtol, self.start_level * self.settings.rtol)
-        drifted = Tolerance(self.settings.rtol**0.5, self.start_level)
-
-        def growing(now: Moment) -> float | None:
-            return now.system.growth(now.y)
-
+        ending = Ending.of(self.problem, self.init, self.system, SETTLE)
         try:
             found = drive(
                 self.system,
                 Explicit(self.settings.rtol),
-                [
-                    Certified(Tolerance(self.settings.rtol, self.start_level)),
-                    Settled(tolerated, growing, 1.0),
-                    Drifting(drifted, growing),
-                    Timeless(),
-                    Budget(_BUDGET),
-                ],
+                [*ending.rules(self.system.smooth), Timeless(), Budget(_BUDGET)],
                 start,
                 s_end=np.inf if end is None else end / self.unit,
                 each=each,

@@ -11,6 +11,7 @@ import click
 from agf import registry
 from agf.algorithm.engine import predict_with
 from agf.algorithm.smallness import refuse_large
+from agf.contract.admission import admit
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.errors import ComputationError, ProblemError, RequestError, explain
@@ -231,6 +232,7 @@ def _problem_and_init(name: str, words: dict[str, Any], report: Silent, predict:
     init = arguments.initialization(asked.problem, alpha=alpha, seed=seed, kind=kind, file=file)
     with guard(asked.problem):
         if predict:
+            init = admit(asked.problem, init, "predict")
             refuse_large(asked.problem, init)
         report.say(asked.problem.describe())
     for note in asked.notes:

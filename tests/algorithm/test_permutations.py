@@ -38,15 +38,15 @@ def assert_same(one, two):
 def test_samples_inputs_and_neurons_may_be_listed_in_any_order(name, mode):
     problem = network(name, X, TWO)
     theta = problem.init(1e-2 if name == "square" else 1e-4, seed=1).params()
-    plain = predict(problem, theta, mode, mode="agf")
+    plain = predict(problem, theta, mode)
     rows = RNG.permutation(X.shape[0])
-    assert_same(plain, predict(network(name, X[rows], TWO[rows]), theta, mode, mode="agf"))
+    assert_same(plain, predict(network(name, X[rows], TWO[rows]), theta, mode))
     neurons = RNG.permutation(theta.shape[0])
     if problem.interchangeable:
-        assert_same(plain, predict(problem, theta[neurons], mode, mode="agf"))
+        assert_same(plain, predict(problem, theta[neurons], mode))
     columns = np.array([2, 0, 1])
     moved = theta[columns] if name == "diagonal-linear" else np.c_[theta[:, columns], theta[:, 3:]]
-    assert_same(plain, predict(network(name, X[:, columns], TWO), moved, mode, mode="agf"))
+    assert_same(plain, predict(network(name, X[:, columns], TWO), moved, mode))
 
 
 @pytest.mark.parametrize("name", ["linear-attention", "full-linear-attention", "modular-addition"])

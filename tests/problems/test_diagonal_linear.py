@@ -15,7 +15,7 @@ from diagonal_cases import (
     random_problem,
     returning_problem,
 )
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import linprog, nnls
@@ -95,6 +95,7 @@ def test_limit_times_and_levels_are_covariant_under_rescaling():
 @example(data=np.array([[1, 1, 1, 0, 2], [0, 0, 1, 0, 2]]))
 def test_small_integer_designs_full_of_ties_copies_and_dependent_columns_obey_every_law(data):
     x, y = data[:, :-1], data[:, -1]
+    assume(x.any())
     stairs = diagonal(x, y).theory()
     assert stairs.status is agf.Status.THEORY
     assert (np.diff(stairs.accelerated_times) >= 0).all()
@@ -170,7 +171,6 @@ def test_copies_sharing_equally_is_what_gradient_flow_does():
     [
         ([[2.0]], [3.0], [4.5, 0.0]),  # n = d = 1
         ([[1.0, 2.0, 0.0]], [3.0], [4.5, 0.0]),  # n = 1: the largest column interpolates
-        ([[0.0], [0.0]], [1.0, 2.0], [1.25]),  # only zero columns
         ([[1.0], [2.0]], [0.0, 0.0], [0.0]),  # y = 0
         ([[1.0], [-1.0]], [1.0, 1.0], [0.5]),  # y orthogonal to X
         ([[1.0, 0.0], [1.0, 0.0]], [1.0, 3.0], [2.5, 0.5]),  # constant and zero columns
@@ -322,7 +322,8 @@ def test_data_are_not_modified():
         (np.zeros((0, 2)), [], "empty"),
         ([[1e200]], [1.0], "products of entries of `X` leave"),
         ([[1.0]], [1e-200], "products of entries of `y` leave"),
-        ([["a"]], [1.0], "cannot be read as numbers"),
+        ([["a"]], [1.0], "holds text"),
+        ([[0.0], [0.0]], [1.0, 2.0], "zero everywhere"),
         ([[1.0 + 2.0j]], [1.0], "complex"),
         (np.zeros((2, 2, 2)), [1.0, 2.0], "two dimensions"),
     ],
