@@ -159,7 +159,9 @@ def test_what_a_plugin_raises_of_its_own_is_a_sentence_and_the_partial_result(tm
     ).replace('os.chdir("/")', "pass")
     text = text.replace("X[:, 0]", "X * np.array([3.0, 0.3])").replace('"linear"', '"tanh"')  # fmt: skip
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
-    done = run(["predict", "mine.py", "--alpha", "1e-4", "-o", "run.npz"], tmp_path, stderr=subprocess.PIPE)
+    done = run(
+        ["predict", "mine.py", "--mode", "agf", "--alpha", "1e-4", "-o", "run.npz"], tmp_path, stderr=subprocess.PIPE
+    )
     assert "Traceback" not in done.stderr
     assert done.returncode in (1, 130), done.stderr
     assert len(agf.load(tmp_path / "run.npz").drops) == 1

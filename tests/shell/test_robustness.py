@@ -119,7 +119,7 @@ def test_ragged_inputs_are_refused_in_a_sentence():
 
 def test_the_flow_of_a_diagonal_network_does_not_wait_for_a_coordinate_that_is_zero(diagonal):
     theta = np.array([[0.0, 0.0], [1e-4, 0.0]])
-    flow = agf.flow(diagonal, agf.Init.from_params(theta), max_steps=10**4)
+    flow = agf.flow(diagonal, agf.Init.from_params(theta), max_steps=10**4, settle=1e-6)
     assert flow.status.word == "settled"
     # |1 - 0|^2 / 2n is out of reach
     assert flow.losses[-1] == pytest.approx(0.25, rel=1e-6)
