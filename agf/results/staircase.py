@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -227,11 +228,16 @@ class Staircase:
 
     @property
     def words(self) -> list[str]:
-        """(K,) what happens at each drop: its label and what leaves, by the label under which it joined alone."""
+        """(K,) what happens at each drop: its label and what leaves, by the label under which it joined alone.
+
+        What never did has its number, and the word that labels begin with: "coordinate 7".
+        """
         called: dict[int, str] = {}
         out = []
+        first = re.match(r"([a-z]+?)s? \d", self.drops[0].label) if self.drops else None
+        word = "neuron" if first is None else first[1]
         for drop in self.drops:
-            left = [called.get(i, f"neuron {i}") for i in drop.collapsed.tolist()]
+            left = [called.get(i, f"{word} {i}") for i in drop.collapsed.tolist()]
             out.append(drop.label + (f"; leaves: {', '.join(left)}" if left else ""))
             if drop.neurons.size == 1:
                 called[int(drop.neurons[0])] = drop.label
