@@ -73,11 +73,11 @@ def test_an_empty_environment_runs_the_demonstration_from_the_wheel(built, tmp_p
     assert Path(place).is_relative_to(home)
     command = ["compare", "diagonal-linear", "--data", "diabetes", "--alpha", "1e-16", "-o", "diabetes.npz"]
     told = run(home / "bin" / "agf", *command, "--plot", "diabetes.png", cwd=tmp_path, env=environment)
-    assert "predicted (mode agf) against observed (gradient flow)" in told
+    assert "predicted (mode auto) against observed (gradient flow)" in told
     assert agf.load(tmp_path / "diabetes.npz").matches
     assert (tmp_path / "diabetes.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_the_name_under_which_it_is_distributed_is_its_own():
     assert PROJECT["name"] == "agf-staircase"  # `agf` in the package index is somebody else's
-    assert PROJECT["scripts"] == {"agf": "agf.shell.main:main"}
+    assert PROJECT["scripts"] == {"agf": "agf.shell.entry:main"}
