@@ -22,10 +22,6 @@ _SLOW = 3.0
 _HELD, _POWER = 1.25, 0.5
 #: A mode that grows by fewer e-folds than this over the time ahead does not count.
 _IDLE = 1.0
-#: A fall -t dL/dt that goes as t^-q has q in this range; near a saddle it goes faster, first down and then up.
-_SLOWEST, _FASTEST = 0.02, 1.25
-#: ... as told over this many spans of time, each of this ratio or more: t exp(-t) seems a power over two at most.
-_SPANS, _SPAN = 3, 2.0
 _EPS = float(np.finfo(np.float64).eps)
 #: Gradients below this part of what the stiffest mode makes of y are rounding.
 _ROUNDING = 10 * _EPS
@@ -64,29 +60,6 @@ def escape(now: Moment, ahead: float) -> float:
     if cholesky(now.hessian, _IDLE / ahead) is not None:
         return 0.0
     return _Modes.of(now).escaping(ahead)
-
-
-class Drift:
-    """Whether a loss falls like a power of time, with nowhere to settle: told without a Hessian, from the curve."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[float, float]] = []
-
-    def due(self, t: float) -> bool:
-        """Whether it is time to look again."""
-        return not self.seen or t >= _SPAN * self.seen[-1][0]
-
-    def told(self, t: float, fall: float) -> bool:
-        """Note the fall -t dL/dt at t; whether it has gone as a power of t for long enough."""
-        if fall <= 0:
-            self.seen.clear()
-            return False
-        self.seen = [*self.seen[-_SPANS:], (t, fall)]
-        if len(self.seen) <= _SPANS:
-            return False
-        log_t, log_fall = np.log(self.seen).T
-        powers = -np.diff(log_fall) / np.diff(log_t)
-        return bool(((powers >= _SLOWEST) & (powers <= _FASTEST)).all())
 
 
 @dataclass(frozen=True)

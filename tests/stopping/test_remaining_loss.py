@@ -101,26 +101,3 @@ def test_neurons_that_cancel_do_not_end_the_prediction(alpha):
     expected = 16 / 7 + 25 / 7 * np.array([1.0, 8 / 9, 5 / 9, 1 / 3])
     np.testing.assert_allclose(stairs.levels, expected, rtol=2e-6)
     assert len([note for note in stairs.notes if "infimum" in note]) == 1
-
-
-@pytest.mark.parametrize("power", [0.05, 0.5, 1.0])
-def test_a_fall_like_a_power_of_time_is_told_from_the_curve_after_three_spans(power):
-    drift = remaining_loss.Drift()
-    told = [drift.told(t, t**-power) for t in (1.0, 2.0, 4.0, 8.0)]
-    assert told == [False, False, False, True]
-
-
-@pytest.mark.parametrize("first", np.geomspace(1e-2, 2.0, 40))
-def test_neither_an_approach_to_a_minimum_nor_a_saddle_falls_like_a_power_of_time(first):
-    # The fall t exp(-t) of a minimum; near a saddle t (exp(-t) + seed exp(t)), first down, then up, at any seed.
-    times = first * 2.0 ** np.arange(9)
-    for fall in [lambda t: t * np.exp(-t), *(lambda t, k=k: t * np.cosh(t - k) for k in (3.0, 10.0, 50.0))]:
-        drift = remaining_loss.Drift()
-        assert not any(drift.told(t, fall(t)) for t in times)
-
-
-def test_a_loss_that_stands_still_begins_to_be_watched_anew():
-    drift = remaining_loss.Drift()
-    assert [drift.told(*at) for at in ((1.0, 1.0), (2.0, 0.7), (4.0, 0.5), (8.0, 0.0), (16.0, 0.2), (32.0, 0.15))] == [
-        False
-    ] * 6
