@@ -33,7 +33,8 @@ test: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 $(COVERAGE)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 $(COVERAGE) --ignore tests/test_constants.py
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 tests/test_constants.py
 	@test -z "$(COVERAGE)" || echo "coverage: $$($(BIN)/coverage report --format=total) % of the lines"
 
 docs: $(VENV)/dev.stamp
