@@ -50,6 +50,8 @@ class Backend:
             return np.asarray(value, dtype=np.float64)
         if isinstance(value, np.ndarray):
             value = np.ascontiguousarray(value)
+        if isinstance(value, np.ndarray) and not value.flags.writeable:
+            value = value.copy()  # torch warns of sharing memory that must not be written
         return self.xp.as_tensor(value, dtype=self.xp.float64, device=self.device)
 
     def zeros(self, shape: tuple[int, ...]) -> Any:
