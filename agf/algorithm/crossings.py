@@ -10,7 +10,8 @@ from agf.algorithm.threshold import EstimatedThreshold, Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import log_threshold
 
-#: The self-interaction of a neuron is computed once its log norm is this close to the threshold a typical neuron has.
+#: The self-interaction of a neuron is computed once its log norm is this close to the threshold a typical neuron has:
+#: cost only, unless self-interactions differ by a factor exp(6).
 _MARGIN = 3.0
 #: A neuron's self-interaction is stale once its direction has turned by this since: where it must be exact, and for
 #: estimates.
