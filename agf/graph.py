@@ -25,6 +25,7 @@ from agf.errors import RequestError, explain
 from agf.pictures.axes import loss_scale
 from agf.records import files
 from agf.records.table import number as rounded
+from agf.results.names import given, word_of
 from agf.results.staircase import Drop, Staircase
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ def _joined(labels: Iterable[str]) -> str:
     counts = Counter(labels)
     kinds: dict[str, list[tuple[float, str]]] = {}
     for label, count in counts.items():
-        numbered = re.fullmatch(r"(\D+) (\d+)", label)
-        kind, item, order = (numbered[1], numbered[2], float(numbered[2])) if numbered else (label, "", 0.0)
+        numbered = re.fullmatch(r"(\D+) ((\d+)(?: \(.*\))?)", label, flags=re.DOTALL)
+        kind, item, order = (numbered[1], numbered[2], float(numbered[3])) if numbered else (label, "", 0.0)
         kinds.setdefault(kind, []).append((order, f"{item} x{count}".strip() if count > 1 else item))
     words = [f"{kind} {', '.join(item for _, item in sorted(items))}".strip() for kind, items in sorted(kinds.items())]
     return " + ".join(words)
@@ -82,12 +83,20 @@ def _change(before: dict[int, str], after: dict[int, str]) -> str:
     return ", ".join(words) or "nothing new"
 
 
-def _advance(learned: dict[int, str], drop: Drop) -> dict[int, str]:
+def _advance(learned: dict[int, str], drop: Drop, known: list[str] | None) -> dict[int, str]:
+    """What is learned after a drop; known : names of the coordinates, where they have some."""
     after = dict(learned)
+    if known is not None and word_of(drop.label) == "coordinate" and max(drop.neurons, default=0) < len(known):
+        after |= {i: f"coordinate {i} ({known[i]})" for i in drop.neurons.tolist()}
+        return _without(after, drop)
     parts = _parts(drop.label)
     if len(parts) != drop.neurons.size:  # one name for all that joined
         parts = [_joined(parts)] * drop.neurons.size
     after |= zip(drop.neurons.tolist(), parts, strict=True)
+    return _without(after, drop)
+
+
+def _without(after: dict[int, str], drop: Drop) -> dict[int, str]:
     for neuron in drop.collapsed.tolist():
         after.pop(neuron, None)
     return after
@@ -128,9 +137,10 @@ def saddles(stairs: Iterable[Staircase]) -> nx.DiGraph:
     for run in runs:
         learned: dict[int, str] = {}
         here = START
+        known = given(run.arguments, run.init.width) if run.init is not None else None
         levels.setdefault(here, []).append(run.start_level)
         for drop in run.drops:
-            after = _advance(learned, drop)
+            after = _advance(learned, drop, known)
             there = _name(after)
             changes.setdefault((here, there), _change(learned, after))
             learned = after

@@ -34,6 +34,7 @@ from agf.pictures.axes import (
 from agf.pictures.dormant_phase import dormant_phase
 from agf.pictures.landscape import landscape
 from agf.pictures.ticks import log_time
+from agf.results import names as naming
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -322,7 +323,7 @@ def neurons(traj: Trajectory, *, ax: Axes | None = None, names: Sequence[str] | 
     Parameters
     ----------
     names : Sequence[str] or None, optional
-        (H,) what to call the neurons in the legend; default their indices.
+        (H,) what to call the neurons in the legend; default the names of coordinates, or indices.
     """
     ax = new_axes() if ax is None else ax
     ax.set_xlabel("flow time")
@@ -331,7 +332,7 @@ def neurons(traj: Trajectory, *, ax: Axes | None = None, names: Sequence[str] | 
         say(ax, "this trajectory recorded no norms")
         return ax
     values = traj.log_norms / np.log(10.0)
-    names = [f"neuron {i}" for i in range(values.shape[1])] if names is None else names
+    names = naming.neurons(traj, values.shape[1]) if names is None else names
     _lines(ax, traj.snapshot_times, values, names, values[-1])
     return ax
 
@@ -378,7 +379,7 @@ def features(
         )
     values = result.features(name)
     values = values.reshape(values.shape[0], -1)
-    names = _component_names(result, name, values.shape[1]) if names is None else names
+    names = naming.components(result, name, values.shape[1]) if names is None else names
     if isinstance(result, Staircase):
         times, log = _drop_times(result)
         left, right = _time_axis(ax, times, log)
@@ -405,7 +406,7 @@ def charges(result: Staircase | Trajectory, *, ax: Axes | None = None, names: Se
     Parameters
     ----------
     names : Sequence[str] or None, optional
-        (H,) for the legend; default the labels of the drops, or indices.
+        (H,) for the legend; default the labels of the drops, the names of coordinates, or indices.
     """
     ax = new_axes() if ax is None else ax
     ax.set_ylabel("charge over threshold")
@@ -520,20 +521,12 @@ def _time_axis(ax: Axes, times: FloatArray, log: bool) -> tuple[float, float]:
 
 
 def _neuron_names(result: Staircase | Trajectory, count: int) -> list[str]:
-    """Neurons by the label of the drop at which they joined alone, the others by index."""
-    names = [f"neuron {i}" for i in range(count)]
+    """Neurons by the label of the drop at which they joined alone, the others by name or index."""
+    found = naming.neurons(result, count)
     for drop in getattr(result, "drops", ()):
         if getattr(drop, "neurons", np.zeros(0)).size == 1:
-            names[int(drop.neurons[0])] = drop.label
-    return names
-
-
-def _component_names(result: Staircase | Trajectory, name: str, count: int) -> Sequence[str]:
-    """The `names` that the problem was given, where there is one a component; else numbers."""
-    given = result.arguments.get("names")
-    if given is not None and len(given) == count:
-        return [str(one) for one in given]
-    return [f"{name} {i}" for i in range(count)]
+            found[int(drop.neurons[0])] = drop.label
+    return found
 
 
 def _lines(

@@ -35,3 +35,21 @@ def test_it_runs_and_shows_progress_tables_and_pictures(path, tmp_path, monkeypa
     words = [output.data["text/plain"] for output in outputs if output.output_type == "display_data"]
     assert any(line.startswith("predicting: drop ") for line in words)
     assert any(line.startswith("gradient flow: time ") for line in words)
+
+
+FRESH = """
+import numpy as np, agf
+X = np.random.default_rng(0).standard_normal((30, 3))
+problem = agf.problem("diagonal-linear", X=X, y=X @ np.array([2.0, 1.0, 0.0]))
+report = agf.compare(agf.predict(problem, problem.init(1e-6)), agf.flow(problem, problem.init(1e-6)))
+"""
+
+
+def test_a_fresh_notebook_shows_a_picture_and_a_table_unasked(tmp_path, monkeypatch):
+    monkeypatch.delenv("MPLBACKEND", raising=False)  # nothing is set up, and pyplot is not imported
+    cells = [nbformat.v4.new_code_cell(text) for text in (FRESH, "report.plot();", "report")]
+    book = nbformat.v4.new_notebook(cells=cells)
+    NotebookClient(book, timeout=100, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
+    picture, table = ([output.data for output in cell.outputs] for cell in book.cells[1:])
+    assert sum("image/png" in data for data in picture) == 1
+    assert ["<table>" in data["text/html"] for data in table] == [True]

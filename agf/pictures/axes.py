@@ -51,14 +51,26 @@ def import_matplotlib() -> Any:
     return mpl
 
 
+def in_notebook() -> bool:
+    """Whether a kernel of Jupyter runs this process."""
+    if "ipykernel" not in sys.modules:
+        return False
+    from IPython.core.getipython import get_ipython
+
+    return getattr(get_ipython(), "kernel", None) is not None
+
+
 def new_axes(enlarged: float = 1.0) -> Axes:
     """Axes of a new figure in the user's style. enlarged : size over that of the style.
 
-    The figure belongs to pyplot only if the session already uses pyplot (so that notebooks show it); otherwise no
-    global state is touched, and no display is needed.
+    The figure belongs to pyplot only in a notebook, which shows it below the cell, or if the session already uses
+    pyplot; otherwise no global state is touched, and no display is needed.
     """
-    if "matplotlib.pyplot" in sys.modules:
-        ax = sys.modules["matplotlib.pyplot"].subplots(layout="constrained")[1]
+    if "matplotlib.pyplot" in sys.modules or in_notebook():
+        import_matplotlib()
+        from matplotlib import pyplot
+
+        ax = pyplot.subplots(layout="constrained")[1]
         ax.get_figure().set_size_inches(*(enlarged * ax.get_figure().get_size_inches()))
         return ax
     import_matplotlib()

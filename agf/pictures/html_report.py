@@ -19,6 +19,8 @@ from agf.arrays import FloatArray
 from agf.errors import RequestError, explain
 from agf.pictures import axes
 from agf.records import files
+from agf.records.table import visible
+from agf.results import names as naming
 from agf.results.comparison import Comparison
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
@@ -159,11 +161,25 @@ def _snapshots(run: Trajectory) -> dict[str, Any]:
     moments = run.snapshot_times[keep]
     norms = run.log_norms[keep][:, :MAX_NEURONS] / np.log(10.0) if run.log_norms.size else np.zeros((keep.size, 0))
     features = {
-        name: {"values": values[keep], "range": _range(values[keep])}
+        name: {"values": values[keep], "range": _range(values[keep]), "entries": _entries(run, name, values)}
         for name, values in run.features_over_time.items()
         if values.ndim <= 3 and values[:1].size <= MAX_ENTRIES
     }
-    return {"times": moments, "losses": run.loss_at(moments), "log_norms": norms.T, "features": features}
+    neurons = naming.neurons(run, run.log_norms.shape[1]) if run.log_norms.size else []
+    return {
+        "times": moments,
+        "losses": run.loss_at(moments),
+        "log_norms": norms.T,
+        "neurons": [html.escape(visible(name)) for name in neurons[:MAX_NEURONS]],
+        "features": features,
+    }
+
+
+def _entries(run: Trajectory, feature: str, values: FloatArray) -> list[str]:
+    """What the bars of a feature are called."""
+    if values.ndim != 2:
+        return []
+    return [html.escape(visible(name)) for name in naming.components(run, feature, values.shape[1])]
 
 
 def _range(values: FloatArray) -> list[float] | None:

@@ -1,11 +1,12 @@
 // The interactive part of a report: one slider moves the time rule in every panel and picks the features shown.
+// Titles are headings of the page, outside the panels, whose toolbars would cover them.
 "use strict";
 (function () {
   const data = JSON.parse(document.getElementById("agf-data").textContent);
   const byId = (id) => document.getElementById(id);
   const palette = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
   const base = { margin: { l: 60, r: 15, t: 35, b: 45 }, paper_bgcolor: "#fff", plot_bgcolor: "#fff",
-    hovermode: "closest", legend: { orientation: "h", y: 1.12 } };
+    hovermode: "closest", legend: { orientation: "h", yanchor: "top", y: -0.18 } };
   const logTime = { type: "log", title: { text: "flow time t" }, exponentformat: "power", gridcolor: "#eee" };
   const show = (x) => (x === null ? "-" : Number(x).toPrecision(5));
 
@@ -39,7 +40,7 @@
       marker: { color: colour, size: 8, symbol: "diamond" }, text: s.drops.map((d) => d.label), showlegend: false,
       hovertemplate: "%{text}<br>predicted half-drop t = %{x:.6g}<extra></extra>" });
   });
-  const lossLayout = { ...base, height: 380, title: { text: "Loss", font: { size: 14 } }, xaxis: logTime,
+  const lossLayout = { ...base, height: 400, xaxis: logTime,
     yaxis: lossAxis() };
   byId("log-loss").addEventListener("change", () => {
     Plotly.restyle("loss", { y: lossTraces.map((trace) => scaled(trace.customdata)) });
@@ -50,11 +51,11 @@
 
   // neuron norms of the first run that has snapshots
   const snaps = data.snapshots;
-  const normLayout = { ...base, height: 340, showlegend: false, title: { text: "Norms of the neurons", font: { size: 14 } },
+  const normLayout = { ...base, height: 340, showlegend: false,
     xaxis: logTime, yaxis: { title: { text: "log10 norm" }, gridcolor: "#eee" } };
   if (snaps && snaps.log_norms.length) {
-    Plotly.newPlot("norms", snaps.log_norms.map((values, i) => ({ x: snaps.times, y: values, mode: "lines", name: "neuron " + i,
-      line: { width: 1.2 }, hovertemplate: "neuron " + i + "<br>t = %{x:.5g}<br>norm = 10^%{y:.3f}<extra></extra>" })),
+    Plotly.newPlot("norms", snaps.log_norms.map((values, i) => ({ x: snaps.times, y: values, mode: "lines", name: snaps.neurons[i],
+      line: { width: 1.2 }, text: snaps.neurons[i], hovertemplate: "%{text}<br>t = %{x:.5g}<br>norm = 10^%{y:.3f}<extra></extra>" })),
       normLayout, { responsive: true, displaylogo: false });
   } else absent("norms", "these runs hold no norms over time");
 
@@ -67,14 +68,15 @@
   function drawFeature(k) {
     if (!names.length) return;
     const value = snaps.features[select.value].values[k];
-    const layout = { ...base, height: 310, title: { text: select.value, font: { size: 14 } } };
+    const layout = { ...base, height: 340 };
     if (Array.isArray(value) && Array.isArray(value[0])) {
       Plotly.react("features", [{ z: value, type: "heatmap", colorscale: "RdBu", zmid: 0 }], layout, { responsive: true, displaylogo: false });
     } else {
       const y = Array.isArray(value) ? value : [value];
       const range = snaps.features[select.value].range;
+      const entries = snaps.features[select.value].entries;
       Plotly.react("features", [{ x: y.map((_, i) => i), y: y, type: "bar", marker: { color: palette[0] },
-        hovertemplate: "entry %{x}: %{y:.5g}<extra></extra>" }], { ...layout, xaxis: { dtick: y.length < 25 ? 1 : undefined },
+        customdata: y.map((_, i) => entries[i] || "entry " + i), hovertemplate: "%{customdata}: %{y:.5g}<extra></extra>" }], { ...layout, xaxis: { dtick: y.length < 25 ? 1 : undefined },
         yaxis: { range: range, gridcolor: "#eee" } }, { responsive: true, displaylogo: false });
     }
   }

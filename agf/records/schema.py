@@ -7,8 +7,8 @@ Members that no rule names are left alone, so that a later version may add some.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,18 @@ def positive(value: Any, where: str) -> None:
     finite(value, where)
     if not value > 0:
         raise Wrong(where, _shown(value), "a positive number")
+
+
+def positive_or_inf(value: Any, where: str) -> None:
+    """A positive number, or infinity as `files.jsonable` writes it."""
+    if value != "inf":
+        positive(value, where)
+
+
+def sign(value: Any, where: str) -> None:
+    """-1, 0 or 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 1:
+        raise Wrong(where, _shown(value), "-1, 0 or 1")
 
 
 def whole(least: int = 0) -> Rule:
@@ -190,6 +202,14 @@ _TRAINED = record(
         "batch_size": optional(whole(1)), "seed": optional(whole()), "path": text, "loss_scale": finite,
     },
 )  # fmt: skip
+_CRITICAL = record(
+    {
+        "direction": listing(finite), "utility": real, "kind": one_of(("maximum", "minimum", "saddle", "degenerate")),
+        "label": text, "neuron": optional(whole()), "share": real, "drop": real,
+        "pattern": optional(listing(sign)), "slopes": optional(listing(finite)),
+    }
+)  # fmt: skip
+_FLAT = record({"label": text, "kind": text, "dead": flag, "share": real, "pattern": optional(listing(sign))})
 _DOCUMENTS = {
     "staircase": record(
         {
@@ -210,6 +230,31 @@ _DOCUMENTS = {
             "settings": _TRAINED, "stats": mapping(real), "notes": listing(text), **_COMMON,
         },
         {"evidence": text, **_INIT},
+    ),
+    "landscape": record(
+        {
+            "leak": finite,
+            "result": record(
+                {
+                    "problem": text, "degree": whole(2), "at": text, "level": real, "complete": flag, "how": text,
+                    "criticals": listing(_CRITICAL), "flats": listing(_FLAT), "notes": listing(text),
+                }
+            ),
+        }
+    ),
+    "dormant-phase": record({"problem": text, "leak": finite, "t_max": positive_or_inf}),
+    "rewinding": record(
+        {
+            "problem": text, "arguments": mapping(_argument), "fingerprint": text, "versions": mapping(text),
+            "settings": record(
+                {
+                    "method": text, "cycles": whole(), "keep": positive, "rewind": finite, "by": text,
+                    "prunable": text, "masks": text, "signs": text, "flip": optional(listing(finite, 2)),
+                    "budget": text, "rebalance": flag, "seed": whole(), "train": anything,
+                }
+            ),
+            **_INIT,
+        }
     ),
 }  # fmt: skip
 
@@ -251,17 +296,76 @@ ASKED = mapping(listing(scalar))
 # -- the arrays ---------------------------------------------------------------------------------------------------
 
 Size = int | str
-#: Array -> its shape, and whether it must be finite. Letters are sizes that agree wherever they occur in a document; N?
-#: may also be 0, as in an array that was not kept.
-_STAIRCASE: dict[str, tuple[tuple[Size, ...], bool]] = {
-    "curve_times": (("C",), True), "curve_losses": (("C",), False),
-    "init_directions": (("H", "P"), True), "init_log_norms": (("H",), False),
-}  # fmt: skip
-_TRAJECTORY: dict[str, tuple[tuple[Size, ...], bool]] = {
-    "times": (("N",), True), "losses": (("N",), False), "slopes": (("N?",), True),
-    "snapshot_times": (("T",), True), "log_norms": (("T?", "H?"), False), "directions": (("T?", "H?", "P?"), True),
-    "init_directions": (("H", "P"), True), "init_log_norms": (("H",), False),
-}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Array:
+    """What one array must be.
+
+    Parameters
+    ----------
+    shape : tuple of int or str
+        Letters are sizes that agree wherever they occur in a document, "D+1" is one more than D. "N?" may also be 0, as
+        in an array that was not kept.
+    finite : bool
+        Whether every entry must be finite.
+    kinds : str
+        Kinds of numpy types that it may have.
+    inside : tuple of int or str
+        First and last value, or the letter that every value is below; for numbers that stand for something.
+    """
+
+    shape: tuple[Size, ...]
+    finite: bool = True
+    kinds: str = "iuf"
+    inside: tuple[int, Size] | None = None
+
+
+_START = {
+    "init_directions": Array(("H", "P")),
+    "init_log_norms": Array(("H",), finite=False),
+}
+_ARRAYS: dict[str, dict[str, Array]] = {
+    "staircase": {"curve_times": Array(("C",)), "curve_losses": Array(("C",), finite=False), **_START},
+    "trajectory": {
+        "times": Array(("N",)),
+        "losses": Array(("N",), finite=False),
+        "slopes": Array(("N?",)),
+        "snapshot_times": Array(("T",)),
+        "log_norms": Array(("T?", "H?"), finite=False),
+        "directions": Array(("T?", "H?", "P?")),
+        **_START,
+    },
+    "landscape": {"samples": Array(("N", "D")), "residual": Array(("N",))},
+    "dormant-phase": {
+        "X": Array(("N", "D")),
+        "weights": Array(("N",)),
+        "start": Array(("H", "D+1")),
+        "start_log_norms": Array(("H",), finite=False),
+        "fates": Array(("H",), kinds="iu", inside=(0, 5)),
+        "arrivals": Array(("H",)),
+        "charges": Array(("H",), finite=False),
+        "ends": Array(("H", "D+1")),
+        "utilities": Array(("H",)),
+        "clusters": Array(("H",), kinds="iu", inside=(0, "H")),
+        "event_neurons": Array(("E",), kinds="iu", inside=(0, "H")),
+        "event_samples": Array(("E",), kinds="iu", inside=(-1, "N")),
+        "event_kinds": Array(("E",), kinds="iu", inside=(1, 5)),
+        "event_times": Array(("E",)),
+    },
+    "rewinding": {
+        **_START,
+        "masks": Array(("L", "H", "P"), kinds="b"),
+        "starts": Array(("L", "H", "P")),
+        "ends": Array(("L", "H", "P")),
+        "rewound": Array(("H", "P")),
+        "losses": Array(("L",), finite=False),
+        "accuracies": Array(("L",), finite=False),
+        "scores": Array(("L?",), finite=False),
+    },
+}
+#: Arrays that a file of the kind may lack, besides the start of a curve that was trained elsewhere.
+_MAY_LACK = {"landscape": ("samples", "residual")}
 
 
 def check(kind: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -281,23 +385,19 @@ def check(kind: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> N
 
 def _check_arrays(kind: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     sizes: dict[str, int] = {}
-    for name, (shape, must) in (_STAIRCASE if kind == "staircase" else _TRAJECTORY).items():
-        if name in arrays or not name.startswith("init_") or "init" in header:
-            _numbers(arrays, name, shape, sizes, must)
-    for name, value in header["arguments"].items():
+    for name, rule in _ARRAYS[kind].items():
+        may_lack = name in _MAY_LACK.get(kind, ()) or (name in _START and kind != "rewinding" and "init" not in header)
+        if name in arrays or not may_lack:
+            _numbers(arrays, name, rule, sizes)
+    for name, value in header.get("arguments", {}).items():
         if isinstance(value, dict) and "array" in value:
             _member(arrays, value["array"], "biufU", f"the argument {name!r}")
-    if kind == "trajectory":
-        for name in header["feature_names"]:
-            found = _member(arrays, f"feature_{name}", "biuf", "real numbers")
-            if found.shape[:1] != (sizes["T"],):
-                raise Wrong(f"feature_{name}", f"of shape {found.shape}", f"({sizes['T']}, ...), a row a snapshot")
-        for name in arrays:
-            if name.startswith("state_"):
-                _member(arrays, name, "biuf", "real numbers")
-        if sizes["N"] and (np.diff(arrays["times"]) < 0).any():
-            raise Wrong("times", "not in order", "times that do not fall")
-        return
+    more = {"staircase": _check_staircase, "trajectory": _check_trajectory, "landscape": _check_landscape,
+            "dormant-phase": _check_phase, "rewinding": _check_cycles}  # fmt: skip
+    more[kind](header, arrays, sizes)
+
+
+def _check_staircase(header: dict[str, Any], arrays: dict[str, np.ndarray], sizes: dict[str, int]) -> None:
     if not header["result"]["levels"]:
         raise Wrong("result.levels", "empty", "the level at the start at least")
     bounds = header["result"].get("bounds")
@@ -306,10 +406,59 @@ def _check_arrays(kind: str, header: dict[str, Any], arrays: dict[str, np.ndarra
     for k in range(len(header["result"]["drops"])):
         for name in ("log_norms", "active"):  # of the states of the phases, which may count in modes
             if f"drop{k}_{name}" in arrays:
-                _numbers(arrays, f"drop{k}_{name}", ("M",), sizes, False, "biuf" if name == "log_norms" else "b")
+                kinds = "biuf" if name == "log_norms" else "b"
+                _numbers(arrays, f"drop{k}_{name}", Array(("M",), False, kinds), sizes)
         for name in header["feature_names"]:
             if f"drop{k}_feature_{name}" in arrays:
                 _member(arrays, f"drop{k}_feature_{name}", "biuf", "real numbers")
+
+
+def _check_trajectory(header: dict[str, Any], arrays: dict[str, np.ndarray], sizes: dict[str, int]) -> None:
+    for name in header["feature_names"]:
+        found = _member(arrays, f"feature_{name}", "biuf", "real numbers")
+        if found.shape[:1] != (sizes["T"],):
+            raise Wrong(f"feature_{name}", f"of shape {found.shape}", f"({sizes['T']}, ...), a row a snapshot")
+    for name in arrays:
+        if name.startswith("state_"):
+            _member(arrays, name, "biuf", "real numbers")
+    if sizes["N"] and (np.diff(arrays["times"]) < 0).any():
+        raise Wrong("times", "not in order", "times that do not fall")
+
+
+def _check_landscape(header: dict[str, Any], arrays: dict[str, np.ndarray], sizes: dict[str, int]) -> None:
+    if ("samples" in arrays) != ("residual" in arrays):
+        raise Wrong("samples and residual", "one without the other", "both or none")
+    result = header["result"]
+    rows = {len(one["direction"]) for one in result["criticals"]}
+    if len(rows) > 1 or (rows and sizes.get("D", 0) >= min(rows)):
+        raise Wrong("result.criticals", f"directions of {sorted(rows)} parameters", "one length, above that of inputs")
+    for name in ("criticals", "flats"):
+        for k, one in enumerate(result[name]):
+            for part in ("pattern", "slopes"):
+                found = one.get(part)
+                if found is not None and len(found) != sizes.get("N", len(found)):
+                    raise Wrong(f"result.{name}[{k}].{part}", f"of length {len(found)}", "an entry a sample")
+            if one.get("slopes") is not None and one["pattern"] is not None:
+                listing(finite, len(one["pattern"]))(one["slopes"], f"result.{name}[{k}].slopes")
+
+
+def _check_phase(header: dict[str, Any], arrays: dict[str, np.ndarray], sizes: dict[str, int]) -> None:
+    if (np.diff(arrays["event_neurons"].astype(np.int64)) < 0).any():
+        raise Wrong("event_neurons", "not in order", "the events neuron by neuron")
+    if sizes["H"] == 0:
+        raise Wrong("start", "empty", "a neuron at least")
+    held = np.unique(arrays["clusters"])
+    if not np.array_equal(held, np.arange(held.size)):
+        raise Wrong("clusters", "with gaps", "numbers from 0 without gaps")
+
+
+def _check_cycles(header: dict[str, Any], arrays: dict[str, np.ndarray], sizes: dict[str, int]) -> None:
+    if "init" not in header:
+        raise Wrong("init", "missing", "it to be there")
+    if not sizes["L"]:
+        raise Wrong("masks", "empty", "the dense cycle at least")
+    if not isinstance(header["settings"]["train"], dict | str):
+        raise Wrong("settings.train", _shown(header["settings"]["train"]), "options, or text")
 
 
 def _member(arrays: dict[str, np.ndarray], name: str, kinds: str, words: str) -> np.ndarray:
@@ -320,24 +469,24 @@ def _member(arrays: dict[str, np.ndarray], name: str, kinds: str, words: str) ->
     return arrays[name]
 
 
-def _numbers(
-    arrays: dict[str, np.ndarray],
-    name: str,
-    shape: tuple[Size, ...],
-    sizes: dict[str, int],
-    must: bool,
-    kinds: str = "iuf",
-) -> None:
-    """An array of real numbers of this shape; letters met first are set to what is found."""
-    found = _member(arrays, name, kinds, "real numbers")
-    if found.ndim != len(shape):
-        raise Wrong(name, f"of shape {found.shape}", f"{len(shape)} dimension(s)")
-    for axis, letter in enumerate(shape):
-        size = found.shape[axis]
-        key = re.sub(r"\?", "", str(letter))
-        if "?" in str(letter) and 0 in found.shape:
+def _numbers(arrays: dict[str, np.ndarray], name: str, rule: Array, sizes: dict[str, int]) -> None:
+    """An array as `rule` has it; letters met first are set to what is found."""
+    words = "true or false" if rule.kinds == "b" else "real numbers" if "f" in rule.kinds else "integers"
+    found = _member(arrays, name, rule.kinds, words)
+    if found.ndim != len(rule.shape):
+        raise Wrong(name, f"of shape {found.shape}", f"{len(rule.shape)} dimension(s)")
+    for axis, letter in enumerate(rule.shape):
+        key, plus, _ = str(letter).removesuffix("?").partition("+")
+        size = found.shape[axis] - bool(plus)
+        if str(letter).endswith("?") and 0 in found.shape:
             continue
         if sizes.setdefault(key, size) != size:
-            raise Wrong(name, f"of shape {found.shape}", f"size {sizes[key]} along axis {axis}, as in other arrays")
-    if must and not np.isfinite(found).all():
+            expected = sizes[key] + bool(plus)
+            raise Wrong(name, f"of shape {found.shape}", f"size {expected} along axis {axis}, as in other arrays")
+    if rule.finite and not np.isfinite(found).all():
         raise Wrong(name, "not finite everywhere", "finite numbers")
+    if rule.inside is not None and found.size:
+        first, last = rule.inside
+        last = sizes[last] - 1 if isinstance(last, str) else last
+        if found.min() < first or found.max() > last:
+            raise Wrong(name, f"from {found.min()} to {found.max()}", f"values from {first} to {last}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,7 @@ from agf.records import files, provenance
 from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.records.table import Table, level, number, percent, visible
+from agf.results import names
 
 _NOBODY = np.zeros(0, dtype=np.int64)
 
@@ -230,14 +230,18 @@ class Staircase:
     def words(self) -> list[str]:
         """(K,) what happens at each drop: its label and what leaves, by the label under which it joined alone.
 
-        What never did has its number, and the word that labels begin with: "coordinate 7".
+        What never did has the word that labels begin with, its number, and its name where coordinates have names:
+        "coordinate 7 (bmi)".
         """
         called: dict[int, str] = {}
         out = []
-        first = re.match(r"([a-z]+?)s? \d", self.drops[0].label) if self.drops else None
-        word = "neuron" if first is None else first[1]
+        known = names.given(self.arguments, self.init.width) if self.init is not None else None
+        word = names.word_of(self.drops[0].label) if self.drops else "neuron"
         for drop in self.drops:
-            left = [called.get(i, f"{word} {i}") for i in drop.collapsed.tolist()]
+            left = [
+                called.get(i, f"{word} {i}" + (f" ({known[i]})" if known and i < len(known) else ""))
+                for i in drop.collapsed.tolist()
+            ]
             out.append(drop.label + (f"; leaves: {', '.join(left)}" if left else ""))
             if drop.neurons.size == 1:
                 called[int(drop.neurons[0])] = drop.label
@@ -250,8 +254,8 @@ class Staircase:
         probed = any(not np.isnan(drop.conditioning) for drop in drops)
         probed &= self.mode != "auto" or bool(self.settings.conditioning)  # in mode auto it is part of the bars
         looked = any(drop.overlap is not None for drop in drops)
-        names = ["drop", "time", "half-drop time", *["within"] * barred, "accelerated", "level", *["within"] * barred]
-        names += [*["conditioning"] * probed, *["overlaps"] * looked, "learned"]
+        columns = ["drop", "time", "half-drop time", *["within"] * barred, "accelerated", "level", *["within"] * barred]
+        columns += [*["conditioning"] * probed, *["overlaps"] * looked, "learned"]
         blank = ["-"] * (probed + looked)
         rows = [["0", "0", "0", *["-"] * barred, "0", number(self.start_level, 6), *["-"] * barred, *blank, "start"]]
         for k, (drop, words) in enumerate(zip(drops, self.words, strict=True), 1):
@@ -262,7 +266,7 @@ class Staircase:
         scale = f", {self.init.words}" if self.init is not None else ""
         return Table(
             f"Predicted staircase of {self.problem}{scale}, mode {self.mode}",
-            names,
+            columns,
             rows,
             [f"{self.status.word}: {self.status.sentence}", *self.notes],
         )

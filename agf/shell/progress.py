@@ -7,6 +7,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from agf.pictures.axes import in_notebook
 from agf.records.state import State
 from agf.records.table import number, visible
 
@@ -82,11 +83,8 @@ def watch(what: str = "computing") -> Watcher:
 
 def _notebook_line() -> Any:
     """A line below the notebook's cell that can be replaced, or None outside notebooks."""
-    if "ipykernel" not in sys.modules:
+    if not in_notebook():
         return None
-    from IPython.core.getipython import get_ipython
     from IPython.display import display
 
-    if getattr(get_ipython(), "kernel", None) is None:
-        return None
     return display({"text/plain": ""}, raw=True, display_id=True)

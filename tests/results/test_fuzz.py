@@ -8,6 +8,7 @@ import json
 import lzma
 import os
 import random
+import sys
 import zipfile
 from pathlib import Path
 
@@ -15,7 +16,10 @@ import numpy as np
 import pytest
 
 import agf
-from agf import AgfError, FileError
+from agf import AgfError, FileError, plot
+from agf.capacity.pictures import aligned, holdings, race
+from agf.pictures import html_report
+from agf.rewinding.pictures import signs
 from agf.shell.rerun import differences, rerun
 
 #: What a member of the header may be replaced by; GONE takes it away.
@@ -87,13 +91,24 @@ def write(path: Path, members: dict[str, bytes]) -> None:
             archive.writestr(name, content)
 
 
-def read_it_all(path: Path, original: Path, problem: agf.Problem, init: agf.Init) -> None:
-    """Every reader of a run file."""
+def read_it_all(path: Path, original: Path, problem: agf.Problem, init: agf.Init, pictures: bool = True) -> None:
+    """Every reader of a run file; pictures and pages, which take most of the time, where asked."""
     result = agf.load(path)
     str(result), repr(result), result._repr_html_()
     json.dumps(agf.records.files.jsonable(result.to_dict()), allow_nan=False)
-    result.to_csv(path.with_suffix(".csv"))
     result.save(path.with_suffix(".again"))
+    if isinstance(result, agf.Rewinding):
+        str((result.signs(), result.left, result.done))
+        return
+    if pictures:
+        draw_it_all(result, path)
+    if isinstance(result, agf.DormantPhase):
+        result.events(0), result.charge(0.5 * min(result.last, 1.0)), result.counts
+        return
+    if isinstance(result, agf.Landscape):
+        str((result.best, result.ends, result.shares))
+        return
+    result.to_csv(path.with_suffix(".csv"))
     differences(path, original)
     stairs = getattr(result, "stairs", result)
     curve = getattr(result, "trajectory", result)
@@ -108,6 +123,28 @@ def read_it_all(path: Path, original: Path, problem: agf.Problem, init: agf.Init
             agf.flow(problem, init, max_steps=2, resume=curve)
 
 
+VIEWS = (plot.neurons, plot.features, plot.charges, plot.utilities, signs, race, holdings, aligned)
+
+
+def draw_it_all(result, path: Path) -> None:
+    """Every picture and page of a result."""
+    result.plot()
+    if isinstance(result, agf.DormantPhase | agf.Landscape):
+        return
+    html_report.report([result], path.with_suffix(".html"))
+    plot.overlay([result, result]), plot.bands([result, result])
+    curve = getattr(result, "trajectory", result)
+    if isinstance(curve, agf.Trajectory):
+        for draw in VIEWS:
+            with contextlib.suppress(AgfError):  # of some curves there is nothing to draw
+                draw(curve)
+
+
+@pytest.fixture(autouse=True)
+def _figures_are_not_kept(monkeypatch):
+    monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """A small run file of every kind, its members, and the problem and weights it is of."""
@@ -118,7 +155,12 @@ def runs(tmp_path_factory):
     init = problem.init(1e-4)
     stairs = agf.predict(problem, init, mode="agf")
     flow = agf.flow(problem, init, snapshots=12)
+    sharp = agf.TwoLayer(X=X[:, :2], Y=X[:, 0], activation="relu", width=4)
+    start = sharp.init(1e-4)
     results = {
+        "landscape": agf.landscape(sharp, None),
+        "dormant-phase": agf.align(sharp, start),
+        "rewinding": agf.rewind(problem, init, cycles=1, keep=0.7, train={"t_max": 3.0}),
         "staircase": stairs,
         "resolved": agf.predict(problem, init, mode="resolved"),
         "trajectory": flow,
@@ -134,7 +176,10 @@ def runs(tmp_path_factory):
     return out, problem, init
 
 
-KINDS = ("staircase", "resolved", "trajectory", "stopped", "descent", "comparison")
+KINDS = (
+    "staircase", "resolved", "trajectory", "stopped", "descent", "comparison", "landscape", "dormant-phase",
+    "rewinding",
+)  # fmt: skip
 #: Files tried of each kind; AGF_FUZZ=5000 tries more.
 TRIES = int(os.environ.get("AGF_FUZZ", "25"))
 
@@ -145,11 +190,11 @@ def test_any_member_may_be_anything(runs, tmp_path, kind):
     original, members = found[kind]
     rng = random.Random(f"{kind} {TRIES}")
     refused = 0
-    for _ in range(TRIES):
+    for number in range(TRIES):
         changed, words = mutate(members, rng)
         write(tmp_path / "odd.npz", changed)
         try:
-            read_it_all(tmp_path / "odd.npz", original, problem, init)
+            read_it_all(tmp_path / "odd.npz", original, problem, init, pictures=number % 3 == 0)
         except AgfError as error:
             refused += 1
             assert str(error)  # noqa: PT017

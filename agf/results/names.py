@@ -1,0 +1,46 @@
+"""What neurons and the components of features are called: by the names the problem was given, else by number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Named(Protocol):
+    """What has the constructor arguments of a problem."""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Constructor arguments of the problem."""
+        ...
+
+
+def given(arguments: Mapping[str, Any], count: int) -> list[str] | None:
+    """The argument `names` of the problem, where it is a list of one name for each of `count` coordinates."""
+    names = arguments.get("names")
+    if not isinstance(names, list | tuple | np.ndarray) or np.shape(names) != (count,):
+        return None
+    return [str(name) for name in names]
+
+
+def neurons(run: Named, count: int, word: str = "neuron") -> list[str]:
+    """(count,) what the neurons of a run are called: "coordinate 7 (bmi)" where the coordinates have names, else the
+    word and the number."""
+    names = given(run.arguments, count)
+    if names is None:
+        return [f"{word} {i}" for i in range(count)]
+    return [f"coordinate {i} ({name})" for i, name in enumerate(names)]
+
+
+def components(run: Named, feature: str, count: int) -> Sequence[str]:
+    """(count,) what the components of a feature are called: the names where there is one a component."""
+    return given(run.arguments, count) or [f"{feature} {i}" for i in range(count)]
+
+
+def word_of(label: str) -> str:
+    """The word that a drop's label begins with, in the singular: "mode" of "modes 1 (sigma 3), 2"; else "neuron"."""
+    first = re.match(r"([a-z]+?)s? \d", label)
+    return "neuron" if first is None else first[1]
