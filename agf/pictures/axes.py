@@ -70,8 +70,8 @@ def new_axes(enlarged: float = 1.0) -> Axes:
         import_matplotlib()
         from matplotlib import pyplot
 
-        ax = pyplot.subplots(layout="constrained")[1]
-        ax.get_figure().set_size_inches(*(enlarged * ax.get_figure().get_size_inches()))
+        drawn, ax = pyplot.subplots(layout="constrained")
+        drawn.set_size_inches(*(enlarged * drawn.get_size_inches()))
         return ax
     import_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
