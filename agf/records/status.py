@@ -40,6 +40,10 @@ class Status(Enum):
         "The budget ran out on a plateau: a small neuron still grows, and another drop follows. Raise max_steps or "
         "max_gradients.",
     )
+    QUIET = (
+        "quiet",
+        "The loss has all but stopped, though something still creeps. To train on, lower settle or give a t_max.",
+    )
     STEPS = ("steps", "All the gradient-descent steps asked for were taken.")
     # both
     MAX_TIME = ("max_time", "Reached the time limit (flow time). Raise it to go on.")

@@ -39,6 +39,7 @@ class Why(Enum):
     SETTLED = "settled"  # what can still be lost is bounded, and does not count
     DRIFTING = "drifting"  # the loss falls like a power of time, with nowhere to settle
     PARKED = "parked"  # at a saddle, for longer than any perturbation in float64 would have taken to grow
+    QUIET = "quiet"  # the loss has all but stopped, and nothing will show soon
     HORIZON = "horizon"  # the time that was to be followed is over
     COLLAPSED = "collapsed"  # neurons shrank to nothing
     JOINED = "joined"  # neurons have grown up

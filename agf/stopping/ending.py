@@ -19,7 +19,7 @@ from agf.init import Init
 from agf.records.status import Status
 from agf.stopping.drive import End, Moment, Stop, Why
 from agf.stopping.rest import Rest
-from agf.stopping.rules import Certified, Drifting, Parked, Settled, Tolerance
+from agf.stopping.rules import Certified, Drifting, Parked, Quiet, Settled, Tolerance
 
 #: Settled: at most this fraction of max(L, _FLOOR L(zero function)) can still be lost. A setting of `flow`.
 SETTLE = 1e-4
@@ -46,12 +46,15 @@ class Ending:
         Lower bound of the losses that can be reached.
     first : float
         Time s in which the fastest neuron first changes by order one.
+    quiet : float
+        Fraction of the loss by which a crawl may fall and not be followed.
     """
 
     settle: float
     scale: float
     least: float
     first: float
+    quiet: float = SETTLE
 
     @classmethod
     def of(cls, problem: Problem, init: Init, system: FlowSystem, settle: float) -> Ending:
@@ -65,7 +68,7 @@ class Ending:
         speed = system.growth(y) or float(np.max(moves, initial=0.0))
         scale = zero if zero > _NOTHING * unit else unit
         first = 1 / speed if speed > 0 and np.isfinite(speed) else 1.0
-        return cls(settle, scale, float(problem.least_loss(init)), first)
+        return cls(settle, scale, float(problem.least_loss(init)), first, settle)
 
     def rules(self, smooth: bool) -> list[Stop]:
         """In the order in which they are asked."""
@@ -84,6 +87,7 @@ class Ending:
             settled,
             Parked(tolerated, self.unstable, self.first),
             Drifting(Tolerance(_DRIFTS, _FLOOR * self.scale), self.growing),
+            Quiet(Tolerance(self.quiet, _FLOOR * self.scale), self.small, self.unstable),
         ]
 
     def leaving(self, now: Moment) -> float | None:
@@ -95,6 +99,10 @@ class Ending:
         """Rate of the fastest perturbation where no small neuron grows, which would leave by itself."""
         rest = self.rest(now)
         return rest.perturbed if rest.growth == 0.0 else 0.0
+
+    def small(self, now: Moment) -> float | None:
+        """Rate of the fastest small neuron."""
+        return self.rest(now).growth
 
     def growing(self, now: Moment) -> float | None:
         """Rate of the fastest of both."""
@@ -126,6 +134,15 @@ class Ending:
             return (
                 Status.SADDLE,
                 f"The flow is parked at a saddle: {end.note[:-1]}, but float64 holds none here. Perturb the start.",
+                {},
+            )
+        if end.why is Why.QUIET:
+            rate = self.rest(end.at).perturbed
+            grows = f"what still grows takes {1 / (rate * unit):.2g} of time by a factor e" if rate else "nothing grows"
+            return (
+                Status.QUIET,
+                f"The loss {end.at.loss:.6g} has all but stopped: over the last third of the work it fell by "
+                f"{end.left:.2g}, and {grows}. Changes below a fraction {self.quiet:.2g} of it are not waited for.",
                 {},
             )
         if end.why is Why.BUDGET:

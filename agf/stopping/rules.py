@@ -15,6 +15,7 @@ import numpy as np
 from agf.arrays import BoolArray, FloatArray
 from agf.numerics.ndf import History
 from agf.stopping.drive import End, Moment, Why
+from agf.stopping.methods import PER_ENTRY
 
 Memory = tuple[float, ...]
 
@@ -156,6 +157,51 @@ class Parked:
         if folds > PARKED:
             return memory, End(Why.PARKED, now, note=f"a perturbation grows at {new:.2g} per unit of time.")
         return (LOOK * now.t, now.t, new, folds, loss), None
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """The loss has all but stopped, for as long in time and work as one can ask, and what grows will not show soon.
+
+    Since the loss last fell by more than tolerated, the run has done `SHARE` of all the work before that, no small
+    neuron grows (that would be a drop to come, and is waited for), and the fastest perturbation has not grown by a
+    factor e: it needs longer than all that for the next one. Such a crawl may go on for ever, as of a neuron leaving
+    its last sample; bounded by progress and by gradients, a run never takes more than 1 + SHARE of what it needed.
+
+    Attributes
+    ----------
+    tolerated : Tolerance
+        Fall of the loss that does not count.
+    small, perturbed : callable
+        moment -> rate of the fastest small neuron, None where it is not known (no end then), and perturbation.
+    """
+
+    #: Decides a result: how long a crawl is followed, and how long a user waits for nothing.
+    SHARE: ClassVar[float] = 0.5
+    #: Gradients that are always spent: cost only.
+    LEAST: ClassVar[float] = 1000.0
+    tolerated: Tolerance
+    small: Callable[[Moment], float | None]
+    perturbed: Callable[[Moment], float]
+
+    def init(self, now: Moment) -> Memory:
+        """Work, time and loss when the loss last fell, and when to ask next."""
+        return (self._work(now), now.t, now.loss, 0.0)
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether it has been long enough."""
+        work, t, loss, due = memory
+        fall = loss - now.loss
+        if fall > self.tolerated(now.loss):
+            return self.init(now), None
+        if now.t < due or self._work(now) - work < max(self.SHARE * work, self.LEAST):
+            return memory, None
+        if self.small(now) == 0.0 and self.perturbed(now) * (now.t - t) < 1.0:
+            return memory, End(Why.QUIET, now, fall)
+        return (work, t, loss, LOOK * now.t), None
+
+    def _work(self, now: Moment) -> float:
+        return now.work.gradients + PER_ENTRY * now.y.size * now.work.hessians
 
 
 @dataclass(frozen=True)

@@ -124,8 +124,8 @@ def flow(
     Returns
     -------
     Trajectory
-        Always: its status says why it ended (settled, no_critical_point, saddle, plateau, max_time, max_steps, stalled,
-        stiff, nonfinite, interrupted), its `evidence` proves it, and Ctrl-C keeps what was computed.
+        Always: its status says why it ended (settled, no_critical_point, saddle, plateau, quiet, max_time, max_steps,
+        stalled, stiff, nonfinite, interrupted), its `evidence` proves it, and Ctrl-C keeps what was computed.
 
     Raises
     ------

@@ -17,6 +17,7 @@ from agf.stopping.rules import (
     Event,
     Horizon,
     Parked,
+    Quiet,
     Rounding,
     Settled,
     Timeless,
@@ -143,6 +144,21 @@ def test_parked_waits_for_as_long_as_rounding_needs_and_a_saddle_with_any_seed_i
     left = drive(hill(1e-16), Explicit(1e-6), [parked], np.array([1e-16]), s_end=200.0)
     assert left.why is Why.TIME
     assert left.at.y[0] == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("seed", "small", "why"), [(1e-9, 0.0, Why.QUIET), (0.05, 0.0, Why.TIME), (1e-9, 1e-9, Why.TIME)]
+)
+def test_quiet_bounds_a_crawl_by_work_and_never_what_grows_within_it(seed, small, why):
+    # L = 1 + x^2 / 2: explicit steps stay as short as the decay, which is over at once; what grows at `seed` would have
+    # grown by a factor e in 1 / seed
+    system = bowl([1.0], level=1.0)
+    quiet = Quiet(Tolerance(1e-4, 1.0), grows(small), grows(seed))
+    end = drive(system, Explicit(1e-6, "rk45"), [quiet], system.start(), s_end=5e3)
+    assert end.why is why
+    if why is Why.QUIET:
+        assert Quiet.LEAST <= end.at.work.gradients <= 2 * Quiet.LEAST
+        assert end.left <= 1e-4
 
 
 @pytest.mark.parametrize("p", [12.0, 40.0])
