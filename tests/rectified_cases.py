@@ -56,3 +56,18 @@ def slowest(X, y, theta):
     flow = DormantFlow(Walls.of(X, y), theta, np.zeros(theta.shape[0]))
     events = flow.run()
     return float(events.time.max(initial=0.0))
+
+
+def teacher40(seed=0):
+    """[BF24] appendix B.2: 40 points of a piecewise linear function of eight ReLU units, and a column of ones."""
+    knots = [-1, -0.7, -0.55, -0.4, 0, 0.5, 0.6, 0.7, 1]
+    x = np.random.default_rng(seed).uniform(-1, 1, 40)
+    return np.column_stack([x, np.ones(40)]), np.interp(x, knots, [0, 0.7, 0.5, 1, 0, 1, 0.6, 0.7, 0])
+
+
+def balanced(m, d, scale, seed=0):
+    """m balanced neurons of scale / sqrt m, their directions drawn before their signs."""
+    rng = np.random.default_rng(seed)
+    w = rng.standard_normal((m, d))
+    signs = np.where(rng.random(m) < 0.5, -1.0, 1.0)
+    return agf.Init.scaled(np.column_stack([w, signs * np.linalg.norm(w, axis=1)]) / np.sqrt(m), scale)

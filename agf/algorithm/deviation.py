@@ -15,11 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from agf.algorithm.crossings import TURN
+from agf.arrays import IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.records.state import State
 from agf.results.curve import detect
 from agf.results.staircase import Drop, Staircase
+from agf.sphere import lengths
 
 #: The measures bound what happens; this part of their sum does, at the most, in 95 of 100 drops (docs/accuracy.md).
 _PART = 0.5
@@ -49,7 +52,7 @@ class _Leg:
 
     width : in which the newcomer grows by a factor e.  tail : one over the slowest rate of the active neurons.
     moved : change of the output of those that were active before, over that of the network.
-    share : output of the dormant neurons over that of the newcomer.
+    share : output of the dormant neurons, and of those that join in another direction, over that of the newcomer.
     """
 
     time: float
@@ -74,7 +77,7 @@ class Deviation:
         largest = float(np.max(drop.utility, initial=0.0))
         with np.errstate(over="ignore"):
             width = np.exp((2 - kappa) * size) / (kappa * largest) if largest > 0 and np.isfinite(size) else np.inf
-            rest = after.log_norms[~after.active]
+            rest = after.log_norms[np.append(np.flatnonzero(~after.active), _elsewhere(new, after))]
             share = np.sum(np.exp(np.minimum(kappa * (rest[np.isfinite(rest)] - size), 0.0)))
         moved, tail = self._moved(before, after), self._tail(after)
         self.legs.append(_Leg(drop.time, float(width), tail, moved, min(float(share), 1.0)))
@@ -140,6 +143,14 @@ class Deviation:
             )
             before = drop.level
         return tuple(out)
+
+
+def _elsewhere(neurons: IntArray, state: State[Any]) -> IntArray:
+    """Those of neurons that do not point where the largest of them does: groups of their own, within one drop."""
+    if neurons.size < 2:
+        return neurons[:0]
+    directions = state.directions[neurons].reshape(neurons.size, -1)
+    return neurons[lengths(directions - directions[np.argmax(state.log_norms[neurons])]) >= TURN]
 
 
 def _finite(value: float) -> float:

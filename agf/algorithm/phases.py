@@ -256,12 +256,15 @@ class GenericPhases:
         """Let the active neurons settle; those that collapse return to dormancy.
 
         As the residual shrinks so do thresholds: dormant neurons may stand above theirs once the flow is over, without
-        any time having passed for them. They join there and then, in the same drop, and the flow goes on.
+        any time having passed for them. Those join there and then, in the same drop, and the flow goes on; and so do
+        those that stand where a neuron has made half its own drop, as it would come half-way before this switch. The
+        half-drop time is of the one that takes the fall past its half.
         """
         before, width = state.level, self._width(activation, state)
         gone = joined = np.zeros(0, dtype=np.int64)
         utility = np.zeros(0)
         neurons = activation.neurons
+        parts: list[tuple[float, float]] = []  # time and level of each part of the drop
         while True:
             mask = state.active.copy()
             mask[neurons] = True
@@ -272,10 +275,14 @@ class GenericPhases:
                 self.notes.append(f"active phase of neurons {np.flatnonzero(mask).tolist()[:5]}: {error}")
                 return state, _march_status(error)
             gone = np.union1d(gone, settled.collapsed)
+            parts.append((activation.half_time if not parts else activation.time, settled.level))
             state, found = self._above(state, gone)
             if found is None:
                 stayed = state.active[joined]
-                return state, replace(settled, collapsed=gone, joined=joined[stayed], utility=utility[stayed])
+                half = next(time for time, level in parts if before - level >= 0.5 * (before - settled.level))
+                return state, replace(
+                    settled, collapsed=gone, joined=joined[stayed], utility=utility[stayed], half_time=half
+                )
             neurons = found.neurons
             joined, utility = np.append(joined, neurons), np.append(utility, found.utility)
 
@@ -330,14 +337,17 @@ class GenericPhases:
         return min(cap, max(self.settings.max_time - float(self.clock.flow(time)), width))
 
     def _above(self, state: GenericState, gone: IntArray) -> tuple[GenericState, Activation | None]:
-        """Dormant neurons that stand above their thresholds now, but for those that collapsed in this phase."""
+        """Dormant neurons that have made half their drop by now, but for those that collapsed in this phase."""
         waiting = np.setdiff1d(np.flatnonzero(~state.active), gone)
         if waiting.size == 0 or state.level <= self._negligible():
             return state, None
         active = np.flatnonzero(state.active)
         residual = self.problem.residual(state.params[active], active)
         try:
-            found = self._cross(state, residual, waiting, self._threshold(state), 0.0)
+            threshold = self._threshold(state)
+            if threshold.natural:
+                threshold = replace(threshold, log_factor=float(np.log(half_drop_ratio(self.problem.degree))))
+            found = self._cross(state, residual, waiting, threshold, 0.0)
         except (NonFinite, integrators.Stalled):
             return state, None  # the next dormant phase meets it again, and reports it
         return self._arrive(state, waiting, found) if isinstance(found, Crossing) else (state, None)
