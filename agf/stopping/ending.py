@@ -95,7 +95,7 @@ class Ending:
         rest = self.rest(now)
         return rest.growth or rest.perturbed if rest.growth is not None else None
 
-    def unstable(self, now: Moment) -> float | None:
+    def unstable(self, now: Moment) -> float:
         """Rate of the fastest perturbation where no small neuron grows, which would leave by itself."""
         rest = self.rest(now)
         return rest.perturbed if rest.growth == 0.0 else 0.0
