@@ -279,7 +279,8 @@ class GenericPhases:
             state, found = self._above(state, gone)
             if found is None:
                 stayed = state.active[joined]
-                half = next(time for time, level in parts if before - level >= 0.5 * (before - settled.level))
+                middle = 0.5 * (before + settled.level)
+                half = next((time for time, level in parts if level <= middle), activation.half_time)
                 return state, replace(
                     settled, collapsed=gone, joined=joined[stayed], utility=utility[stayed], half_time=half
                 )
