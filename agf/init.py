@@ -110,7 +110,7 @@ class Init:
         ----------
         model : torch.nn.Module or mapping or str or os.PathLike[str]
             nn.Sequential(Linear, activation, Linear) and the like, its state_dict, or a file of that. Hidden biases
-            become the column before the outgoing weights.
+            become the column before the outgoing weights, an output bias the last row.
 
         Returns
         -------
@@ -120,7 +120,7 @@ class Init:
         Raises
         ------
         DataError
-            For another network, or an output bias, which belongs to no neuron.
+            For another network.
         FileError
             For a file that cannot be read.
         """

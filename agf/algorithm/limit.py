@@ -81,11 +81,17 @@ class LimitPhases(GenericPhases):
 
     def _scale(self, init: Init) -> tuple[Init, Clock]:
         """Every neuron starts at the same distance from norm 1, whatever its norm: that is the limit."""
-        clock = Clock(2, float(np.log(-init.log_alpha))) if init.log_alpha < 0 else Clock.from_norms(2, init.log_norms)
-        return replace(init, log_norms=np.where(np.isfinite(init.log_norms), -clock.scale, -np.inf)), clock
+        dormant = np.isfinite(init.log_norms)
+        dormant[list(self.problem.permanent)] = False
+        norms = init.log_norms[dormant]
+        clock = Clock(2, float(np.log(-init.log_alpha))) if init.log_alpha < 0 else Clock.from_norms(2, norms)
+        return replace(init, log_norms=np.where(dormant, -clock.scale, init.log_norms)), clock
 
     def dormant(self, state: GenericState) -> tuple[GenericState, Activation | Status]:
         """Charges grow at constant rates until the first reaches 1."""
+        opening = self._opening(state)
+        if opening is not None:
+            return state, opening
         if state.level <= self._negligible():
             return state, Status.FITTED
         waiting = np.flatnonzero(~state.active & np.isfinite(state.log_norms))

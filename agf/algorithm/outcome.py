@@ -50,7 +50,7 @@ def staircase(
         init=init,
         arguments=problem.arguments,
         stats={**run.stats, "seconds": wall.perf_counter() - began},
-        notes=tuple(run.notes),
+        notes=(*problem.remarks(), *run.notes),
         curve_times=curve[0],
         curve_losses=curve[1],
     )

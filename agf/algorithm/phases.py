@@ -39,6 +39,8 @@ _CRITICAL = 1e-2
 #: still lose: by Cauchy-Schwarz they may then change its utility by up to (left / gain)^(1/2), three times itself. A
 #: result.
 _UNDECIDED = 0.1
+#: Step of the difference by which a curvature is measured, relative to the weights: balances its error and rounding.
+_DIFFERENCE = 1e-5
 #: What is noted where active neurons have no critical point, by `Rest.how`.
 _DRIFTS = {
     "infimum": 'Levels marked "infimum" are not attained: active neurons move off to infinity with outputs that '
@@ -72,25 +74,27 @@ class GenericPhases:
 
     def _scale(self, init: Init) -> tuple[Init, Clock]:
         """Where neurons start, and what accelerated time is."""
-        return init, Clock.from_norms(self.problem.degree, init.log_norms)
+        return init, Clock.from_norms(self.problem.degree, np.delete(init.log_norms, self.problem.permanent))
 
     @cached_property
     def _start_drive(self) -> float:
         """Largest utility gradient of the neurons at the start, which tolerances refer to. Raises NonFinite."""
-        return self._drive(self.start(), np.arange(self.origin.width))
+        state = self.start()
+        return self._drive(state, np.flatnonzero(~state.active))
 
     def start(self) -> GenericState:
-        """All neurons dormant, time 0."""
+        """All neurons dormant, time 0; what is active for ever is so from here on."""
         init = self.origin
-        nobody = np.zeros(init.width, dtype=bool)
-        return State(
-            0.0, nobody, init.directions.copy(), init.log_norms.copy(), self.start_level, Memory.of(init.width)
-        )
+        first = np.isin(np.arange(init.width), self.problem.permanent)
+        return State(0.0, first, init.directions.copy(), init.log_norms.copy(), self.start_level, Memory.of(init.width))
 
     # -- utility maximization ---------------------------------------------------------------------------------
 
     def dormant(self, state: GenericState) -> tuple[GenericState, Activation | Status]:
         """Until the next activation, or the status that says why there is none."""
+        opening = self._opening(state)
+        if opening is not None:
+            return state, opening
         waiting = np.flatnonzero(~state.active)
         if state.level <= self._negligible():
             return state, Status.FITTED
@@ -121,6 +125,27 @@ class GenericPhases:
             )
             return state, Status.NO_CRITICAL_POINT
         return self._arrive(state, free, replace(found, time=elapsed + found.time))
+
+    def _opening(self, state: GenericState) -> Activation | None:
+        """What is active for ever (an output bias) moves at once, by cost minimization alone; None where it does not.
+
+        It relaxes at the curvature c of the loss along its gradient: half of what it gains is gained at ln 2 / 2c.
+        """
+        who = np.array(self.problem.permanent, dtype=np.int64)
+        if who.size == 0 or state.time > 0 or state.level < self.start_level:
+            return None
+        theta = state.params[who]
+        loss, gradient = self.problem.loss_grad(theta, who)
+        size = float(np.linalg.norm(gradient))
+        if size == 0.0:
+            return None
+        step = _DIFFERENCE * float(np.linalg.norm(theta)) / size
+        change = self.problem.loss_grad(theta - step * gradient, who)[1] - gradient
+        curvature = -float(np.sum(change * gradient)) / (step * size**2)
+        if not curvature > 0 or 0.5 * size**2 / curvature <= self.settings.rtol * loss:
+            return None
+        half = float(self.clock.accelerated(np.log(2.0) / (2.0 * curvature)))
+        return Activation(0.0, half, who, np.full(who.size, 2.0 * curvature / self.problem.degree), None)
 
     def _vanish(self, state: GenericState, waiting: IntArray) -> bool:
         """Whether the utilities of the dormant neurons are rounding, by a symmetry that a higher order breaks."""

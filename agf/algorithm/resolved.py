@@ -203,14 +203,14 @@ class _Run:
         self.problem, self.init, self.settings, self.observer = problem, init, settings, observer
         self.floor = floor  # a loss below which nothing is asked
         self.joining, self.rtol = joining, _tolerance(problem, settings, probe)
-        self.clock = Clock.from_norms(problem.degree, init.log_norms)
+        self.clock = Clock.from_norms(problem.degree, np.delete(init.log_norms, problem.permanent))
         self.stats: dict[str, float] = {}
         self.notes: list[str] = []
-        nobody = np.zeros(init.width, dtype=bool)
+        first = np.isin(np.arange(init.width), problem.permanent)
         none, no_index = np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64)
         self.start_level = float(problem.loss_grad(none, no_index)[0])
         self.ride = ride_of(problem, self.clock, settings, init)
-        self.state = self.ride.start(State(0.0, nobody, init.directions, init.log_norms, self.start_level))
+        self.state = self.ride.start(State(0.0, first, init.directions, init.log_norms, self.start_level))
         self.path = _Path(losses=[self.start_level], states=[self.state])
         # Alone, without the active neurons: the norm at which a neuron starts to matter need not be exact.
         natural, factor = settings.threshold == "natural", float(np.log(joining))
@@ -218,7 +218,7 @@ class _Run:
         limit = settings.max_time
         self.stop = np.inf if limit is None else float(self.clock.accelerated(LONGER * limit if probe else limit))
         self.lowest = np.inf  # smallest log norm at which a neuron joined
-        self.settled = True  # nobody is active yet
+        self.settled = not first.any()  # else nobody is active yet
         self.moving = 0.0  # time before which the active set is known not to be settled
         self.grown = np.full(init.width, -np.inf)  # log norm at which a neuron that joined counts in a drop
         self.arriving = np.zeros(init.width, dtype=bool)  # joined, and not yet counted
@@ -497,7 +497,8 @@ class _Run:
         """Log norm over the one at which it would join of each dormant neuron that may, (H,); -inf for others."""
         directions, log_norms = system.polar(y)
         out = np.full(log_norms.shape, -np.inf)
-        rows = np.flatnonzero(~self.state.active & system.alive & (log_norms > self.lowest - _WATCH))
+        near = (log_norms > self.lowest - _WATCH) | np.isinf(self.lowest)  # nobody has joined: all are watched
+        rows = np.flatnonzero(~self.state.active & system.alive & near)
         if rows.size:
             self._count("utility_evaluations", 1)
             out[rows] = self.threshold.gaps(directions[rows], log_norms[rows], rows, system.residual(y))[0]
@@ -508,6 +509,7 @@ class _Run:
         directions, log_norms = system.polar(y)
         out = np.full(log_norms.shape, -np.inf)
         low = system.active[log_norms[system.active] < self.lowest + _LEAVES]
+        low = np.setdiff1d(low, self.problem.permanent)
         if low.size:
             utility, gradient = self.problem.utility(directions[low], low, system.residual(y))
             self._count("utility_evaluations", 1)
@@ -602,7 +604,8 @@ class _Run:
             gain = sizes[1] - sizes[0]
             if not (gain > 0).any():
                 return "re-arrangement"
-            neurons, rose = np.flatnonzero(gain >= _SHARED * gain.max()), " grew on"
+            neurons = np.flatnonzero(gain >= _SHARED * gain.max())
+            rose = "" if np.isin(neurons, self.problem.permanent).all() else " grew on"
         return self.problem.label(after.params[active], active, neurons) + rose
 
 

@@ -39,7 +39,7 @@ class Alignment:
     rate : (T, H) d log|theta_i| / dt under gradient flow, exact.
     gate_share : (T, H) fraction of samples with w . x > 0; NaN where there are no gates.
     side, target : (T, H) output that a favours, and that its drive turns it to: index into `classes`; -1 for none.
-    classes : names of the outputs.
+    classes : names of the outputs.  permanent : rows that are no neurons (an output bias), and driven by no angle.
     """
 
     problem: str
@@ -53,10 +53,12 @@ class Alignment:
     side: IntArray
     target: IntArray
     classes: tuple[Any, ...] = field(default=())
+    permanent: tuple[int, ...] = field(default=())
 
     def table(self) -> Table:
         """The last moment, one row a neuron, fastest first; at most 20."""
-        k, order = -1, np.argsort(-self.rate[-1])[:20]
+        k, order = -1, np.argsort(-self.rate[-1])
+        order = order[~np.isin(order, self.permanent)][:20]
 
         def called(i: int) -> str:
             return str(self.classes[i]) if 0 <= i < len(self.classes) else "-"
@@ -68,7 +70,8 @@ class Alignment:
             for i in order
         ]  # fmt: skip
         columns = ["neuron", "norm", "utility", "drive", "cos delta", "growth rate", "gates open", "side", "target"]
-        width, still = self.log_norms.shape[1], int(np.isnan(self.cos_delta[k]).sum())
+        width = self.log_norms.shape[1] - len(self.permanent)
+        still = int(np.isnan(np.delete(self.cos_delta[k], self.permanent)).sum())
         notes = [f"The {len(rows)} fastest of {width} neurons."] if len(rows) < width else []
         notes += [f"{still} neuron(s) are not driven at all (dead, or nothing left to fit)."] if still else []
         return Table(f"Alignment of {self.problem} at flow time {number(self.times[k])}", columns, rows, notes)
@@ -114,7 +117,7 @@ def alignment(problem: Problem, theta: Any) -> Alignment:
     network = two_layer(problem)
     columns = {name: np.array(column) for name, column in zip(_COLUMNS, zip(*at, strict=True), strict=True)}
     names = () if network is None else output_names(network)
-    return Alignment(problem.name, times, log_norms, **columns, classes=names)
+    return Alignment(problem.name, times, log_norms, **columns, classes=names, permanent=problem.permanent)
 
 
 def _moments(problem: Problem, theta: Any) -> tuple[FloatArray, FloatArray, FloatArray]:

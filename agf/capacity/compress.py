@@ -32,6 +32,7 @@ class Compressed:
     """A network with fewer neurons, beside the one it came from.
 
     problem : the problem at the new width.  theta : (k, P) its weights.  how : what was done, in words.
+    width_before : neurons of the former network.
     members : for each row of theta, the indices of the former neurons that it stands for.
     exact : whether the network computes the same by construction, up to rounding and the cosine.
     loss_before, loss_after : on the data.  accuracy_before, accuracy_after : NaN where there are no classes.
@@ -52,6 +53,11 @@ class Compressed:
     trained_accuracy: float = np.nan
 
     @property
+    def neurons(self) -> int:
+        """How many neurons are left; an output bias is none."""
+        return self.theta.shape[0] - len(self.problem.permanent)
+
+    @property
     def init(self) -> Init:
         """The weights as a start for `agf.flow` or `agf.descend`."""
         return Init.from_params(self.theta, kind="compressed")
@@ -65,17 +71,15 @@ class Compressed:
         """Before, after, and after training on."""
         rows = [
             ["before", str(self.width_before), number(self.loss_before, 6), number(self.accuracy_before)],
-            ["after", str(self.theta.shape[0]), number(self.loss_after, 6), number(self.accuracy_after)],
+            ["after", str(self.neurons), number(self.loss_after, 6), number(self.accuracy_after)],
         ]
         if not np.isnan(self.trained_loss):
-            rows.append(
-                ["trained on", str(self.theta.shape[0]), number(self.trained_loss, 6), number(self.trained_accuracy)]
-            )
+            rows.append(["trained on", str(self.neurons), number(self.trained_loss, 6), number(self.trained_accuracy)])
         notes = [f"Relative change of the loss: {percent(self.relative_change)}."]
         return Table(f"{self.how} of {self.problem.name}", ["network", "neurons", "loss", "accuracy"], rows, notes)
 
     def __repr__(self) -> str:
-        return f"<Compressed {self.problem.name}: {self.width_before} to {self.theta.shape[0]} neurons, {self.how}>"
+        return f"<Compressed {self.problem.name}: {self.width_before} to {self.neurons} neurons, {self.how}>"
 
     def __str__(self) -> str:
         return self.table().text()
@@ -144,6 +148,7 @@ def merge(problem: Problem, theta: Any, *, cosine: float = 0.999, rule: str = "t
     d, p = network.n_inputs, network.activation.power
     unit, log_w = polar(theta[:, :d])
     strength = log_w + np.log(np.maximum(lengths(theta[:, d:]), 1e-300))
+    strength[list(problem.permanent)] = -np.inf
     rows, members = [], []
     for some in _parallel(unit, np.where(np.isfinite(log_w), strength, -np.inf), cosine):
         sizes = np.exp(p * log_w[some])
@@ -215,11 +220,13 @@ def prune(
         raise RequestError(explain(f"unknown score {by!r}.", where="prune", expected="one of " + ", ".join(PRUNE_BY)))
     run = theta if isinstance(theta, Trajectory) else None
     theta = _weights(problem, theta, "prune")
-    seats = _seats(keep, problem.width)
+    neurons = np.delete(np.arange(problem.width), problem.permanent)
+    seats = _seats(keep, neurons.size)
     if by == "group":
         kept, rows = _by_group(groups(problem, theta, cosine=cosine).groups, seats, theta, problem.degree)
     else:
-        kept = np.sort(np.argsort(-_score(problem, theta, run, by, seed), kind="stable")[:seats])
+        score = _score(problem, theta, run, by, seed)[neurons]
+        kept = np.sort(neurons[np.argsort(-score, kind="stable")[:seats]])
         rows = theta[kept]
     out = _compressed(problem, theta, list(rows), [np.array([i]) for i in kept], f"Pruning to {seats} by {by}", False)
     return out if train is None else _trained(out, float(train))
@@ -288,9 +295,12 @@ def _compressed(
 ) -> Compressed:
     if not rows:
         raise RequestError(explain("no neuron is left.", where=how, remedy="All of them are dead, or cancel."))
-    smaller, new = resized(problem, len(rows)), np.array(rows)
+    always = list(problem.permanent)
+    smaller, new = resized(problem, len(rows)), np.concatenate([np.array(rows), theta[always]])
     before, after = measured(problem, theta), measured(smaller, new)
-    return Compressed(smaller, new, how, tuple(members), problem.width, exact, before[0], after[0], before[1], after[1])
+    parts = (*members, *(np.array([i]) for i in always))
+    width = problem.width - len(always)
+    return Compressed(smaller, new, how, parts, width, exact, before[0], after[0], before[1], after[1])
 
 
 def _trained(out: Compressed, time: float) -> Compressed:

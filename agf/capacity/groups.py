@@ -304,7 +304,8 @@ def _at(
     """The groups at one moment, without their past."""
     moment = alignment(problem, Init(directions, log_norms, alpha=1.0))
     driven = np.isfinite(log_norms) & ~np.isnan(moment.cos_delta[0])
-    dead = np.flatnonzero(~driven)
+    dead = np.setdiff1d(np.flatnonzero(~driven), problem.permanent)
+    always = np.array(problem.permanent, dtype=np.int64)
     kappa = problem.degree
     found = []
     for members, label in _split(problem, directions, np.where(driven, log_norms, -np.inf), by, cosine):
@@ -327,21 +328,22 @@ def _at(
         )
         found.append(group)
     found.sort(key=lambda group: -group.log_total)
-    return Groups(problem.name, kappa, time, by, cosine, _expected(problem, found, time), dead)
+    told = _expected(problem, found, time, cartesian(directions[always], log_norms[always]))
+    return Groups(problem.name, kappa, time, by, cosine, told, dead)
 
 
-def _expected(problem: Problem, found: list[Group], time: float) -> tuple[Group, ...]:
+def _expected(problem: Problem, found: list[Group], time: float, always: FloatArray) -> tuple[Group, ...]:
     """The groups, largest first, with the half-drop times of those that still grow, at the residual of the moment.
 
     One neuron of the group's direction and total stands for it, beside one for each group that is past its half-drop.
-    Degree 2 alone, where members of a group keep their shares.
+    Degree 2 alone, where members of a group keep their shares. always : (k, P) rows of `problem.permanent`.
     """
     if problem.degree != 2:
         return tuple(found)
     now, out, grown = 0.0 if np.isnan(time) else time, [], list[Group]()
     for group in found:
-        theta = np.array([parameters_of(other) for other in grown]).reshape(-1, problem.n_params)
-        others = np.array([other.winner for other in grown], dtype=np.int64)
+        theta = np.concatenate([np.reshape([parameters_of(other) for other in grown], (-1, problem.n_params)), always])
+        others = np.array([*(other.winner for other in grown), *problem.permanent], dtype=np.int64)
         utility = problem.utility(group.direction[None], group.members[:1], problem.residual(theta, others))[0][0]
         itself = problem.self_interaction(group.direction[None], group.members[:1], theta, others)[0]
         if not (utility > 0 and itself > 0):

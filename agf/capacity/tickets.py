@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray, count, positive
-from agf.capacity.alignment import alignment
+from agf.capacity.alignment import Alignment, alignment
 from agf.capacity.layers import gates, two_layer
 from agf.contract.admission import admit
 from agf.contract.problem import Problem
@@ -53,6 +53,7 @@ class Tickets:
     dead : (k,) indices of neurons that nothing drives at the start: they keep their norm, and no correlation has them.
     loss : of the network at `time`.  start_loss : of the zero function.
     evaluations : gradients of the whole loss, both runs.  seconds : likewise.
+    permanent : rows that are no neurons (an output bias), which never win.
     baselines : name -> (H,) scores of other predictors at the start, larger for larger; see `against`.
     """
 
@@ -68,6 +69,12 @@ class Tickets:
     evaluations: int
     seconds: float
     baselines: dict[str, FloatArray] = field(default_factory=dict)
+    permanent: tuple[int, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Number of neurons."""
+        return self.log_norms.size - len(self.permanent)
 
     @property
     def order(self) -> IntArray:
@@ -94,7 +101,7 @@ class Tickets:
             [name, number(values["spearman"]), number(values["overlap"]), number(values["auc"])]
             for name, values in self.scores(trajectory).items()
         ]
-        notes = [f"{self.keep} of {self.log_norms.size} neurons kept; overlap and AUC are about those of training."]
+        notes = [f"{self.keep} of {self.width} neurons kept; overlap and AUC are about those of training."]
         if self.dead.size:
             notes.append(f"{self.dead.size} dead neuron(s) are left out of the correlations.")
         return Table(f"Tickets of {self.problem}", ["predictor", "Spearman", "overlap", "AUC"], rows, notes)
@@ -118,8 +125,9 @@ class Tickets:
             raise RequestError(
                 explain("the trajectory starts from other weights.", where="Tickets.against", remedy="Train from init.")
             )
-        final = run.log_norms[-1]
-        living = np.setdiff1d(np.arange(final.size), self.dead)
+        final = run.log_norms[-1].copy()
+        final[list(self.permanent)] = -np.inf
+        living = np.setdiff1d(np.arange(final.size), [*self.dead, *self.permanent])
         best = np.isin(np.arange(final.size), np.argsort(-final, kind="stable")[: self.keep])
         out = {}
         for name, values in {"tickets": self.log_norms, **self.baselines}.items():
@@ -147,7 +155,7 @@ class Tickets:
         return Table(f"Tickets of {self.problem}, largest first", ["rank", "neuron", "log norm", "error"], rows, notes)
 
     def __repr__(self) -> str:
-        return f"<Tickets of {self.problem}: {self.keep} of {self.log_norms.size} neurons, {self.decided} decided>"
+        return f"<Tickets of {self.problem}: {self.keep} of {self.width} neurons, {self.decided} decided>"
 
     def __str__(self) -> str:
         return self.table().text()
@@ -193,9 +201,10 @@ def tickets(
         For a wrong request, or a `keep` that asks about no neuron or more than there are.
     """
     init = admit(problem, init, "tickets")
-    seats = round(keep * problem.width) if 0 < keep < 1 else count(keep, "keep", where="tickets")
-    if not 1 <= seats <= problem.width:
-        raise RequestError(explain(f"keep = {keep:g} asks about {seats} of {problem.width} neurons.", where="tickets"))
+    width = problem.width - len(problem.permanent)
+    seats = round(keep * width) if 0 < keep < 1 else count(keep, "keep", where="tickets")
+    if not 1 <= seats <= width:
+        raise RequestError(explain(f"keep = {keep:g} asks about {seats} of {width} neurons.", where="tickets"))
     rtol = positive(rtol, "rtol", where="tickets")
     began = wall.perf_counter()
     first = alignment(problem, init)
@@ -205,6 +214,8 @@ def tickets(
     coarse = _race(problem, init, min(_COARSER * rtol, 0.2), time, start_loss)
     with np.errstate(invalid="ignore"):
         error = np.nan_to_num(np.abs(coarse[1] - norms))
+    norms, always = norms.copy(), list(problem.permanent)
+    norms[always] = -np.inf
     return Tickets(
         problem=problem.name,
         init=init,
@@ -212,12 +223,13 @@ def tickets(
         log_norms=norms,
         error=error,
         keep=seats,
-        dead=np.flatnonzero(np.isnan(first.cos_delta[0]) | ~np.isfinite(init.log_norms)),
+        dead=np.setdiff1d(np.flatnonzero(np.isnan(first.cos_delta[0]) | ~np.isfinite(init.log_norms)), always),
         loss=loss,
         start_loss=start_loss,
         evaluations=spent + coarse[3],
         seconds=wall.perf_counter() - began,
-        baselines=_baselines(problem, init, first.cos_delta[0], first.rate[0]),
+        baselines={name: _without(scores, always) for name, scores in _baselines(problem, init, first).items()},
+        permanent=problem.permanent,
     )
 
 
@@ -248,9 +260,16 @@ def _race(
     return s * unit, system.snapshot(y).log_norms, float(system.loss(y)), spent + looks + 1
 
 
-def _baselines(problem: Problem, init: Init, cosine: FloatArray, rate: FloatArray) -> dict[str, FloatArray]:
+def _without(scores: FloatArray, rows: list[int]) -> FloatArray:
+    """Scores with those of some rows below all others."""
+    out = scores.copy()
+    out[rows] = -np.inf
+    return out
+
+
+def _baselines(problem: Problem, init: Init, first: Alignment) -> dict[str, FloatArray]:
     """Scores at the start: |u0 + w0| of the frozen law, cos delta, norm, SNIP |theta . grad| and chance."""
-    kappa = problem.degree
+    kappa, cosine, rate = problem.degree, first.cos_delta[0], first.rate[0]
     with np.errstate(divide="ignore"):
         snip = np.log(np.abs(rate)) + 2 * init.log_norms  # |theta . grad| = |d log rho / dt| rho^2
     out = {

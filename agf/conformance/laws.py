@@ -271,7 +271,8 @@ def _initial(probe: Probe) -> str:
         raise Violation("initial", f"shape {init.directions.shape}", f"({p.width}, {p.n_params})", "rows are neurons")
     if not np.array_equal(init.directions, again.directions) or not np.array_equal(init.log_norms, again.log_norms):
         raise Violation("initial", "two results from one seed", "the same one", "randomness not taken from `rng`")
-    finite = init.log_norms[np.isfinite(init.log_norms)]
+    norms = np.delete(init.log_norms, p.permanent)
+    finite = norms[np.isfinite(norms)]
     if finite.size == 0 or np.abs(finite - np.log(alpha)).max() > 20:
         raise Violation(
             "initial", "norms far from alpha", "parameters of order one: `init` scales them", "alpha applied twice"

@@ -70,6 +70,7 @@ def admit(problem: Any, init: Any, where: str) -> Init:
                 expected="problem.init(alpha=...) or agf.Init.from_params(theta)",
             )
         )
+    init = problem.start_of(init) if init.n_params == problem.n_params else init
     if (init.width, init.n_params) != (problem.width, problem.n_params):
         raise RequestError(
             explain(
@@ -78,7 +79,6 @@ def admit(problem: Any, init: Any, where: str) -> Init:
                 expected=f"({problem.width}, {problem.n_params}), one row a neuron",
             )
         )
-    init = problem.start_of(init)
     if type(problem).__module__.split(".")[0] in OWN or problem._admitted:
         return init
     with guard(problem), np.errstate(all="ignore"):

@@ -48,8 +48,8 @@ class Probe:
         self.steps = STEPS if steps is None else steps
         self.rng = rng
         self.last = "Problem"
-        m = min(problem.width, _MOST)
-        self.neurons: IntArray = np.sort(rng.choice(problem.width, m, replace=False)).astype(np.int64)
+        rows = np.setdiff1d(np.arange(problem.width), problem.permanent)
+        self.neurons: IntArray = np.sort(rng.choice(rows, min(rows.size, _MOST), replace=False)).astype(np.int64)
         self.nobody: IntArray = np.zeros(0, dtype=np.int64)
 
     @cached_property

@@ -85,7 +85,7 @@ class Problem(ABC, metaclass=_FromCopies):
     -----
     A problem must define these attributes and the methods `loss_grad`, `residual` and `utility`. It may define
     network_pull, initial, outputs, self_interaction, theory, critical, features, label, acquired, conserved, phases,
-    many_phases, flow_system, hessian, least_loss, example. Derived are init, arguments, describe and table.
+    many_phases, flow_system, hessian, least_loss, remarks, example. Derived are init, arguments, describe and table.
 
     Conventions: `theta` is (m, P), `neurons` the (m,) indices of these rows in 0..H-1 (they matter where neurons are
     not interchangeable); m may be 0. `directions` (m, P) are unit rows and `log_norms` (m,) natural logs of norms, for
@@ -103,6 +103,8 @@ class Problem(ABC, metaclass=_FromCopies):
     interchangeable: bool = True
     #: True where `theory` is about infinitely many neurons, so that mode "limit", of given weights, is another one.
     theory_at_infinite_width: ClassVar[bool] = False
+    #: Rows that are active from the start and for ever, whatever their norm: an output bias.
+    permanent: tuple[int, ...] = ()
     #: Whether f_i is smooth in theta; False for a sharp ReLU.
     smooth: bool = True
     #: Half-width over which the corners of f_i are rounded, relative to a typical pre-activation; 0 where there are
@@ -202,7 +204,8 @@ class Problem(ABC, metaclass=_FromCopies):
         return rng.standard_normal((self.width, self.n_params)) / np.sqrt(self.n_params)
 
     def start_of(self, init: Init) -> Init:
-        """The initialization as this problem starts from it: itself, unless some are kept at 0 (`agf.masked`)."""
+        """The initialization as this problem starts from it: itself, unless some are kept at 0 (`agf.masked`), or a row
+        belongs to no neuron (the output bias of `agf.TwoLayer`)."""
         return init
 
     def outputs(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
@@ -377,6 +380,10 @@ class Problem(ABC, metaclass=_FromCopies):
         del init
         return None
 
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that go with every prediction and training run of this problem, on what its data make of it."""
+        return ()
+
     def kink_normals(self) -> FloatArray | None:
         """Normals v_k (n, d) of sharp kinks, or None where there are none.
 
@@ -438,7 +445,7 @@ class Problem(ABC, metaclass=_FromCopies):
                 )
             )
         theta = self.initial(alpha, np.random.default_rng(seed), kind)
-        return Init.scaled(theta, alpha, seed, kind)
+        return self.start_of(Init.scaled(theta, alpha, seed, kind))
 
 
 def _built(cls: type[Problem], arguments: dict[str, Any]) -> Problem:

@@ -49,7 +49,7 @@ def mixes(problem: Problem) -> bool:
     Tried on random weights with one reflection of the neurons among themselves, which is orthogonal and cheap at any
     width; two losses and the zero function's are evaluated.
     """
-    if problem.degree != 2 or not problem.interchangeable or not problem.smooth:
+    if problem.degree != 2 or not problem.interchangeable or not problem.smooth or problem.permanent:
         return False
     rng = np.random.default_rng(0)
     count = 2

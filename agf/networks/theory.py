@@ -38,6 +38,9 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
         if not unit > 0:
             words = "alpha must be below 1: time is in units of -log alpha."
             raise RequestError(explain(words, where="theory", found=alpha))
+    if problem.permanent:
+        words = "has no closed form with an output bias, which moves before any neuron grows."
+        raise NoTheory(explain(words, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
     if problem.activation.name not in ("relu", "leaky-relu") or problem.n_outputs != 1:
         words = "has a closed form for relu and leaky-relu neurons with one output."
         raise NoTheory(explain(words, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))

@@ -1,55 +1,48 @@
-"""Any two-layer network f(x) = sum_i a_i sigma(w_i . x) on samples: no code to write, only data and two names.
+"""Any two-layer network f(x) = sum_i a_i sigma(w_i . x) + b on samples: no code to write, only data and two names.
 
-Formulas are analytic and batched over neurons and samples, in numpy or, with `device=`, in torch; work arrays are
-bounded by walking over blocks of samples. Everything a caller gives or gets is numpy, except the opaque residual.
+What a user gives and reads is here. The formulas, analytic and batched over neurons and samples, in numpy or, with
+`device=`, in torch, are in `hidden_layer` (sigma and its kinks), `first_order` and `second_order`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agf.arrays import BoolArray, FloatArray, IntArray, matrix
+from agf.arrays import FloatArray, IntArray
 from agf.errors import DataError, RequestError, explain
-from agf.networks.activations import SMALLEST
+from agf.init import Init
 from agf.networks.activations import activation as activation_of
-from agf.networks.sampled import MAX_ORDER, SampledProblem
+from agf.networks.hidden_layer import HiddenLayer
+from agf.networks.second_order import SecondOrder
 from agf.records import torch_weights
+from agf.sphere import polar
 
 if TYPE_CHECKING:
     from agf.results.staircase import Staircase
 
-#: sigma of pre-activations (samples, m) and its slope.
-Sigma = Callable[[Any], tuple[Any, Any]]
-
-#: Below exp(-300) the quotient sigma(rho z) / rho^p no longer changes in float64: it is the leading order.
-_LOG_TINY = -300.0
-#: Sums of squares in this range have lost nothing to underflow or overflow.
-_SQUARES = (1e-200, 1e200)
 #: Half-width of kinks where none is given.
 _KINK = 1e-3
-#: Samples that are asked first whether a neuron is alive.
-_PROBES = 32
+#: An output bias is at rest at 0 where its squared gradient is below this part of the loss: the sentence alone.
+_BALANCED = 1e-6
+#: Which biases a network has.
+BIASES = ("none", "hidden", "output", "both")
 #: A label names the neurons of a drop one by one up to this many: a choice of what reads well.
 _MOST_NAMED = 8
-#: A trial step may ask about absurd weights: infinities and NaN are the answer, not a warning.
-_absurd_is_infinite = np.errstate(over="ignore", invalid="ignore")
 
 
-class TwoLayer(SampledProblem):
-    """Two-layer network on data, rows theta_i = (w_i, a_i), P = d + c.
+class TwoLayer(SecondOrder):
+    """Two-layer network on data, rows theta_i = (w_i, a_i), P = d + c, or (w_i, b_i, a_i) with hidden biases.
 
-    Network: f(x) = sum_i a_i sigma(w_i . x), without biases. Loss: mean over the n samples of |y - f(x)|^2 / 2, summed
-    over outputs, unless `loss` says otherwise.
+    Network: f(x) = sum_i a_i sigma(w_i . x), without biases unless `bias` says otherwise. Loss: mean over the n samples
+    of |y - f(x)|^2 / 2, summed over outputs, unless `loss` says otherwise.
 
     Parameters
     ----------
     X : array_like, shape (n, d)
-        Inputs. Append a column of ones for a hidden bias.
+        Inputs.
     Y : array_like, shape (n, c) or (n,)
         Targets; for the classification losses, labels (numbers or text) or one-hot rows.
     activation : str
@@ -71,6 +64,9 @@ class TwoLayer(SampledProblem):
         None for numpy, or a torch device such as "cpu" or "cuda" (the same formulas, float64).
     reduction : str
         "mean" over the rows, or "sum" ([Min23]): n times the loss and 1/n of the times.
+    bias : str
+        "none"; "hidden": sigma(w_i . x + b_i), a column of ones beside X; "output": f + b, the last row of theta, which
+        is active from the start; or "both". Biases start at zero.
 
     Raises
     ------
@@ -88,6 +84,10 @@ class TwoLayer(SampledProblem):
     kinks the flow is smooth there and reaches the same balance; outputs change by O(kink^2), utilities at a kink by
     O(kink), and drop times by what the saddles that are passed make of that: less than 1e-4 on whitened digits, 15 %
     for a late drop of a network that leaves a saddle slowly. With sharp ones `agf.flow` slides along them exactly.
+    With an output bias b, theta has one row more than neurons, the last: (anything, b). Its first entries do nothing,
+    and are kept at a constant of the size of the targets; `Init.from_params` may leave the row out, for b = 0. Where
+    targets or classes are not balanced the output bias moves at once, whatever the scale of the weights: it fits the
+    mean, or the frequencies of the classes, in a time of order one, before any neuron grows.
     For a loss that is not quadratic, `outputs` and `self_interaction` carry the square root of l'' (at f = 0, and at
     the active network), which makes the loss half-squared to second order there. Separable classes have no finite
     minimizer: the active phase then ends by its horizon or with status "no_critical_point".
@@ -106,7 +106,7 @@ class TwoLayer(SampledProblem):
         model : torch.nn.Module or mapping or str or os.PathLike[str]
             nn.Sequential(Linear, activation, Linear) and the like, its state_dict, or a file of that.
         X : array_like, shape (n, d)
-            Inputs, as the model takes them; a column of ones is appended where it has hidden biases.
+            Inputs, as the model takes them.
         Y : array_like, shape (n, c) or (n,)
             Targets.
         options : object
@@ -120,7 +120,7 @@ class TwoLayer(SampledProblem):
         Raises
         ------
         DataError
-            For another network, an output bias, or weights without an activation.
+            For another network, or weights without an activation.
         FileError
             For a file that cannot be read.
         """
@@ -131,10 +131,7 @@ class TwoLayer(SampledProblem):
             raise DataError(
                 explain("weights do not tell the activation.", where="from_torch", remedy="Give activation=")
             )
-        x = matrix(X, "X", where="from_torch")
-        if found.biased:
-            x = np.column_stack([x, np.ones(x.shape[0])])
-        problem = cls(x, Y, width=found.theta.shape[0], **options)
+        problem = cls(X, Y, width=found.width, **{"bias": found.bias, **options})
         if problem.n_params != found.theta.shape[1]:
             raise DataError(
                 explain(
@@ -158,8 +155,12 @@ class TwoLayer(SampledProblem):
         kink: float | None = None,
         device: str | None = None,
         reduction: str = "mean",
+        bias: str = "none",
     ) -> None:
         where = type(self).__name__
+        if bias not in BIASES:
+            words = f"unknown bias {bias!r}."
+            raise DataError(explain(words, where=where, expected="one of " + ", ".join(BIASES)))
         self.activation = activation_of(activation, leak=leak, power=power)
         super().__init__(X, Y, width, loss, device)
         if reduction not in ("mean", "sum"):
@@ -169,6 +170,15 @@ class TwoLayer(SampledProblem):
             raise DataError(explain(f"`X` has shape {self.X.shape}.", where=where, expected="(n, d)"))
         if not self.X.any():
             raise DataError(explain("all of `X` is zero, so no neuron can ever grow.", where=where))
+        if bias in ("hidden", "both"):
+            self.X = np.column_stack([self.X, np.ones(self.n_samples)])
+            self.n_inputs += 1
+        #: Number of neurons, without the row of an output bias.
+        self.hidden = self.width
+        if bias in ("output", "both"):
+            self.permanent = (self.width,)
+            self.width += 1
+        self.bias = bias
         # Samples last in memory: sums and products run along them, and thin products take half the time or less.
         self._x, self._y = (self._backend.array(rows.T.copy()).T for rows in (self.X, self.Y))
         self.n_params = self.n_inputs + self.n_outputs
@@ -180,53 +190,45 @@ class TwoLayer(SampledProblem):
         #: Whether predictions take the dormant phase as that of sharp kinks, which is exact where there is one output.
         self.sharp_dormant = not self.activation.smooth and (kink is None or self.kink < _KINK)
         self.smooth = self.activation.smooth or self.kink > 0
-        largest = np.abs(self.X).max()
-        self._stride = max(1, self.n_samples // _PROBES)
-        self._reach = self.kink * float(largest * np.sqrt(np.mean(np.sum((self.X / largest) ** 2, axis=1))))
+        self.layer = HiddenLayer(self._backend, self._x, self.activation, self.kink, self._blocks)
 
     # -- contract ---------------------------------------------------------------------------------------------
 
-    def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
-        """Mean loss of the network of these neurons, and its gradient: (float, (m, P)). Exact for every activation."""
-        return self._loss_grad(theta, self._x, self._y)
+    def start_of(self, init: Init) -> Init:
+        """The initialization with the row of the output bias: added at zero where it is missing, and what does nothing
+        in it, the size of the targets, so that its norm says how much the bias is to them."""
+        if not self.permanent or init.n_params != self.n_params:
+            return init
+        directions, log_norms = init.directions, init.log_norms
+        b = np.zeros(self.n_outputs)
+        if init.width == self.width:
+            with np.errstate(under="ignore"):
+                b = directions[-1, self.n_inputs :] * np.exp(log_norms[-1])
+            directions, log_norms = directions[:-1], log_norms[:-1]
+        row = np.zeros((1, self.n_params))
+        row[0, self.n_inputs - 1] = np.sqrt(np.mean(self.Y**2)) if self.quadratic_loss else 1.0
+        row[0, self.n_inputs :] = b
+        unit, size = polar(row)
+        return Init(
+            np.concatenate([directions, unit]), np.concatenate([log_norms, size]), init.alpha, init.seed, init.kind
+        )
 
-    def batch_loss_grad(self, theta: FloatArray, neurons: IntArray, rows: IntArray) -> tuple[float, FloatArray]:
-        """`loss_grad` on these rows of the data alone (mean over them); rows (k,) in 0..n_samples-1."""
-        return self._loss_grad(theta, self._x[rows], self._y[rows])
-
-    def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
-        """a . E[r sigma(w . x)] with sigma at leading order, and its gradient: ((m,), (m, P))."""
-        grad = self._force(theta, residual, partial(self._sigma, leading=True))
-        return np.sum(theta[:, self.n_inputs :] * grad[:, self.n_inputs :], axis=1), grad
-
-    def pull(self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any) -> FloatArray:
-        """-grad L / rho^(degree - 1), exact at any rho: sigma(rho z) / rho^p tends to the leading order by itself."""
-        return self._force(directions, residual, self._sigma_at(log_norms))
+    def remarks(self) -> tuple[str, ...]:
+        """That an output bias moves at once, where targets or classes are not balanced."""
+        if not self.permanent:
+            return ()
+        loss, gradient = self.loss_grad(np.zeros((1, self.n_params)), np.array(self.permanent))
+        if float(np.sum(gradient**2)) <= _BALANCED * self._weight * loss:
+            return ()
+        what = "mean of the targets is not 0"
+        if self.classes and not self.quadratic_loss:
+            counts = (self.Y > 0).sum(axis=0) if self.n_outputs > 1 else [np.sum(self.Y <= 0), np.sum(self.Y > 0)]
+            what = f"classes are not balanced ({', '.join(str(int(n)) for n in counts)} samples)"
+        return (f"The {what}: the output bias moves at once, whatever the scale of the weights.",)
 
     def kink_normals(self) -> FloatArray | None:
         """The inputs (n, d) where kinks are sharp, else None."""
         return None if self.smooth else self.X
-
-    def weigh(self, residual: Any) -> FloatArray:
-        """What each sample counts in a utility, (n, c): U = sum_k c_k . a sigma(w . x_k), at a residual as returned."""
-        return self._backend.numpy(residual) * (self._weight / self.n_samples)
-
-    @_absurd_is_infinite
-    def network_pull(
-        self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, members: BoolArray
-    ) -> FloatArray:
-        """`pull` on the residual that `members` make: one set of pre-activations serves both."""
-        b, network = self._backend, slice(None) if members.all() else np.flatnonzero(members)
-        w, a = self._split(directions)
-        (inner, scale), sigma = self._inner(w), self._sigma_at(log_norms)
-        weights = b.array(np.exp(self.degree * log_norms[network])[:, None]) * (scale * a)[network]
-        out = b.zeros(directions.shape)
-        for rows in self._blocks(directions.shape[0]):
-            x = self._x[rows]
-            value, slope = sigma((inner @ x.T).T)
-            r = self.loss.residual(b, b.product(weights.T, value.T[network]).T, self._y[rows])
-            self._add_force(out, a, x, r, (value, slope))
-        return self._mean(out, a, inner, scale, self.n_samples)
 
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
         """Order-one parameters (H, P); norms of the two layers by kind, the output weights in a uniform direction.
@@ -244,141 +246,34 @@ class TwoLayer(SampledProblem):
         kind : str
             One of `kinds`.
         """
-        theta = super().initial(alpha, rng, "gaussian")
+        full = super().initial(alpha, rng, "gaussian")
+        if self.bias in ("hidden", "both"):
+            full[:, self.n_inputs - 1] = 0.0
+        if self.permanent:
+            full[-1] = 0.0
+        theta = full[: self.hidden]
         w, a = theta[:, : self.n_inputs], theta[:, self.n_inputs :]
         if kind in ("gaussian", "unbalanced"):
-            return theta
+            return full
         if kind == "balanced":
             size = np.linalg.norm(w, axis=1) / np.sqrt(self.activation.power)
         elif kind == "ball":
-            radii = rng.random(self.width) ** (1.0 / self.n_inputs)
+            radii = rng.random(self.hidden) ** (1.0 / self.n_inputs)
             w *= (radii / np.linalg.norm(w, axis=1))[:, None]
-            size = np.ones(self.width)
+            size = np.ones(self.hidden)
         else:
             w[:] = rng.uniform(-1.0, 1.0, w.shape)
-            size = np.full(self.width, np.sqrt(self.n_inputs))
+            size = np.full(self.hidden, np.sqrt(self.n_inputs))
         a *= (size / np.linalg.norm(a, axis=1))[:, None]
-        return theta
-
-    def self_interaction(
-        self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
-    ) -> FloatArray:
-        """(1/2) E|f_i - P_A f_i|^2 of unit neurons at leading order, (m,), weighted by l'' at the active network.
-
-        As for `SampledProblem`, without forming outputs: f_i is sigma(w_i . x) a_i.
-        """
-        b, d = self._backend, self.n_inputs
-        m, count = directions.shape[0], active.shape[0] if active.size <= MAX_ORDER else 0
-        w, a = self._split(directions)
-        v, o = self._split(active[:count])
-        w, v = self._awake(w), self._awake(v)
-        sizes, active_sizes = self._sizes(w), self._sizes(v)
-        lengths = _nonzero(active_sizes)
-        # l'' of a quadratic loss is the same at any network
-        f = self._y if self.loss.quadratic else self._predict(active, active_neurons)
-        total, cross = b.zeros((m,)), b.zeros((m, count, self.n_params))
-        for rows in self._blocks(m + count):
-            x = self._x[rows]
-            curvature = self.loss.curvature(b, f[rows], self._y[rows])
-            value = self._unit((w @ x.T).T, sizes, leading=True)[0]
-            total += (value**2 * curvature.squares(a)).sum(0)
-            if count == 0:
-                continue
-            z = (v @ x.T).T
-            others, slopes = self._unit(z, active_sizes)
-            radials = self._radial(z, others, slopes, lengths)
-            for j in range(count):
-                weighted = value * (curvature.apply(o[j]) @ a.T)
-                cross[:, j, :d] += (weighted * slopes[:, j : j + 1]).T @ x
-                if radials is not None:
-                    cross[:, j, :d] += (weighted.T @ radials[:, j])[:, None] * (v[j] / lengths[j])
-                cross[:, j, d:] += curvature.moment(value * others[:, j : j + 1], a)
-        return self._left_over(
-            b.numpy(total), b.numpy(cross).reshape(m, count * self.n_params), active, active_neurons, f
-        )
-
-    def _gram(self, theta: FloatArray, neurons: IntArray, f: Any) -> Any:
-        b, d, c = self._backend, self.n_inputs, self.n_outputs
-        m = theta.shape[0]
-        w, a = self._split(theta)
-        w = self._awake(w)
-        sizes = self._sizes(w)
-        lengths = _nonzero(sizes)
-        out = b.zeros((m, self.n_params, m, self.n_params))
-        for rows in self._blocks(m * self.n_params, least=m * self.n_params):  # work arrays no larger than the result
-            x = self._x[rows]
-            curvature = self.loss.curvature(b, f[rows], self._y[rows])
-            z = x @ w.T
-            value, slope = self._unit(z, sizes)
-            radial = self._radial(z, value, slope, lengths)
-            tilt = slope[:, :, None] * x[:, None, :]  # d sigma/dw, (samples, m, d)
-            if radial is not None:
-                tilt = tilt + radial[:, :, None] * (w / lengths[:, None])
-            flat = tilt.reshape(tilt.shape[0], m * d)
-            if curvature.weights is None:  # l'' is the identity
-                out[:, :d, :, :d] += (flat.T @ flat).reshape(m, d, m, d) * (a @ a.T)[:, None, :, None]
-                out[:, :d, :, d:] += (flat.T @ value).reshape(m, d, m, 1) * a[:, None, None, :]
-                out[:, d:, :, d:] += (value.T @ value)[:, None, :, None] * b.eye(c)[:, None, :]
-                continue
-            for i in range(m):
-                ours = curvature.apply(a[i])
-                weighted = (tilt * (ours @ a.T)[:, :, None]).reshape(flat.shape)
-                out[i, :d, :, :d] += (tilt[:, i].T @ weighted).reshape(d, m, d)
-                mixed = (value[:, :, None] * ours[:, None, :]).reshape(flat.shape[0], m * c)
-                out[i, :d, :, d:] += (tilt[:, i].T @ mixed).reshape(d, m, c)
-                for k in range(c):
-                    unit = curvature.moment(value * value[:, i : i + 1], b.eye(c)[k : k + 1] + b.zeros((m, c)))
-                    out[i, d + k, :, d:] += unit
-        for i in range(m):
-            for j in range(m):
-                out[j, d:, i, :d] = out[i, :d, j, d:].T
-        return out.reshape(theta.size, theta.size)
-
-    def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
-        """Dense Hessian of the loss, (mP, mP), sharp kinks ignored; None above order 4,000."""
-        if theta.size > MAX_ORDER:
-            return None
-        b, d = self._backend, self.n_inputs
-        m = theta.shape[0]
-        w, a = self._split(theta)
-        w = self._awake(w)
-        sizes = self._sizes(w)
-        safe = _nonzero(sizes)
-        f = self._predict(theta, neurons)
-        out = self._gram(theta, neurons, f).reshape(m, self.n_params, m, self.n_params)
-        for rows in self._blocks(m * (d + self.n_outputs)):
-            x = self._x[rows]
-            z = x @ w.T
-            r = self.loss.residual(b, f[rows], self._y[rows])
-            drive = r @ a.T
-            value, slope = self._unit(z, sizes)
-            radial = self._radial(z, value, slope, safe)
-            curvature = self._curvature(z, sizes)
-            for i in range(m):
-                unit = w[i] / safe[i]
-                # beside a rounded kink sigma is |w| phi(z / |w|): only directions across w bend it
-                across = x if radial is None else x - (x @ unit)[:, None] * unit
-                out[i, :d, i, :d] -= ((drive[:, i] * curvature[:, i])[:, None] * across).T @ across
-                mixed = (slope[:, i : i + 1] * x).T @ r
-                if radial is not None:
-                    pull = (drive[:, i] * radial[:, i]).sum() / safe[i]
-                    out[i, :d, i, :d] -= pull * (b.eye(d) - unit[:, None] * unit)
-                    mixed = mixed + unit[:, None] * (radial[:, i] @ r)
-                out[i, :d, i, d:] -= mixed
-                out[i, d:, i, :d] -= mixed.T
-        return b.numpy(out.reshape(theta.size, theta.size)) * (self._weight / self.n_samples)
-
-    def _curvature(self, z: Any, sizes: Any) -> Any:
-        if self.kink > 0:
-            return self.activation.rounded_curvature(self._backend, z, self._reach * sizes)
-        return self.activation.curvature(self._backend, z)
+        return full
 
     def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """{"balance": p |a_i|^2 - |w_i|^2} for a homogeneous activation of power p ([AGF] Lemma C.2 for p = 1)."""
         if not self.activation.homogeneous:
             return {}
         w, a = theta[:, : self.n_inputs], theta[:, self.n_inputs :]
-        return {"balance": self.activation.power * np.sum(a**2, axis=1) - np.sum(w**2, axis=1)}
+        balance = self.activation.power * np.sum(a**2, axis=1) - np.sum(w**2, axis=1)
+        return {"balance": np.where(np.isin(neurons, self.permanent), 0.0, balance)}
 
     def theory(self, alpha: float | None = None, **options: Any) -> Staircase:
         """(Leaky) ReLU, one output: the staircase at infinite width as the scale vanishes, with no weights at all.
@@ -405,18 +300,27 @@ class TwoLayer(SampledProblem):
         """
         rows = {int(i): row for i, row in zip(neurons, theta[:, self.n_inputs :], strict=True)}
         favoured = {i: self._direction(row) for i, row in rows.items()}
+        biased, chosen = np.isin(chosen, self.permanent).any(), np.setdiff1d(chosen, self.permanent)
         if chosen.size > _MOST_NAMED:
             count = Counter(favoured.get(int(i), "no output") for i in chosen).most_common()
-            return "neurons " + ", ".join(f"of {word} ({number})" for word, number in count)
-        words = [f"{int(i)} ({favoured[int(i)]})" if int(i) in rows else str(int(i)) for i in chosen]
-        return ("neuron " if len(words) == 1 else "neurons ") + ", ".join(words)
+            named = "neurons " + ", ".join(f"of {word} ({number})" for word, number in count)
+        elif chosen.size:
+            words = [f"{int(i)} ({favoured[int(i)]})" if int(i) in rows else str(int(i)) for i in chosen]
+            named = ("neuron " if len(words) == 1 else "neurons ") + ", ".join(words)
+        else:
+            named = ""
+        return ", ".join(part for part in ("output bias" if biased else "", named) if part)
 
     def describe(self) -> str:
         """Width, activation, data and loss in one line."""
         summed = " summed over them" if self._weight > 1 else ""
+        biases = {"none": "", "hidden": " with biases", "output": " and an output bias"}.get(
+            self.bias, " with biases, and an output bias"
+        )
+        inputs = self.n_inputs - (self.bias in ("hidden", "both"))
         return (
-            f"{self.name}: {self.width} {self.activation.name} neurons on {self.n_samples} samples, "
-            f"{self.n_inputs} inputs to {self.n_outputs}, {self.loss.name} loss{summed}, degree {self.degree}"
+            f"{self.name}: {self.hidden} {self.activation.name} neurons{biases} on {self.n_samples} samples, "
+            f"{inputs} inputs to {self.n_outputs}, {self.loss.name} loss{summed}, degree {self.degree}"
         )
 
     @classmethod
@@ -426,161 +330,6 @@ class TwoLayer(SampledProblem):
         X = rng.standard_normal((20, 3))
         Y = np.tanh(X @ [1.0, -1.0, 0.5]) - 0.5 * np.tanh(X @ [0.0, 1.0, 1.0])
         return {"X": X, "Y": Y, "activation": "tanh", "width": 4}
-
-    # -- formulas ---------------------------------------------------------------------------------------------
-
-    def _split(self, theta: FloatArray) -> tuple[Any, Any]:
-        theta = self._backend.array(theta)
-        return theta[:, : self.n_inputs], theta[:, self.n_inputs :]
-
-    def _sizes(self, w: Any) -> Any:
-        """|w| of every row, without underflow of the squares."""
-        squares = (w * w).sum(1)
-        if w.shape[0] and float(squares.min()) > _SQUARES[0] and float(squares.max()) < _SQUARES[1]:
-            return squares**0.5
-        largest = self._backend.xp.amax(abs(w), 1)
-        return largest * ((w / _nonzero(largest)[:, None]) ** 2).sum(1) ** 0.5
-
-    def _inner(self, w: Any) -> tuple[Any, Any]:
-        """Input weights in the units in which `_sigma` takes them, (m, d), and the units: (m, 1), or 1 for sharp kinks.
-
-        These are the widths of rounded kinks, in proportion to |w|: all neurons then share one sigma.
-        """
-        if self.kink == 0:
-            return w, 1.0
-        awake = self._awake(w)
-        widths = 2.0 * self._reach * self._sizes(awake)[:, None]
-        return awake / _nonzero(widths), widths
-
-    def _awake(self, w: Any) -> Any:
-        """Input weights (m, d), those of dead neurons as 0: neither outputs nor forces.
-
-        Dead is a relu neuron for which no sample is strictly active; it stays where it is for ever (a regular solution
-        [Min23]). With sharp kinks relu'(0) = 0 sees to that; a rounded one would pull at a neuron that stands just
-        beside its last sample, and bring it back to life. A few samples show that most neurons are alive.
-        """
-        if self.kink == 0 or self.activation.left != 0 or not w.shape[0]:
-            return w
-        b = self._backend
-        alive = b.xp.amax(w @ self._x[:: self._stride].T, 1) > 0
-        if bool(alive.all()):
-            return w
-        for rows in self._blocks(w.shape[0]):
-            alive = alive | (b.xp.amax(w @ self._x[rows].T, 1) > 0)
-        return w * alive[:, None]
-
-    def _sigma(self, z: Any, leading: bool = False) -> tuple[Any, Any]:
-        """sigma of pre-activations z (samples, m) of `_inner` weights, in their units, and d sigma/dz at fixed |w|."""
-        b, act = self._backend, self.activation
-        if self.kink > 0:
-            return act.rounded(b, z)
-        if leading:
-            return act.leading_value(b, z), act.leading_slope(b, z)
-        return act.value(b, z), act.slope(b, z)
-
-    def _sigma_at(self, log_norms: FloatArray) -> Sigma:
-        """sigma(rho z) / rho^p and its slope at unit neurons, exact at any norm rho."""
-        if self.activation.homogeneous:
-            return self._sigma
-        b, act = self._backend, self.activation
-        rho = b.array(np.exp(np.maximum(log_norms, _LOG_TINY)))
-
-        def sigma(z: Any) -> tuple[Any, Any]:
-            return act.value(b, rho * z) / rho**act.power, act.slope(b, rho * z) / rho ** (act.power - 1)
-
-        return sigma
-
-    def _unit(self, z: Any, sizes: Any, leading: bool = False) -> tuple[Any, Any]:
-        """sigma of pre-activations z (samples, m) of neurons of these sizes |w|, and d sigma/dz at fixed |w|."""
-        if self.kink == 0:
-            return self._sigma(z, leading)
-        widths = 2.0 * self._reach * sizes
-        value, slope = self._sigma(z / _nonzero(widths))
-        return widths * value, (widths > SMALLEST) * slope
-
-    def _radial(self, z: Any, value: Any, slope: Any, lengths: Any) -> Any:
-        """d sigma/d|w| at fixed z, (samples, m), or None where that is 0; by Euler's identity beside a rounded kink."""
-        return (value - slope * z) / lengths if self.kink > 0 else None
-
-    @_absurd_is_infinite
-    def _predict(self, theta: FloatArray, neurons: IntArray) -> Any:
-        b = self._backend
-        w, a = self._split(theta)
-        inner, scale = self._inner(w)
-        weights = scale * a
-        blocks = self._blocks(theta.shape[0])
-        parts = [b.product(weights.T, self._sigma((inner @ self._x[rows].T).T)[0].T) for rows in blocks]
-        return (parts[0] if len(parts) == 1 else b.xp.concatenate(parts, 1)).T
-
-    @_absurd_is_infinite
-    def _loss_grad(self, theta: FloatArray, x: Any, y: Any) -> tuple[float, FloatArray]:
-        b = self._backend
-        w, a = self._split(theta)
-        inner, scale = self._inner(w)
-        weights = scale * a
-        total = 0.0
-        force = b.zeros(theta.shape)
-        for rows in self._blocks(theta.shape[0], x.shape[0]):
-            sigma = self._sigma((inner @ x[rows].T).T)
-            f = b.product(weights.T, sigma[0].T).T
-            r = self.loss.residual(b, f, y[rows])
-            total += self.loss.total(b, f, y[rows], r)
-            self._add_force(force, a, x[rows], r, sigma)
-        return total * (self._weight / x.shape[0]), -self._mean(force, a, inner, scale, x.shape[0])
-
-    @_absurd_is_infinite
-    def _force(self, theta: FloatArray, residual: Any, sigma: Sigma) -> FloatArray:
-        """Gradient of E<f_i, r> of every row at a fixed residual, (m, P)."""
-        w, a = self._split(theta)
-        inner, scale = self._inner(w)
-        force = self._backend.zeros(theta.shape)
-        for rows in self._blocks(theta.shape[0]):
-            x = self._x[rows]
-            self._add_force(force, a, x, residual[rows], sigma((inner @ x.T).T))
-        return self._mean(force, a, inner, scale, self.n_samples)
-
-    def _add_force(self, force: Any, a: Any, x: Any, r: Any, sigma: tuple[Any, Any]) -> None:
-        """Add sum_k (r_k . a) d sigma/dw at fixed |w|, and sum_k r_k sigma in units of `_inner`, to `force` (m, P)."""
-        value, slope = sigma
-        drive = (a @ r.T).T
-        force[:, : self.n_inputs] += (drive * slope).T @ x
-        force[:, self.n_inputs :] += value.T @ r
-
-    def _mean(self, force: Any, a: Any, inner: Any, scale: Any, samples: int) -> FloatArray:
-        """Forces of `_add_force` summed over samples (m, P) as a mean, in the units of theta. They lack what rounded
-        kinks, whose widths go with |w|, add along w: sigma is homogeneous, so that a . dU/da = w . dU/dw."""
-        d = self.n_inputs
-        if self.kink > 0:
-            on_w, on_a = force[:, :d], force[:, d:]
-            if not bool((scale > SMALLEST).all()):  # no input weights: nothing moves them
-                on_w *= scale > SMALLEST
-            lacks = (a * on_a).sum(1) - (inner * on_w).sum(1)
-            on_w += (4.0 * self._reach**2 * lacks)[:, None] * inner
-            on_a *= scale
-        return self._backend.numpy(force) * (self._weight / samples)
-
-    def _values(self, theta: FloatArray, neurons: IntArray, rows: slice, leading: bool = False) -> Any:
-        w, a = self._split(theta)
-        w = self._awake(w)
-        return self._unit(self._x[rows] @ w.T, self._sizes(w), leading)[0].T[:, :, None] * a[:, None, :]
-
-    def _neuron_jacobian(self, theta: FloatArray, neurons: IntArray, rows: slice) -> Any:
-        b, d = self._backend, self.n_inputs
-        w, a = self._split(theta)
-        w = self._awake(w)
-        x, sizes = self._x[rows], self._sizes(w)
-        lengths = _nonzero(sizes)
-        z = x @ w.T
-        value, slope = self._unit(z, sizes)
-        radial = self._radial(z, value, slope, lengths)
-        out = b.zeros((theta.shape[0], self.n_params, x.shape[0], self.n_outputs))
-        tilt = slope.T[:, None, :] * x.T
-        if radial is not None:
-            tilt = tilt + (w / lengths[:, None])[:, :, None] * radial.T[:, None, :]
-        out[:, :d] = tilt[..., None] * a[:, None, None, :]
-        for k in range(self.n_outputs):
-            out[:, d + k, :, k] = value.T
-        return out.reshape(theta.size, x.shape[0], self.n_outputs)
 
     def _direction(self, a: FloatArray) -> str:
         if self.classes:
@@ -592,8 +341,3 @@ class TwoLayer(SampledProblem):
         k = int(np.argmax(np.abs(a)))
         sign = "+" if a[k] > 0 else "-"
         return sign if self.n_outputs == 1 else f"output {k} {sign}"
-
-
-def _nonzero(sizes: Any) -> Any:
-    """Sizes to divide by: 1 in place of 0, where the quotient is 0 anyway."""
-    return sizes + (sizes == 0)

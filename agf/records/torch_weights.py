@@ -22,16 +22,28 @@ _AGREES = 1e-4
 
 @dataclass(frozen=True)
 class Weights:
-    """A two-layer network f(x) = sum_i a_i sigma(w_i . x + b_i).
+    """A two-layer network f(x) = sum_i a_i sigma(w_i . x + b_i) + b.
 
-    theta : (H, d + c), or (H, d + 1 + c) with hidden biases: rows (w, a) or (w, b, a).
-    biased : whether there are hidden biases.  activation, leak : sigma, None where the weights alone do not tell.
+    theta : (H, d + c), or (H, d + 1 + c) with hidden biases: rows (w, a) or (w, b, a); then (0, b) with an output bias.
+    biased, output : whether there are hidden biases, and an output bias.
+    activation, leak : sigma, None where the weights alone do not tell.
     """
 
     theta: FloatArray
     biased: bool
+    output: bool = False
     activation: str | None = None
     leak: float | None = None
+
+    @property
+    def width(self) -> int:
+        """Number of neurons H."""
+        return self.theta.shape[0] - self.output
+
+    @property
+    def bias(self) -> str:
+        """In the words of `TwoLayer`."""
+        return (("none", "output"), ("hidden", "both"))[self.biased][self.output]
 
 
 def read(model: Any) -> Weights:
@@ -71,7 +83,7 @@ def _of_tensors(tensors: Mapping[str, Any], activation: str | None = None, leak:
         found = ", ".join(f"{name} {tuple(getattr(value, 'shape', ()))}" for name, value in tensors.items())
         raise DataError(
             explain("these are not the weights of a two-layer network.", where=where, found=found or "none",
-                    expected="two matrices, (H, d) and (c, H), and perhaps the hidden biases (H,)")
+                    expected="two matrices, (H, d) and (c, H), and perhaps biases (H,) and (c,)")
         )  # fmt: skip
     first, second = (matrix(arrays[name], name, where=where) for name in layers)
     width = first.shape[0]
@@ -80,14 +92,16 @@ def _of_tensors(tensors: Mapping[str, Any], activation: str | None = None, leak:
             explain(f"{layers[0]!r} has {width} neurons, and {layers[1]!r} takes {second.shape[1]}.", where=where)
         )
     last = biases.get(layers[1].rpartition(".")[0])
-    if last is not None and layers[0].rpartition(".")[0] != layers[1].rpartition(".")[0]:
-        raise DataError(
-            explain(f"the last layer has a bias, {last!r}, which belongs to no neuron.", where=where,
-                    remedy="Train with nn.Linear(..., bias=False) there, and centred targets.")
-        )  # fmt: skip
+    if layers[0].rpartition(".")[0] == layers[1].rpartition(".")[0]:
+        last = None  # names without layers: a bias is that of the first
     hidden = biases.get(layers[0].rpartition(".")[0])
     rows = [first] if hidden is None else [first, vector(arrays[hidden], hidden, where=where, length=width)[:, None]]
-    return Weights(np.hstack([*rows, second.T]), hidden is not None, activation, leak)
+    theta = np.hstack([*rows, second.T])
+    if last is not None:
+        row = np.zeros((1, theta.shape[1]))
+        row[0, theta.shape[1] - second.shape[0] :] = vector(arrays[last], last, where=where, length=second.shape[0])
+        theta = np.concatenate([theta, row])
+    return Weights(theta, hidden is not None, last is not None, activation, leak)
 
 
 def _agree(model: Any, activation: Any, found: Weights) -> None:
@@ -100,8 +114,10 @@ def _agree(model: Any, activation: Any, found: Weights) -> None:
     x = torch.as_tensor(np.random.default_rng(0).standard_normal((4, inputs)), dtype=like.dtype, device=like.device)
     rows = torch.as_tensor(found.theta, dtype=like.dtype, device=like.device)
     with torch.no_grad():
+        after = inputs + found.biased
+        bias, rows = (rows[-1, after:] if found.output else 0.0), rows[: found.width]
         z = x @ rows[:, :inputs].T + (rows[:, inputs] if found.biased else 0.0)
-        here = (z if activation is None else activation(z)) @ rows[:, inputs + found.biased :]
+        here = (z if activation is None else activation(z)) @ rows[:, after:] + bias
         there = model(x).reshape(here.shape)
     if not bool((here - there).abs().max() <= _AGREES * there.abs().max() + 1e-300):
         raise DataError(

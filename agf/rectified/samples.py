@@ -24,8 +24,8 @@ class Samples:
 
     @classmethod
     def of(cls, problem: Problem) -> Samples | None:
-        """None where neurons are not a relu(w . x) or a leaky-relu(w . x), with one output."""
-        if not isinstance(problem, TwoLayer) or problem.n_outputs != 1:
+        """None where neurons are not a relu(w . x) or a leaky-relu(w . x), with one output and no output bias."""
+        if not isinstance(problem, TwoLayer) or problem.n_outputs != 1 or problem.permanent:
             return None
         if problem.activation.name not in ("relu", "leaky-relu"):
             return None

@@ -51,13 +51,17 @@ class Masked(Problem):
             base = base.unmasked
         self.unmasked: Problem = base
         self.mask: BoolArray = _checked(mask, (base.width, base.n_params))
+        rows = np.setdiff1d(np.arange(base.width), base.permanent)
+        if base.permanent:  # what does nothing in them stays
+            self.mask[list(base.permanent), : base.n_inputs] = True
         self.degree, self.width, self.n_params = base.degree, base.width, base.n_params
+        self.permanent = base.permanent
         self.smooth, self.kink, self.quadratic_loss = base.smooth, base.kink, base.quadratic_loss
         self.arguments = {"problem": base.name, "mask": self.mask, **base.arguments}
         for attribute in ("kinds", "n_samples", "n_inputs", "classes"):
             if hasattr(base, attribute):
                 setattr(self, attribute, getattr(base, attribute))
-        self.interchangeable = base.interchangeable and bool((self.mask == self.mask[0]).all())
+        self.interchangeable = base.interchangeable and bool((self.mask[rows] == self.mask[rows[0]]).all())
         if hasattr(base, "batch_loss_grad"):
             self.batch_loss_grad = self._batch_loss_grad
 
@@ -68,6 +72,9 @@ class Masked(Problem):
 
     def start_of(self, init: Init) -> Init:
         """The initialization with masked entries 0."""
+        init = self.unmasked.start_of(init)
+        if init.width != self.width:
+            return init  # the door says so
         directions, shrunk = polar(init.directions * self.mask)
         with np.errstate(invalid="ignore"):
             log_norms = np.where(np.isneginf(shrunk), -np.inf, init.log_norms + shrunk)
@@ -205,7 +212,7 @@ def _checked(mask: Any, shape: tuple[int, int]) -> BoolArray:
         )
     if not np.isin(given, (0, 1)).all():
         raise DataError(explain("the mask has other entries than 0 and 1.", where="masked"))
-    kept = given.astype(bool)
+    kept = given.astype(bool, copy=True)
     if not kept.any():
         raise DataError(explain("the mask kills all weights.", where="masked", expected="some entry that is 1"))
     return kept

@@ -17,12 +17,15 @@ PRUNABLE = ("all", "inner")
 
 
 def prunable_of(problem: Problem, which: str) -> BoolArray:
-    """(H, P) entries that may be pruned: all, or the input weights of a two-layer network."""
+    """(H, P) entries that may be pruned: all but biases, or the input weights of a two-layer network."""
     if which not in PRUNABLE:
         raise RequestError(
             explain(f"unknown part {which!r}.", where="rewind", expected="one of " + ", ".join(PRUNABLE))
         )
     out = np.ones((problem.width, problem.n_params), dtype=bool)
+    out[list(problem.permanent)] = False  # biases are not pruned
+    if getattr(problem, "bias", "none") in ("hidden", "both"):
+        out[:, _inputs(problem, "pruning") - 1] = False
     if which == "inner":
         out[:, _inputs(problem, 'prunable="inner"') :] = False
     return out

@@ -141,7 +141,7 @@ class _Pipeline:
             )  # fmt: skip
         self.problem, self.init, self.path = problem, init, path
         self.train, self.score, self.moment = train, score, float(moment)
-        self.may = prunable_of(problem, prunable)
+        self.may, self.weights = prunable_of(problem, prunable), prunable_of(problem, "all")
         self.cycles = count(cycles, "cycles", where="rewind", least=0)
         self.left = counts(int(self.may.sum()), keep, self.cycles)
         self.given = None if masks is None else self._masks(masks)
@@ -209,7 +209,9 @@ class _Pipeline:
             d = int(self.problem.n_inputs)  # type: ignore[attr-defined]
             size, outer = lengths(start[:, :d]), lengths(start[:, d:])
             start = start.copy()
-            start[:, d:] *= (size / np.where(outer > 0, outer, 1.0))[:, None]
+            factor = size / np.where(outer > 0, outer, 1.0)
+            factor[list(self.problem.permanent)] = 1.0
+            start[:, d:] *= factor[:, None]
         return start
 
     def _flips(self, done: Rewinding, i: int, mask: BoolArray) -> FloatArray:
@@ -222,7 +224,7 @@ class _Pipeline:
         cut = getattr(self.problem, "n_inputs", self.problem.n_params)
         layer = np.broadcast_to(np.arange(self.problem.n_params) >= cut, alive.shape)
         for outer in (False, True):
-            rows = np.flatnonzero((alive & (layer == outer)).ravel())
+            rows = np.flatnonzero((alive & self.weights & (layer == outer)).ravel())
             out[rng.permutation(rows)[: round(fraction * rows.size)]] = -1.0
         return out.reshape(alive.shape)
 

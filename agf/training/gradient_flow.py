@@ -203,7 +203,7 @@ def same_start(trajectory: Trajectory, problem: Problem, init: Init) -> bool:
 def clock_of(problem: Problem, init: Init) -> Clock | None:
     """The clock of these initial weights; None where they are too large for one."""
     try:
-        return Clock.from_norms(problem.degree, init.log_norms)
+        return Clock.from_norms(problem.degree, np.delete(init.log_norms, problem.permanent))
     except RequestError:
         return None
 
@@ -348,7 +348,8 @@ class _Run:
 
     def _notes(self) -> tuple[str, ...]:
         home, system = self.home, self.system
-        notes = list(dict.fromkeys([*home.warnings(home.start()), *system.warnings(self.saved.y)]))
+        notes = [*self.problem.remarks()]
+        notes += list(dict.fromkeys([*home.warnings(home.start()), *system.warnings(self.saved.y)]))
         notes += home.history_warnings(np.array([shot.log_norms for _, _, shot in self.record.recorder.kept]))
         if self.record.drift > _DRIFT * self.settings["rtol"]:
             notes.append(

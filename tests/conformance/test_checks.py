@@ -122,7 +122,7 @@ class WholeActivation(agf.TwoLayer):
     """tanh itself where its leading order is asked for."""
 
     def utility(self, theta, neurons, residual):
-        grad = self._force(theta, residual, self._sigma)
+        grad = self._force(theta, residual, None)
         return np.sum(theta[:, 3:] * grad[:, 3:], axis=1), grad
 
 
@@ -138,7 +138,7 @@ class Underflow(agf.TwoLayer):
     def pull(self, directions, log_norms, neurons, residual):
         rho = np.exp(log_norms)[:, None]
         theta = rho * directions
-        return self._force(theta, residual, self._sigma) / rho ** (self.degree - 1)
+        return self._force(theta, residual, None) / rho ** (self.degree - 1)
 
 
 class NoPull(agf.TwoLayer):

@@ -84,6 +84,18 @@ def test_what_is_read_trains_and_is_predicted():
     assert agf.predict(problem, agf.Init.from_torch(model)).drops
 
 
+def test_an_output_bias_is_the_last_row_and_the_network_computes_the_same():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2)).double()
+    X = np.random.default_rng(1).standard_normal((20, 3))
+    with torch.no_grad():
+        f = model(torch.as_tensor(X)).numpy()
+    problem = agf.TwoLayer.from_torch(model, X, np.zeros((20, 2)))
+    theta = agf.Init.from_torch(model).params()
+    assert (problem.bias, theta.shape) == ("both", (6, 6))
+    assert problem.loss_grad(theta, np.arange(6))[0] == pytest.approx(0.5 * np.mean(np.sum(f**2, axis=1)), rel=1e-12)
+
+
 class Scaled(nn.Module):
     def __init__(self):
         super().__init__()
@@ -96,7 +108,6 @@ class Scaled(nn.Module):
 REFUSED = {
     "three layers": (lambda: nn.Sequential(net(nn.ReLU()), nn.ReLU(), nn.Linear(2, 1)), "other layers"),
     "dropout": (lambda: nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Dropout(), nn.Linear(5, 1)), "other layers"),
-    "an output bias": (lambda: nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 1)), r"has a bias, '2.bias'"),
     "softplus": (lambda: nn.Sequential(nn.Linear(3, 5), nn.Softplus(), nn.Linear(5, 1)), "other layers"),
     "approximate gelu": (lambda: net(nn.GELU(approximate="tanh")), "is not `gelu`"),
     "scaled outputs": (Scaled, "computes something else"),

@@ -134,7 +134,7 @@ def test_a_rounded_kink_keeps_every_law(act, loss):
     p = network(act, loss, n=31, kink=0.5)
     theta, _ = point(p)
     z = theta[:, :3] @ p.X.T
-    inside = np.abs(z) < p._reach * np.linalg.norm(theta[:, :3], axis=1)[:, None]
+    inside = np.abs(z) < p.layer.reach * np.linalg.norm(theta[:, :3], axis=1)[:, None]
     assert inside.mean() > 0.2
 
 
@@ -157,7 +157,7 @@ def test_a_direction_slides_along_a_rounded_kink_to_the_known_extremal_vector():
     flow = agf.flow(p, init, t_max=30.0)
     w = flow.params(-1)[0, :2]
     assert np.degrees(np.arctan2(w[1], w[0])) == pytest.approx(-16.699, abs=0.05)
-    slope = 0.5 + 0.5 * (w @ X[1]) / (p._reach * np.linalg.norm(w))
+    slope = 0.5 + 0.5 * (w @ X[1]) / (p.layer.reach * np.linalg.norm(w))
     assert slope == pytest.approx(0.5734, abs=2e-3)
     assert flow.stats["evaluations"] < 3000
 

@@ -24,14 +24,14 @@ _CENTRES = ("none", "inputs", "targets", "both")
 class Relu(TwoLayer):
     """ReLU network f = A relu(W x) on data as they are given, rows theta_i = (w_i, a_i), P = d + c.
 
-    Network: f(x) = sum_i a_i relu(w_i . x), without biases. Loss: mean over the n samples of |y - f(x)|^2 / 2, summed
-    over outputs, unless `loss` says otherwise. Both are on the data in the attributes X and Y, which are those given,
-    unless `scale` or `centre` is named; `describe` then says what was done.
+    Network: f(x) = sum_i a_i relu(w_i . x), without biases unless `bias` says otherwise. Loss: mean over the n samples
+    of |y - f(x)|^2 / 2, summed over outputs, unless `loss` says otherwise. Both are on the data in the attributes X and
+    Y, which are those given, unless `scale` or `centre` is named; `describe` then says what was done.
 
     Parameters
     ----------
     X : array_like, shape (n, d)
-        Inputs. Append a column of ones for a hidden bias.
+        Inputs.
     Y : array_like, shape (n,) or (n, c)
         Regression targets, class labels, or one-hot rows.
     width : int
@@ -58,6 +58,8 @@ class Relu(TwoLayer):
         None for numpy, or a torch device.
     reduction : str
         "mean" over the rows, or "sum".
+    bias : str
+        "none", "hidden", "output" or "both" (see `agf.TwoLayer`).
 
     Raises
     ------
@@ -83,6 +85,7 @@ class Relu(TwoLayer):
         kink: float | None = None,
         device: str | None = None,
         reduction: str = "mean",
+        bias: str = "none",
     ) -> None:
         scale = "whiten" if whiten else scale
         for name, value, allowed in (("task", task, _TASKS), ("scale", scale, _SCALES), ("centre", centre, _CENTRES)):
@@ -104,7 +107,7 @@ class Relu(TwoLayer):
             X = _scaled(X, scale)
             about.append("inputs scaled to E|x|^2 = 1" if scale == "rms" else "inputs whitened")
         kind: dict[str, Any] = {"activation": "leaky-relu", "leak": leak} if leak else {"activation": "relu"}
-        kind.update(loss=loss, width=width, kink=kink, device=device, reduction=reduction)
+        kind.update(loss=loss, width=width, kink=kink, device=device, reduction=reduction, bias=bias)
         super().__init__(X, Y, **kind)
         self.classes = names or self.classes
         self._prepared = about
