@@ -73,7 +73,7 @@ _EXPORTS = {
 # Modules whose own names are public too; docs/index.md says what is in each. `import agf` is enough to reach them.
 _MODULES = (
     "arrays", "batch", "clock", "datasets", "errors", "factored", "figures", "graph", "init", "integrators", "losses",
-    "plot", "registry", "sphere", "summary",
+    "plot", "registry", "sphere", "stopping", "summary",
 )  # fmt: skip
 
 # The phases, for who drives them alone; `from agf import dormant` has always worked.
@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     from agf import plot as plot
     from agf import registry as registry
     from agf import sphere as sphere
+    from agf import stopping as stopping
     from agf import summary as summary
     from agf.algorithm.certificate import Certificate as Certificate
     from agf.algorithm.certificate import certificate as certificate

@@ -27,8 +27,9 @@ from agf.records.state import Activation, Settled, State
 from agf.records.status import Status
 from agf.sphere import norms, polar
 from agf.stopping.drive import Moment, Why, drive
+from agf.stopping.horizon import Course, Horizon
 from agf.stopping.methods import Auto
-from agf.stopping.rules import Budget, Horizon, Rounding, Tolerance
+from agf.stopping.rules import Budget, Rounding, Tolerance
 
 #: Rates below this fraction of the largest initial one are rounding of a residual that has been fitted.
 _NO_GROWTH = 1e-10
@@ -223,7 +224,7 @@ class MixedPhases:
         found = drive(
             system,
             Auto(_FLOW_RTOL * self.settings.rtol),
-            [Horizon(until, least=least), Rounding(), Budget(_BUDGET)],
+            [Horizon(Course(until, least=least)), Rounding(), Budget(_BUDGET)],
             start.ravel(),
             each=lambda now, saved: path.append(now),
         )

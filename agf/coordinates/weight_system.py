@@ -8,43 +8,44 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
+from agf.contract.problem import Problem
 from agf.sphere import norms
 
 if TYPE_CHECKING:
     from agf.coordinates.polar_system import PolarSystem
 
 
-class WeightSystem(FlowSystem):
-    """y = theta (H P,) row by row, dy/ds = -grad L exp(log_time_unit); one group a neuron, errors relative to its norm.
+class Weights(FlowSystem):
+    """y = theta (m P,) row by row, dy/ds = -grad L * unit; one group a neuron, errors relative to its norm.
 
     Floats have exponents, so a small neuron keeps its relative accuracy next to large ones. What is lost where hidden
     units mix is lost in polar coordinates as well.
 
     Parameters
     ----------
-    polar : PolarSystem
-        The same flow in polar coordinates, and in the same units of time.
+    problem : Problem
+        What is trained.
+    neurons : int ndarray, shape (m,)
+        Whose weights move; the others do not exist.
+    unit : float, optional
+        Flow time in a unit of s.
     """
 
-    def __init__(self, polar: PolarSystem) -> None:
-        self.polar, self.problem, self.shape = polar, polar.problem, polar.init.directions.shape
-        self.log_time_unit, self.smooth = polar.log_time_unit, polar.smooth
-        self._unit = float(np.exp(polar.log_time_unit))
-        self._groups = np.repeat(polar.neurons, self.shape[1])
+    def __init__(self, problem: Problem, neurons: IntArray, unit: float = 1.0) -> None:
+        self.problem, self.neurons, self.shape = problem, neurons, (neurons.size, problem.n_params)
+        self.smooth = problem.smooth
+        self._unit = unit
+        self._groups = np.repeat(np.arange(neurons.size), self.shape[1])
         self._known: tuple[FloatArray, float, float] | None = None  # y, loss and slope there
 
     @property
     def groups(self) -> IntArray:
-        """Neuron of each entry of y."""
+        """Row that each entry of y is in."""
         return self._groups
-
-    def start(self) -> FloatArray:
-        """y at time 0."""
-        return self.polar.params(self.polar.start()).ravel()
 
     def velocity(self, y: FloatArray) -> FloatArray:
         """-grad L in units of s."""
-        loss, gradient = self.problem.loss_grad(y.reshape(self.shape), self.polar.neurons)
+        loss, gradient = self.problem.loss_grad(y.reshape(self.shape), self.neurons)
         self._known = y, float(loss), -float(np.sum(gradient**2)) * self._unit
         return -self._unit * gradient.ravel()
 
@@ -74,8 +75,26 @@ class WeightSystem(FlowSystem):
 
     def hessian(self, y: FloatArray) -> FloatArray | None:
         """The problem's own, in units of s."""
-        matrix = self.problem.hessian(y.reshape(self.shape), self.polar.neurons)
+        matrix = self.problem.hessian(y.reshape(self.shape), self.neurons)
         return None if matrix is None else self._unit * matrix
+
+
+class WeightSystem(Weights):
+    """`Weights` of all neurons, in the same units of time as polar coordinates of the same flow.
+
+    Parameters
+    ----------
+    polar : PolarSystem
+        These coordinates.
+    """
+
+    def __init__(self, polar: PolarSystem) -> None:
+        super().__init__(polar.problem, polar.neurons, float(np.exp(polar.log_time_unit)))
+        self.polar, self.log_time_unit, self.smooth = polar, polar.log_time_unit, polar.smooth
+
+    def start(self) -> FloatArray:
+        """y at time 0."""
+        return self.polar.params(self.polar.start()).ravel()
 
     def growth(self, y: FloatArray) -> float:
         """As `PolarSystem.growth`."""

@@ -44,6 +44,7 @@ class Why(Enum):
     COLLAPSED = "collapsed"  # neurons shrank to nothing
     JOINED = "joined"  # neurons have grown up
     LEFT = "left"  # neurons have returned to dormancy
+    PASSED = "passed"  # a plateau lies behind: the next drop has begun
     TURNED = "turned"  # another system describes the flow from here on
     ROUNDING = "rounding"  # float64 does not resolve what is left
     TIMELESS = "timeless"  # steps no longer advance the time
@@ -118,8 +119,10 @@ class Moment:
         Time s since the start of the run.
     y : ndarray, (N,)
         State.
-    loss, rate : float
-        L and -dL/ds.
+    loss : float
+        L.
+    rate : float
+        -dL/ds.
     system : Counted
         For questions that cost evaluations; they are counted.
     step : Accepted or None
@@ -225,8 +228,10 @@ class Saved:
     ----------
     y : ndarray, (N,)
         State.
-    origin, local : float
-        The time is their sum; local time restarts where float64 no longer resolves it.
+    origin : float
+        Time at which local time is 0; it restarts where float64 no longer resolves it.
+    local : float
+        Local time.
     method : object
         Memory of the method.
     stops : tuple of tuples of floats

@@ -8,13 +8,13 @@ loss falls like a power of time they grow as powers too, at a rate that falls as
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from agf.arrays import FloatArray
 from agf.numerics.ndf import cholesky
+from agf.stopping.drive import Moment
 
 #: (1 + q) / q of the slowest decay supposed, q = 1/2.
 _SLOW = 3.0
@@ -27,39 +27,32 @@ _EPS = float(np.finfo(np.float64).eps)
 _ROUNDING = 10 * _EPS
 
 
-@dataclass(frozen=True)
-class Moment:
-    """A flow of age t at y (N,): its gradient (N,) and Hessian (N, N)."""
+def left(now: Moment, ahead: float, earlier: Moment | None) -> float:
+    """Loss that the flow can still lose in a time `ahead`; inf where a mode grows away from here, or none is known.
 
-    t: float
-    y: FloatArray
-    gradient: FloatArray
-    hessian: FloatArray
-
-
-def left(now: Moment, ahead: float, earlier: Callable[[], Moment | None]) -> float:
-    """Loss that the flow can still lose in a time `ahead`; inf where a mode grows away from here.
-
-    Parameters
-    ----------
-    earlier : callable
-        The flow at half its age or less, asked for only when a mode grows.
+    Costs a gradient, a Hessian and its modes, and where a mode grows the same of an earlier moment, at half the age or
+    less.
     """
     modes = _Modes.of(now)
+    if modes is None:
+        return np.inf
     rate = modes.escaping(ahead)
     if rate > 0:
-        then = earlier()
-        before = 0.0 if then is None else then.t * max(-float(np.linalg.eigvalsh(then.hessian)[0]), 0.0)
+        then = None if earlier is None else earlier.system.hessian(earlier.y)
+        before = 0.0
+        if earlier is not None and then is not None:
+            before = earlier.t * max(-float(np.linalg.eigvalsh(then)[0]), 0.0)
         if not before / _HELD <= rate * now.t <= min(_HELD * before, _POWER):
             return np.inf
     return modes.left(ahead)
 
 
 def escape(now: Moment, ahead: float) -> float:
-    """Rate of the fastest mode along which the flow leaves within a time `ahead`, 0 when it stays: is this a saddle?"""
-    if cholesky(now.hessian, _IDLE / ahead) is not None:
+    """Rate of the fastest mode along which the flow leaves within a time `ahead`; 0 when it stays, or cannot tell."""
+    hessian = now.system.hessian(now.y)
+    if hessian is None or cholesky(hessian, _IDLE / ahead) is not None:
         return 0.0
-    return _Modes.of(now).escaping(ahead)
+    return _Modes.from_hessian(now, hessian).escaping(ahead)
 
 
 @dataclass(frozen=True)
@@ -72,9 +65,14 @@ class _Modes:
     size: float
 
     @classmethod
-    def of(cls, now: Moment) -> _Modes:
-        values, vectors = np.linalg.eigh(now.hessian)
-        pulls, size = vectors.T @ now.gradient, float(np.linalg.norm(now.y))
+    def of(cls, now: Moment) -> _Modes | None:
+        hessian = now.system.hessian(now.y)
+        return None if hessian is None else cls.from_hessian(now, hessian)
+
+    @classmethod
+    def from_hessian(cls, now: Moment, hessian: FloatArray) -> _Modes:
+        values, vectors = np.linalg.eigh(hessian)
+        pulls, size = -vectors.T @ now.system.velocity(now.y), float(np.linalg.norm(now.y))
         stiffest = float(np.abs(values).max())
         pulls[np.abs(pulls) <= _ROUNDING * stiffest * size] = 0.0
         return cls(values.astype(np.float64), pulls, values.size * _EPS * stiffest, size)

@@ -262,39 +262,6 @@ class Drifting:
 
 
 @dataclass(frozen=True)
-class Horizon:
-    """The time to be followed is over: a function of the moment, asked again as the flow moves on.
-
-    Attributes
-    ----------
-    until : callable
-        moment -> time of the end as seen from there.
-    ratio : float
-        It is asked again when the time has grown by this factor, and at the end it gave: cost only.
-    least : float
-        Time that is followed in any case.
-    """
-
-    until: Callable[[Moment], float]
-    ratio: float = 1.25
-    least: float = 0.0
-
-    def init(self, now: Moment) -> Memory:
-        """The end as it was last seen, and when."""
-        return (np.inf if now.t < self.least else self.until(now), now.t)
-
-    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
-        """Whether it is over."""
-        end, looked = memory
-        if now.t >= max(self.ratio * looked, self.least) or now.t >= end:
-            end, looked = self.until(now), now.t
-        if now.t < max(end, self.least):
-            return (end, looked), None
-        at = now.inside(end) if now.step is not None and end >= now.step.s0 + now.origin else now
-        return (end, looked), End(Why.HORIZON, at, at.rate * at.t)
-
-
-@dataclass(frozen=True)
 class Event:
     """Some entry of `gap` has become positive: located within the step by bisection on the dense output.
 

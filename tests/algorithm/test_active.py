@@ -9,12 +9,12 @@ from scipy.integrate import solve_ivp
 from stubs import DiagonalToy, ReluToy, Scripted, norms_init
 
 import agf
-from agf.algorithm import active
 from agf.algorithm.active import settle
 from agf.algorithm.engine import Engine
 from agf.algorithm.phases import GenericPhases
 from agf.records.settings import Settings
 from agf.records.status import Status
+from agf.stopping import methods
 
 
 class Landscape(Scripted):
@@ -146,7 +146,7 @@ def test_explicit_and_implicit_steps_reach_the_same_levels_at_the_same_times(mon
     init = problem.init(1e-3, seed=1)
     drops = 4 if settle_rule == "horizon" else 2
     stairs = agf.predict(problem, init, settle=settle_rule, max_drops=drops)
-    monkeypatch.setattr(active, "_EXPENSIVE", np.inf)
+    monkeypatch.setattr(methods, "EXPENSIVE", np.inf)
     explicit = agf.predict(problem, init, settle=settle_rule, max_drops=drops)
     # without implicit steps, the Hessian is asked only whether what looks settled is
     assert stairs.stats["hessians"] > 2 * explicit.stats["hessians"]

@@ -5,8 +5,9 @@ import pytest
 from stubs import Scripted
 
 import agf
-from agf.algorithm.active import settle
+from agf.algorithm.active import Cost, settle
 from agf.stopping import remaining_loss
+from agf.stopping.drive import Counted, Moment
 
 
 class Landscape(Scripted):
@@ -62,11 +63,11 @@ def test_a_loss_that_falls_like_a_power_of_time_ends_at_its_infimum(m, horizon):
 
 
 def test_what_is_left_to_a_power_law_of_exponent_one_half_is_exact():
-    problem, theta = receding(2.0), np.array([[30.0]])
-    who = np.arange(1)
-    age = 30.0**4 / 8  # theta^4 = 8 t
-    now = remaining_loss.Moment(age, theta[0], problem.loss_grad(theta, who)[1][0], problem.hessian(theta, who))
-    assert remaining_loss.left(now, 1e30, lambda: None) == pytest.approx(30.0**-2)
+    """theta^4 = 8 t, and the loss above its infimum is theta^-2."""
+    y = np.array([30.0])
+    system = Cost(receding(2.0), np.arange(1), y[None], np.zeros(1))
+    now = Moment(30.0**4 / 8, y, system.loss(y), -system.loss_rate(y), Counted(system))
+    assert remaining_loss.left(now, 1e30, None) == pytest.approx(30.0**-2)
 
 
 def test_a_slow_saddle_is_no_level_where_the_horizon_is_longer():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from valley import Valley, bowl, power
 
-from agf import FlowSystem, Snapshot
 from agf.stopping.drive import Saved, Why, drive
 from agf.stopping.methods import LSODA, Auto, Explicit
 from agf.stopping.rules import (
@@ -15,7 +15,6 @@ from agf.stopping.rules import (
     Certified,
     Drifting,
     Event,
-    Horizon,
     Parked,
     Quiet,
     Rounding,
@@ -23,50 +22,6 @@ from agf.stopping.rules import (
     Timeless,
     Tolerance,
 )
-
-
-class Valley(FlowSystem):
-    """dy/ds = -grad L for L given with its gradient and Hessian; the loss is above `least`."""
-
-    def __init__(self, y0, loss, gradient, hessian=None, growth=0.0):
-        self.y0, self._loss, self.gradient, self._hessian, self.grows = np.asarray(y0), loss, gradient, hessian, growth
-
-    @property
-    def groups(self):
-        return np.zeros(self.y0.size, dtype=np.int64)
-
-    def start(self):
-        return self.y0.copy()
-
-    def velocity(self, y):
-        return -self.gradient(y)
-
-    def loss(self, y):
-        return float(self._loss(y))
-
-    def loss_rate(self, y):
-        return -float(np.sum(self.gradient(y) ** 2))
-
-    def snapshot(self, y):
-        return Snapshot(np.zeros(1), y[None].copy())
-
-    def growth(self, y):
-        return self.grows
-
-    def hessian(self, y):
-        return None if self._hessian is None else self._hessian(y)
-
-
-def bowl(rates, y0=None, level=0.0):
-    """L = level + sum c y^2 / 2: exponential decay at the rates c."""
-    c = np.asarray(rates, dtype=float)
-    y0 = np.ones(c.size) if y0 is None else y0
-    return Valley(y0, lambda y: level + 0.5 * c @ y**2, lambda y: c * y, lambda y: np.diag(c))
-
-
-def power(p):
-    """L = |y|^p / p in one dimension, p > 2: L falls like t^(-p / (p - 2))."""
-    return Valley([1.0], lambda y: abs(y[0]) ** p / p, lambda y: np.sign(y) * abs(y) ** (p - 1))
 
 
 def grows(rate):
@@ -184,14 +139,6 @@ def test_growth_that_falls_as_one_over_t_drifts_along_and_growth_that_holds_up_d
     rule = Drifting(Tolerance(2.0), lambda now: rate(now.t))
     end = drive(power(20.0), Auto(1e-6), [rule], np.ones(1), s_end=1e6)
     assert (end.why is Why.DRIFTING) == ends
-
-
-def test_the_horizon_is_asked_again_and_met_exactly():
-    system = bowl([1.0])
-    end = drive(system, Explicit(1e-8), [Horizon(lambda now: 2.0 + now.y[0])], system.start())
-    assert end.why is Why.HORIZON
-    assert 2.0 < end.at.t < 2.6  # 2 + exp(-t) as last seen
-    assert end.at.y[0] == pytest.approx(np.exp(-end.at.t), rel=1e-6)
 
 
 def test_events_are_located_on_the_dense_output_and_ties_are_found_as_sets():

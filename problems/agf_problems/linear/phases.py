@@ -18,9 +18,10 @@ import numpy as np
 from agf import Activation, Clock, Init, Settings, Settled, State, Status
 from agf.arrays import FloatArray, IntArray
 from agf.factored import Factored
-from agf.sphere import norms, polar
+from agf.sphere import polar
+from agf_problems.linear.active import ActiveModes
 from agf_problems.linear.moments import Moments
-from agf_problems.linear.settle import SETTLED, Flow
+from agf_problems.linear.settle import SETTLED, Route
 from agf_problems.linear.theory import energies
 
 #: Growth rates below this fraction of the largest initial one are rounding.
@@ -39,8 +40,6 @@ _SMALL = 0.01
 _DROP = 0.3
 #: Error of a step of the active flow over settings.rtol: a drop lasts a few of the log(1/alpha) e-folds of a plateau.
 _FLOW_RTOL = 10.0
-#: Entries below this are left to underflow where every entry of the active modes is followed to relative accuracy.
-_TINY = 1e-280
 #: Longest active flow, in growth times of the newest mode: for the last mode, and for settle="converged".
 _LONGEST = 1e4
 
@@ -261,32 +260,13 @@ class ModePhases:
         rows, columns = (np.concatenate([b[k] for b in blocks]) for k in (0, 1))
         mine = np.flatnonzero(np.isin(order, rows))
         inside = np.ix_(mine, np.concatenate([columns, self.n_inputs + rows]))
-        shape, d = theta[inside].shape, columns.size
         sxx, syx = self.moments.sxx[np.ix_(columns, columns)], self.moments.syx[np.ix_(rows, columns)]
         target = self.moments.target[np.ix_(rows, columns)]
 
-        def learned(y: FloatArray) -> FloatArray:
-            z = y.reshape(shape)
-            return z[:, d:].T @ z[:, :d]
-
-        def velocity(y: FloatArray) -> FloatArray:
-            z = y.reshape(shape)
-            residual = syx - learned(y) @ sxx
-            return np.concatenate([z[:, d:] @ residual, z[:, :d] @ residual.T], axis=1).ravel()
-
-        def loss(y: FloatArray) -> float:
-            gap = target - learned(y)
-            return others + 0.5 * float(np.sum((gap @ sxx) * gap))
-
         def whole(y: FloatArray) -> FloatArray:
             out = theta.copy()
-            out[inside] = y.reshape(shape)
+            out[inside] = y.reshape(theta[inside].shape)
             return out
-
-        def scale(y: FloatArray) -> FloatArray:
-            if alone and len(blocks) > 1:
-                return np.maximum(np.abs(y), _TINY)
-            return np.repeat(norms(y.reshape(shape)) / np.sqrt(shape[1]), shape[1])
 
         def horizon(y: FloatArray) -> float:
             if self.settings.settle == "converged" or dormant.empty:
@@ -295,12 +275,11 @@ class ModePhases:
             return min(lead + horizons * float(waits.min(initial=np.inf)), span)
 
         assert self.settings.horizon is not None  # it applies to the only mode these phases know
-        span, horizons, others = _LONGEST / rate, self.settings.horizon, 0.0
-        first = theta[inside].ravel()
-        others = self._loss(theta) - self.moments.floor - loss(first)
-        path = Flow(
-            velocity,
-            loss,
+        span, horizons = _LONGEST / rate, self.settings.horizon
+        system = ActiveModes(theta[inside], sxx, syx, target, entries=alone and len(blocks) > 1)
+        system.others = self._loss(theta) - self.moments.floor - system.loss(system.start())
+        path = Route(
+            system,
             horizon,
             above=self._loss(held.theta) - self.moments.floor,
             best=self._best(order, alone),
@@ -308,13 +287,11 @@ class ModePhases:
             whole=self.explainable,
             span=span,
             rtol=_FLOW_RTOL * self.settings.rtol,
-            scale=scale,
-            groups=np.repeat(np.arange(shape[0]), shape[1]),
-        ).follow(first)
+        ).follow()
         self.stats["evaluations"] += path.evaluations
         rest, turn = path.rest, path.turn
-        left = rest.speed * max(path.horizon - rest.t, 0.0)
-        summary = Settlement(float(np.sqrt(rest.speed)), left, rest.settled or turn is not None, path.failed)
+        left = rest.rate * max(path.horizon - rest.t, 0.0)
+        summary = Settlement(float(np.sqrt(rest.rate)), left, path.settled or turn is not None, path.failed)
         later = None if turn is None else (start + turn[0], whole(turn[1]))
         return Held(dormant, whole(rest.y), order, later, summary), start + path.half
 

@@ -7,11 +7,28 @@ flow, that is a second drop behind a plateau.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from agf.arrays import FloatArray, IntArray
-from agf.integrators import Accepted, MarchError, march
+import numpy as np
+
+from agf import FlowSystem
+from agf.arrays import FloatArray
+from agf.stopping import (
+    Below,
+    Budget,
+    Course,
+    End,
+    Explicit,
+    Horizon,
+    Moment,
+    Saved,
+    Spent,
+    Stop,
+    Tolerance,
+    Why,
+    drive,
+)
 
 #: Relative accuracy of a settled level, and of the smallest level that matters, in units of the initial loss.
 SETTLED = 1e-6
@@ -23,22 +40,8 @@ _FLAT = 0.05
 _VISIBLE = 1e-3
 #: Steps after which a flow that goes nowhere is left alone.
 _MAX_STEPS = 20_000
-
-
-@dataclass(frozen=True)
-class Rest:
-    """A state along the flow: y, velocity g, time t since the start, loss above the floor, whether it settled here."""
-
-    y: FloatArray
-    g: FloatArray
-    t: float
-    loss: float
-    settled: bool = False
-
-    @property
-    def speed(self) -> float:
-        """-dL/dt."""
-        return float(self.g @ self.g)
+#: Ends of a flow that reached a rest.
+_ENDS = (Why.SETTLED, Why.PASSED, Why.HORIZON, Why.TIME)
 
 
 @dataclass(frozen=True)
@@ -47,19 +50,24 @@ class Path:
 
     Parameters
     ----------
-    rest : Rest
+    rest : Moment
         The first plateau, or the state at the horizon.
+    settled : bool
+        Whether the flow settled there.
     half : float
         Time halfway down to it.
     horizon : float
         Time of the next activation seen from there.
     turn : tuple[float, FloatArray] or None
         Time and state halfway down a second drop before the horizon, or None.
+    evaluations : int
+        Gradients.
     failed : bool
         Whether no rest was reached.
     """
 
-    rest: Rest
+    rest: Moment
+    settled: bool
     half: float
     horizon: float
     turn: tuple[float, FloatArray] | None
@@ -68,13 +76,46 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Flow:
-    """Gradient flow y' = velocity(y) of the active modes.
+class Passed:
+    """A plateau lies behind: the rate of fall has risen again from its lowest since the last drop.
+
+    Attributes
+    ----------
+    t, loss : float
+        Time and loss before the drop that led to the plateau.
+    least : float
+        Smallest fall that can be this drop.
+    """
+
+    t: float
+    loss: float
+    least: float
+
+    def init(self, now: Moment) -> tuple[float, ...]:
+        """The largest rate, and rate, time and loss where it was lowest since."""
+        return (now.rate, now.rate, now.t, self.loss)
+
+    def look(self, now: Moment, memory: tuple[float, ...]) -> tuple[tuple[float, ...], End | None]:
+        """Whether the next drop has begun."""
+        fastest, lowest, t, loss = memory
+        if now.rate > fastest:
+            fastest, lowest, t, loss = now.rate, now.rate, now.t, now.loss
+        elif now.rate < lowest:
+            lowest, t, loss = now.rate, now.t, now.loss
+        fall = self.loss - loss
+        flat = fall >= self.least and lowest * (t - self.t) <= _FLAT * fall
+        passed = flat and min(now.rate, fastest) > _RISE * lowest
+        return (fastest, lowest, t, loss), End(Why.PASSED, now) if passed else None
+
+
+@dataclass(frozen=True)
+class Route:
+    """What the flow of the active modes is followed by.
 
     Parameters
     ----------
-    loss : callable
-        Above the floor.
+    system : FlowSystem
+        The flow; its loss is that above the floor.
     horizon : callable
         State -> time of the next activation, from the start.
     above : float
@@ -88,15 +129,10 @@ class Flow:
     span : float
         Longest time.
     rtol : float
-        Of `agf.integrators.march`.
-    scale : callable
-        Of `agf.integrators.march`.
-    groups : int ndarray
-        Of `agf.integrators.march`.
+        Error of a step.
     """
 
-    velocity: Callable[[FloatArray], FloatArray]
-    loss: Callable[[FloatArray], float]
+    system: FlowSystem
     horizon: Callable[[FloatArray], float]
     above: float
     best: float
@@ -104,84 +140,62 @@ class Flow:
     whole: float
     span: float
     rtol: float
-    scale: Callable[[FloatArray], FloatArray]
-    groups: IntArray
 
-    def follow(self, y: FloatArray) -> Path:
-        """From y to the first plateau, and on to a second drop if one comes before the horizon."""
-        now = Rest(y, self.velocity(y), 0.0, self.loss(y))
-        fastest = lowest = now  # since the last plateau, and since the fastest
-        base = replace(now, loss=self.above)
-        rest: Rest | None = None
-        end, evaluations = self.horizon(y), 1
-        steps: list[tuple[Accepted, float]] = []
-        try:
-            for step in self._march(y):
-                evaluations = step.evaluations + 1
-                now = Rest(step.y1, step.f1, step.s1, self.loss(step.y1))
-                steps.append((step, now.loss))
-                settled = self._settled(now, end)
-                if rest is None and (settled or now.t >= end):
-                    end = self.horizon(now.y)
-                    settled = self._settled(now, end)
-                if now.t >= end:
-                    now = self._at(step, max(end, step.s0))
-                    if rest is not None and rest.loss - now.loss < 0.5 * (rest.loss - self.best):
-                        now = rest  # a turn that has hardly begun is left to the next phase
-                    break
-                if now.speed > fastest.speed:
-                    fastest = lowest = now
-                elif now.speed < lowest.speed:
-                    lowest = now
-                passed = min(now.speed, fastest.speed) > _RISE * lowest.speed and self._flat(lowest, base)
-                if rest is None and (settled or passed):
-                    rest = replace(now, settled=True) if settled else lowest
-                    if settled and now.loss - self.best <= SETTLED * self.whole:
-                        now = rest
-                        break
-                    end = self.horizon(rest.y)
-                    fastest = lowest = base = rest
-                elif rest is not None and (settled or passed) and rest.loss - now.loss > _VISIBLE * self.whole:
-                    break
-        except MarchError:
-            if rest is None:
-                return Path(now, now.t, end, None, evaluations, failed=True)
-        rest = rest or now
-        half = self._crossing(steps, 0.5 * (self.above + rest.loss))[0]
-        visible = rest.loss - now.loss > _VISIBLE * self.whole
-        turn = self._crossing(steps, 0.5 * (rest.loss + now.loss)) if visible else None
-        return Path(rest, half, end, turn, evaluations)
+    def follow(self) -> Path:
+        """From the start to the first plateau, and on to a second drop if one comes before the horizon."""
+        moments: list[Moment] = []
+        course = Course(lambda now: self.horizon(now.y), ratio=np.inf)
+        end, saved = self._drive(Saved(self.system.start()), course, Passed(0.0, self.above, self.least), moments)
+        if end.why is Why.PASSED:
+            fastest = int(np.argmax([now.rate for now in moments]))
+            rest = min(moments[fastest:], key=lambda now: now.rate)
+            until = self.horizon(rest.y)
+        else:
+            rest, until = end.at, course.until(end.at)
+        settled, failed = end.why is Why.SETTLED, end.why not in _ENDS
+        now, spent = rest, rest.loss - self.best <= SETTLED * self.whole
+        if end.why is Why.PASSED or (settled and not spent):
+            visible = rest.loss - _VISIBLE * self.whole
+            passed = Passed(rest.t, rest.loss, self.least)
+            end, _ = self._drive(saved, Course(lambda now: until, ratio=np.inf), passed, moments, visible)
+            now = end.at
+            if end.why is Why.HORIZON and rest.loss - now.loss < 0.5 * (rest.loss - self.best):
+                now = rest  # a turn that has hardly begun is left to the next phase
+        half = self._crossing(moments, 0.5 * (self.above + rest.loss))[0]
+        turns = rest.loss - now.loss > _VISIBLE * self.whole
+        turn = self._crossing(moments, 0.5 * (rest.loss + now.loss)) if turns else None
+        return Path(rest, settled, half, until, turn, end.at.work.gradients, failed)
 
-    def _march(self, y: FloatArray) -> Iterator[Accepted]:
-        return march(
-            self.velocity,
-            y,
-            method="auto",
-            rtol=self.rtol,
-            scale=self.scale,
-            groups=self.groups,
-            s_end=self.span,
-            max_steps=_MAX_STEPS,
-        )
+    def _drive(
+        self, start: Saved, course: Course, passed: Passed, moments: list[Moment], level: float = np.inf
+    ) -> tuple[End, Saved]:
+        """To the next plateau, or what ends the flow before; a plateau counts only below `level`."""
+        tolerated = Tolerance(SETTLED, SETTLED * self.whole)
+        stops: list[Stop] = [
+            Horizon(course),
+            Below(level, Spent(course, tolerated, late=1.0)),
+            Below(level, passed),
+            Budget(np.inf, _MAX_STEPS),
+        ]
+        last = start
 
-    def _at(self, step: Accepted, t: float) -> Rest:
-        """The state at time t within a step."""
-        y = step.dense(t)
-        return Rest(y, self.velocity(y), t, self.loss(y))
+        def each(now: Moment, saved: Saved) -> None:
+            nonlocal last
+            moments.append(now)
+            last = Saved(saved.y, saved.origin, saved.local, saved.method, None, saved.work)
 
-    def _settled(self, now: Rest, end: float) -> bool:
-        """Whether what the flow can still lose before `end`, to first order, does not matter."""
-        return now.speed * (end - now.t) <= SETTLED * max(now.loss, SETTLED * self.whole)
+        end = drive(self.system, Explicit(self.rtol), stops, start, s_end=self.span, each=each)
+        return end, last
 
-    def _flat(self, low: Rest, base: Rest) -> bool:
-        fall = base.loss - low.loss
-        return fall >= self.least and low.speed * (low.t - base.t) <= _FLAT * fall
-
-    def _crossing(self, steps: list[tuple[Accepted, float]], level: float) -> tuple[float, FloatArray]:
+    def _crossing(self, moments: list[Moment], level: float) -> tuple[float, FloatArray]:
         """First time and state at which the loss is at most `level`; the start, or the end, if it never crosses."""
-        step = next((step for step, after in steps if after <= level), steps[-1][0])
-        early, late = step.s0, step.s1
-        while late - early > 1e-9 * step.s1:
+        if not moments:
+            return 0.0, self.system.start()
+        now = next((now for now in moments if now.loss <= level), moments[-1])
+        assert now.step is not None
+        early, late = now.step.s0, now.step.s1
+        while late - early > 1e-9 * now.step.s1:
             middle = 0.5 * (early + late)
-            early, late = (early, middle) if self.loss(step.dense(middle)) <= level else (middle, late)
-        return late, step.dense(late)
+            below = self.system.loss(now.step.dense(middle)) <= level
+            early, late = (early, middle) if below else (middle, late)
+        return now.origin + late, now.step.dense(late)

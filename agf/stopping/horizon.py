@@ -1,0 +1,252 @@
+"""Rules of a flow that is followed for as long as something else takes: the horizon, and what is left to lose in it.
+
+In hard problems a flow has no critical point before something outside of it happens (the next activation). So it is
+followed for a stated time, and stops early once what it can still lose in that time is negligible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from agf.stopping import remaining_loss
+from agf.stopping.drive import End, Moment, Stop, Why
+from agf.stopping.rules import LOOK, PARKED, Memory, Tolerance
+
+#: Rate -dL/dt that is rounding, of the largest seen: the square of a gradient of 1e-13, a few hundred epsilon: a
+#: result only for flows that come to rest there.
+_ROUNDING = 1e-26
+
+
+class Course:
+    """What the rules of one run share: until when it is to be followed, and how fast its loss has really fallen.
+
+    Parameters
+    ----------
+    ask : callable
+        moment -> time of the horizon as seen from there; a costly question, which may remember what it found.
+    least : float, optional
+        Time that is followed in any case; nothing is asked before.
+    ratio : float, optional
+        It is asked again when the time has grown by this factor, and at the end it gave: cost only.
+    """
+
+    def __init__(self, ask: Callable[[Moment], float], *, least: float = 0.0, ratio: float = LOOK) -> None:
+        self.ask, self.least, self.ratio = ask, least, ratio
+        self.marks: list[Moment] = []  # one for each doubling of the time, the first at the start
+        self.doubled = False  # whether the last of them is the present
+        self._works: list[float] = []  # integral of the squared gradient up to each
+        self._work = self._rate = 0.0
+        self._end, self._asked = np.inf, 0.0
+        self._now: Moment | None = None
+
+    def until(self, now: Moment) -> float:
+        """Time of the horizon, as it was last seen; inf before `least`."""
+        self._see(now)
+        if now.t >= self.least and (now.t >= self.ratio * self._asked or now.t >= self._end):
+            self.again(now)
+        return self._end
+
+    def again(self, now: Moment) -> float:
+        """The same, seen from here."""
+        if self._asked != now.t or not np.isfinite(self._end):
+            self._end, self._asked = self.ask(now), now.t
+        return self._end
+
+    def rate(self, now: Moment) -> float:
+        """-dL/dt: the squared gradient times the fraction of it that the loss has followed since the last mark but one.
+
+        That is 1 but for two cases where the gradient hovers about what it should be: components that a long step damps
+        only to its tolerance, and the velocity beside a kink on which the flow slides.
+        """
+        self._see(now)
+        return self._rate
+
+    def more(self, now: Moment) -> float:
+        """Loss that another time as long as this one could take off, to first order."""
+        end = self._end if np.isfinite(self._end) else now.t
+        return self.rate(now) * end if end > 0 else 0.0
+
+    @property
+    def last(self) -> Moment:
+        """The last moment that was seen."""
+        assert self._now is not None
+        return self._now
+
+    @property
+    def before(self) -> Moment:
+        """The last mark but one: the time was at most half of what it is."""
+        return self.marks[max(len(self.marks) - 2, 0)]
+
+    def _see(self, now: Moment) -> None:
+        """Take in a moment, once."""
+        if self._now is now:
+            return
+        self._now = now
+        if now.step is None or not self.marks:
+            self.marks, self._works, self._work, self._rate, self.doubled = [now], [0.0], 0.0, now.rate, False
+            self._asked = now.t
+            self._end = np.inf if now.t < self.least else self.ask(now)
+            return
+        step = now.step
+        start, end = float(step.f0 @ step.f0), float(step.f1 @ step.f1)
+        self._work += 0.5 * (step.s1 - step.s0) * (start + end)
+        mark = max(len(self.marks) - 2, 0)
+        fallen = abs(self.marks[mark].loss - now.loss)
+        self._rate = now.rate * min(fallen / max(self._work - self._works[mark], np.finfo(float).tiny), 1.0)
+        self.doubled = now.t >= 2.0 * self.marks[-1].t
+        if self.doubled:
+            self.marks.append(now)
+            self._works.append(self._work)
+
+
+@dataclass(frozen=True)
+class Below:
+    """A rule that counts only once the loss is at most `level`."""
+
+    level: float
+    stop: Stop
+
+    def init(self, now: Moment) -> Memory:
+        """That of the rule."""
+        return self.stop.init(now)
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether the rule ends the run, and the loss lets it."""
+        memory, end = self.stop.look(now, memory)
+        return memory, end if now.loss <= self.level else None
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """The time to be followed is over; the end is met exactly."""
+
+    course: Course
+
+    def init(self, now: Moment) -> Memory:
+        """Nothing: the course knows, from the start on."""
+        self.course.until(now)
+        return ()
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether it is over."""
+        end = self.course.until(now)
+        if now.t < end:
+            return memory, None
+        left = self.course.more(now)
+        at = now if now.step is None else now.inside(max(end, now.step.s0 + now.origin))
+        return memory, End(Why.HORIZON, at, left)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Nothing that counts can be lost before the horizon, dL/dt times the time that is left being a bound.
+
+    To first order, that is, as long as the rate of fall does not grow. A saddle that a growing mode leaves by then
+    (where there is a Hessian, `remaining_loss.escape`) is waited for, for as many e-folds as rounding would need.
+
+    Attributes
+    ----------
+    course : Course
+        Of the run.
+    tolerated : Tolerance
+        Loss that may be left.
+    late : float
+        Fraction of the horizon from which on nothing can be lost any more, settled or not.
+    """
+
+    course: Course
+    tolerated: Tolerance
+    late: float = 0.95
+
+    def init(self, now: Moment) -> Memory:
+        """The largest rate, the time by which a saddle will have been left, and the loss there."""
+        return (now.rate, 0.0, np.inf)
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether it may stop."""
+        largest, leaves, seen = memory
+        largest = max(largest, now.rate)
+        if not self._idle(now, self.course.until(now), largest) or now.t < leaves:
+            return (largest, leaves, seen), None
+        end = self.course.again(now) if now.t >= self.course.least else np.inf
+        if not self._idle(now, end, largest):
+            return (largest, leaves, seen), None
+        if now.loss < seen - self.tolerated(now.loss):
+            growth = remaining_loss.escape(now, end - now.t)
+            if growth > 0:
+                return (largest, now.t + PARKED / growth, now.loss), None
+        note = "nothing is left to lose before the horizon."
+        return (largest, leaves, seen), End(Why.SETTLED, now, self.course.more(now), note)
+
+    def _idle(self, now: Moment, end: float, largest: float) -> bool:
+        rate = self.course.rate(now)
+        left = rate * (end - now.t) if rate > 0 else 0.0  # the horizon may be infinite
+        return (now.t < self.late * end and left <= self.tolerated(now.loss)) or rate <= _ROUNDING * largest
+
+
+@dataclass(frozen=True)
+class Decayed:
+    """A flow with a Hessian that decays for longer than it would have to be followed: told by its modes what is left.
+
+    Also where the loss falls like a power of time (`remaining_loss`). Asked at each doubling of the age, where the
+    horizon is far or steps get nowhere.
+
+    Attributes
+    ----------
+    course : Course
+        Of the run.
+    tolerated : Tolerance
+        Loss that may be left.
+    blurred : callable
+        moment -> whether rounding of the gradient, over the age of the flow, blurs where it goes: then it is followed
+        no further than that can be told, and `End.why` is ROUNDING where more than tolerated is left.
+    growing : callable
+        moment -> whether the state still moves off: then the level is an infimum, and `End.why` is DRIFTING.
+    """
+
+    #: Asked while the horizon is further than this multiple of the age: cost only, as what is nearer is followed.
+    LONG: ClassVar[float] = 10.0
+    #: Steps over a doubling of the age from which on a flow that is blurred is also followed no further within a short
+    #: horizon: cost.
+    SLOW: ClassVar[int] = 200
+    course: Course
+    tolerated: Tolerance
+    blurred: Callable[[Moment], bool]
+    growing: Callable[[Moment], bool]
+
+    def init(self, now: Moment) -> Memory:
+        """Steps at the last doubling."""
+        return (float(now.work.steps),)
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether it need not be followed further."""
+        end = self.course.until(now)
+        if not self.course.doubled:
+            return memory, None
+        blurred = self.blurred(now)
+        slow = blurred and now.work.steps - memory[0] > self.SLOW
+        memory = (float(now.work.steps),)
+        quiet = blurred or self.course.rate(now) * now.t <= self.tolerated(now.loss)
+        if now.t < self.course.least or not (slow or (end > self.LONG * now.t and quiet)):
+            return memory, None
+        left = self._left(now, end - now.t)
+        if left <= self.tolerated(now.loss) or (blurred and np.isfinite(left)):
+            return memory, self._end(now, left)
+        return memory, None
+
+    def stalled(self, now: Moment) -> End:
+        """The end of a run whose steps fell to rounding here."""
+        return self._end(now, self._left(now, self.course.until(now) - now.t))
+
+    def _left(self, now: Moment, ahead: float) -> float:
+        before = [mark for mark in self.course.marks if 2.0 * mark.t <= now.t]
+        return remaining_loss.left(now, ahead, before[-1] if before else None)
+
+    def _end(self, now: Moment, left: float) -> End:
+        drifting = Why.DRIFTING if self.growing(now) else Why.SETTLED
+        why = Why.ROUNDING if left > self.tolerated(now.loss) else drifting
+        return End(why, now, min(left, max(now.loss, 0.0)))
