@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from agf.arrays import BoolArray, FloatArray
+from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 
@@ -25,9 +25,9 @@ def prunable_of(problem: Problem, which: str) -> BoolArray:
     out = np.ones((problem.width, problem.n_params), dtype=bool)
     out[list(problem.permanent)] = False  # biases are not pruned
     if getattr(problem, "bias", "none") in ("hidden", "both"):
-        out[:, _inputs(problem, "pruning") - 1] = False
+        out[:, inputs_of(problem, "pruning") - 1] = False
     if which == "inner":
-        out[:, _inputs(problem, 'prunable="inner"') :] = False
+        out[:, inputs_of(problem, 'prunable="inner"') :] = False
     return out
 
 
@@ -46,17 +46,31 @@ def counts(total: int, keep: float, cycles: int) -> list[int]:
 
 
 def pruned(
-    problem: Problem, theta: FloatArray, mask: BoolArray, may: BoolArray, left: int, by: str, rng: Any
+    score: FloatArray | None, layers: IntArray, mask: BoolArray, may: BoolArray, left: int, rng: Any
 ) -> BoolArray:
-    """The mask with `left` of the prunable weights, those of the largest scores among the ones it still has.
+    """The mask with `left` of the prunable weights.
 
-    mask, may : (H, P) what is left, and what may be pruned.  rng : numpy generator, for "random".
+    Parameters
+    ----------
+    score : float ndarray, shape (H, P), or None
+        Those of the largest scores stay; None for a random choice, balanced over the layers.
+    layers : int ndarray, shape (H, P)
+        Layer of each weight.
+    mask, may : bool ndarray, shape (H, P)
+        What is left, and what may be pruned.
+    left : int
+        How many stay.
+    rng : numpy.random.Generator
+        For a random choice.
     """
-    if by == "random":
-        return _random(problem, mask, may, left, rng)
-    score = np.where(mask & may, _score(problem, theta, mask, by), -np.inf).ravel()
     out = (mask & ~may).ravel()
-    out[np.argsort(-score, kind="stable")[:left]] = True
+    if score is not None:
+        flat = np.where(mask & may, score, -np.inf).ravel()
+        out[np.argsort(-flat, kind="stable")[:left]] = True
+        return out.reshape(mask.shape)
+    open_to = [np.flatnonzero((mask & may & (layers == k)).ravel()) for k in np.unique(layers[may])]
+    for rows, number in zip(open_to, balanced_counts([rows.size for rows in open_to], left), strict=True):
+        out[rng.permutation(rows)[:number]] = True
     return out.reshape(mask.shape)
 
 
@@ -77,32 +91,8 @@ def balanced_counts(sizes: list[int], total: int) -> list[int]:
     return out
 
 
-def _random(problem: Problem, mask: BoolArray, may: BoolArray, left: int, rng: Any) -> BoolArray:
-    layers = [np.zeros(mask.shape, dtype=bool), np.zeros(mask.shape, dtype=bool)]
-    cut = getattr(problem, "n_inputs", problem.n_params)
-    layers[0][:, :cut], layers[1][:, cut:] = True, True
-    open_to = [np.flatnonzero((layer & mask & may).ravel()) for layer in layers]
-    out = (mask & ~may).ravel()
-    for rows, number in zip(open_to, balanced_counts([rows.size for rows in open_to], left), strict=True):
-        out[rng.permutation(rows)[:number]] = True
-    return out.reshape(mask.shape)
-
-
-def _score(problem: Problem, theta: FloatArray, mask: BoolArray, by: str) -> FloatArray:
-    theta = theta * mask
-    if by == "magnitude":
-        return np.abs(theta)
-    if by == "snip":
-        return np.abs(theta * problem.loss_grad(theta, np.arange(problem.width))[1])
-    if by == "synflow":  # R = sum_i sum_j |w_ij| sum_c |a_ci|, each entry times dR by it
-        d = _inputs(problem, 'by="synflow"')
-        size = np.abs(theta)
-        into, out = size[:, :d].sum(axis=1, keepdims=True), size[:, d:].sum(axis=1, keepdims=True)
-        return np.concatenate([size[:, :d] * out, size[:, d:] * into], axis=1)
-    raise RequestError(explain(f"unknown score {by!r}.", where="rewind", expected="one of " + ", ".join(SCORES)))
-
-
-def _inputs(problem: Problem, where: str) -> int:
+def inputs_of(problem: Problem, where: str) -> int:
+    """Number of input weights of a row (w, a). Raises RequestError where rows are not such."""
     inputs = getattr(problem, "n_inputs", None)
     if inputs is None:
         raise RequestError(

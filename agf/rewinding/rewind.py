@@ -3,6 +3,7 @@
 Cycle 0 trains the dense network. Each later cycle prunes, starts again and trains what is left: from the initial
 weights (IMP), from those of an early moment of the dense training (WR), or from where the cycle before ended (LRR).
 Masks and signs may come from another pipeline: what the mask does and what the restart does can then be told apart.
+What is trained, and how, is the `subject`'s: a problem, or a torch module.
 """
 
 from __future__ import annotations
@@ -24,21 +25,17 @@ from agf.init import Init
 from agf.records import files, provenance
 from agf.results.rewinding import Rewinding
 from agf.results.runs import load
-from agf.results.trajectory import Trajectory
-from agf.rewinding.masked import masked
-from agf.rewinding.pruning import SCORES, counts, prunable_of, pruned
-from agf.sphere import lengths
-from agf.training.descent import descend
-from agf.training.gradient_flow import flow
+from agf.rewinding.modules import ModuleSubject, is_module
+from agf.rewinding.pruning import SCORES, counts, pruned
+from agf.rewinding.subject import ProblemSubject, Subject, Train
 
 METHODS = ("imp", "wr", "lrr")
 BUDGETS = ("cycle", "equal")
-Train = Callable[[Problem, Init], Trajectory] | dict[str, Any]
 
 
 def rewind(
-    problem: Problem,
-    init: Init,
+    problem: Problem | Any,
+    init: Init | None = None,
     *,
     method: str = "imp",
     cycles: int = 8,
@@ -52,7 +49,7 @@ def rewind(
     budget: str = "cycle",
     rebalance: bool = False,
     train: Train | None = None,
-    score: Callable[[Problem, FloatArray], float] | None = None,
+    score: Callable[[Any, FloatArray], float] | None = None,
     seed: int = 0,
     path: str | os.PathLike[str] | None = None,
 ) -> Rewinding:
@@ -60,10 +57,11 @@ def rewind(
 
     Parameters
     ----------
-    problem : Problem
-        What is trained.
+    problem : Problem or torch.nn.Module
+        What is trained. A module is trained in place by `train`, and ends with the weights of the last cycle; theta is
+        then one row of all its parameters and buffers, of which those of two dimensions and more are pruned.
     init : Init
-        Where the dense network starts.
+        Where the dense network starts; for a module left out, as it starts where it is.
     method : str
         "imp" starts every cycle from the initial weights, "wr" from those of flow time `rewind` of the dense training,
         "lrr" from the end of the cycle before.
@@ -72,7 +70,7 @@ def rewind(
     keep : float
         Fraction of the prunable weights that a cycle keeps, in (0, 1]: round(N keep^i) are left after cycle i.
     rewind : float
-        Flow time of the dense training that "wr" goes back to.
+        Flow time of the dense training that "wr" goes back to; for a module, in what its training function counts.
     by : str
         Score of the weights that stay: "magnitude", "snip" `|theta grad|`, "synflow", over all layers at once; or
         "random", nested and balanced over the layers, the same for every method with the same `seed`.
@@ -94,9 +92,12 @@ def rewind(
         has it.
     train : dict or callable, optional
         Options of `agf.descend` (with lr and steps) or of `agf.flow` (such as t_max); or a function (problem, init) ->
-        Trajectory. Default: gradient flow until it settles.
+        Trajectory. Default: gradient flow until it settles. For a module, a function that trains it, train(module), and
+        may return its loss; it is called as train(module, until=rewind) for "wr", to stop there, and as train(module,
+        budget=k) for k times a cycle's training where budgets are equal. Masks are in place meanwhile
+        (`torch.nn.utils.prune`), so that any optimizer made inside keeps them.
     score : callable, optional
-        (problem, theta) -> float, such as an accuracy on data kept apart; at the end of every cycle.
+        (problem or module, theta) -> float, such as an accuracy on data kept apart; at the end of every cycle.
     seed : int
         Of random masks and of `flip`.
     path : str or os.PathLike[str], optional
@@ -110,12 +111,19 @@ def rewind(
     Raises
     ------
     RequestError
-        For a wrong request: cycles that leave no weight, masks of another shape, a file of another request.
+        For a wrong request: cycles that leave no weight, a file of another request, a module with shared parameters.
+    DataError
+        For masks of another shape, or that kill all weights.
     """
-    run = _Pipeline(
-        problem, admit(problem, init, "rewind"), method, cycles, keep, rewind, by, prunable, masks, signs, flip, budget,
-        rebalance, train, score, seed, path,
-    )  # fmt: skip
+    if is_module(problem):
+        if init is not None or prunable != "all":
+            words = "a module starts where it is, and all its weights may be pruned."
+            raise RequestError(explain(words, where="rewind", remedy="Leave out init and prunable."))
+        subject: Subject = ModuleSubject(problem, train, score)
+    else:
+        subject = ProblemSubject(problem, admit(problem, init, "rewind"), prunable, train, score)
+    run = _Pipeline(subject, method, cycles, keep, rewind, by, masks, signs, flip, budget, rebalance, seed, path)
+    run.settings |= {"prunable": prunable, "train": "callable" if callable(train) else dict(train or {})}
     return run.go()
 
 
@@ -123,9 +131,8 @@ class _Pipeline:
     """One call of `rewind`."""
 
     def __init__(
-        self, problem: Problem, init: Init, method: str, cycles: int, keep: float, moment: float, by: str,
-        prunable: str, masks: Any, signs: Any, flip: tuple[int, float] | None, budget: str, rebalance: bool,
-        train: Train | None, score: Callable[[Problem, FloatArray], float] | None, seed: int, path: Any,
+        self, subject: Subject, method: str, cycles: int, keep: float, moment: float, by: str, masks: Any, signs: Any,
+        flip: tuple[int, float] | None, budget: str, rebalance: bool, seed: int, path: Any,
     ) -> None:  # fmt: skip
         for value, name, valid in ((method, "method", METHODS), (by, "score", SCORES), (budget, "budget", BUDGETS)):
             if value not in valid:
@@ -139,37 +146,37 @@ class _Pipeline:
                 explain(f"method {method!r} with rewind = {moment:g}.", where="rewind",
                         expected='a positive flow time for "wr", and none for the others')
             )  # fmt: skip
-        self.problem, self.init, self.path = problem, init, path
-        self.train, self.score, self.moment = train, score, float(moment)
-        self.may, self.weights = prunable_of(problem, prunable), prunable_of(problem, "all")
+        self.subject, self.path, self.moment = subject, path, float(moment)
         self.cycles = count(cycles, "cycles", where="rewind", least=0)
-        self.left = counts(int(self.may.sum()), keep, self.cycles)
+        self.left = counts(int(subject.may.sum()), keep, self.cycles)
         self.given = None if masks is None else self._masks(masks)
         if signs not in (None, "own") and not isinstance(signs, Rewinding):
             raise RequestError(explain('`signs` is neither "own" nor a Rewinding.', where="rewind"))
         if isinstance(signs, Rewinding) and signs.cycles < self.cycles:
             raise RequestError(explain(f"`signs` has {signs.cycles} cycles.", where="rewind", expected=f"{cycles}"))
+        if by != "random" and self.given is None:
+            subject.score(subject.init.params(), by)  # has this score, or says that it has not
         if rebalance:
-            prunable_of(problem, "inner")  # has rows (w, a), or says that it has not
+            subject.balanced(subject.init.params())  # likewise
         self.signs, self.flip, self.rebalance = signs, flip, rebalance
         self.settings: dict[str, Any] = {
             "method": method, "cycles": self.cycles, "keep": float(keep), "rewind": self.moment, "by": by,
-            "prunable": prunable, "masks": "own" if self.given is None else _mark(np.array(self.given)),
+            "masks": "own" if self.given is None else _mark(np.array(self.given)),
             "signs": _mark(np.sign(signs.ends)) if isinstance(signs, Rewinding) else (signs or "free"),
             "flip": None if flip is None else [int(flip[0]), float(flip[1])], "budget": budget,
             "rebalance": bool(rebalance), "seed": int(seed),
-            "train": "callable" if callable(train) else dict(train or {}),
         }  # fmt: skip
 
     def go(self) -> Rewinding:
         """All cycles that are not in the file yet."""
         done = self._before()
-        dense = np.ones_like(self.may)
+        dense = np.ones_like(self.subject.may)
         if done is None:
-            run = self._trained(self.problem, self.init, 1)
-            start = self.init.params()
-            rewound = start if self.moment == 0 else self._at(run)
-            done = self._recorded(None, dense, start, self._end(run), rewound)
+            start = self.subject.init.params()
+            end = self.subject.trained(start, dense, 1)
+            first = self._measured(dense, start, end)  # before the training is taken up again for an early moment
+            rewound = start if self.moment == 0 else self.subject.early(self.moment)
+            done = self._recorded(None, first, rewound)
         while not done.done:
             i = done.cycles + 1
             mask = self._mask(done, i)
@@ -177,12 +184,9 @@ class _Pipeline:
             if not (start * mask).any():
                 raise RequestError(explain(f"cycle {i} would start from weights that are all 0.", where="rewind"))
             budget = i + 1 if self.settings["budget"] == "equal" and self.settings["method"] != "lrr" else 1
-            whole = mask.all()
-            run = self._trained(
-                self.problem if whole else masked(self.problem, mask), Init.from_params(start, alpha=self.init.alpha),
-                budget,
-            )  # fmt: skip
-            done = self._recorded(done, mask, start, self._end(run), done.rewound)
+            end = self.subject.trained(start, mask, budget)
+            done = self._recorded(done, self._measured(mask, start, end), done.rewound)
+        self.subject.leave(done.ends[-1])
         return done
 
     # -- cycles -----------------------------------------------------------------------------------------------
@@ -190,9 +194,11 @@ class _Pipeline:
     def _mask(self, done: Rewinding, i: int) -> BoolArray:
         if self.given is not None:
             return self.given[i - 1]
+        subject, by = self.subject, self.settings["by"]
         rng = np.random.default_rng([self.settings["seed"], i])
-        theta = done.ends[-1]
-        return pruned(self.problem, theta, done.masks[-1], self.may, self.left[i], self.settings["by"], rng)
+        mask = done.masks[-1]
+        score = None if by == "random" else subject.score(done.ends[-1] * mask, by)
+        return pruned(score, subject.layers, mask, subject.may, self.left[i], rng)
 
     def _start(self, done: Rewinding, mask: BoolArray, i: int) -> FloatArray:
         """Weights from which cycle i starts: the method's magnitudes and signs, then changes of sign, masked."""
@@ -205,80 +211,35 @@ class _Pipeline:
         if self.flip is not None and (i == self.flip[0] or (i > self.flip[0] and not lrr)):
             start = start * self._flips(done, i, mask)
         start = start * mask
-        if self.rebalance:
-            d = int(self.problem.n_inputs)  # type: ignore[attr-defined]
-            size, outer = lengths(start[:, :d]), lengths(start[:, d:])
-            start = start.copy()
-            factor = size / np.where(outer > 0, outer, 1.0)
-            factor[list(self.problem.permanent)] = 1.0
-            start[:, d:] *= factor[:, None]
-        return start
+        return self.subject.balanced(start) if self.rebalance else start
 
     def _flips(self, done: Rewinding, i: int, mask: BoolArray) -> FloatArray:
         """(H, P) signs: -1 for the weights that `flip` changes, drawn among those left at its cycle."""
         assert self.flip is not None
         cycle, fraction = self.flip
-        alive = mask if i == cycle else done.masks[cycle]
+        alive = (mask if i == cycle else done.masks[cycle]) & self.subject.weights
         rng = np.random.default_rng([self.settings["seed"], 10**6 + cycle])
         out = np.ones(alive.size)
-        cut = getattr(self.problem, "n_inputs", self.problem.n_params)
-        layer = np.broadcast_to(np.arange(self.problem.n_params) >= cut, alive.shape)
-        for outer in (False, True):
-            rows = np.flatnonzero((alive & self.weights & (layer == outer)).ravel())
+        for layer in np.unique(self.subject.layers[self.subject.weights]):
+            rows = np.flatnonzero((alive & (self.subject.layers == layer)).ravel())
             out[rng.permutation(rows)[: round(fraction * rows.size)]] = -1.0
         return out.reshape(alive.shape)
 
-    # -- training ---------------------------------------------------------------------------------------------
-
-    def _trained(self, problem: Problem, init: Init, budget: int, until: float | None = None) -> Trajectory:
-        if callable(self.train):
-            return self.train(problem, init)
-        options = dict(self.train or {})
-        if "lr" in options or "steps" in options:
-            unit = float(options.get("lr", 0.0)) / (1 - float(options.get("momentum", 0.0)))
-            options["steps"] = budget * int(options.get("steps", 0))
-            if until is not None:
-                options["steps"] = max(round(until / unit), 1)
-            options.setdefault("snapshots", 2)
-            return descend(problem, init, **options)
-        if until is not None:
-            options["t_max"] = until
-        elif options.get("t_max") is not None:
-            options["t_max"] = budget * options["t_max"]
-        options.setdefault("snapshots", 2)
-        return flow(problem, init, **options)
-
-    def _at(self, dense: Trajectory) -> FloatArray:
-        """Weights of the dense training at the rewind point: trained again up to there, or the nearest snapshot."""
-        if not callable(self.train):
-            return self._end(self._trained(self.problem, self.init, 1, until=self.moment))
-        if dense.snapshot_times.size == 0:
-            raise RequestError(explain("the training function kept no snapshot to rewind to.", where="rewind"))
-        return dense.params(int(np.argmin(np.abs(dense.snapshot_times - self.moment))))
-
-    def _end(self, run: Trajectory) -> FloatArray:
-        if run.status.failed and run.directions.shape[0] == 0:
-            raise RequestError(explain(f"training ended as {run.status.word}.", where="rewind"))
-        return run.params(-1)
-
     # -- records ----------------------------------------------------------------------------------------------
 
-    def _recorded(
-        self, done: Rewinding | None, mask: BoolArray, start: FloatArray, end: FloatArray, rewound: FloatArray
-    ) -> Rewinding:
-        neurons = np.arange(self.problem.width)
+    def _measured(self, mask: BoolArray, start: FloatArray, end: FloatArray) -> dict[str, Any]:
+        """What is recorded of a cycle."""
         end = end * mask
-        accuracy = self.problem.features(end, neurons).get("accuracy", np.array([np.nan]))
-        new: dict[str, Any] = {
-            "masks": mask[None],
-            "starts": (start * mask)[None],
-            "ends": end[None],
-            "losses": np.array([self.problem.loss_grad(end, neurons)[0]]),
-            "accuracies": np.array([float(np.ravel(accuracy)[0])]),
-            "scores": np.array([np.nan if self.score is None else float(self.score(self.problem, end))]),
-        }
+        loss, accuracy, score = self.subject.measured(end)
+        return {
+            "masks": mask[None], "starts": (start * mask)[None], "ends": end[None],
+            "losses": np.array([loss]), "accuracies": np.array([accuracy]), "scores": np.array([score]),
+        }  # fmt: skip
+
+    def _recorded(self, done: Rewinding | None, new: dict[str, Any], rewound: FloatArray) -> Rewinding:
         if done is None:
-            out = Rewinding(self.problem.name, self.problem.arguments, self.init, self.settings, rewound=rewound, **new)
+            subject = self.subject
+            out = Rewinding(subject.name, subject.arguments, subject.init, self.settings, rewound=rewound, **new)
         else:
             grown: dict[str, Any] = {n: np.concatenate([getattr(done, n), part]) for n, part in new.items()}
             out = replace(done, **grown)
@@ -307,11 +268,11 @@ class _Pipeline:
         """Whether a file is of this request, but for the number of cycles."""
         mine, theirs = ({**files.jsonable(run.settings), "cycles": 0} for run in (self, found))
         return (
-            found.problem == self.problem.name
+            found.problem == self.subject.name
             and mine == theirs
-            and provenance.fingerprint(found.arguments) == provenance.fingerprint(self.problem.arguments)
-            and np.array_equal(found.init.directions, self.init.directions)
-            and np.array_equal(found.init.log_norms, self.init.log_norms)
+            and provenance.fingerprint(found.arguments) == provenance.fingerprint(self.subject.arguments)
+            and np.array_equal(found.init.directions, self.subject.init.directions)
+            and np.array_equal(found.init.log_norms, self.subject.init.log_norms)
         )
 
     def _masks(self, given: Any) -> list[BoolArray]:
@@ -320,7 +281,7 @@ class _Pipeline:
             raise RequestError(
                 explain(f"{len(masks)} masks are given.", where="rewind", expected=f"{self.cycles}, one a cycle")
             )
-        return [masked(self.problem, mask).mask for mask in masks[: self.cycles]]
+        return [self.subject.mask(mask) for mask in masks[: self.cycles]]
 
 
 def _mark(array: Any) -> str:

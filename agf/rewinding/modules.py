@@ -1,0 +1,152 @@
+"""A torch module as the subject of a pipeline: all its numbers in one row, masks by `torch.nn.utils.prune`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from agf.arrays import BoolArray, FloatArray
+from agf.errors import DataError, RequestError, explain
+from agf.init import Init
+from agf.numerics.backend import import_torch
+from agf.rewinding.subject import Subject, Train
+
+
+class ModuleSubject(Subject):
+    """A module and the user's training function; theta is (1, N), every parameter and buffer of floats in order.
+
+    Parameters of two dimensions and more are weights, and may be pruned; biases, parameters of normalization layers and
+    buffers are none, but are rewound with the weights.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Trained in place; it ends with the weights of the last cycle.
+    train : callable
+        train(module), or train(module, until=moment) where a method goes back to a moment, or train(module, budget=k)
+        for k times a cycle's training. May return the loss at its end.
+    score : callable or None
+        (module, theta) -> float.
+    """
+
+    def __init__(self, module: Any, train: Train | None, score: Callable[[Any, FloatArray], float] | None) -> None:
+        import_torch("rewinding a module")
+        if not callable(train):
+            raise RequestError(
+                explain("a module needs a training function.", where="rewind", expected="train=f, f(module) trains it")
+            )
+        self.module, self.train, self._score = module, train, score
+        self.name, self.arguments, self._loss = type(module).__name__, {}, np.nan
+        _refuse(module)
+        parameters = list(module.named_parameters())
+        buffers = [(name, value) for name, value in module.named_buffers() if value.is_floating_point()]
+        self._names = [name for name, _ in parameters + buffers]
+        self._pruned = [name for name, value in parameters if value.ndim > 1]
+        if not self._pruned:
+            raise RequestError(explain("this module has no weight matrix to prune.", where="rewind"))
+        numbers = [np.full(value.numel(), k) for k, (_, value) in enumerate(parameters + buffers)]
+        self.layers = np.concatenate(numbers)[None].astype(np.int64)
+        self.weights = np.isin(self.layers, [self._names.index(name) for name in self._pruned])
+        self.may = self.weights
+        self.init = Init.from_params(self._read(), kind="module")
+
+    def trained(self, start: FloatArray, mask: BoolArray, budget: int) -> FloatArray:
+        self._under(start, mask, {} if budget == 1 else {"budget": budget})
+        return self._read()
+
+    def early(self, moment: float) -> FloatArray:
+        self._under(self.init.params(), np.ones_like(self.may), {"until": moment})
+        return self._read()
+
+    def measured(self, end: FloatArray) -> tuple[float, float, float]:
+        self._write(end)
+        return self._loss, np.nan, np.nan if self._score is None else float(self._score(self.module, end))
+
+    def score(self, theta: FloatArray, by: str) -> FloatArray:
+        if by != "magnitude":
+            words = f"a module has no score {by!r}: its loss is the training function's."
+            raise RequestError(explain(words, where="rewind", expected="magnitude or random"))
+        return np.abs(theta)
+
+    def mask(self, given: Any) -> BoolArray:
+        mask = np.asarray(given)
+        if mask.shape != self.may.shape or not np.isin(mask, (0, 1)).all():
+            raise DataError(
+                explain(f"the mask has shape {mask.shape}.", where="rewind",
+                        expected=f"{self.may.shape}, of 0 and 1, every number of the module in order")
+            )  # fmt: skip
+        if not mask[self.weights].any():
+            raise DataError(explain("the mask kills all weights.", where="rewind", expected="some entry that is 1"))
+        return mask.astype(bool) | ~self.weights
+
+    def leave(self, end: FloatArray) -> None:
+        self._write(end)
+
+    def balanced(self, start: FloatArray) -> FloatArray:
+        raise RequestError(explain("a module has no rows (w, a) to balance.", where="rewind rebalance=True"))
+
+    def _under(self, start: FloatArray, mask: BoolArray, options: dict[str, Any]) -> None:
+        """Train from these weights with masks in place, which are then made permanent."""
+        import torch
+
+        prune: Any = importlib.import_module("torch.nn.utils.prune")
+        self._write(start * mask)
+        held = []
+        for name in self._pruned:
+            rows = mask[self.layers == self._names.index(name)]
+            if not rows.all():
+                owner, _, own = name.rpartition(".")
+                layer = self.module.get_submodule(owner)
+                weight = getattr(layer, own)
+                prune.custom_from_mask(layer, own, torch.as_tensor(rows.reshape(weight.shape), device=weight.device))
+                held.append((layer, own))
+        try:
+            loss = self.train(self.module, **options)
+        finally:
+            for layer, own in held:
+                prune.remove(layer, own)
+        self._loss = np.nan if loss is None else float(loss)
+
+    def _values(self) -> list[Any]:
+        values = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+        return [values[name] for name in self._names]
+
+    def _read(self) -> FloatArray:
+        flat = [np.array(value.detach().cpu().numpy(), dtype=np.float64).ravel() for value in self._values()]
+        out = np.concatenate(flat)[None]
+        if not np.isfinite(out).all():
+            raise RequestError(explain("the module has weights that are not finite.", where="rewind"))
+        return out
+
+    def _write(self, theta: FloatArray) -> None:
+        import torch
+
+        for k, value in enumerate(self._values()):
+            part = torch.as_tensor(theta[self.layers == k].reshape(tuple(value.shape)))
+            with torch.no_grad():
+                value.copy_(part)
+
+
+def is_module(given: Any) -> bool:
+    """Whether this is a torch module, without importing torch."""
+    return hasattr(given, "named_parameters") and hasattr(given, "get_submodule")
+
+
+def _refuse(module: Any) -> None:
+    """Raise RequestError for shared parameters, and for weights that are computed from others."""
+    seen: dict[int, str] = {}
+    for name, value in module.named_parameters(remove_duplicate=False):
+        if id(value) in seen:
+            raise RequestError(
+                explain(f"{name!r} and {seen[id(value)]!r} are one parameter.", where="rewind",
+                        remedy="Give each layer its own: a mask for one of them would be a mask for both.")
+            )  # fmt: skip
+        seen[id(value)] = name
+        if "parametrizations" in name.split(".") or name.endswith("_orig"):
+            raise RequestError(
+                explain(f"{name!r} is what another weight is computed from.", where="rewind",
+                        remedy="Remove parametrizations and pruning first (torch.nn.utils).")
+            )  # fmt: skip

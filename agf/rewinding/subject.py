@@ -1,0 +1,156 @@
+"""What a pipeline of pruning and restarts works on: weights (H, P) that can be trained under a mask, and scored."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.contract.problem import Problem
+from agf.errors import RequestError, explain
+from agf.init import Init
+from agf.results.trajectory import Trajectory
+from agf.rewinding.masked import masked
+from agf.rewinding.pruning import inputs_of, prunable_of
+from agf.sphere import lengths
+from agf.training.descent import descend
+from agf.training.gradient_flow import flow
+
+Train = Callable[..., Any] | dict[str, Any]
+
+
+class Subject(ABC):
+    """Weights theta (H, P) with a way to train them.
+
+    name, arguments : for the record.  init : where the dense network starts.
+    may : (H, P) weights that this pipeline may prune.  weights : (H, P) all weights but biases.
+    layers : (H, P) number of the layer of each weight.
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    init: Init
+    may: BoolArray
+    weights: BoolArray
+    layers: IntArray
+
+    @abstractmethod
+    def trained(self, start: FloatArray, mask: BoolArray, budget: int) -> FloatArray:
+        """Weights after training from `start` under a mask, `budget` times as long as a cycle."""
+
+    @abstractmethod
+    def early(self, moment: float) -> FloatArray:
+        """Weights of the dense training, which is just over, at `moment`."""
+
+    @abstractmethod
+    def measured(self, end: FloatArray) -> tuple[float, float, float]:
+        """Loss, accuracy and the user's score at weights; NaN for what there is not."""
+
+    @abstractmethod
+    def score(self, theta: FloatArray, by: str) -> FloatArray:
+        """(H, P) scores by which weights stay. Raises RequestError for a score that this subject has not."""
+
+    @abstractmethod
+    def mask(self, given: Any) -> BoolArray:
+        """A mask that a user gave, checked. Raises DataError."""
+
+    @abstractmethod
+    def leave(self, end: FloatArray) -> None:
+        """Called at the end of a pipeline, with the weights of its last cycle."""
+
+    @abstractmethod
+    def balanced(self, start: FloatArray) -> FloatArray:
+        """Output weights scaled to the norm of the input weights of each neuron."""
+
+
+class ProblemSubject(Subject):
+    """A problem, trained by gradient flow, gradient descent or a function (problem, init) -> Trajectory."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        init: Init,
+        prunable: str,
+        train: Train | None,
+        score: Callable[[Problem, FloatArray], float] | None,
+    ) -> None:
+        self.name, self.arguments = problem.name, problem.arguments
+        self.problem, self.init, self.train, self._score = problem, init, train, score
+        self.may, self.weights = prunable_of(problem, prunable), prunable_of(problem, "all")
+        cut = getattr(problem, "n_inputs", problem.n_params)
+        self.layers = np.broadcast_to((np.arange(problem.n_params) >= cut).astype(np.int64), self.may.shape)
+        self._dense: Trajectory | None = None
+
+    def trained(self, start: FloatArray, mask: BoolArray, budget: int) -> FloatArray:
+        whole = mask.all()
+        # the initialization itself, where it is what training starts from: log norms keep what theta loses
+        same = whole and np.array_equal(start, self.init.params())
+        init = self.init if same else Init.from_params(start, alpha=self.init.alpha)
+        run = self._run(self.problem if whole else masked(self.problem, mask), init, budget)
+        self._dense = self._dense or run
+        return _end(run)
+
+    def early(self, moment: float) -> FloatArray:
+        """Trained again up to there, or the nearest snapshot of a training function."""
+        if not callable(self.train):
+            return _end(self._run(self.problem, self.init, 1, until=moment))
+        assert self._dense is not None
+        if self._dense.snapshot_times.size == 0:
+            raise RequestError(explain("the training function kept no snapshot to rewind to.", where="rewind"))
+        return self._dense.params(int(np.argmin(np.abs(self._dense.snapshot_times - moment))))
+
+    def measured(self, end: FloatArray) -> tuple[float, float, float]:
+        neurons = np.arange(self.problem.width)
+        accuracy = self.problem.features(end, neurons).get("accuracy", np.array([np.nan]))
+        score = np.nan if self._score is None else float(self._score(self.problem, end))
+        return float(self.problem.loss_grad(end, neurons)[0]), float(np.ravel(accuracy)[0]), score
+
+    def score(self, theta: FloatArray, by: str) -> FloatArray:
+        if by == "magnitude":
+            return np.abs(theta)
+        if by == "snip":
+            return np.abs(theta * self.problem.loss_grad(theta, np.arange(self.problem.width))[1])
+        d = inputs_of(self.problem, 'by="synflow"')  # R = sum_i sum_j |w_ij| sum_c |a_ci|, each entry times dR by it
+        size = np.abs(theta)
+        into, out = size[:, :d].sum(axis=1, keepdims=True), size[:, d:].sum(axis=1, keepdims=True)
+        return np.concatenate([size[:, :d] * out, size[:, d:] * into], axis=1)
+
+    def mask(self, given: Any) -> BoolArray:
+        return masked(self.problem, given).mask
+
+    def leave(self, end: FloatArray) -> None:
+        """Nothing of a problem is changed."""
+
+    def balanced(self, start: FloatArray) -> FloatArray:
+        d = inputs_of(self.problem, "rebalance")
+        size, outer = lengths(start[:, :d]), lengths(start[:, d:])
+        factor = size / np.where(outer > 0, outer, 1.0)
+        factor[list(self.problem.permanent)] = 1.0
+        return np.concatenate([start[:, :d], start[:, d:] * factor[:, None]], axis=1)
+
+    def _run(self, problem: Problem, init: Init, budget: int, until: float | None = None) -> Trajectory:
+        if callable(self.train):
+            found: Trajectory = self.train(problem, init)
+            return found
+        options = dict(self.train or {})
+        options.setdefault("snapshots", 2)
+        if "lr" in options or "steps" in options:
+            unit = float(options.get("lr", 0.0)) / (1 - float(options.get("momentum", 0.0)))
+            options["steps"] = budget * int(options.get("steps", 0))
+            if until is not None:
+                options["steps"] = max(round(until / unit), 1)
+            return descend(problem, init, **options)
+        if until is not None:
+            options["t_max"] = until
+        elif options.get("t_max") is not None:
+            options["t_max"] = budget * options["t_max"]
+        return flow(problem, init, **options)
+
+
+def _end(run: Trajectory) -> FloatArray:
+    if run.status.failed and run.directions.shape[0] == 0:
+        raise RequestError(explain(f"training ended as {run.status.word}.", where="rewind"))
+    return run.params(-1)
