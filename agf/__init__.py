@@ -73,7 +73,7 @@ _EXPORTS = {
 # Modules whose own names are public too; docs/index.md says what is in each. `import agf` is enough to reach them.
 _MODULES = (
     "arrays", "batch", "clock", "datasets", "errors", "factored", "figures", "graph", "init", "integrators", "losses",
-    "plot", "registry", "sphere", "stopping", "summary",
+    "plot", "registry", "rounding", "sphere", "stopping", "summary",
 )  # fmt: skip
 
 # The phases, for who drives them alone; `from agf import dormant` has always worked.

@@ -15,10 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray
-
-#: A hidden row that falls below this fraction of itself by projection was in the span removed: rounding of a projection
-#: is some 1e-16 of the row, times its condition. Decides whether a mode of that relative size exists.
-_SPANNED = 1e-12
+from agf.rounding import RANK
 
 
 @dataclass(frozen=True)
@@ -142,5 +139,5 @@ class Factored:
 def _scaled(basis: FloatArray, logs: FloatArray, hidden: FloatArray, sizes: FloatArray) -> Factored:
     """Unit hidden rows; those that fell far below their former sizes are rounding, and go."""
     left = np.linalg.norm(hidden, axis=1)
-    keep = (left > _SPANNED * sizes) & np.isfinite(logs)
+    keep = (left > RANK * sizes) & np.isfinite(logs)
     return Factored(basis[:, keep], logs[keep] + np.log(left[keep]), hidden[keep] / left[keep, None])

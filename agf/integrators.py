@@ -23,31 +23,43 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.errors import RequestError, explain
+from agf.rounding import EPS
 
 Velocity = Callable[[FloatArray], FloatArray]
 Radius = Callable[[FloatArray], float]
 
 METHODS = ("rk45", "rkc2", "auto")
+#: Accepted steps of a march. Limit: OutOfSteps beyond; minutes of a small network.
 DEFAULT_MAX_STEPS = 1_000_000
 
-_EPS = float(np.finfo(np.float64).eps)
-#: Times that differ by less than this part of themselves are one.
-_SAME_TIME = 2 * _EPS
-#: A rejected step is retried at most this often before the march gives up; each retry at least halves it.
+#: Times that differ by less than this fraction of themselves are one. Derived: neighbours in float64.
+_SAME_TIME = 2 * EPS
+#: A rejected step is retried at most this often before the march gives up. Derived: each retry at least halves it, and
+#: 53 halvings leave nothing of it next to the first.
 _MAX_RETRIES = 60
+#: Stages of one stabilised step. Derived: rounding grows as EPS times their square, to 1e-9: below every tolerance that
+#: such steps are taken at.
 _MAX_STAGES = 2000
-#: Accepted rkc2 steps for which an estimate of the spectral radius is trusted (a rejection renews it too).
+#: Accepted rkc2 steps for which an estimate of the spectral radius is trusted (a rejection renews it too). Cost: of
+#: power iterations; a step that has become unstable is rejected.
 _RADIUS_AGE = 10
-#: Dormand-Prince is stable on the negative real axis to 3.3. A step limited by that hovers between 2 and 5 (measured);
-#: this many above 2 mean stiffness, where one far below takes back the second number. Damped steps, which may alternate
-#: with those above for ever, count neither way.
-#: Rough marches, from this tolerance on, have so few steps in all that waiting as long would be a fair part of them.
+#: Length of a step times the spectral radius above which it counts as limited by stability. Cost: which method goes on,
+#: both to the tolerance. Dormand-Prince is stable on the negative real axis to 3.3, and a step limited by that hovers
+#: between 2 and 5 (measured).
 _STIFF_PRODUCT = 2.0
-_STIFF_STEPS, _ROUGH_STIFF_STEPS, _ROUGH = (15, 15), (4, 1), 1e-3
-#: After a step with a larger product the next is kept to this one, well inside the stable range, where a stiff mode is
+#: This many such steps mean stiffness, and one far below takes back the second number. Cost: as above. Damped steps,
+#: which may alternate with those for ever, count neither way.
+_STIFF_STEPS = (15, 15)
+#: The same for rough marches, ... Cost: these have so few steps that waiting as long would be a fair fraction of them.
+_ROUGH_STIFF_STEPS = (4, 1)
+#: ... from this tolerance on. Cost: as above.
+_ROUGH = 1e-3
+#: After a step with a larger product the next is kept to this one. Cost: well inside the stable range a stiff mode is
 #: damped; at the edge it hovers as noise of the size of the tolerance, which crosses kinks for ever (measured on ReLU:
-#: 176,000 evaluations against 2,900). A product beyond the second number was a kink in the step, not stiffness.
-_DAMPED_PRODUCT, _KINK_PRODUCT = 2.4, 6.0
+#: 176,000 evaluations against 2,900).
+_DAMPED_PRODUCT = 2.4
+#: A product beyond this was a kink in the step, not stiffness. Cost: as above.
+_KINK_PRODUCT = 6.0
 
 #: A trial step may ask about absurd states: it is then not finite and rejected, which is no news.
 ABSURD: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
@@ -338,7 +350,7 @@ def _advance(
             age = 0
         if chebyshev and radius > 0:
             step = min(step, (_MAX_STAGES**2 - 1) / (1.54 * radius))
-        if step <= 4 * _EPS * abs(s):
+        if step <= 4 * EPS * abs(s):
             break
         # A last step up to 1 % longer than planned saves a sliver.
         h = s_end - s if s + 1.01 * step >= s_end else step
@@ -527,7 +539,7 @@ def _radius(
     if not v.any():
         v = np.ones_like(y)
     # Displacement that balances truncation against rounding in a one-sided difference of an order-one function.
-    length = _EPS ** (1 / 3)
+    length = EPS ** (1 / 3)
     estimate = 0.0
     for _ in range(50):
         v = v / length_of(v)

@@ -1,8 +1,9 @@
 """Constants of the numerics, read where they stand: `docs/constants.py [--measure [MODULE ...]]` renews the page.
 
-A constant is a number (or several) at the top of a module; a `#:` comment above it says what it means and why.
-`--measure` also doubles and halves each, on two small runs or more of every system that executes its module, and
-writes down how far predictions and flows move (constants.json); a test holds them to that.
+A constant is a number (or several) at the top of a module or of a class, in capitals. The `#:` comment above it says
+what it means, in its unit, and then what it decides: one of the words of `KINDS` with a colon, and the reason.
+`--measure` also doubles and halves each, on the small runs that call a function that reads it, and writes down how far
+predictions and flows move (constants.json); a test holds them to that.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import math
 import re
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -28,10 +30,19 @@ import agf
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 PAGE, MEASURED = HERE / "constants.md", HERE / "constants.json"
+KIND = re.compile(r"\b(Result|Derived|Cost|Limit|Source): ")
 BLOCK = re.compile(r"(?<=<!-- constants -->\n).*?(?=<!-- end of constants -->)", re.DOTALL)
 #: Where numbers decide numbers; rooms of pictures, tables and commands have sizes, which are theirs.
-NUMERICS = ("algorithm", "coordinates", "training", "stopping", "numerics", "integrators", "factored", "networks",
-            "rectified", "results/curve", "results/matching")  # fmt: skip
+NUMERICS = ("algorithm", "coordinates", "training", "stopping", "numerics", "integrators", "factored", "rounding",
+            "networks", "rectified", "results/curve", "results/matching")  # fmt: skip
+#: What a constant may decide.
+KINDS = {
+    "Result": "tuned: another value can give another answer",
+    "Derived": "follows from float64, a bound or a definition; the expression or the argument is given",
+    "Cost": "time or memory alone: what it may move stays within tolerances",
+    "Limit": "a size beyond which something is refused, or left out and said so",
+    "Source": "a number of a paper",
+}
 #: What a doubled or halved constant may move where nothing else was measured: a tenth of what `agf.compare` calls
 #: reproducible.
 USUAL = 3e-4
@@ -48,10 +59,27 @@ class Constant:
     value: Any
     shown: str
     comment: str
+    owner: str = ""
 
     @property
     def key(self) -> str:
-        return f"{self.module}.{self.name}"
+        return ".".join(filter(None, (self.module, self.owner, self.name)))
+
+    @property
+    def means(self) -> str:
+        """What it is."""
+        return KIND.split(self.comment)[0].strip()
+
+    @property
+    def kind(self) -> str:
+        """What it decides, a word of `KINDS`, or "" where the comment does not say."""
+        found = KIND.findall(self.comment)
+        return found[0] if len(found) == 1 else ""
+
+    @property
+    def reason(self) -> str:
+        """Why it has this value."""
+        return KIND.split(self.comment, maxsplit=1)[-1].strip() if self.kind else ""
 
 
 def modules() -> dict[str, Path]:
@@ -79,37 +107,41 @@ def _number(value: Any) -> bool:
 @cache
 def constants() -> tuple[Constant, ...]:
     """All of them, in the order of the files."""
-    found = []
+    found: list[Constant] = []
     for module, file in modules().items():
         text = file.read_text(encoding="utf-8")
-        lines = text.splitlines()
-        held = None
-        comment: list[str] = []
-        for node in ast.parse(text).body:
-            targets = (
-                node.targets
-                if isinstance(node, ast.Assign)
-                else [node.target]
-                if isinstance(node, ast.AnnAssign)
-                else []
-            )
-            if not targets or node.value is None:
-                continue
-            names = [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
-            if not all(re.fullmatch(r"_?[A-Z][A-Z0-9_]*", name) for name in names):
-                continue
-            above, k = [], node.lineno - 2
-            while k >= 0 and lines[k].startswith("#:"):
-                above.insert(0, lines[k][2:].strip())
-                k -= 1
-            comment = above
-            held = held or importlib.import_module(module)
-            shown = ast.unparse(node.value)
-            for name in names:
-                value = getattr(held, name, None)
-                if _numbers(value):
-                    found.append(Constant(module, name, value, _shown(value, shown, names), " ".join(comment)))
+        body = ast.parse(text).body
+        found += _of(module, "", body, text.splitlines())
+        for node in body:
+            if isinstance(node, ast.ClassDef) and not any("Enum" in ast.unparse(base) for base in node.bases):
+                found += _of(module, node.name, node.body, text.splitlines())
     return tuple(found)
+
+
+def _of(module: str, owner: str, body: list[ast.stmt], lines: list[str]) -> Iterator[Constant]:
+    """Those of a module (owner "") or of a class."""
+    for node in body:
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        else:
+            continue
+        names = [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+        if node.value is None or not all(re.fullmatch(r"_?[A-Z][A-Z0-9_]*", name) for name in names):
+            continue
+        above: list[str] = []
+        k = node.lineno - 2
+        while k >= 0 and lines[k].lstrip().startswith("#:"):
+            above.insert(0, lines[k].lstrip()[2:].strip())
+            k -= 1
+        home = importlib.import_module(module)
+        home = getattr(home, owner) if owner else home
+        for name in names:
+            value = getattr(home, name, None)
+            if _numbers(value):
+                shown = _shown(value, ast.unparse(node.value), names)
+                yield Constant(module, name, value, shown, " ".join(above), owner)
 
 
 def _shown(value: Any, source: str, names: list[str]) -> str:
@@ -161,7 +193,7 @@ def _systems() -> dict[str, tuple[Any, float, dict[str, Any]]]:
             {"t_max": 45.0, "rtol": 1e-4},
         ),
         "relu": (
-            agf.problem("relu", X=X[:, :2], Y=bent, width=3, task="regression"), 1e-5, {"t_max": 30.0, "rtol": 1e-3},
+            agf.problem("relu", X=X[:, :2], Y=bent, width=3, task="regression"), 1e-5, {"t_max": 30.0, "rtol": 1e-5},
         ),
         "tanh": (agf.TwoLayer(X[:, :2], smooth, activation="tanh", width=3), 1e-5, {"rtol": 1e-4}),
     }  # fmt: skip
@@ -205,15 +237,14 @@ def _limited(seconds: int) -> Iterator[None]:
 
 
 @cache
-def reference() -> dict[str, tuple[Outcome, frozenset[str]]]:
-    """Of each run, what it gives as things stand and the modules that it executes."""
-    files = {str(file): module for module, file in modules().items()}
+def reference() -> dict[str, tuple[Outcome, frozenset[tuple[str, str]]]]:
+    """Of each run, what it gives as things stand, and the names that its functions read: (file, name)."""
     out = {}
     for name, run in runs().items():
-        seen: set[str] = set()
+        seen: set[Any] = set()
 
-        def note(frame: Any, event: str, argument: Any, seen: set[str] = seen) -> None:
-            seen.add(frame.f_code.co_filename)
+        def note(frame: Any, event: str, argument: Any, seen: set[Any] = seen) -> None:
+            seen.add(frame.f_code)
 
         before = sys.getprofile()
         sys.setprofile(note)
@@ -221,8 +252,16 @@ def reference() -> dict[str, tuple[Outcome, frozenset[str]]]:
             result = run()
         finally:
             sys.setprofile(before)
-        out[name] = _outcome(result), frozenset(files[file] for file in seen if file in files)
+        out[name] = _outcome(result), frozenset((code.co_filename, word) for code in seen for word in _names(code))
     return out
+
+
+def _names(code: Any) -> Iterator[str]:
+    """Global names and attributes that a function reads, those inside it included."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if hasattr(inner, "co_names"):
+            yield from _names(inner)
 
 
 def _scaled(value: Any, factor: float) -> Any:
@@ -231,22 +270,39 @@ def _scaled(value: Any, factor: float) -> Any:
     return max(1, int(value * factor)) if isinstance(value, int) else value * factor
 
 
-@contextlib.contextmanager
-def changed(constant: Constant, factor: float) -> Iterator[None]:
-    """The constant times a factor, where it stands and wherever it was imported by name."""
-    holders = [
+def _holders(constant: Constant) -> list[Any]:
+    """The module or class where it stands, and modules that took it by name."""
+    home = sys.modules[constant.module]
+    if constant.owner:
+        return [getattr(home, constant.owner)]
+    took = [
         module
         for name, module in list(sys.modules.items())
         if name.split(".")[0] in ("agf", "agf_problems")
-        and (name == constant.module or constant.name in _imported(name).get(constant.module, ()))
+        and constant.name in _imported(name).get(constant.module, ())
+        and module is not home
     ]
-    for module in holders:
-        setattr(module, constant.name, _scaled(constant.value, factor))
+    return [home, *took]
+
+
+@contextlib.contextmanager
+def changed(constant: Constant, factor: float) -> Iterator[None]:
+    """The constant times a factor, where it stands and wherever it was imported by name."""
+    holders = _holders(constant)
+    for holder in holders:
+        setattr(holder, constant.name, _scaled(constant.value, factor))
     try:
         yield
     finally:
-        for module in holders:
-            setattr(module, constant.name, constant.value)
+        for holder in holders:
+            setattr(holder, constant.name, constant.value)
+
+
+def concerned(constant: Constant) -> list[str]:
+    """Runs that call a function that reads it."""
+    homes = [sys.modules[holder.__module__] if constant.owner else holder for holder in _holders(constant)]
+    places = {(home.__file__, constant.name) for home in homes}
+    return [name for name, (_, read) in reference().items() if places & read]
 
 
 @cache
@@ -261,14 +317,13 @@ def _imported(name: str) -> dict[str, set[str]]:
 
 
 def moves(constant: Constant) -> float | None:
-    """How far doubling and halving it moves any run that executes its module; None when none does."""
-    concerned = [name for name, (_, executed) in reference().items() if constant.module in executed]
-    if not concerned:
+    """How far doubling and halving it moves any run that reads it; None when none does."""
+    if not concerned(constant):
         return None
     worst = 0.0
     for factor in (2.0, 0.5):
         with changed(constant, factor):
-            for name in concerned:
+            for name in concerned(constant):
                 try:
                     with _limited(PATIENCE):
                         worst = max(worst, _outcome(runs()[name]()).distance(reference()[name][0]))
@@ -306,7 +361,7 @@ def bound(key: str) -> float:
 
 
 def table() -> str:
-    """One row a constant, by module, and how many there are."""
+    """How many decide what, then one row a constant, by module."""
     rows: list[str] = []
     last = ""
     for one in constants():
@@ -316,13 +371,17 @@ def table() -> str:
                 "",
                 f"## {last}",
                 "",
-                "| constant | value | what it is, and why | x2 and /2 move |",
-                "|---|---|---|---|",
+                "| constant | value | what it is | decides | why so | x2 and /2 move |",
+                "|---|---|---|---|---|---|",
             ]
-        comment = one.comment.replace("|", "\\|") or "-"
-        rows.append(f"| `{one.name}` | {one.shown.replace('|', '')} | {comment} | {words(one.key)} |")
-    silent = sum(not one.comment for one in constants())
-    return f"{len(constants())} constants, {silent} without a comment.\n" + "\n".join(rows) + "\n"
+        name = one.key.removeprefix(one.module + ".")
+        cells = (f"`{name}`", one.shown.replace("|", ""), one.means or "-", one.kind or "-", one.reason or "-")
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in (*cells, words(one.key))) + " |")
+    count = Counter(one.kind for one in constants())
+    kinds = [f"| {kind} | {count[kind]} | {meaning} |" for kind, meaning in KINDS.items()]
+    kinds += [f"| (not said) | {count['']} | |"] * (count[""] > 0)
+    head = ["| decides | constants | |", "|---|---|---|", *kinds]
+    return f"{len(constants())} constants, {count['Result']} of them tuned.\n\n" + "\n".join([*head, *rows]) + "\n"
 
 
 def page() -> str:
@@ -330,21 +389,26 @@ def page() -> str:
     return BLOCK.sub(lambda match: table(), PAGE.read_text(encoding="utf-8"))
 
 
-def measure(rooms: list[str]) -> None:
-    """Write down what every constant moves, or those of some modules (by the start of their names)."""
-    kept = {one.key for one in constants()} if rooms else set()
-    out = {key: "drops" if move == math.inf else move for key, move in measured().items() if key in kept}
+def measure(starts: list[str]) -> None:
+    """Write down what every constant moves, or those whose names start so."""
+    out = dict(measured())
     for one in constants():
-        if rooms and not one.module.startswith(tuple(rooms)):
-            continue
-        move = moves(one)
-        out[one.key] = "drops" if move == math.inf else move if not move else float(f"{move:.1e}")
-        print(one.key, out[one.key], flush=True)
-    MEASURED.write_text(json.dumps(out, indent=0) + "\n", encoding="utf-8")
+        if not starts or one.key.startswith(tuple(starts)):
+            move = out[one.key] = moves(one)
+            print(one.key, "drops" if move == math.inf else move, flush=True)
+            write(out)
+
+
+def write(moved: dict[str, float | None]) -> None:
+    """Keep what was measured of the constants that there are, in their order."""
+    kept = {one.key: moved[one.key] for one in constants() if one.key in moved}
+    shown = {key: "drops" if move == math.inf else move and float(f"{move:.1e}") for key, move in kept.items()}
+    MEASURED.write_text(json.dumps(shown, indent=0) + "\n", encoding="utf-8")
     measured.cache_clear()
 
 
 if __name__ == "__main__":
+    write(measured())
     if "--measure" in sys.argv[1:]:
         measure([word for word in sys.argv[1:] if not word.startswith("-")])
     PAGE.write_text(page(), encoding="utf-8")

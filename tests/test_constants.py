@@ -29,7 +29,7 @@ def test_the_page_is_that_of_the_code():
 
 def test_the_measurements_are_of_constants_that_there_are():
     stale = set(constants.measured()) - {one.key for one in constants.constants()}
-    assert not stale, "run: python docs/constants.py --measure"
+    assert not stale, "run: python docs/constants.py"
 
 
 #: Those that move a run and leave its drops; what none of the runs executes, or what decides which drops there are, the

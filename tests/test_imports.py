@@ -20,7 +20,7 @@ HEAVY = {"torch", "matplotlib", "networkx", "rich", "sklearn", "pandas", "mlxten
 #: What a plugin may name: the package itself and the documented modules.
 OPEN_TO_PLUGINS = {"agf"} | {
     f"agf.{name}"
-    for name in "arrays batch clock datasets errors factored init integrators losses sphere stopping".split()  # noqa: SIM905
+    for name in "arrays batch clock datasets errors factored init integrators losses rounding sphere stopping".split()  # noqa: SIM905
 }
 
 

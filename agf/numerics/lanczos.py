@@ -7,9 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from agf.arrays import FloatArray
+from agf.rounding import EPS
 
-#: A vector that orthogonalization leaves this small, relative to what the map does, is rounding: the space is complete.
-_GONE = 1e-8
+#: Length, relative to what the map does, of a vector that orthogonalization leaves, below which the space is complete.
+#: Derived: half the digits, which is what maps known by differences are good for.
+_GONE = EPS**0.5
 
 
 def largest(apply: Callable[[FloatArray], FloatArray], unit: FloatArray, size: int) -> FloatArray:

@@ -18,25 +18,32 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 from agf.arrays import FloatArray
 from agf.integrators import DEFAULT_MAX_STEPS, Accepted, Memory, NonFinite, OutOfSteps, Stalled
 
-#: A step times the rate of the fastest growing mode is at most this.
+#: A step times the rate of the fastest growing mode is at most this. Derived: at 1 the matrix to be solved with is
+#: singular, and beyond it the step damps what grows; half of it keeps the amplification within a factor of 2.
 _GROWTH = 0.5
-#: What growing modes allow may itself grow by this factor from one Hessian to the next.
+#: Factor by which what growing modes allow may itself grow from one Hessian to the next. Cost: of Hessians, while a
+#: mode stops growing.
 _LONGER = 16.0
-#: A factorization serves steps shorter or longer than its own by up to this part; the correction is scaled.
+#: Relative difference of the length of a step from that of its factorization; the correction is scaled. Cost: of
+#: factorizations, against iterations.
 _OTHER_STEP = 0.3
-#: Newton's method may take this many iterations, and leave this part of the tolerance.
+#: Iterations that Newton's method may take, and fraction of the tolerance that it may leave. Cost: more of one spares
+#: shorter steps; what is left is an error of 3 % of the tolerance.
 _ITERATIONS, _LEFT = 4, 0.03
-#: Next to a metric, an entry whose moves do not shrink is taken to have this many more to go: a matrix is as stale as
-#: that at most, and moves by rounding are below the tolerance even so.
+#: Next to a metric, an entry whose moves do not shrink is taken to have this many more to go. Cost: of Hessians; a
+#: matrix is as stale as that at most, and moves by rounding are below the tolerance even so.
 _STALE = 1e6
 #: So many steps that lengthen the time by no more than this fraction, and move the state by no more than this many
-#: tolerances, are no progress: rounding, not the flow, sets their length (a random walk of 500 goes 22 tolerances).
+#: tolerances, are no progress. Limit: the march ends and says so; rounding, not the flow, sets the length of such steps
+#: (a random walk of 500 goes 22 tolerances).
 _STUCK, _PROGRESS, _MOVED = 500, 0.1, 100.0
-#: Steps are made longer only by this factor or more, which spares factorizations, and at most by the second.
+#: Steps are made longer only by this factor or more, and at most by the second. Cost: the first spares factorizations,
+#: the second rejected steps.
 _WORTH, _MOST = 1.2, 10.0
 
 # Numerical differentiation formulas of order 1 to 5 [Shampine & Reichelt 1997, The MATLAB ODE suite, eq. 3, table 1].
 _KAPPA = np.array([0.0, -0.1850, -1 / 9, -0.0823, -0.0415, 0.0])
+#: Highest order. Source: [Shampine & Reichelt 1997] table 1; beyond it a wide sector of decaying modes is unstable.
 _ORDERS = _KAPPA.size - 1
 _GAMMA = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, _ORDERS + 1))])
 _ALPHA = (1.0 - _KAPPA) * _GAMMA

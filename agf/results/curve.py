@@ -14,19 +14,36 @@ import numpy as np
 from agf.arrays import FloatArray, count, positive, vector
 from agf.errors import DataError, explain
 
-#: Smallest drop reported, as a fraction of the loss before it: of any curve, and of a computed one (with slopes).
+#: Smallest drop reported, as a fraction of the loss before it: of any curve, ... Result: at 2e-2 drops of a percent,
+#: which a picture shows, would be left out; at 2e-4 `_SIGMAS` alone would hold off the scatter of minibatches.
 DEPTH = 2e-3
+#: ... and of a computed one (with slopes). Result: its losses are right to the tolerance of the steps, 1e-4 at kinks
+#: and finer elsewhere, so that smaller drops are real; at 2e-5 those at kinks would not be.
 FINE_DEPTH = 2e-4
-#: Rate on a plateau over the rate in the drops on its two sides, at most.
+#: Rate on a plateau over the rate in the drops on its two sides, at most. Result: at 1 every shoulder of a drop would
+#: be a plateau, at 0.02 only one on which the loss falls fifty times slower than in the drops.
 FLATNESS = 0.2
-#: Drops below this fraction of the first loss are not looked for: in general, and above the last loss of a curve that
-#: is over. A result: the second leaves room for steps of 1e-6, whose errors move a settled loss by their square.
-FLOOR, LEFT = 1e-8, 1e-7
-#: A drop must exceed the scatter of the curve about its monotone fit by this factor.
+#: Drops below this fraction of the first loss are not looked for: in general, ... Result: it is what an error of 1e-4
+#: in the weights, of steps at kinks, makes of a loss of 0; at 1e-9 its own scatter would be drops, at 1e-7 those by
+#: which a fit goes from three digits to four would be lost.
+FLOOR = 1e-8
+#: ... and above the last loss of a curve that is over. Result: it leaves room for steps of 1e-6, whose errors move a
+#: settled loss by their square; at 1e-6 late drops that are small next to the loss that stays would be overlooked.
+LEFT = 1e-7
+#: A drop must exceed the scatter of the curve about its monotone fit by this factor. Result: the largest of 1e4 normal
+#: deviations is four sigmas, and minibatches make larger ones; at 1 scatter would make drops, at 100 a run whose
+#: scatter is a percent would have none.
 _SIGMAS = 10.0
-#: The rate of fall is averaged over this fraction of the smallest drop: on a clean curve, and where scatter decides.
-_BAND, _NOISY_BAND = 0.125, 0.4
-#: A span of log time is told from rounding from this many units in the last place on.
+#: The rate of fall is averaged over this fraction of the smallest drop: on a clean curve, ... Result: at 1 the smallest
+#: drop would be one cell, without a place where it is fastest; at 0.01 a cell would lie between two points of the
+#: curve.
+_BAND = 0.125
+#: ... and over this fraction of the scatter, times `_SIGMAS`, where that decides. Result: at 4 drops four times the
+#: smallest allowed would be one cell, at 0.04 a cell would be less than half a sigma.
+_NOISY_BAND = 0.4
+#: Span of log time that is told from rounding, in units in the last place. Derived: a mark is interpolated between
+#: points and differs from another by rounding of some ten operations on each of some ten points; from a hundred units
+#: on it is none, and a tenfold is left.
 _RESOLVED = 1e3
 
 

@@ -14,11 +14,12 @@ from agf.stopping.drive import End, Moment, Why
 from agf.stopping.methods import EXPENSIVE, LARGEST, PER_ENTRY
 from agf.stopping.rules import Memory
 
-#: Stages of a stabilised step from which on a plateau is looked for: a look costs a decomposition.
+#: Stages of a stabilised step from which on a plateau is looked for. Cost: of looking, which takes a decomposition.
 _LOOK_STAGES = 100.0
-#: ... and, next to the elapsed time, steps so short that at the edge of stability they would take for ever.
+#: ... or, next to the elapsed time, steps so short that at the edge of stability they would take for ever. Cost: a
+#: plateau that is found is as exact as the steps.
 _SHORT = 1e-6
-#: It is looked for every so many steps: cost only.
+#: It is looked for every so many steps. Cost: of looking.
 _EVERY = 10
 
 

@@ -17,19 +17,25 @@ from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.init import Init
 from agf.records.status import Status
+from agf.rounding import EPS
 from agf.stopping.drive import End, Moment, Stop, Why
 from agf.stopping.rest import Rest
 from agf.stopping.rules import Certified, Drifting, Parked, Quiet, Settled, Tolerance
 
-#: Settled: at most this fraction of max(L, _FLOOR L(zero function)) can still be lost. A setting of `flow`.
+#: Settled: at most this fraction of max(L, _FLOOR L(zero function)) can still be lost. A setting of `flow`. Result:
+#: levels are right to it; at 1e-3 a drop of `FINE_DEPTH` could be missed, at 1e-5 a flow that decays like a power of
+#: time takes ten times as long or more.
 SETTLE = 1e-4
-#: Losses below this fraction of that of the zero function count as this one.
+#: Losses below this fraction of that of the zero function count as this one. Result: of when a flow that fits its data
+#: ends; at 0.1 drops below 1e-5 of that loss would be left out, at 1e-3 an exponential end takes two e-folds more.
 _FLOOR = 0.01
-#: A drift ends the run once the loss falls by less than this fraction in another time as long: a result, for what is
-#: left then, which the last sentence bounds, is not followed.
+#: A drift ends the run once the loss falls by less than this fraction in another e-fold of time. Result: what is left
+#: then, which the last sentence bounds, is not followed; at 0.2 it could be a fifth of the loss in every further
+#: e-fold, at 2e-3 a fall like t^-1/2 takes a hundred times as long.
 _DRIFTS = 0.02
-#: Where the targets are rounding, relative to what the network makes of order-one weights, there is nothing to learn.
-_NOTHING = 64 * float(np.finfo(np.float64).eps) ** 2
+#: Loss of the targets, relative to what the network makes of order-one weights, below which there is nothing to learn.
+#: Derived: the square of eight roundings.
+_NOTHING = (8 * EPS) ** 2
 
 
 @dataclass(frozen=True)

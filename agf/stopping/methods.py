@@ -14,12 +14,12 @@ from agf.integrators import ABSURD, METHODS, Accepted, ErrorNorm, Memory, NonFin
 from agf.numerics import ndf
 from agf.stopping.drive import Counted
 
-#: An explicit step of more evaluations than this, and than this fraction of the number of entries, costs more than an
-#: implicit one, which takes a few evaluations and now and then a Hessian with its factorization: cost only.
+#: An explicit step of more evaluations than this, and than this fraction of the number of entries, makes way for
+#: implicit ones. Cost: these take a few evaluations and now and then a Hessian with its factorization.
 EXPENSIVE, PER_ENTRY = 50, 0.25
-#: Largest system that is solved with: memory and time of a dense factorization.
+#: Largest system that is solved with, in entries. Cost: memory (46 MB) and time of a dense factorization.
 LARGEST = 2400
-#: Error scales that have changed by this factor are told to LSODA anew.
+#: Change of error scales at which LSODA is told of them. Cost: of restarts; errors are right to this factor.
 _RESCALED = 2.0
 
 

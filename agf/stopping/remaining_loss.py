@@ -14,17 +14,25 @@ import numpy as np
 
 from agf.arrays import FloatArray
 from agf.numerics.ndf import cholesky
+from agf.rounding import EPS
 from agf.stopping.drive import Moment
 
-#: (1 + q) / q of the slowest decay supposed, q = 1/2.
+#: (1 + q) / q of the slowest decay t^-q supposed, q = 1/2. Result: of the loss said to be left, which a slower decay
+#: exceeds by its own (1 + q) / 3 q; ten times larger (q = 0.04) every exponential end would be followed ten times as
+#: far.
 _SLOW = 3.0
-#: A growth rate times the age may change by this factor over a doubling of the age or more, and be at most the second.
-_HELD, _POWER = 1.25, 0.5
-#: A mode that grows by fewer e-folds than this over the time ahead does not count.
+#: Factor by which a growth rate times the age may change over a doubling of the age or more. Derived: it is 1 where the
+#: loss falls like a power of time, 2 or more at a saddle, and this is as far from the one as from the other.
+_HELD = 2.0**0.5
+#: Largest growth rate times the age that a power of time makes. Result: two neurons that part as t^p with p up to 1/2;
+#: at 5 a saddle that is left within a fifth of the age would pass for a decay, at 0.05 few decays would be known.
+_POWER = 0.5
+#: e-folds over the time ahead below which a mode that grows does not count. Derived: it then changes by a factor, and
+#: not by an order.
 _IDLE = 1.0
-_EPS = float(np.finfo(np.float64).eps)
-#: Gradients below this part of what the stiffest mode makes of y are rounding.
-_ROUNDING = 10 * _EPS
+#: Gradients below this fraction of what the stiffest mode makes of y are rounding. Derived: the gradient of a quadratic
+#: form, and ten operations on it.
+_ROUNDING = 10 * EPS
 
 
 def left(now: Moment, ahead: float, earlier: Moment | None) -> float:
@@ -75,7 +83,7 @@ class _Modes:
         pulls, size = -vectors.T @ now.system.velocity(now.y), float(np.linalg.norm(now.y))
         stiffest = float(np.abs(values).max())
         pulls[np.abs(pulls) <= _ROUNDING * stiffest * size] = 0.0
-        return cls(values.astype(np.float64), pulls, values.size * _EPS * stiffest, size)
+        return cls(values.astype(np.float64), pulls, values.size * EPS * stiffest, size)
 
     def escaping(self, ahead: float) -> float:
         """Rate of the fastest mode that grows to the size of y in a time `ahead`; 0 when none does.
@@ -84,7 +92,7 @@ class _Modes:
         """
         growing = self.curvatures < -self.rounding
         rates, pulls = -self.curvatures[growing], np.abs(self.pulls[growing])
-        seeds = np.where(pulls > 0, pulls, _EPS**2 * self.size * rates)
+        seeds = np.where(pulls > 0, pulls, EPS**2 * self.size * rates)
         needs = np.maximum(np.log(self.size * rates / seeds), _IDLE)
         return float(np.max(rates, where=rates * ahead > needs, initial=0.0))
 

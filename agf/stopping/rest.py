@@ -15,22 +15,33 @@ from agf.arrays import FloatArray
 from agf.coordinates.held_neurons import Plateau
 from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.weight_system import WeightSystem
+from agf.rounding import EPS, SUM
 from agf.stopping.drive import Counted, Moment
 from agf.stopping.fastest_growth import fastest_growth
 
-#: Modes that have decayed by this many e-folds within the time have nothing left but the tolerance.
-_RELAXED = 30.0
-#: Newton iterations, which square what is left, and the part of the weights that they may move.
-_ITERATIONS, _MOVES = 4, 1e-2
-#: Large are neurons above exp(this) of the largest.
+#: e-folds within the time after which nothing is left of a mode that decays but the tolerance. Derived: it is then
+#: rounding of the sums that drive it.
+_RELAXED = -float(np.log(SUM))
+#: Newton iterations. Derived: each squares what is left, of `_MOVES` after three 1e-16; and one more to see it.
+_ITERATIONS = 4
+#: Fraction of the weights that they may move, beyond which the flow does not rest at a minimum nearby. Result: of
+#: whether something is said to grow; at 0.1 they may end at another critical point, at 1e-3 a plateau that is still
+#: relaxing to a thousandth is asked without them.
+_MOVES = 1e-2
+#: Log size over the largest above which a neuron is large, and relaxed. Result: of what counts as small, which must
+#: grow on its own; at -4.6 (1 %) a weak active neuron would, at -9.2 (1e-4) neurons on their way up would be relaxed
+#: with the others.
 _LARGE = -7.0
-#: Largest Hessian that is decomposed, in weights: cost only.
+#: Largest Hessian that is decomposed, in weights. Cost: time of its eigenvalues; beyond it rates are found by
+#: differences.
 _LARGEST = 1200
-#: A mode this fast, relative to the spectral radius, is told from a flat direction (central differences see 1e-9).
+#: Rate of a mode, relative to the spectral radius, from which on it is told from a flat direction. Derived: central
+#: differences, of a length EPS^(1/3), see EPS^(2/3) = 4e-11 of the radius, and Arnoldi's last vector 1e-2 of a unit: a
+#: thousandfold is left.
 _SADDLE_RATE = 1e-6
-#: Differences of velocities magnify their rounding by the inverse of their length, the cube root of epsilon, and some.
-_DIFFERENCE = 1e6
-_EPS = float(np.finfo(np.float64).eps)
+#: Magnification of the rounding of velocities by their differences. Derived: the inverse of the length of these, and
+#: eight of them.
+_DIFFERENCE = 8.0 * EPS ** (-1 / 3)
 
 
 class Rest:
@@ -96,7 +107,7 @@ def _relax(ask: Counted, system: WeightSystem, y: FloatArray, t: float) -> tuple
         stiff = values > max(_RELAXED / t if t > 0 else np.inf, _SADDLE_RATE * values[-1])
         pull = vectors[:, stiff].T @ ask.velocity(y)[large]
         move = vectors[:, stiff] @ (pull / values[stiff])
-        if not np.abs(move).max(initial=0.0) > 10 * _EPS * sizes.max():
+        if not np.abs(move).max(initial=0.0) > 10 * EPS * sizes.max():
             break
         y = y.copy()
         y[large] += move
@@ -112,5 +123,5 @@ def _relax(ask: Counted, system: WeightSystem, y: FloatArray, t: float) -> tuple
 def _fastest(matrix: FloatArray) -> float:
     """Rate at which the fastest mode of this Hessian grows; 0 where rounding may be all of it."""
     values = np.linalg.eigvalsh(matrix)
-    rounding = 10 * values.size * _EPS * float(np.abs(values).max(initial=0.0))
+    rounding = 10 * values.size * EPS * float(np.abs(values).max(initial=0.0))
     return float(-values[0]) if values[0] < -rounding else 0.0

@@ -14,18 +14,21 @@ import numpy as np
 
 from agf.arrays import BoolArray, FloatArray
 from agf.numerics.ndf import History
+from agf.rounding import EPS
 from agf.stopping.drive import End, Moment, Why
 from agf.stopping.methods import PER_ENTRY
 
 Memory = tuple[float, ...]
 
-#: e-folds in which a perturbation of the smallest relative size in float64, 1e-16 (37 e-folds), grows to order one,
-#: with as many again for a mode that starts as the square of rounding, as in a symmetric state: a result, for what has
-#: not left a saddle by then never will in float64.
-PARKED = 60.0
-#: Costly questions are asked again when the time has grown by this factor: cost only.
+#: e-folds of a growing perturbation after which a saddle that is not left never will be. Derived: a perturbation of the
+#: smallest relative size in float64 grows to order one in -log EPS = 36 e-folds, and one that starts as the square of
+#: rounding, as in a symmetric state, in twice as many.
+PARKED = -2.0 * float(np.log(EPS))
+#: Costly questions are asked again when the time has grown by this factor. Cost: of asking; an answer comes later by as
+#: much.
 LOOK = 1.25
-#: Steps on end that leave the time what it was in float64. A drop takes hundreds, one of 1e-300 a thousand (measured).
+#: Steps on end that leave the time what it was in float64. Limit: the run ends and says so; a drop takes hundreds, one
+#: of 1e-300 a thousand (measured).
 TIMELESS = 3000
 
 
@@ -95,7 +98,9 @@ class Settled:
         not rest at its start.
     """
 
-    #: The tenth: far longer than the steps of a chatter.
+    #: Fraction of the age at which the recent fall begins. Result: of when a flow along kinks rests, told by its fall
+    #: and not by its rate, which chatters; at 0.99 the fall over a few steps would decide, at 0 that over the whole
+    #: age, which never ends after a drop.
     RECENT: ClassVar[float] = 0.9
     tolerated: Tolerance
     leaving: Callable[[Moment], float | None]
@@ -223,13 +228,25 @@ class Drifting:
         moment -> rate of the fastest growing small neuron, 0, or None where it is not known (no end then).
     """
 
+    #: Spans that must show one power. Result: with ratios of 2 they cover a factor of 32 in time, more than the rates
+    #: of a sum of two or three exponentials spread; with one, everything looks like a power, and with ten a drift is
+    #: known after 1e3 times its start.
     SPANS: ClassVar[int] = 5
+    #: Least ratio of the times at the ends of a span. Result: t exp(-t) looks like a power over two spans of this ratio
+    #: at most; at 1.1 it would over twenty, at 20 a drift is known after 1e6 times its start.
     SPAN: ClassVar[float] = 2.0
+    #: Smallest power of a drift. Result: a slower one loses less than 1.4 % in a doubling of the time, and `settle`
+    #: ends it or the budget; at 0.2 flows that fall more slowly than that would go on to the budget, at 2e-3 rounding
+    #: may look like a drift.
     SLOWEST: ClassVar[float] = 0.02
+    #: Largest power of a drift. Result: two neurons moving off to infinity make 1 at most, and a finite time adds to
+    #: it; at 12 the end of an exponential would be one.
     FASTEST: ClassVar[float] = 1.25
-    #: What grows is asked at the ends of the last so many spans. There a rate that holds up grows 4-fold in units of
-    #: 1/t, and one that falls like 1/t not at all: the root of the one is as far from the other.
+    #: What grows is asked at the ends of the last so many spans. Result: with two a rate that happens to shrink once
+    #: would count as falling; more are gradients spent on every look.
     ASKED: ClassVar[int] = 3
+    #: Factor by which growth times the age may rise over these. Derived: a rate that holds up rises 4-fold over two
+    #: spans, one that falls like 1/t not at all; the root of the one is as far from the other.
     HELD: ClassVar[float] = 2.0
     tolerated: Tolerance
     growing: Callable[[Moment], float | None]
@@ -372,7 +389,7 @@ class Unaffordable:
         Time at which the run ends in any case.
     """
 
-    #: Stages of a stabilised step that is as long as it may be, about.
+    #: Stages of a step from which on the budget is asked about. Cost: of asking; a stabilised step has 2,000 at most.
     FULL: ClassVar[float] = 1000.0
     budget: Budget
     s_end: float = np.inf

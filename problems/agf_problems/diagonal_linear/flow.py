@@ -15,14 +15,8 @@ from scipy.optimize import nnls
 
 import agf
 from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.rounding import LOG_LEAST, RANK, SUM
 from agf_problems.diagonal_linear.mirror import Mirror
-
-#: Gradients below this fraction of |x_i| |y| / n are rounding.
-_ROUNDING = 1e-13
-#: Norms below exp(this) count as this in the metric of implicit steps: their squares would underflow.
-_LEAST = -300.0
-#: Singular values of X below this fraction of the largest are rounding.
-_RANK = 1e-12
 
 
 def least_loss(x: FloatArray, y: FloatArray, init: agf.Init) -> float:
@@ -36,7 +30,7 @@ def least_loss(x: FloatArray, y: FloatArray, init: agf.Init) -> float:
     free, fixed = x[:, positive & negative], positive != negative
     signed = x[:, fixed] * np.where(positive, 1.0, -1.0)[fixed]
     left, values, _ = np.linalg.svd(free, full_matrices=False)
-    left = left[:, values > _RANK * values.max(initial=0.0)]
+    left = left[:, values > RANK * values.max(initial=0.0)]
     signed, rest = signed - left @ (left.T @ signed), y - left @ (left.T @ y)
     if signed.any():
         rest = rest - signed @ nnls(signed, rest)[0]
@@ -129,12 +123,12 @@ class MirrorFlow(agf.FlowSystem):
 
     def metric(self, y: FloatArray) -> FloatArray:
         """D^(1/2), the norms of the neurons."""
-        return np.exp(np.maximum(self._mirror.log_norms(y), _LEAST))
+        return np.exp(np.maximum(self._mirror.log_norms(y), LOG_LEAST))
 
     def _loud(self, velocity: FloatArray) -> FloatArray:
         """Velocities of coordinates that can grow this way, 0 where they cannot and where they are rounding."""
         can = np.where(velocity > 0, self._mirror.log_p, self._mirror.log_q) > -np.inf
-        return np.where(can & (np.abs(velocity) > _ROUNDING * self._noise), velocity, 0.0)
+        return np.where(can & (np.abs(velocity) > SUM * self._noise), velocity, 0.0)
 
     def snapshot(self, y: FloatArray) -> agf.Snapshot:
         return agf.Snapshot(

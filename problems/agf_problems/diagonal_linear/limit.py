@@ -17,19 +17,18 @@ import agf
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.errors import explain
 from agf.init import check_alpha
+from agf.rounding import EPS, SUM, TIED
 from agf_problems.diagonal_linear.signed_fit import SignedFit
 
-#: Coordinates whose s would reach +-1 within this fraction of the elapsed phase activate together.
-_TIE = 1e-9
-#: Rounding error of s, a sum of a few thousand terms of size at most 1.
-_ROUNDING = 1e-13
-#: A level whose optimality conditions are violated by more than this, relative, is no level.
-_KKT_LIMIT = 1e-7
-#: Stages certified in one matrix product.
+#: Largest violation of the optimality conditions of a level, relative. Limit: beyond it the status is `stalled`, as a
+#: fit has lost more than half its digits.
+_KKT_LIMIT = 8.0 * EPS**0.5
+#: Stages certified in one matrix product. Cost: memory of (stages, d) arrays against calls.
 _BATCH = 256
-#: With d > _WIDE n, only the columns that are next to activate are followed, _WIDE n of them, and the others checked
-#: every so many stages.
+#: With d > _WIDE n only the columns that are next to activate are followed, _WIDE n of them, ... Cost: all columns are
+#: checked after every round, and a round in which another one would have activated is repeated with it.
 _WIDE = 6
+#: ... and the others are checked every so many stages. Cost: see `_WIDE`.
 _ROUND = 48
 
 
@@ -101,7 +100,7 @@ class _Follower:
             if step == np.inf:
                 return
             moved = v * step
-            there = np.flatnonzero(outward + (1.0 + _TIE) * np.abs(moved) >= 1.0 - _ROUNDING)
+            there = np.flatnonzero(outward + (1.0 + TIED) * np.abs(moved) >= 1.0 - SUM)
             self.s += moved
             self.s[there] = np.sign(v[there])
             self.time += step
@@ -184,12 +183,12 @@ def _wide_stages(every: _Follower, n: int) -> Iterator[Stage]:
         reached += every.s
         np.abs(reached, out=reached)
         reached[:, columns] = 0.0
-        bad = reached.max(axis=1) >= 1.0 - 10.0 * _TIE
+        bad = reached.max(axis=1) >= 1.0 - 10.0 * TIED
         good = int(bad.argmax()) if bad.any() else len(path)
         yield from path[:good]
         s, inside, idle, coefficients, every.time = marks[good]
         if good < len(path):
-            overlooked = np.union1d(overlooked, np.flatnonzero(reached[good] >= 1.0 - 10.0 * _TIE))
+            overlooked = np.union1d(overlooked, np.flatnonzero(reached[good] >= 1.0 - 10.0 * TIED))
             fit.restore(columns, coefficients)
         if good:
             every.s += fit.products(integrals[good - 1]) / n

@@ -16,11 +16,13 @@ import numpy as np
 import agf
 from agf.arrays import FloatArray, IntArray
 from agf.batch import Move, Script
+from agf.rounding import SUM
 from agf_problems.diagonal_linear.mirror import Mirror
-from agf_problems.diagonal_linear.phases import LEAD, ROUNDING, DiagonalPhases
+from agf_problems.diagonal_linear.phases import LEAD, DiagonalPhases
 from agf_problems.diagonal_linear.signed_fit import SignedFit
 
-#: Entries of X above which a copy of the fit at every fork costs more memory than sharing saves time.
+#: Entries of X up to which predictions share work. Cost: a copy of the fit at every fork takes more memory beyond than
+#: sharing saves time.
 MAX_SIZE = 1 << 20
 
 
@@ -128,7 +130,7 @@ class DiagonalMany:
             return
         first = times.argmin(axis=1)
         steps = np.take_along_axis(times, first[:, None], axis=1)
-        slack = self._settings.tie_rtol * steps + ROUNDING * np.where(growing, np.abs(heights), 0.0) / speeds
+        slack = self._settings.tie_rtol * steps + SUM * np.where(growing, np.abs(heights), 0.0) / speeds
         tied = growing & (times <= steps + slack)
         lead = LEAD if self._settings.threshold == "natural" else 0.0
         halves = np.maximum(steps[:, 0] - lead / speeds[first], 0.0)

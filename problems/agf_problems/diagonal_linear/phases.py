@@ -14,12 +14,12 @@ import numpy as np
 import agf
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.errors import explain
+from agf.rounding import SUM
 from agf_problems.diagonal_linear.mirror import Mirror
 from agf_problems.diagonal_linear.signed_fit import SignedFit
 
-#: Rounding error of a height, relative to its size: a sum of a few thousand terms.
-ROUNDING = 1e-13
-#: Change of z between the half-drop and the switch: asinh(1)/2, so asinh(1)/(4 U) in time.
+#: Change of z between the half-drop and the switch. Derived: sinh(2 z) rises from 0 to 1 in it, so it is asinh(1)/2,
+#: and asinh(1)/(4 U) in time.
 LEAD = 0.5 * float(np.arcsinh(1.0))
 
 
@@ -95,7 +95,7 @@ class DiagonalPhases:
             times, known = self._times(part, columns, speeds, heights)
             first = known[np.argmin(times[known])]
             step = float(times[first])
-            slack = self._settings.tie_rtol * step + ROUNDING * np.abs(heights[known]) / speeds[known]
+            slack = self._settings.tie_rtol * step + SUM * np.abs(heights[known]) / speeds[known]
             tied = np.sort(known[times[known] <= step + slack])
             edge = memory.signs.copy()
             edge[columns[tied]] = signs[tied]

@@ -18,13 +18,11 @@ from scipy.linalg import qr, qr_delete
 from scipy.linalg.lapack import dtrtrs
 
 from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.rounding import EPS, RANK
 
-_EPS = float(np.finfo(np.float64).eps)
-#: Squared distance to the span of the others, relative to the column's own, below which normal equations lose more
-#: than four of their digits; `_Orthogonal` then takes over.
+#: Squared distance of a column to the span of the others, relative to its own square, below which `_Orthogonal` takes
+#: over. Cost: above it normal equations, which are faster, lose four digits of sixteen at most.
 _GRAM_LIMIT = 1e-4
-#: Distance to the span of the others, relative to the column's norm, below which it is a combination of them.
-_DEPENDENT = 1e-12
 
 
 class _Factor(ABC):
@@ -193,7 +191,7 @@ class _Orthogonal(_Factor):
             rest = rest - basis @ part
             column += part
         height = float(np.linalg.norm(rest))
-        if not height > _DEPENDENT * self._norms[j]:
+        if not height > RANK * self._norms[j]:
             return None
         if k == self._basis.shape[1]:
             self._basis = np.concatenate([self._basis, np.empty_like(self._basis)], axis=1)
@@ -246,7 +244,7 @@ class SignedFit:
         self.coefficients: FloatArray = np.zeros(d)
         self.active: BoolArray = np.zeros(d, dtype=bool)
         self._size_y = float(np.linalg.norm(y))
-        self._rounding = 8.0 * _EPS * float(np.sqrt(n + d)) * self.norms
+        self._rounding = 8.0 * EPS * float(np.sqrt(n + d)) * self.norms
         self._noise = self._rounding  # of the watched columns
         self._factor: _Factor = _Gram(x, y) if n >= d else _Orthogonal(x, y)
         self._signs: FloatArray = np.zeros(d)  # those of the minimization under way
@@ -346,7 +344,7 @@ class SignedFit:
         """(m,) squared distance of columns of X from the span of the active ones."""
         square = self.norms[columns] ** 2
         inside = np.sum(self._factor.coordinates(columns) ** 2, axis=0)
-        return np.maximum(square - inside, _EPS * square)
+        return np.maximum(square - inside, EPS * square)
 
     def _include(self, j: int) -> bool:
         """Let column j in and settle; False, and nothing changed, when it can add nothing."""

@@ -12,9 +12,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from agf.arrays import FloatArray
-
-#: Sines of angles below this count as parallel: what is divided by them vanishes there.
-_PARALLEL = 1e-12
+from agf.rounding import RANK
 
 
 class Kernel(ABC):
@@ -178,7 +176,7 @@ class Relu(Kernel):
             return out
         unit = u / size
         for k in range(v.shape[0]):
-            if sine[0, k] <= _PARALLEL:
+            if sine[0, k] <= RANK:
                 continue
             across = (v[k] / lv[0, k] - cosine[0, k] * unit) / sine[0, k]
             bend = float(lv[0, k] * sine[0, k] / size) * (
@@ -193,7 +191,7 @@ class Relu(Kernel):
         if lu == 0 or lv == 0:
             return out
         one, other = u / lu, v / lv
-        if sine > _PARALLEL:  # else the two parts below cancel
+        if sine > RANK:  # else the two parts below cancel
             n = (other - cosine * one) / sine  # unit part of v across u
             m = (one - cosine * other) / sine  # unit part of u across v
             out += sum(weight for weight, _ in self._parts) * (np.outer(one, n) + np.outer(other, m))

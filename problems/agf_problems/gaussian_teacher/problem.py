@@ -12,13 +12,9 @@ import numpy as np
 import agf
 from agf.arrays import FloatArray, IntArray, count, in_range, matrix, vector
 from agf.errors import DataError, NoTheory, explain
+from agf.rounding import LOG_LEAST, RANK
 from agf_problems.gaussian_teacher.kernels import NAMES, kernel_of
 from agf_problems.gaussian_teacher.single_neuron import NeuronTheory, theory_of
-
-#: Norms below exp(-300) are their leading order in float64.
-_LOG_TINY = -300.0
-#: Directions of the active Jacobian whose share of its squared norm is below this are rounding.
-_RANK = 1e-12
 
 
 class GaussianTeacher(agf.Problem):
@@ -124,7 +120,7 @@ class GaussianTeacher(agf.Problem):
         """-grad L / rho^(degree - 1), exact at any norm."""
         if self.kernel.homogeneous:
             return self.utility(directions, neurons, residual)[1]
-        rho = np.exp(np.maximum(log_norms, _LOG_TINY))[:, None]
+        rho = np.exp(np.maximum(log_norms, LOG_LEAST))[:, None]
         u, a = self._split(directions)
         value, force = self._force(self.kernel, rho * u, a, residual)
         return np.concatenate([force[:, :-1], value[:, None] / rho], axis=1)
@@ -147,7 +143,7 @@ class GaussianTeacher(agf.Problem):
                 cross[:, j, :-1] = (a * b[j])[:, None] * lead.pull_second(u, v[j]) @ self._root
                 cross[:, j, -1] = a * lead.value(u, v[j : j + 1])[:, 0]
             values, vectors = np.linalg.eigh(gram)
-            kept = values > _RANK * values.max()
+            kept = values > RANK * values.max()
             inside = cross.reshape(a.size, -1) @ vectors[:, kept]
             total = total - np.sum(inside**2 / values[kept], axis=1)
         return 0.5 * np.maximum(total, 0.0)

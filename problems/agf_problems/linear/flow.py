@@ -19,17 +19,14 @@ import numpy as np
 
 from agf import FlowSystem, Init, Snapshot
 from agf.arrays import FloatArray, IntArray
+from agf.rounding import FAINT, LOG_FAINT
 from agf.sphere import norms, polar
 from agf_problems.linear.moments import Moments
 
 Features = Callable[[FloatArray], dict[str, FloatArray]]
 
-#: exp of less than this is as good as zero, and above the subnormal numbers that slow everything down; exp of more than
-#: its opposite is never needed.
-_LOWEST = -600.0
-#: Entries below this are left to underflow where every entry is followed to relative accuracy.
-_TINY = 1e-280
-#: Columns are made orthonormal again when they have drifted this far.
+#: Drift of the products of columns at which they are made orthonormal again. Cost: one Newton-Schulz step squares what
+#: has drifted; until then it is an error of this relative size.
 _DRIFT = 1e-12
 
 
@@ -108,7 +105,7 @@ class ModeFlow(FlowSystem):
         if self.r < self.n:
             d_turn += pushed - turn @ b
         d_logs[:] = b.diagonal()
-        ratio = np.exp(np.minimum(logs - logs[:, None], -_LOWEST))
+        ratio = np.exp(np.minimum(logs - logs[:, None], -LOG_FAINT))
         np.matmul(b * self.above * ratio, shear, out=d_shear)
         out /= self.unit
         return out
@@ -135,7 +132,7 @@ class ModeFlow(FlowSystem):
         """
         out = np.maximum(np.abs(y), 1.0)
         first, last = self.cut
-        out[:first] = np.maximum(np.abs(y[:first]), _TINY) if self.narrow else 1.0
+        out[:first] = np.maximum(np.abs(y[:first]), FAINT) if self.narrow else 1.0
         out[first:last] = np.maximum(np.abs(y[first:last] + self.log_size), 1.0)
         return out
 
@@ -162,7 +159,7 @@ class ModeFlow(FlowSystem):
             sizes = np.log(np.abs(mixed)) + logs[:, None]
         top = sizes.max(axis=0)
         top = np.where(np.isfinite(top), top, 0.0)
-        rows = (turn @ (np.sign(mixed) * np.exp(np.maximum(sizes - top, _LOWEST)))).T
+        rows = (turn @ (np.sign(mixed) * np.exp(np.maximum(sizes - top, LOG_FAINT)))).T
         directions, log_norms = polar(self.moments.natural_rows(rows))
         beta = self.moments.natural(self._map(self._weights(turn, logs, shear)))
         return Snapshot(log_norms + top + self.log_size, directions, self.features(beta))
@@ -176,7 +173,7 @@ class ModeFlow(FlowSystem):
 
     def _weights(self, turn: FloatArray, logs: FloatArray, shear: FloatArray) -> FloatArray:
         """Z^T up to a rotation of hidden space, (n, h)."""
-        sizes = np.exp(np.maximum(logs + self.log_size, _LOWEST))
+        sizes = np.exp(np.maximum(logs + self.log_size, LOG_FAINT))
         return (turn * sizes) @ (shear @ self.factor)
 
     def _map(self, weights: FloatArray) -> FloatArray:
@@ -242,7 +239,7 @@ class WeightFlow(FlowSystem):
         Units fewer than modes turn from block to block by weights far below that: these count by themselves.
         """
         if self.narrow:
-            return np.maximum(np.abs(y), _TINY)
+            return np.maximum(np.abs(y), FAINT)
         size = norms(y.reshape(self.shape)) / np.sqrt(self.shape[1])
         return np.repeat(np.where(size > 0, size, 1.0), self.shape[1])
 

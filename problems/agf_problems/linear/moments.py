@@ -16,11 +16,7 @@ import numpy as np
 from agf import Init
 from agf.arrays import FloatArray, IntArray, in_range, matrix, not_zero
 from agf.errors import DataError, explain
-
-#: Couplings, variances and singular values below this fraction of the largest count as zero.
-NEGLIGIBLE = 1e-12
-#: Singular values that agree to this fraction span one degenerate space.
-DEGENERATE = 1e-9
+from agf.rounding import RANK, TIED
 
 
 @dataclass(frozen=True)
@@ -58,11 +54,11 @@ class Moments:
         """From moments in the user's basis; Sxx (d, d) symmetric positive semidefinite, Syx (c, d) in its range."""
         outputs, sigma, inputs_t = np.linalg.svd(syx)
         inputs = inputs_t.T
-        sigma = np.where(sigma > NEGLIGIBLE * sigma.max(initial=0.0), sigma, 0.0)
+        sigma = np.where(sigma > RANK * sigma.max(initial=0.0), sigma, 0.0)
         inputs, outputs = _resolve_degenerate(sxx, sigma, inputs, outputs)
         rotated = inputs.T @ sxx @ inputs
         rotated = 0.5 * (rotated + rotated.T)
-        rotated[np.abs(rotated) <= NEGLIGIBLE * np.max(np.abs(rotated))] = 0.0
+        rotated[np.abs(rotated) <= RANK * np.max(np.abs(rotated))] = 0.0
         diagonal = np.zeros(syx.shape)
         np.fill_diagonal(diagonal, sigma)
         blocks = _blocks(rotated, sigma)
@@ -115,9 +111,9 @@ class Moments:
 
 
 def pseudo_inverse(sxx: FloatArray) -> FloatArray:
-    """Inverse of a symmetric positive semidefinite matrix on its range, decided at NEGLIGIBLE of the largest."""
+    """Inverse of a symmetric positive semidefinite matrix on its range, decided at RANK of the largest."""
     values, vectors = np.linalg.eigh(sxx)
-    keep = values > NEGLIGIBLE * values.max(initial=0.0)
+    keep = values > RANK * values.max(initial=0.0)
     return (vectors[:, keep] / values[keep]) @ vectors[:, keep].T
 
 
@@ -131,7 +127,7 @@ def _resolve_degenerate(
     start = 0
     while start < d:
         stop = start + 1
-        while stop < d and values[start] - values[stop] <= DEGENERATE * values[start]:
+        while stop < d and values[start] - values[stop] <= TIED * values[start]:
             stop += 1
         if stop - start > 1:
             span = inputs[:, start:stop]
@@ -204,7 +200,7 @@ def _from_samples(X: Any, Y: Any) -> tuple[FloatArray, FloatArray, float]:
     not_zero(x, "X", where="linear")
     # Left singular vectors of X with signal: what a linear map can fit, without squaring the condition number.
     u, s, _ = np.linalg.svd(x, full_matrices=False)
-    u = u[:, s**2 > NEGLIGIBLE * s[0] ** 2]
+    u = u[:, s**2 > RANK * s[0] ** 2]
     unfitted = y - u @ (u.T @ y)
     return x.T @ x / n, y.T @ x / n, 0.5 * float(np.sum(unfitted**2)) / n
 

@@ -18,29 +18,30 @@ import numpy as np
 from agf import Activation, Clock, Init, Settings, Settled, State, Status
 from agf.arrays import FloatArray, IntArray
 from agf.factored import Factored
+from agf.rounding import EPS, RANK
 from agf.sphere import polar
 from agf_problems.linear.active import ActiveModes
 from agf_problems.linear.moments import Moments
 from agf_problems.linear.settle import SETTLED, Route
 from agf_problems.linear.theory import energies
 
-#: Growth rates below this fraction of the largest initial one are rounding.
-_NO_GROWTH = 1e-10
-#: A row of hidden space that falls below this fraction of itself by projection was in the span removed.
-_RANK = 1e-12
-#: Log norms of hidden units further apart than this are kept apart.
-_SPREAD = np.log(1e4)
+#: Difference of log norms of hidden units above which they are kept apart. Derived: a common factorization leaves the
+#: smaller of two its digits down to RANK only while their ratio is below RANK / EPS.
+_SPREAD = float(np.log(RANK / EPS))
 _SHARED = (
     "Hidden units start far apart in norm, and a large one carries several modes: training turns it from one to "
     "another before smaller units matter, while here each mode activates by itself: levels and times may differ."
 )
-#: Fraction of its saturation norm at which a new mode starts in the active flow (natural thresholds).
-_SMALL = 0.01
-#: A plateau lies behind at least this fraction of the drop that the new mode would make alone.
+#: Fraction of the drop that the new mode would make alone, behind which a plateau may lie. Result: where modes interact
+#: a drop is smaller or larger than that of its mode alone; at 1 it would have to be as large, at 0.03 a slow passage in
+#: the first thirtieth of a drop would be its end.
 _DROP = 0.3
-#: Error of a step of the active flow over settings.rtol: a drop lasts a few of the log(1/alpha) e-folds of a plateau.
+#: Error of a step of the active flow over settings.rtol. Cost: a drop lasts a few of the log(1/alpha) e-folds of a
+#: plateau, and its error counts by as much less.
 _FLOW_RTOL = 10.0
-#: Longest active flow, in growth times of the newest mode: for the last mode, and for settle="converged".
+#: Longest active flow, in growth times of the newest mode: for the last mode, and for settle="converged". Result: a
+#: level that falls like a power of time is not followed further (`predicted_decrease` says what is left); at a tenth of
+#: it what decays a thousandfold slower than the mode grew would be cut off.
 _LONGEST = 1e4
 
 
@@ -142,7 +143,7 @@ class ModePhases:
             return units.grown(modes.vectors, modes.rates, 0.0)
         weights, log_size = self.moments.start(init)
         left, values, right = np.linalg.svd(weights.T, full_matrices=False)
-        keep = values > _RANK * values[0]
+        keep = values > RANK * values[0]
         return Factored(left[:, keep], log_size + np.log(values[keep]), right[keep])
 
     def dormant(self, state: ModeState) -> tuple[ModeState, Activation | Status]:
@@ -183,8 +184,9 @@ class ModePhases:
                 break
             chosen.append(int(rest[following]))
         labels, rates = modes.labels[chosen], modes.rates[chosen]
-        # The active flow starts when the new modes are small, so that it shows the whole drop.
-        lead = min(-np.log(_SMALL) / rates[0], wait) if self._natural else 0.0
+        # The active flow starts when the new modes are this small, over what they saturate at: it shows the whole drop
+        # but for the square of it, which moves the half-drop by half that many growth times of a plateau of tens.
+        lead = min(-np.log(self.settings.rtol) / 3.0 / rates[0], wait) if self._natural else 0.0
         back = np.exp(-modes.rates * lead)
         new = (np.stack(rows) @ modes.vectors * back) @ modes.vectors.T
         new /= np.sqrt(1.0 + np.exp(-2.0 * rates * lead))[:, None]  # what saturation takes of it by then
@@ -346,7 +348,7 @@ class ModePhases:
         left, sigma, right_t = np.linalg.svd(_outside(a) @ residual[np.ix_(rows, columns)] @ _outside(w))
         right = right_t.T
         pairs = sigma.size
-        growing = min(labels.size, int(np.count_nonzero(sigma > _NO_GROWTH * self.moments.sigma[0])))
+        growing = min(labels.size, int(np.count_nonzero(sigma > RANK * self.moments.sigma[0])))
         # Half of E|f|^2 that no change of the active modes could produce instead, at norm 1: v^T free v / 4.
         free = sxx - sxx @ w.T @ np.linalg.pinv(w @ sxx @ w.T, hermitian=True) @ w @ sxx
         energy = np.einsum("ij,ik,kj->j", right[:, :growing], free, right[:, :growing])
@@ -415,7 +417,7 @@ class ModePhases:
 def _outside(rows: FloatArray) -> FloatArray:
     """Projection on the complement of the span of the rows (k, p), (p, p)."""
     _, values, basis = np.linalg.svd(rows, full_matrices=False)
-    span = basis[values > _RANK * values.max(initial=0.0)]
+    span = basis[values > RANK * values.max(initial=0.0)]
     return np.eye(rows.shape[1]) - span.T @ span
 
 

@@ -19,15 +19,18 @@ from agf_problems.linear.flow import ModeFlow, WeightFlow, smallest_dormant
 from agf_problems.linear.moments import Moments, pseudo_inverse, read
 from agf_problems.linear.phases import ModePhases
 
-#: Largest `outputs` formed, in numbers: past it natural thresholds come from the loss.
+#: Largest `outputs` formed, in numbers. Cost: beyond it natural thresholds come from the loss, the same to rounding.
 _MAX_OUTPUTS = 10**7
-#: A singular value of A W counts towards the rank above this fraction of the largest one of the target.
+#: A singular value of A W counts towards the rank above this fraction of the largest one of the target. Result: of the
+#: feature `rank` alone; ten times more or less, and a mode counts log(10)/2 growth times later or earlier.
 _RANK_CUT = 1e-3
 _COORDINATES = ("auto", "weights", "factored")
-#: Raw weights are used for gradient flow while every mode stays above this fraction of the weights that hold it: their
-#: relative error of 1e-6 is then 1e-3 of the mode. Measured: at 1e-4 times are off by 2e-4, at 1e-8 by 10 %.
+#: Raw weights are used for gradient flow while every mode stays above this fraction of the weights that hold it. Cost:
+#: they are faster; their relative error of 1e-6 is then 1e-3 of the mode (measured: at 1e-4 times are off by 2e-4, at
+#: 1e-8 by 10 %).
 _SEPARATE = 1e-3
-#: Rows of the sample that stands for the population in minibatches.
+#: Rows of the sample that stands for the population in minibatches. Result: its moments are off by 1/_SAMPLES^(1/2), 1
+#: %, and so are levels; with a tenth of the rows by 2.5 %, ten times more cost ten times the memory.
 _SAMPLES = 2**14
 
 

@@ -20,10 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
+from agf.rounding import TIED
 from agf_problems.linear.moments import Moments, pseudo_inverse
-
-#: Modes whose charges reach 1 within this fraction of the elapsed time join together.
-_TIE = 1e-9
 
 RULES = ("greedy", "conjecture")
 
@@ -109,7 +107,7 @@ def joins(moments: Moments, width: int, rule: str = "greedy") -> Iterator[Join]:
             if k == part.rows.size:
                 continue
             growth = part.rates[k, : part.rows.size - k]
-            new = min(int(np.count_nonzero(waits[b] - wait <= _TIE * time)), width - total - len(modes))
+            new = min(int(np.count_nonzero(waits[b] - wait <= TIED * time)), width - total - len(modes))
             modes += part.rows[k : k + new].tolist()
             rates += growth[:new].tolist()
             charges[b] = (charges[b] + growth * wait)[new:]

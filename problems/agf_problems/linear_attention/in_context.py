@@ -18,11 +18,9 @@ import numpy as np
 from agf import Problem
 from agf.arrays import FloatArray, IntArray, count, matrix, vector
 from agf.errors import DataError, explain
+from agf.rounding import EPS, TIED
 
-#: Eigenvalues closer than this fraction are one: which eigenvectors of theirs are learned is then up to the heads.
-_EQUAL = 1e-9
-_EPS = float(np.finfo(np.float64).eps)
-#: Entries of per-sequence gradients held at once when sampling.
+#: Entries of per-sequence gradients held at once when sampling. Cost: memory, 16 MB.
 _CHUNK = 2**21
 
 
@@ -98,7 +96,7 @@ class ContextRegression(Problem):
         order = np.argsort(-values, kind="stable")
         self.dimension = values.size
         #: (d,) eigenvalues of S, decreasing, and (d, d) principal components, one a column.
-        self.eigenvalues = np.where(values[order] > self.dimension * _EPS * values.max(), values[order], 0.0)
+        self.eigenvalues = np.where(values[order] > self.dimension * EPS * values.max(), values[order], 0.0)
         self.components = vectors[:, order]
         self.trace = float(self.eigenvalues.sum())
         #: (d,) amplitudes A_i = 1 / (tr S + (N+1) lam_i) at which component i is fully learned ([AGF] section 4.3).
@@ -186,7 +184,7 @@ class ContextRegression(Problem):
 
     def equals(self) -> IntArray:
         """(d,) number of the group of equal eigenvalues that each component belongs to, from 0."""
-        apart = -np.diff(self.eigenvalues) > _EQUAL * self.eigenvalues[:-1]
+        apart = -np.diff(self.eigenvalues) > TIED * self.eigenvalues[:-1]
         return np.concatenate([[0], np.cumsum(apart)])
 
     def component_words(self, components: IntArray) -> str:

@@ -15,13 +15,12 @@ from agf import Clock, Critical, Drop, Init, Settings, Staircase, Status, sphere
 from agf.arrays import FloatArray, IntArray, count, positive, vector
 from agf.clock import threshold
 from agf.errors import DataError, explain
+from agf.rounding import RANK
 from agf_problems.linear_attention.in_context import ContextRegression, default_eigenvalues
 from agf_problems.linear_attention.race import Jump, race
 
-#: Amplitude of a lone head over its final one when half of its drop in the loss is gone: (1 - a)^2 = 1/2.
+#: Amplitude of a lone head over its final one when half of its drop in the loss is gone. Derived: (1 - a)^2 = 1/2.
 _HALF = 1.0 - np.sqrt(0.5)
-#: What is left of a vector after a projection is rounding below this part of it.
-_ROUNDING = 1e-12
 
 
 class LinearAttention(ContextRegression):
@@ -376,4 +375,4 @@ def _beyond(rows: FloatArray, span: FloatArray) -> FloatArray:
     _, values, basis = np.linalg.svd(sphere.normalize(span), full_matrices=False)
     basis = basis[values > 1e-10 * values[0]]
     left = rows - (rows @ basis.T) @ basis
-    return np.where(sphere.norms(left)[:, None] > _ROUNDING * sphere.norms(rows)[:, None], left, 0.0)
+    return np.where(sphere.norms(left)[:, None] > RANK * sphere.norms(rows)[:, None], left, 0.0)

@@ -22,11 +22,12 @@ from scipy.integrate import solve_ivp
 
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import half_drop_ratio
+from agf.rounding import TIED
 
-#: Growth (log) at which a head is as good as blown up: what remains of its time is 1e-11 of it, and has a closed form.
+#: Growth (log) at which a head is as good as blown up. Derived: the rest of its time has a closed form, wrong by
+#: exp(-25) = 1e-11 of it, the tolerance of the integration.
 _GROWN = 25.0
-#: Heads whose amplitudes agree to this at a jump make it together.
-_TIED = 1e-9
+#: Relative tolerance of the integration. Cost: times are right to ten digits.
 _RTOL = 1e-11
 
 
@@ -81,7 +82,7 @@ def race(
         components = []
         for h, group in zip(winners, finish.groups[finish.first], strict=True):
             along = np.where(groups == group, keys[h], 0.0)
-            if room[group] == 0 or np.sum(along**2) <= _TIED * np.sum(finish.keys**2):
+            if room[group] == 0 or np.sum(along**2) <= TIED * np.sum(finish.keys**2):
                 continue  # an equal head of this jump has this direction already
             along /= np.linalg.norm(along)
             for part in (keys, queries):  # of a group that has room left, what remains is orthogonal to what is learned
@@ -157,7 +158,7 @@ class _Racers:
             growth = 0.75 * y[m + h] * np.sum(self.rates * (p[h] ** 2 - q[h] ** 2)) / norm**2
             time, half = (float(y[-1] + (1.0 - np.exp((best[h] - part) / 3.0)) / growth) for part in (0.0, half_way))
         p, q = self._modes(y)
-        first = best >= best.max() + np.log1p(-_TIED)
+        first = best >= best.max() + np.log1p(-TIED)
         return _Finish(time, half, y[m : 2 * m], 0.5 * (p + q), 0.5 * (p - q), np.argmax(lead, axis=1), first)
 
     def _modes(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -23,12 +23,14 @@ from scipy.linalg import cho_factor, cho_solve
 from agf.arrays import BoolArray, FloatArray
 from agf_problems.modular_addition.template import ComplexArray, Template
 
-#: Above this order the correlations go through the fast Fourier transform; below, a matrix product is faster (measured:
-#: equal near p = 150 for 64 neurons).
+#: Above this order the correlations go through the fast Fourier transform. Cost: below, a matrix product is faster
+#: (measured: equal near p = 150 for 64 neurons).
 _DENSE_ORDER = 192
-#: Pairs of neurons whose joint moments are held at once.
+#: Pairs of neurons whose joint moments are held at once. Cost: memory, some ten numbers a pair.
 _BLOCK = 2**16
-#: Largest Jacobian span projected on, in columns.
+#: Largest Jacobian span projected on, in columns; of more the largest neurons stand for the rest. Result: natural
+#: thresholds of later neurons then count as new what those left out could do; a matrix of 20,000 columns takes 3.2 GB,
+#: and 200 columns are 50 neurons of one frequency.
 _SPAN = 2000
 
 

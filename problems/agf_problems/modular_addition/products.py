@@ -13,7 +13,8 @@ import numpy as np
 from agf.arrays import FloatArray
 from agf_problems.modular_addition.kernels import Correlations
 
-#: Neurons times residues times products up to which this is faster (measured at p = 7 to 59, 3 to 1024 neurons).
+#: Neurons times residues times products up to which this way is taken. Cost: it is faster up to there (measured at p =
+#: 7 to 59, 3 to 1024 neurons).
 _MOST_WORK = 10**5
 
 

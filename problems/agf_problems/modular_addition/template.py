@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 
 from agf.arrays import FloatArray, IntArray, count, vector
 from agf.errors import DataError, explain
+from agf.rounding import RANK
 
 ComplexArray = NDArray[np.complex128]
-
-#: A coefficient below this fraction of the largest is rounding of the transform, and taken as zero.
-_ROUNDING = 1e-12
 
 
 class Characters:
@@ -109,7 +107,7 @@ class Template:
         constant = np.abs(spread).max() <= 8 * np.finfo(np.float64).eps * np.abs(values).max()
         spectrum = characters.transform(np.zeros_like(values) if constant else spread)[characters.frequencies]
         size = np.abs(spectrum)
-        spectrum[size <= _ROUNDING * size.max(initial=0.0)] = 0.0
+        spectrum[size <= RANK * size.max(initial=0.0)] = 0.0
         self.spectrum = spectrum
         self.values = characters.inverse(characters.fill(spectrum))
         self.learnable: IntArray = np.flatnonzero(spectrum)

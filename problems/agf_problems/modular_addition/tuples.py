@@ -10,7 +10,7 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 
-#: Longest list: neurons (or outputs) times tuples.
+#: Longest list: neurons (or outputs) times tuples. Cost: memory; beyond it there is no Hessian, and steps are explicit.
 _MOST = 2**21
 
 
