@@ -6,10 +6,8 @@ import numpy as np
 
 from agf import FlowSystem, Snapshot
 from agf.arrays import FloatArray, IntArray
+from agf.rounding import FAINT
 from agf.sphere import norms, polar
-
-#: Entries below this are left to underflow where every one is followed to relative accuracy: cost only.
-_TINY = 1e-280
 
 
 class ActiveModes(FlowSystem):
@@ -73,7 +71,7 @@ class ActiveModes(FlowSystem):
     def scale(self, y: FloatArray) -> FloatArray:
         """Root mean square of the mode, or the entry itself."""
         if self.entries:
-            return np.maximum(np.abs(y), _TINY)
+            return np.maximum(np.abs(y), FAINT)
         return np.repeat(norms(y.reshape(self.shape)) / np.sqrt(self.shape[1]), self.shape[1])
 
     def snapshot(self, y: FloatArray) -> Snapshot:
