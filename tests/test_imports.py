@@ -130,3 +130,19 @@ def test_a_prediction_from_the_shell_loads_no_torch_and_no_plotting():
     code = "from agf.shell.main import main\n"
     code += "assert main(['predict', 'diagonal-linear', '--data', 'diabetes', '--json']) == 0"
     assert not loaded_after(code) & HEAVY
+
+
+def marches(path: Path) -> list[int]:
+    """Lines of a file that take steps of a flow: calls of `march`, as a name or an attribute."""
+    calls = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    return [node.lineno for node in calls if ast.unparse(node.func).split(".")[-1] == "march"]
+
+
+@pytest.mark.parametrize("path", [*MODULES, *PLUGINS], ids=lambda path: ".".join(path.with_suffix("").parts[-2:]))
+def test_steps_of_a_flow_are_taken_by_its_driver_alone(path):
+    """Methods hand the steps of the integrators on, and `drive` asks its rules after each: no other loop does.
+
+    But for the race of tickets, which asks for the loss at every fourth step only: a sixth of its cost.
+    """
+    owners = {ROOT / "agf" / name for name in ("stopping/drive.py", "stopping/methods.py", "capacity/tickets.py")}
+    assert (path in owners) == bool(marches(path)), f"{path}: {marches(path)}; compose rules in agf.stopping.drive"

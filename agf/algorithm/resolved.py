@@ -455,21 +455,10 @@ class _Run:
         assert step is not None
         if s >= step.s1 or step.memory.method != "rkc2":
             return now.y
-        again = integrators.march(
-            system.velocity,
-            step.y0,
-            method="rkc2",
-            rtol=self.rtol,
-            scale=system.scale,
-            groups=system.groups,
-            retract=system.retract,
-            s0=step.s0,
-            s_end=s,
-            first_step=s - step.s0,
-        )
-        *_, last = again
-        self._count("velocity_evaluations", last.evaluations)
-        return last.y1
+        again = Saved(step.y0, local=step.s0, method=integrators.Memory(s - step.s0, method="rkc2"))
+        last = drive(system, Explicit(self.rtol, "rkc2"), [], again, s_end=s).at
+        self._count("velocity_evaluations", last.work.gradients)
+        return last.y
 
     def _draw(self, now: Moment, began: float, unit: float) -> None:
         """Add a step to the curve, with points inside where the loss falls much."""

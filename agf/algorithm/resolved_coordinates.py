@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from agf import integrators
 from agf.algorithm import dormant
 from agf.algorithm.dormant import Crossing
 from agf.algorithm.threshold import Threshold
@@ -26,12 +25,22 @@ from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
+from agf.stopping.drive import Why, drive
+from agf.stopping.methods import Explicit
+from agf.stopping.rules import Budget, Event
 
 #: A crossing in own coordinates is located to this part of the time it took.
 _SHARP = 1e-9
 #: A neuron that has not crossed after this many times the shortest growth time at the start never does.
 _NEVER = 1e8
 _MAX_STEPS = 20_000
+#: What a plateau ends with on which no neuron joins.
+_STATUS = {
+    Why.TIME: Status.MAX_TIME,
+    Why.BUDGET: Status.MAX_STEPS,
+    Why.STALLED: Status.STALLED,
+    Why.NONFINITE: Status.NONFINITE,
+}
 
 
 @dataclass(frozen=True)
@@ -194,6 +203,7 @@ class OwnRiding(Riding):
         self.problem, self._system, self._y = problem, system, state.memory
         self.active, self.alive = np.flatnonzero(state.active), alive
         self.smooth, self.log_time_unit = system.smooth, system.log_time_unit
+        self.moving: BoolArray | None = None  # entries that move, on a plateau; else all
 
     @property
     def groups(self) -> IntArray:
@@ -203,7 +213,8 @@ class OwnRiding(Riding):
         return self._y
 
     def velocity(self, y: FloatArray) -> FloatArray:
-        return self._system.velocity(y)
+        velocity = self._system.velocity(y)
+        return velocity if self.moving is None else np.where(self.moving, velocity, 0.0)
 
     def loss(self, y: FloatArray) -> float:
         return self._system.loss(y)
@@ -291,7 +302,7 @@ class OwnRide:
         riding = self._riding(state, y0)
         unit = float(np.exp(riding.log_time_unit - self.clock.log_scale))
         residual, waiting = riding.residual(y0), np.flatnonzero(~state.active & self.alive)
-        moving = np.isin(riding.groups, np.concatenate([waiting, small]))
+        riding.moving = np.isin(riding.groups, np.concatenate([waiting, small]))
 
         def look(y: FloatArray) -> tuple[FloatArray, FloatArray]:
             stats["utility_evaluations"] = stats.get("utility_evaluations", 0) + 1
@@ -299,45 +310,30 @@ class OwnRide:
             return threshold.gaps(directions[waiting], log_norms[waiting], waiting, residual)
 
         gap, utility = look(y0)
-        s, y = 0.0, y0
+        time, y = 0.0, y0
         if not (gap >= 0).any():
             fastest = self._fastest(riding, y0, waiting, residual)
             if not np.isfinite(fastest):
                 return Status.NO_GROWTH
-            steps = integrators.march(
-                lambda y: np.where(moving, riding.velocity(y), 0.0),
+            end = drive(
+                riding,
+                Explicit(rtol, "rk45"),
+                [Event(lambda y, now: look(y)[0], Why.JOINED, _SHARP), Budget(np.inf, _MAX_STEPS)],
                 y0,
-                rtol=rtol,
-                scale=riding.scale,
-                groups=riding.groups,
-                retract=riding.retract,
                 s_end=min(stop / unit, _NEVER * fastest),
-                max_steps=_MAX_STEPS,
             )
-            for step in steps:
-                s, y = step.s1, step.y1
-                gap, utility = look(y)
-                if (gap >= 0).any():
-                    break
-            else:
-                return Status.MAX_TIME
-            low = step.s0
-            while s - low > _SHARP * step.s1:
-                middle = 0.5 * (low + s)
-                trial = look(step.dense(middle))
-                if (trial[0] >= 0).any():
-                    s, y, (gap, utility) = middle, step.dense(middle), trial
-                else:
-                    low = middle
+            if end.why is not Why.JOINED:
+                return _STATUS[end.why]
+            time, y = end.at.t * unit, end.at.y
+            gap, utility = look(y)
         over = gap >= 0
-        time = s * unit
         return Landing(time, waiting[over], utility[over], riding.state(y, state, state.time + time))
 
     def _fastest(self, riding: OwnRiding, y: FloatArray, waiting: IntArray, residual: Any) -> float:
         """Time (s) in which the fastest of `waiting` grows by a factor e at the largest rate its gradient allows."""
         directions, log_norms = riding.polar(y)
         gradient = self.problem.utility(directions[waiting], waiting, residual)[1]
-        drive = np.linalg.norm(gradient, axis=1)  # degree times the largest utility, along it
+        steepest = np.linalg.norm(gradient, axis=1)  # degree times the largest utility, along it
         with np.errstate(divide="ignore"):
-            times = np.exp((2 - self.problem.degree) * log_norms[waiting] - np.log(drive) - riding.log_time_unit)
+            times = np.exp((2 - self.problem.degree) * log_norms[waiting] - np.log(steepest) - riding.log_time_unit)
         return float(np.min(times, initial=np.inf))

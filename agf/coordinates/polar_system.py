@@ -10,11 +10,11 @@ from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.contract.problem import Problem
 from agf.coordinates.mode_system import turns
+from agf.coordinates.turning import Turning
 from agf.coordinates.weight_system import WeightSystem
 from agf.errors import ProblemError, explain
 from agf.init import Init
-from agf.integrators import march
-from agf.sphere import normalize, norms, polar
+from agf.sphere import norms, polar
 
 #: Log norms below this are 0 in the parameters handed to the problem: no subnormal arithmetic, and a product of two
 #: such entries would be 0 anyway.
@@ -31,10 +31,6 @@ _SMALLEST = -300.0
 _APART = np.log(1e-5)
 #: A pull below this fraction of what the residual of the zero function makes is rounding.
 _ROUNDING = 1e-13
-#: Growth below this fraction of what the zero function makes of the fastest neuron is not told from the chatter of
-#: steps about a kink; turning is followed for so many e-folds of that, in so many steps of this tolerance: cost, but
-#: for neurons that take longer.
-_TELLING, _TURNS, _STEPS, _TURNING = 1e-3, 60.0, 400, 1e-3
 #: Fall of the loss, relative to the first, that shows an active neuron.
 FALLEN = 1e-4
 #: Unit rows are restored when they have drifted this far; the velocity does not depend on their length.
@@ -193,47 +189,17 @@ class PolarSystem(FlowSystem):
             return float(np.min(1.0 / (self.power * rates[rates > 0])))
         return float(np.min((sizes[self.alive].max() - sizes[rates > 0]) / rates[rates > 0]))
 
-    def prospect(self, y: FloatArray) -> tuple[float, int]:
-        """Largest d log rho/ds that a small neuron comes to by turning, the large ones being at rest; and evaluations.
-
-        A neuron may shrink here, next to a direction that it will leave, and grow once it has turned. So the small ones
-        are turned on the residual of the large ones until one grows faster than `_TELLING` of what the zero function
-        makes of the fastest, or all stand still.
-        """
+    def turning(self, y: FloatArray) -> Turning | None:
+        """The small neurons on the residual of the large ones, which rest; None where none is small, or moves."""
         directions, log_norms, _ = self._split(y)
         small = self.alive & small_neurons(log_norms, self.loss(y), self.first_loss)
-        rows, large, evaluations = np.flatnonzero(small), self._present(log_norms) & ~small, 0
-        told = _TELLING * self._natural
-        if not rows.size or self._natural == 0.0:
-            return 0.0, evaluations
-        turned = directions.copy()
-
-        def pull(flat: FloatArray) -> tuple[FloatArray, FloatArray]:
-            nonlocal evaluations
-            evaluations += 1
-            turned[rows] = normalize(flat.reshape(rows.size, -1))
-            found = np.asarray(self.problem.network_pull(turned, log_norms, self.neurons, large))[rows]
-            return found, np.einsum("ij,ij->i", turned[rows], found)
-
-        def velocity(flat: FloatArray) -> FloatArray:
-            found, radial = pull(flat)
-            return (found - radial[:, None] * turned[rows]).ravel()
-
-        start = directions[rows].ravel()
-        steps = march(
-            velocity,
-            start,
-            rtol=_TURNING,
-            groups=np.repeat(np.arange(rows.size), directions.shape[1]),
-            s_end=_TURNS / told,
+        large = self._present(log_norms) & ~small
+        if not small.any() or self._natural == 0.0:
+            return None
+        sizes = y[-self.neurons.size :] if self.power else np.ones(self.neurons.size)
+        return Turning(
+            self.problem, self.neurons, directions, log_norms, np.flatnonzero(small), large, sizes, self._natural
         )
-        radial = pull(start)[1]
-        for _, step in zip(range(_STEPS), steps, strict=False):
-            if radial.max() > told or float(np.max(np.abs(step.f1))) <= _TELLING * told:
-                break
-            radial = pull(step.y1)[1]
-        rates = radial if self.power == 0 else radial / y[-self.neurons.size :][rows]
-        return (float(rates[np.argmax(radial)]) if radial.max() > told else 0.0), evaluations
 
     def noise(self, y: FloatArray) -> float:
         """That of the fastest neuron that moves."""

@@ -17,9 +17,9 @@ from agf.contract.problem import Problem
 from agf.coordinates.choice import flow_system
 from agf.errors import RequestError, explain
 from agf.init import Init
-from agf.integrators import MarchError, march
 from agf.records.table import Table, number
 from agf.results.trajectory import Trajectory
+from agf.stopping import Explicit, Moment, Saved, Why, drive
 
 KINDS = ("inner", "outer", "all")
 #: Between snapshots the flow is integrated again at this tolerance, or that of the run where it is tighter.
@@ -159,25 +159,27 @@ def _integrated(problem: Problem, run: Trajectory, k: int, columns: Any) -> list
     unit = float(np.exp(system.log_time_unit))
     span = float(run.snapshot_times[k + 1] - run.snapshot_times[k])
     rtol = min(float(run.settings.get("rtol", _RTOL)), _RTOL)
-    steps = march(
-        system.velocity, system.start(), method="auto" if system.smooth else "rk45", rtol=rtol, scale=system.scale,
-        groups=system.groups, retract=system.retract, s_end=span / unit,
-    )  # fmt: skip
+    began = float(run.snapshot_times[k])
     out: list[Flip] = []
     before = run.directions[k][:, columns]
-    try:
-        for step in steps:
-            after = system.snapshot(step.y1).directions[:, columns]
-            for i, j in np.argwhere(before * after < 0):
-                low, high = step.s0, step.s1
-                for _ in range(_HALVINGS):
-                    middle = 0.5 * (low + high)
-                    there = system.snapshot(step.dense(middle)).directions[i, columns[j]]
-                    low, high = (low, middle) if there * after[i, j] > 0 else (middle, high)
-                shot = system.snapshot(step.dense(high))
-                time = float(run.snapshot_times[k]) + high * unit
-                out.append(Flip(time, int(i), int(columns[j]), int(np.sign(after[i, j])), float(shot.log_norms[i])))
-            before = np.where(after != 0, after, before)
-    except MarchError as error:
-        raise RequestError(explain(f"the flow could not be followed again ({error}).", where="flips")) from None
+
+    def each(now: Moment, saved: Saved) -> None:
+        nonlocal before
+        step = now.step
+        assert step is not None
+        after = system.snapshot(step.y1).directions[:, columns]
+        for i, j in np.argwhere(before * after < 0):
+            low, high = step.s0, step.s1
+            for _ in range(_HALVINGS):
+                middle = 0.5 * (low + high)
+                there = system.snapshot(step.dense(middle)).directions[i, columns[j]]
+                low, high = (low, middle) if there * after[i, j] > 0 else (middle, high)
+            shot = system.snapshot(step.dense(high))
+            time = began + (now.origin + high) * unit
+            out.append(Flip(time, int(i), int(columns[j]), int(np.sign(after[i, j])), float(shot.log_norms[i])))
+        before = np.where(after != 0, after, before)
+
+    end = drive(system, Explicit(rtol), [], system.start(), s_end=span / unit, each=each)
+    if end.why is not Why.TIME:
+        raise RequestError(explain(f"the flow could not be followed again ({end.note}).", where="flips"))
     return out

@@ -7,6 +7,7 @@ or shrink. So the stiff modes of the large neurons are relaxed by Newton's metho
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,8 +17,10 @@ from agf.coordinates.held_neurons import Plateau
 from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.rounding import EPS, SUM
-from agf.stopping.drive import Counted, Moment
+from agf.stopping.drive import Counted, End, Moment, Stop, Why, drive
 from agf.stopping.fastest_growth import fastest_growth
+from agf.stopping.methods import Explicit
+from agf.stopping.rules import Budget, Certified, Memory, Tolerance
 
 #: e-folds within the time after which nothing is left of a mode that decays but the tolerance. Derived: it is then
 #: rounding of the sums that drive it.
@@ -42,6 +45,10 @@ _SADDLE_RATE = 1e-6
 #: Magnification of the rounding of velocities by their differences. Derived: the inverse of the length of these, and
 #: eight of them.
 _DIFFERENCE = 8.0 * EPS ** (-1 / 3)
+#: Growth below this fraction of what the zero function makes of the fastest neuron is not told from the chatter of
+#: steps about a kink; turning is followed for so many e-folds of that, in so many steps of this tolerance: cost, but
+#: for neurons that take longer.
+_TELLING, _TURNS, _STEPS, _TURNING = 1e-3, 60.0, 400, 1e-3
 
 
 class Rest:
@@ -61,7 +68,7 @@ class Rest:
             self._y, self._matrix = _relax(self._ask, other[0], other[1], now.t)
         system = self._ask.system
         if not system.smooth and isinstance(system, PolarSystem):
-            self.growth, evaluations = system.prospect(self._y)
+            self.growth, evaluations = prospect(system, self._y)
             self._ask.charge(evaluations)
         else:
             self.growth = self._ask.growth(self._y)
@@ -83,6 +90,39 @@ class Rest:
         rate, radius, evaluations = fastest_growth(self._ask.system, self._y)
         self._ask.charge(evaluations)
         return rate if rate > max(_SADDLE_RATE * radius, _DIFFERENCE * self._ask.system.noise(self._y)) else 0.0
+
+
+def prospect(system: PolarSystem, y: FloatArray) -> tuple[float, int]:
+    """Largest d log rho/ds that a small neuron comes to by turning, the large ones being at rest; and evaluations.
+
+    A neuron may shrink here, next to a direction that it will leave, and grow once it has turned. So the small ones
+    are turned on the residual of the large ones until one grows faster than `_TELLING` of what the zero function
+    makes of the fastest, or all stand still.
+    """
+    turning = system.turning(y)
+    if turning is None:
+        return 0.0, 0
+    told = _TELLING * turning.natural
+    stops: list[Stop] = [Certified(Tolerance(0.0), -told), _Still(_TELLING * told), Budget(np.inf, _STEPS)]
+    end = drive(turning, Explicit(_TURNING, "rk45"), stops, turning.start(), s_end=_TURNS / told)
+    growth = turning.growth(end.at.y) if -end.at.loss >= told else 0.0
+    return growth, end.at.work.gradients
+
+
+@dataclass(frozen=True)
+class _Still:
+    """No entry moves faster than `speed`."""
+
+    speed: float
+
+    def init(self, now: Moment) -> Memory:
+        """Nothing."""
+        return ()
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether all stand still."""
+        still = now.step is not None and float(np.max(np.abs(now.step.f1))) <= self.speed
+        return memory, End(Why.SETTLED, now) if still else None
 
 
 def _weights(ask: Counted, y: FloatArray) -> tuple[WeightSystem, FloatArray] | None:
