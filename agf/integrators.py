@@ -14,7 +14,7 @@ Knows nothing of neurons; times are whatever unit the velocity uses.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -185,6 +185,11 @@ class Accepted:
         bulge = 0.0 if self.bulge is None else self.bulge
         return interpolated((s - self.s0) / h, self.y0, self.y1, h * self.f0, h * self.f1, bulge)
 
+    @staticmethod
+    def many(steps: Sequence[Any], which: IntArray, s: FloatArray) -> FloatArray:
+        """States at times s (m,), each within the step of index `which` (m,), all of this class: (m, N)."""
+        return np.array([steps[k].dense(at) for k, at in zip(which.tolist(), s.tolist(), strict=True)])
+
 
 def interpolated(
     x: FloatArray | float,
@@ -313,7 +318,7 @@ def march(
             raise NonFinite("the velocity is not finite at the start.", s, y)
         if memory is None:
             order = 2 if method == "rkc2" else 4
-            step = first_step if first_step is not None else _first_step(counted, y, f, norm, order, s_end - s)
+            step = first_step if first_step is not None else first_length(counted, y, f, norm, order, s_end - s)
             memory = Memory(step, method="rkc2" if method == "rkc2" else "rk45")
     for _ in range(max_steps):
         if not s < s_end:
@@ -459,7 +464,7 @@ def length_of(v: FloatArray) -> float:
     return largest * float(np.linalg.norm(v / largest))
 
 
-def _first_step(velocity: Velocity, y: FloatArray, f: FloatArray, norm: ErrorNorm, order: int, room: float) -> float:
+def first_length(velocity: Velocity, y: FloatArray, f: FloatArray, norm: ErrorNorm, order: int, room: float) -> float:
     """Length of the first step, at most `room`, from how fast the state and the velocity change (as Hairer, II.4, but
     from rates alone, so that rescaling time or state changes no step)."""
     speed = norm(f, y, y) * norm.rtol  # of the state, in units of scale

@@ -21,6 +21,7 @@ from agf.contract.core_laws import (
     utility_against_loss,
     words_and_features,
 )
+from agf.contract.flow_system import FlowSystem
 from agf.contract.probe import NotApplicable, Probe, Violation
 from agf.contract.problem import Problem
 from agf.coordinates.polar_system import PolarSystem
@@ -305,6 +306,7 @@ def _flow_system(probe: Probe) -> str:
             f"-|grad L|^2 = {rate:.6g}",
             likely_factor(rate / found[1] if found[1] else np.inf),
         )
+    _batched(system, np.stack([y, y + 1e-3 * system.scale(y)]))
     tiny = Init.from_params(1e-6 * theta)
     small, polar = probe.ask("flow_system", tiny), PolarSystem(p, tiny)
     grows, known = polar.growth(polar.start()), small.growth(small.start())
@@ -316,6 +318,36 @@ def _flow_system(probe: Probe) -> str:
             "growth of neurons that are active, or the wrong sign: a flow would count as settled on a plateau",
         )
     return "starts at the same loss and slope as gradient flow, and says what grows"
+
+
+def _batched(system: FlowSystem, ys: FloatArray) -> None:
+    """What coordinates give for several states at once is what they give for each."""
+    both = np.array([system.loss_and_rate(y) for y in ys]).T
+    pairs = {
+        "velocities": (system.velocities(ys), np.array([system.velocity(y) for y in ys])),
+        "losses_and_rates": (np.array(system.losses_and_rates(ys)), both),
+        "snapshots": (
+            np.array([shot.log_norms for shot in system.snapshots(ys)]),
+            np.array([system.snapshot(y).log_norms for y in ys]),
+        ),
+    }
+    if system.contracts:
+        step = 1e-6 * float(np.min(system.scale(ys[0])))
+        moved = [
+            system.velocities(ys + step * axis) - system.velocities(ys - step * axis) for axis in np.eye(ys[0].size)
+        ]
+        pairs["jacobians"] = system.jacobians(ys), np.stack(moved, axis=-1) / (2 * step)
+    for name, (found, expected) in pairs.items():
+        close = 1e-5 if name == "jacobians" else 1e-9
+        if found.shape != expected.shape or not np.allclose(
+            found, expected, rtol=close, atol=close * float(np.max(np.abs(expected), initial=0.0))
+        ):
+            raise Violation(
+                "flow_system",
+                f"{name} of two states that differ from those of each",
+                "the same numbers, one row a state",
+                "rows mixed up, or a sum over all states",
+            )
 
 
 def _least_loss(probe: Probe) -> str:

@@ -54,6 +54,9 @@ class FlowSystem(ABC):
     log_time_unit: float = 0.0
     #: False where the velocity jumps (ReLU kinks): stabilised and implicit methods are then not offered.
     smooth: bool = True
+    #: True where nothing ever grows away from anything: the `hessian` has no negative eigenvalue at any y. Implicit
+    #: steps of any length are then safe.
+    contracts: bool = False
 
     @property
     @abstractmethod
@@ -89,6 +92,19 @@ class FlowSystem(ABC):
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
         """(L, dL/ds); override where one evaluation gives both."""
         return self.loss(y), self.loss_rate(y)
+
+    def velocities(self, ys: FloatArray) -> FloatArray:
+        """Velocities at states ys (m, N), (m, N); override where they are had faster together."""
+        return np.array([self.velocity(y) for y in ys])
+
+    def losses_and_rates(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Losses and dL/ds at states ys (m, N), (m,) each; override where they are had faster together."""
+        both = np.array([self.loss_and_rate(y) for y in ys]).reshape(-1, 2)
+        return both[:, 0], both[:, 1]
+
+    def snapshots(self, ys: FloatArray) -> list[Snapshot]:
+        """Snapshots at states ys (m, N); override where they are had faster together."""
+        return [self.snapshot(y) for y in ys]
 
     def riding(self, active: IntArray, at: FloatArray | None = None) -> FlowSystem | None:
         """The same coordinates on the residual of some neurons alone: offer it, and mode "resolved" uses them.
@@ -142,6 +158,15 @@ class FlowSystem(ABC):
         """(N,) positive, the W of `hessian`, or None where it is the identity."""
         del y
         return None
+
+    def jacobians(self, ys: FloatArray) -> FloatArray:
+        """Jacobians -W^-1 S W of the velocity at states ys (m, N), (m, N, N), for coordinates with a `hessian`."""
+        matrices = []
+        for y in ys:
+            matrix, metric = self.hessian(y), self.metric(y)
+            assert matrix is not None  # or these coordinates are not asked
+            matrices.append(-matrix if metric is None else -matrix * metric / metric[:, None])
+        return np.array(matrices)
 
     def loss_is_known(self, y: FloatArray) -> bool:
         """Whether `loss_and_rate` costs nothing at y, as when the velocity was last asked for there."""

@@ -81,17 +81,40 @@ class Counted:
 
     def __init__(self, system: FlowSystem, work: Work = Work()) -> None:
         self.system = system
-        self.work = work
+        self._gradients, self._hessians, self._steps = work.gradients, work.hessians, work.steps
+
+    @property
+    def work(self) -> Work:
+        """All that was counted."""
+        return Work(self._gradients, self._hessians, self._steps)
 
     def charge(self, gradients: int, hessians: int = 0, steps: int = 0) -> None:
         """Count what was done elsewhere."""
-        done = self.work
-        self.work = Work(done.gradients + gradients, done.hessians + hessians, done.steps + steps)
+        self._gradients += gradients
+        self._hessians += hessians
+        self._steps += steps
 
     def velocity(self, y: FloatArray) -> FloatArray:
         """dy/ds (N,): one gradient."""
-        self.charge(1)
+        self._gradients += 1
         return self.system.velocity(y)
+
+    def velocities(self, ys: FloatArray) -> FloatArray:
+        """dy/ds at states (m, N), (m, N): m gradients."""
+        self.charge(ys.shape[0])
+        return self.system.velocities(ys)
+
+    def jacobians(self, ys: FloatArray) -> FloatArray:
+        """Jacobians of the velocity at states (m, N), (m, N, N): m Hessians."""
+        self.charge(0, ys.shape[0])
+        return self.system.jacobians(ys)
+
+    def losses_and_rates(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """L and -dL/ds at states (m, N), (m,) each: m gradients."""
+        self.charge(ys.shape[0])
+        with np.errstate(**ABSURD):
+            losses, slopes = self.system.losses_and_rates(ys)
+        return losses, -slopes
 
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
         """(L, -dL/ds): one gradient, or none where the system has it from the velocity it was last asked for."""

@@ -11,14 +11,18 @@ import numpy as np
 from agf import integrators
 from agf.arrays import FloatArray
 from agf.integrators import ABSURD, METHODS, Accepted, ErrorNorm, Memory, NonFinite
-from agf.numerics import ndf
+from agf.numerics import collocation, ndf
 from agf.stopping.drive import Counted
 
+#: Methods by the number that stands for them in a file.
+_NAMES = (*METHODS, collocation.NAME)
 #: An explicit step of more evaluations than this, and than this fraction of the number of entries, makes way for
 #: implicit ones. Cost: these take a few evaluations and now and then a Hessian with its factorization.
 EXPENSIVE, PER_ENTRY = 50, 0.25
 #: Largest system that is solved with, in entries. Cost: memory (46 MB) and time of a dense factorization.
 LARGEST = 2400
+#: Largest system whose steps are solved for all stages at once, in entries. Cost: a solution costs as (7 N)^3.
+COLLOCATED = 24
 #: Change of error scales at which LSODA is told of them. Cost: of restarts; errors are right to this factor.
 _RESCALED = 2.0
 
@@ -62,7 +66,8 @@ class Auto:
     """Explicit steps, and implicit ones from where a step costs more evaluations than solving with the Hessian does.
 
     Implicit steps are never longer than growing modes allow (`agf.numerics.ndf`). Systems without a Hessian, or larger
-    than `LARGEST`, stay explicit.
+    than `LARGEST`, stay explicit. Small ones in which nothing grows take long implicit steps of high order from the
+    start (`agf.numerics.collocation`).
 
     Attributes
     ----------
@@ -80,6 +85,12 @@ class Auto:
     ) -> Iterator[Accepted]:
         """Accepted steps."""
         flow = system.system
+        if flow.contracts and y.size <= COLLOCATED:
+            yield from collocation.march(
+                system.velocities, system.jacobians, y, rtol=self.rtol, scale=flow.scale, s0=s0, s_end=s_end,
+                memory=memory,
+            )  # fmt: skip
+            return
         if not isinstance(memory, ndf.History):
             before, many = 1, max(EXPENSIVE, PER_ENTRY * y.size)
             for step in Explicit(self.rtol).march(system, y, s0=s0, s_end=s_end, memory=memory):
@@ -158,7 +169,7 @@ def pack(memory: Memory | None) -> dict[str, FloatArray]:
     """Arrays that hold what a method carries from step to step, for a file."""
     if memory is None:
         return {}
-    numbers = [memory.step, memory.error, METHODS.index(memory.method), memory.stiff, memory.radius, memory.age]
+    numbers = [memory.step, memory.error, _NAMES.index(memory.method), memory.stiff, memory.radius, memory.age]
     arrays = {"memory": np.array(numbers, dtype=np.float64)}
     if memory.vector is not None:
         arrays["vector"] = memory.vector
@@ -176,7 +187,7 @@ def unpack(arrays: dict[str, FloatArray]) -> Memory | None:
     if "memory" not in arrays:
         return None
     step, error, method, stiff, radius, age = (float(v) for v in arrays["memory"])
-    plain = (step, error, METHODS[int(method)], int(stiff), radius, arrays.get("vector"), int(age))
+    plain = (step, error, _NAMES[int(method)], int(stiff), radius, arrays.get("vector"), int(age))
     if "implicit" not in arrays:
         return Memory(*plain)
     order, equal, longest, own, mark, counted = (float(v) for v in arrays["implicit"])

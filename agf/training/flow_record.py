@@ -1,13 +1,32 @@
-"""What a run of gradient flow records of every step: its curve, snapshots, and the drift of conserved quantities."""
+"""What a run of gradient flow records of every step: its curve, snapshots, and the drift of conserved quantities.
+
+Steps are kept until there are a few dozen, and then recorded together: what small networks cost is calls, not numbers.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import groupby
+
 import numpy as np
 
-from agf.arrays import FloatArray
-from agf.contract.flow_system import FlowSystem
-from agf.stopping.drive import Moment
-from agf.training.recorder import Recorder
+from agf.arrays import FloatArray, IntArray
+from agf.contract.flow_system import FlowSystem, Snapshot
+from agf.integrators import Accepted
+from agf.stopping.drive import Counted, Moment
+from agf.training.recorder import Point, Recorder
+
+#: Steps recorded together, at most, and the memory that they take, in bytes. Cost: of calls, against memory.
+_STEPS, _BYTES = 64, 2**24
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """A step that is still to be recorded, and the point of the curve at its end."""
+
+    step: Accepted
+    origin: float
+    end: Point
 
 
 class FlowRecord:
@@ -26,6 +45,8 @@ class FlowRecord:
         self.unit = float(np.exp(system.log_time_unit))
         self.conserved = system.conserved(system.start())
         self.drift = 0.0
+        self._waiting: list[_Waiting] = []
+        self._counted: Counted | None = None
 
     def start(self, now: Moment) -> None:
         """The first point and snapshot."""
@@ -34,31 +55,59 @@ class FlowRecord:
 
     def add(self, now: Moment) -> None:
         """Points and snapshots of the step that ended now."""
-        step, recorder = now.step, self.recorder
-        assert step is not None
+        assert now.step is not None
+        self._waiting.append(_Waiting(now.step, now.origin, (now.t * self.unit, now.loss, -now.rate / self.unit)))
+        self._counted = now.system
+        if len(self._waiting) >= _STEPS or len(self._waiting) * 8 * now.y.nbytes > _BYTES:
+            self.flush()
 
-        def dense(time: float) -> FloatArray:
-            return step.dense(float(np.clip(time / self.unit - now.origin, step.s0, step.s1)))
+    @np.errstate(over="ignore", invalid="ignore")
+    def flush(self) -> Counted | None:
+        """Record what waits. Returns where its evaluations were counted, with those of the steps; None for nothing."""
+        counted = self._counted
+        if not self._waiting or counted is None:
+            return None
 
-        def evaluate(time: float) -> tuple[float, float]:
-            loss, rate = now.system.loss_and_rate(dense(time))
-            return loss, -rate / self.unit
+        def evaluate(which: IntArray, times: FloatArray) -> tuple[FloatArray, FloatArray]:
+            losses, rates = counted.losses_and_rates(self._states(which, times))
+            return losses, -rates / self.unit
 
-        time = now.t * self.unit
-        recorder.refine(evaluate, (time, now.loss, -now.rate / self.unit))
-        if recorder.due == 0:
-            recorder.due = time
-        while recorder.due < time:
-            due = recorder.due
-            self._take(now, due, recorder.loss_at(due), dense(due))
-        if recorder.due == time or recorder.fallen(now.loss):
-            self._take(now, time, now.loss, now.y)
+        def shoot(which: IntArray, times: FloatArray) -> list[Snapshot]:
+            ys = self._states(which, times)
+            shots = counted.system.snapshots(ys)
+            for y, shot in zip(ys, shots, strict=True) if self.conserved else ():
+                self._drifted(counted.system, y, shot)
+            return shots
 
-    def _take(self, now: Moment, time: float, loss: float, y: FloatArray) -> None:
-        snapshot = now.system.system.snapshot(y)
-        self.recorder.take(time, loss, snapshot)
+        self.recorder.record([w.end for w in self._waiting], evaluate, shoot)
+        self._waiting = []
+        return counted
+
+    def cut(self, time: float) -> None:
+        """Forget what lies beyond `time`."""
+        self._waiting = [w for w in self._waiting if w.end[0] <= time]
+        self.recorder.cut(time)
+
+    def abandon(self) -> None:
+        """Record the ends of the steps that wait, and ask nothing for it."""
+        for w in self._waiting:
+            self.recorder.point(*w.end)
+        self._waiting = []
+
+    def _states(self, which: IntArray, times: FloatArray) -> FloatArray:
+        """States (m, N) at flow times (m,) within the steps of these indices, in order."""
+        parts = []
+        place = np.array([(w.origin, w.step.s0, w.step.s1) for w in self._waiting])[which].T
+        s = np.clip(times / self.unit - place[0], place[1], place[2])
+        steps = [w.step for w in self._waiting]
+        for kind, some in groupby(range(which.size), lambda k: type(steps[which[k]])):
+            rows = list(some)
+            parts.append(kind.many(steps, which[rows], s[rows]))
+        return np.concatenate(parts)
+
+    def _drifted(self, system: FlowSystem, y: FloatArray, snapshot: Snapshot) -> None:
         squares = np.exp(2 * snapshot.log_norms)
-        for name, value in now.system.system.conserved(y).items():
+        for name, value in system.conserved(y).items():
             drift = np.abs(np.asarray(value) - self.conserved[name])
             unit = squares if drift.shape == squares.shape else np.max(squares, initial=0.0)
             with np.errstate(divide="ignore", invalid="ignore"):

@@ -239,11 +239,10 @@ class _Run:
             return self.trajectory(Status.INTERRUPTED)
 
         def each(now: Moment, saved: Saved) -> None:
-            with np.errstate(over="ignore", invalid="ignore"):
-                self.record.add(now)
-            self.saved = replace(saved, work=now.work)
+            self.record.add(now)
+            self.saved = saved
             if observer is not None:
-                observer(Progress(self.time, self.record.recorder.points[-1][1], saved.work.steps))
+                observer(Progress(self.time, now.loss, saved.work.steps))
             checkpoint.offer(so_far)
 
         done = self.saved.work
@@ -253,7 +252,7 @@ class _Run:
                 status = self._drive(budget, each)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-            self.record.recorder.cut(self.time)
+            self.record.cut(self.time)
         self.seconds = wall.perf_counter() - began
         result = self._judged(self.trajectory(status))
         checkpoint.save(result)
@@ -280,6 +279,7 @@ class _Run:
                 steps = Auto(self.settings["rtol"])
                 stops.insert(0, Stiff())
             end = drive(self.system, steps, stops, self.saved, s_end=s_end, each=each)
+            self.record.flush()
             self.saved = replace(self.saved, work=end.at.work)
             if end.after is None:
                 status, self.evidence, self.numbers = self.ending.status(end, self.record.unit)
@@ -302,7 +302,8 @@ class _Run:
 
     def _partial(self) -> Trajectory | None:
         """What there is when something has raised; no method of the problem is called again."""
-        self.record.recorder.cut(self.time)
+        self.record.cut(self.time)
+        self.record.abandon()
         return self.trajectory(Status.ERROR) if self.saved.work.steps else None
 
     @property
@@ -314,6 +315,8 @@ class _Run:
 
     def trajectory(self, status: Status) -> Trajectory:
         """What there is, with the state needed to go on."""
+        if (counted := self.record.flush()) is not None:
+            self.saved = replace(self.saved, work=counted.work)
         recorder = self.record.recorder
         times, losses, slopes = recorder.curve()
         last = None

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from agf.arrays import FloatArray
+from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import Snapshot
 from agf.errors import AgfError, RequestError, explain
 from agf.results.curve import FLOOR, interpolate
+
+Point = tuple[float, float, float]  # time, loss, slope
+Evaluate = Callable[[IntArray, FloatArray], tuple[FloatArray, FloatArray]]
+Shoot = Callable[[IntArray, FloatArray], list[Snapshot]]
 
 #: Points of the loss curve kept; beyond it, those that the others reproduce best are dropped.
 MAX_POINTS = 20_000
 #: First spacing of snapshots in log time, and in loss as a fraction of the first; doubled when there are too many.
 _RATIO = 1.05
 _FALL = 0.01
-_MAX_DEPTH = 6
+#: Halvings of a stretch of the curve. Limit: of evaluations, where a loss jumps.
+_MAX_DEPTH = 9
+_NOTHING = np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ class Recorder:
         self.capacity = snapshots
         self.tolerance = tolerance
         self.sloped = sloped
-        self.points: list[tuple[float, float, float]] = []
+        self.points: list[Point] = []
         self.kept: list[tuple[float, float, Snapshot]] = []  # time, loss, snapshot
         self.ratio = _RATIO
         self.fall = _FALL
@@ -75,38 +81,90 @@ class Recorder:
         if len(self.points) > MAX_POINTS:
             self._thin_points()
 
-    def refine(self, evaluate: Callable[[float], tuple[float, float]], end: tuple[float, float, float]) -> int:
-        """Append `end`, and points before it at which `evaluate(time)` -> (loss, slope) differs from interpolation.
+    def record(self, ends: Sequence[Point], evaluate: Evaluate, shoot: Shoot) -> None:
+        """Append points of the curve over the stretches that end at `ends`, and snapshots.
+
+        `evaluate(which (m,), times (m,))` gives losses and slopes at times within the stretches of these indices, and
+        `shoot`, asked likewise, snapshots. All is asked for together, and nothing has changed when either raises.
+        """
+        former = list(self.points), list(self.kept), self.ratio, self.fall, self.due
+        try:
+            blanks = self._extend(*self._refined(ends, evaluate), ends[0][0])
+            if blanks:
+                times, owners, places = zip(*blanks, strict=True)
+                shots = shoot(np.array(owners), np.array(times))
+                given = {id(place): shot for place, shot in zip(places, shots, strict=True)}
+                self.kept = [(time, loss, given.get(id(shot), shot)) for time, loss, shot in self.kept]
+        except BaseException:
+            self.points, self.kept, self.ratio, self.fall, self.due = former
+            raise
+
+    def _refined(self, ends: Sequence[Point], evaluate: Evaluate) -> tuple[list[Point], list[int]]:
+        """Points of the stretches, `ends` among them, and the stretch of each.
 
         A stretch is halved until the cubic through its ends is right to `tolerance`, relative to the loss or, in time,
-        relative to the time. Returns the number of evaluations.
+        relative to the time.
         """
-        evaluations = 0
-        stack = [(self.points[-1], end, 0)]
-        while stack:
-            left, right, depth = stack.pop()
-            (ta, la, sa), (tb, lb, sb) = left, right
-            h = tb - ta
-            bend = abs(lb - la - h * sa) + abs(lb - la - h * sb)  # the cubic is off by less than this
-            small = self.tolerance * max(abs(lb), FLOOR * abs(self.points[0][1]), abs(sa + sb) / 2 * tb)
-            middle = 0.5 * (ta + tb)
-            if depth < _MAX_DEPTH and bend > small and ta < middle < tb:
-                loss, slope = evaluate(middle)
-                evaluations += 1
-                if np.isfinite(loss) and np.isfinite(slope):
-                    guess = 0.5 * (la + lb) + h * (sa - sb) / 8
-                    # Halving divides the error of the cubic by 16: the halves are right when this one is off by less.
-                    deeper = depth + 1 if abs(loss - guess) > 16 * small else _MAX_DEPTH
-                    stack.append(((middle, loss, slope), right, deeper))
-                    stack.append((left, (middle, loss, slope), deeper))
-                    continue
-            self.point(*right)
-        return evaluations
+        last = np.array(ends, dtype=np.float64)
+        owner = np.arange(last.shape[0])
+        left, right = np.vstack([self.points[-1:], last[:-1]]), last
+        floor = FLOOR * abs(self.points[0][1])
+        found, owners = [last], [owner]
+        for _ in range(_MAX_DEPTH):
+            (ta, la, sa), (tb, lb, sb) = left.T, right.T
+            h, middle = tb - ta, 0.5 * (ta + tb)
+            bend = np.abs(lb - la - h * sa) + np.abs(lb - la - h * sb)  # the cubic is off by less than this
+            small = self.tolerance * np.maximum(np.maximum(np.abs(lb), floor), np.abs(sa + sb) / 2 * tb)
+            some = np.flatnonzero((bend > small) & (ta < middle) & (middle < tb))
+            if not some.size:
+                break
+            losses, slopes = evaluate(owner[some], middle[some])
+            good = np.isfinite(losses) & np.isfinite(slopes)
+            some, losses, slopes = some[good], losses[good], slopes[good]
+            middles = np.stack([middle[some], losses, slopes], axis=1)
+            found.append(middles)
+            owners.append(owner[some])
+            guess = (0.5 * (la + lb) + h * (sa - sb) / 8)[some]
+            # Halving divides the error of the cubic by 16: the halves are right when this one is off by less.
+            deeper = np.abs(losses - guess) > 16 * small[some]
+            again, middles = some[deeper], middles[deeper]
+            owner = np.concatenate([owner[again], owner[again]])
+            left, right = np.vstack([left[again], middles]), np.vstack([middles, right[again]])
+        table, of = np.vstack(found), np.concatenate(owners)
+        order = np.lexsort((table[:, 0], of))
+        return [(t, loss, slope) for t, loss, slope in table[order].tolist()], of[order].tolist()
 
-    def loss_at(self, time: float) -> float:
-        """Loss at a time within the last step, by interpolation."""
-        table = np.array(self.points[-(2**_MAX_DEPTH + 1) :])
-        return float(interpolate(table[:, 0], table[:, 1], table[:, 2], np.asarray(time)))
+    def _extend(
+        self, points: Sequence[Point], owners: Sequence[int], first: float
+    ) -> list[tuple[float, int, Snapshot]]:
+        """Append points of the curve, and keep empty snapshots where they are due: their times, owners, and themselves.
+
+        Parameters
+        ----------
+        points : sequence of Point
+            In order.
+        owners : sequence of int
+            The stretch of each.
+        first : float
+            Time of the first snapshot after the start.
+        """
+        blanks: list[tuple[float, int, Snapshot]] = []
+
+        def blank(time: float, loss: float, owner: int) -> None:
+            blanks.append((time, owner, Snapshot(_NOTHING, _NOTHING)))
+            self.take(time, loss, blanks[-1][2])
+
+        before = self.points[-1]
+        self.due = self.due or first
+        for point, owner in zip(points, owners, strict=True):
+            self.point(*point)
+            time, loss, _ = point
+            while self.due < time:
+                blank(self.due, _between(before, point, self.due), owner)
+            if self.due == time or self.fallen(loss):
+                blank(time, loss, owner)
+            before = point
+        return blanks
 
     def curve(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Times, losses and slopes (empty when not `sloped`), (T,) each."""
@@ -155,7 +213,7 @@ class Recorder:
         }
 
     def cut(self, time: float) -> None:
-        """Forget what lies beyond `time`: an interrupt may have come in the middle of recording a step."""
+        """Forget what lies beyond `time`: an interrupt may have come in the middle of recording."""
         while self.points and self.points[-1][0] > time:
             self.points.pop()
         while self.kept and self.kept[-1][0] > time:
@@ -194,3 +252,12 @@ class Recorder:
             )
             for k, time in enumerate(snapshots["snapshot_times"][: state["snapshot_losses"].size])
         ]
+
+
+def _between(left: Point, right: Point, time: float) -> float:
+    """Loss at a time between two points, by the cubic through them."""
+    (ta, la, sa), (tb, lb, sb) = left, right
+    h = tb - ta
+    x, rise = (time - ta) / h, lb - la
+    first = h * sa - rise
+    return la + x * (rise + (1 - x) * (first + x * (rise - h * sb - first)))

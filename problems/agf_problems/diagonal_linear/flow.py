@@ -8,15 +8,20 @@ and with it every later change of sign.
 from __future__ import annotations
 
 import copy
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import qr
 from scipy.optimize import nnls
 
 import agf
-from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.arrays import FloatArray, IntArray
 from agf.rounding import LOG_LEAST, RANK, SUM
 from agf_problems.diagonal_linear.mirror import Mirror
+
+Parts = tuple[FloatArray, FloatArray]
+
+_LOG_4 = float(np.log(4.0))
 
 
 def least_loss(x: FloatArray, y: FloatArray, init: agf.Init) -> float:
@@ -55,6 +60,8 @@ class MirrorFlow(agf.FlowSystem):
         Inputs.
     """
 
+    contracts = True
+
     def __init__(self, x: FloatArray, y: FloatArray, init: agf.Init) -> None:
         self._mirror = Mirror.of(init)
         x = np.where(np.isfinite(init.log_norms), x, 0.0)  # a coordinate that is exactly zero never moves
@@ -66,12 +73,15 @@ class MirrorFlow(agf.FlowSystem):
             inside = basis.T @ y
             self._out_of_reach = float(np.sum((y - basis @ inside) ** 2))
             y = inside
-        self._x, self._y = x, y
+        self._x, self._xt, self._y = x, np.ascontiguousarray(x.T), y
+        self._xn = x / self._n
         self._diagonal = np.einsum("ij,ij->j", x, x) / self._n
         # |x_i| |y| / n: what rounding of a gradient is relative to
         self._noise = np.sqrt(self._diagonal / self._n) * float(np.linalg.norm(y))
         self._groups = np.arange(x.shape[1])
-        self._heard = np.ones(x.shape[1], dtype=bool)  # coordinates that make the residual
+        self._ones = np.ones(x.shape[1])
+        # log p^2 / 4 and log q^2 / 4 of each coordinate: of all, and of those that make the residual
+        self._parts = self._heard = 2.0 * self._mirror.log_p - _LOG_4, 2.0 * self._mirror.log_q - _LOG_4
         self._frozen: FloatArray | None = None
 
     @property
@@ -81,23 +91,49 @@ class MirrorFlow(agf.FlowSystem):
     def start(self) -> FloatArray:
         return np.zeros(self._x.shape[1])
 
+    def scale(self, y: FloatArray) -> FloatArray:
+        return self._ones
+
     def velocity(self, y: FloatArray) -> FloatArray:
         r = self._residual(y, self._heard) if self._frozen is None else self._frozen
-        return r @ self._x / self._n
+        return r @ self._xn
+
+    def velocities(self, ys: FloatArray) -> FloatArray:
+        velocity = self.velocity(ys)
+        return velocity if velocity.ndim > 1 else np.tile(velocity, (ys.shape[0], 1))  # that of a frozen residual
+
+    def jacobians(self, ys: FloatArray) -> FloatArray:
+        return -self._gram * self._squares(ys, self._heard)[:, None, :]
+
+    @cached_property
+    def _gram(self) -> FloatArray:
+        return self._xt @ self._xn
 
     def riding(self, active: IntArray, at: FloatArray | None = None) -> MirrorFlow:
         """z moves with the residual of the coordinates `active`, frozen at z = `at` if given."""
         other = copy.copy(self)
-        other._heard = np.isin(self._groups, active)
-        other._frozen = None if at is None else self._residual(at, other._heard)
+        heard = np.isin(self._groups, active)
+        p, q = (np.where(heard, part, -np.inf) for part in self._parts)
+        other._heard = p, q
+        if at is not None:
+            other._frozen = self._residual(at, other._heard)
         return other
 
     def loss(self, y: FloatArray) -> float:
-        r = self._residual(y)
-        return 0.5 * (float(r @ r) + self._out_of_reach) / self._n
+        return self.loss_and_rate(y)[0]
 
     def loss_rate(self, y: FloatArray) -> float:
-        return -float((self._mirror.squares(y) * self.velocity(y) ** 2)[self._heard].sum())
+        return self.loss_and_rate(y)[1]
+
+    def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
+        losses, rates = self.losses_and_rates(y)
+        return float(losses), float(rates)
+
+    def losses_and_rates(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
+        r = self._residual(ys, self._parts)
+        velocity = r @ self._xn if self._heard is self._parts else self.velocity(ys)
+        rates = -np.sum(self._squares(ys, self._heard) * velocity**2, axis=-1)
+        return (0.5 / self._n) * (np.sum(r * r, axis=-1) + self._out_of_reach), rates
 
     def growth(self, y: FloatArray) -> float:
         """Largest |grad_beta L| among the coordinates that can grow that way: d log|u + v|/dt, or of |u - v|.
@@ -118,8 +154,8 @@ class MirrorFlow(agf.FlowSystem):
 
     def hessian(self, y: FloatArray) -> FloatArray:
         """D^(1/2) X^T X / n D^(1/2), D = d beta/dz: no coordinate ever grows away from another."""
-        root = self.metric(y) * self._heard
-        return (root[:, None] * root) * (self._x.T @ self._x / self._n)
+        root = self.metric(y) * (np.maximum(*self._heard) > -np.inf)
+        return (root[:, None] * root) * self._gram
 
     def metric(self, y: FloatArray) -> FloatArray:
         """D^(1/2), the norms of the neurons."""
@@ -131,9 +167,16 @@ class MirrorFlow(agf.FlowSystem):
         return np.where(can & (np.abs(velocity) > SUM * self._noise), velocity, 0.0)
 
     def snapshot(self, y: FloatArray) -> agf.Snapshot:
-        return agf.Snapshot(
-            self._mirror.log_norms(y), self._mirror.directions(y), {"coefficients": self._mirror.coefficients(y)}
-        )
+        return self.snapshots(y[None])[0]
 
-    def _residual(self, z: FloatArray, heard: BoolArray | bool = True) -> FloatArray:
-        return self._y - self._x @ np.where(heard, self._mirror.coefficients(z), 0.0)
+    def snapshots(self, ys: FloatArray) -> list[agf.Snapshot]:
+        mirror = self._mirror
+        arrays = mirror.log_norms(ys), mirror.directions(ys), mirror.coefficients(ys)
+        return [agf.Snapshot(*row[:2], {"coefficients": row[2]}) for row in zip(*arrays, strict=True)]
+
+    def _residual(self, z: FloatArray, parts: Parts) -> FloatArray:
+        return self._y - (np.exp(parts[0] + 2.0 * z) - np.exp(parts[1] - 2.0 * z)) @ self._xt
+
+    def _squares(self, z: FloatArray, parts: Parts) -> FloatArray:
+        """d beta/dz (..., d), which is rho^2."""
+        return 2.0 * (np.exp(parts[0] + 2.0 * z) + np.exp(parts[1] - 2.0 * z))

@@ -73,11 +73,11 @@ class Mirror:
         return large + 0.5 * (np.log1p(np.exp(2.0 * gap)) - np.log(2.0))
 
     def directions(self, z: FloatArray) -> FloatArray:
-        """(d, 2) unit rows (u, v) / rho; zero rows for coordinates that are exactly zero."""
+        """(..., d, 2) unit rows (u, v) / rho; zero rows for coordinates that are exactly zero."""
         p, q, large, _ = self._logs(z)
         large = np.where(large > -np.inf, large, 0.0)
         p, q = self.sign_p * np.exp(p - large), self.sign_q * np.exp(q - large)
-        return sphere.normalize(np.stack([p + q, p - q], axis=1))
+        return sphere.normalize(np.stack([p + q, p - q], axis=-1))
 
     def height(self, z: FloatArray, signs: FloatArray) -> FloatArray:
         """(d,) log |p| where the sign is positive, log |q| where it is negative: grows at the rate |v_z| outwards."""
