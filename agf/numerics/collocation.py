@@ -41,7 +41,7 @@ NAME = "radau"
 #: Iterations that Newton's method may take, move of an entry in units of the scale, and fraction of the tolerance that
 #: it may leave. Cost: more spares shorter steps; what is left is an error of 1 % of the tolerance.
 _ITERATIONS, _JUMP, _LEFT = 8, 20.0, 1e-2
-#: Moves below this fraction of the state. Rounding: of a state of order one.
+#: Moves below this fraction of the state are none. Derived: a few roundings.
 _ROUNDING = 4 * EPS
 #: Fraction of its length at which a step that Newton's method does not find is tried again. Cost: of trials.
 _SHORTER = 0.35
@@ -50,8 +50,10 @@ _RETRIES = 60
 #: The next step is at most this many times as long, and the slopes of the last are extrapolated this far, in its
 #: lengths. Cost: of rejected steps, and of iterations.
 _LONGER, _FORESIGHT = 3.0, 1.5
-#: Exponents of PI control: of the error, and of its growth from step to step. Cost: a fifth fewer rejections (measured).
-_INTEGRAL, _PROPORTIONAL = 1.0 / (STAGES + 1), 0.1
+#: Exponent of the error in the length of the next step. Derived: the error is of the order of the stages and one.
+_INTEGRAL = 1.0 / (STAGES + 1)
+#: Exponent of its growth from step to step. Cost: a fifth fewer rejections than without (measured).
+_PROPORTIONAL = 0.1
 
 
 class _Table:
@@ -179,7 +181,7 @@ def march(
             raise NonFinite("the velocity is not finite at the start.", s, y)
         if memory is None:
             norm = ErrorNorm(rtol, scale, np.arange(y.size), y.size)
-            memory = Memory(first_length(lambda at: velocities(at[None])[0], y, f, norm, STAGES, s_end - s))
+            memory = Memory(first_length(lambda at: velocities(at[None])[0], y, f, norm, TABLE.nodes.size, s_end - s))
     for _ in range(max_steps):
         if not s < s_end:
             return
@@ -235,7 +237,7 @@ def _guess(memory: Memory, h: float, y: FloatArray, f: FloatArray) -> FloatArray
     ratio = h / memory.radius if memory.method == NAME and memory.radius > 0 else np.inf
     if ratio > _FORESIGHT or memory.vector is None:
         return np.asarray(y + h * TABLE.nodes[:, None] * f)
-    slopes = TABLE.at(1.0 + TABLE.nodes * ratio) @ memory.vector.reshape(STAGES, -1)
+    slopes = TABLE.at(1.0 + TABLE.nodes * ratio) @ memory.vector.reshape(TABLE.nodes.size, -1)
     return np.asarray(y + h * (TABLE.weights @ slopes))
 
 
@@ -243,7 +245,7 @@ def _solve(
     velocities: Batch, jacobians: Batch, rtol: float, scale: FloatArray, h: float, y: FloatArray, states: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
     """States and velocities at the nodes, (s, N) each; None where Newton's method does not find them."""
-    size = STAGES * y.size
+    size = TABLE.nodes.size * y.size
     weights, columns = h * TABLE.weights, -h * TABLE.columns
     last = np.inf
     slopes = velocities(states)
