@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agf import integrators
+from agf.algorithm.departures.collapse import below
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.flow_system import Snapshot
 from agf.contract.problem import Problem
@@ -24,17 +25,22 @@ from agf.stopping.horizon import Below, Course, Decayed, Horizon, Spent
 from agf.stopping.methods import Auto, Explicit
 from agf.stopping.rules import Budget, Certified, Event, Tolerance
 
-#: Neurons this far below the norm they started the phase with no longer count in the error test.
+#: Norm over the one at the start of the phase below which a neuron no longer counts in the error test. Result: of how
+#: well a neuron that collapses is followed; what it adds to the loss there is the square, 1e-6.
 _NEGLIGIBLE = 1e-3
+#: Accepted steps of a phase. Limit: a flow that goes nowhere ends as `max_steps`.
 _MAX_STEPS = 100_000
-#: Rounding of the gradient over the age of the flow, above this fraction of the tolerance: it blurs where the flow is.
+#: Rounding of the gradient over the age of the flow, as a fraction of the tolerance, above which it blurs where the
+#: flow is. Result: of where such a flow is left, with the rest in `predicted_decrease`.
 _BLURRED = 1e-2
 _EPS = float(np.finfo(np.float64).eps)
-#: Tolerance of implicit steps, which cost the same over some decades of it, in that of explicit ones.
+#: Tolerance of implicit steps in that of explicit ones. Cost: it is the same over some decades of this.
 _IMPLICIT = 1e-3
-#: Steps at each tolerance, in decades, by which a state that slides along kinks is brought onto them.
+#: Steps at each tolerance, in decades, by which a state that slides along kinks is brought onto them. Cost: a few
+#: steps are enough, and more only go on with the slide.
 _POLISH_STEPS = 15
-#: Norms that have grown by this factor over a doubling of the age still grow: rounding and tolerance stay below.
+#: Factor over a doubling of the age from which on the largest norm grows. Result: of whether there is a critical point;
+#: t^0.02, the slowest drift that is told (`rules.Drifting`), makes 1.014 of it, and the tolerance of a path 1e-3.
 _GROWS = 1.001
 
 
@@ -256,9 +262,7 @@ class Cost(Weights):
         """Positive for neurons whose norm has fallen below what counts as gone, and still falls, (m,)."""
         if now.step is None:
             return np.full(self.gone.size, -1.0)
-        theta = y.reshape(self.shape)
-        falls = np.sum(theta * now.step.f1.reshape(self.shape), axis=1) < 0
-        return np.where(falls, self.gone - norms(theta), -1.0)
+        return below(y.reshape(self.shape), now.step.f1.reshape(self.shape), self.gone)
 
     def grew(self, course: Course, now: Moment) -> bool:
         """Whether the largest norm has grown since the time was half of what it is."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from agf import integrators
 from agf.algorithm.crossings import TURN, Crossings
+from agf.algorithm.departures import twins
 from agf.algorithm.exact_stepper import rest_of, steps_of
 from agf.algorithm.threshold import ExactThreshold, Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
@@ -28,8 +29,6 @@ _MAX_ROUNDS = 20_000
 #: Distances of directions that may be, and are, of one group. The second is the angle at which two neurons of a group
 #: hear the loss of one another to half a percent; nothing else hangs on it, as a group goes on turning together.
 _CLOSENESS = (0.5, TURN)
-#: Members of a group that together make less than this part of its squared norm do not activate with it: they follow.
-_LEAST_PART = 1e-6
 
 
 @dataclass(frozen=True)
@@ -317,7 +316,7 @@ class _Race:
         log_radius = crossings.threshold.log_radius(drive, crossings.log_2c)
         if time > 0:  # before, a neuron may stand above its threshold, and starts from there
             log_norms[tied] = log_radius[tied] - crossings.share[tied]
-        tied |= self._members(first, directions, log_norms, grows)
+        tied |= self._together(first, directions, log_norms, grows)
         chosen = np.flatnonzero(tied)
         others = np.where(tied, np.inf, lacks)
         next_ = int(np.argmin(others)) if others.size else 0
@@ -337,27 +336,16 @@ class _Race:
             growing=grows,
         )
 
-    def _members(self, rows: IntArray, directions: FloatArray, log_norms: FloatArray, grows: BoolArray) -> BoolArray:
-        """Neurons that activate with rows, whatever the time they lack, (m,): those of their groups.
-
-        Also those that started exactly where one of rows did, whatever the degree.
-        """
+    def _together(self, rows: IntArray, directions: FloatArray, log_norms: FloatArray, grows: BoolArray) -> BoolArray:
+        """Neurons that activate with rows, (m,): twins, and members of their groups that grow."""
         steps = self.steps
-        out = np.zeros(steps.m, dtype=bool)
-        out[rows] = True
-        if not steps.problem.interchangeable:
-            return out
-        for row in rows:
-            out |= (steps.start == steps.start[row]).all(axis=1)
-            if self.grouped:
-                group = log_norms[row] + self.crossings.share[row]
-                near = (lengths(directions - directions[row]) < TURN) & ~steps.dead
-                least = 0.5 * np.log(_LEAST_PART / max(int(near.sum()), 1))
-                if steps.problem.kink > 0 or not steps.problem.smooth:
-                    members = np.flatnonzero(near)
-                    directions[members] = directions[members[np.argmax(log_norms[members])]]
+        out = twins.same(steps.problem, steps.start, rows)
+        if self.grouped:
+            for row in rows:
+                log_group = log_norms[row] + self.crossings.share[row]
+                members = twins.members(steps.problem, directions, log_norms, ~steps.dead, row, log_group)
                 if self.together:
-                    out |= near & grows & (log_norms >= group + least)
+                    out |= members & grows
         return out
 
     def count(self, stats: dict[str, float] | None) -> None:

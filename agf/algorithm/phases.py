@@ -11,13 +11,17 @@ import numpy as np
 from agf import integrators
 from agf.algorithm import dormant as dormancy
 from agf.algorithm.active import Rest, settle
+from agf.algorithm.departures import collapse
 from agf.algorithm.departures.discharge import Discharge
 from agf.algorithm.departures.following import Following
+from agf.algorithm.departures.infimum import critical, ended, note, undecided
+from agf.algorithm.departures.newcomers import Newcomers, half_way
+from agf.algorithm.departures.opening import opening
 from agf.algorithm.departures.symmetry import vanish
 from agf.algorithm.dormant import Crossing
 from agf.algorithm.memory import GenericState, Memory
 from agf.algorithm.threshold import EstimatedThreshold, ExactThreshold, NonFinite, Threshold
-from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock, half_drop_ratio
 from agf.contract.problem import Problem
 from agf.init import Init
@@ -26,28 +30,10 @@ from agf.records.state import Activation, Settled, State
 from agf.records.status import Status
 from agf.sphere import cartesian, polar
 
-#: An active neuron below this part of its natural norm R*, and still shrinking, has returned to dormancy. The flow is
-#: accurate to the root of rtol; what balances the parts of a neuron is then kept to a norm below this.
-COLLAPSED = 0.05
 #: settle="converged" follows the flow for this many times the wait for the next activation.
 CONVERGED = 1000.0
 #: Horizon when no activation is to come: this many times the time since the start, or this many durations of the drop.
 _LAST_TIMES, _LAST_DROPS = 10.0, 1000.0
-#: A level is a critical point when one more horizon would lower it by less than this part of itself and of the drop.
-_CRITICAL = 1e-2
-#: A neuron that gains U^2 / 4C alone is not announced where that is less than this part of what the active ones may
-#: still lose: by Cauchy-Schwarz they may then change its utility by up to (left / gain)^(1/2), three times itself. A
-#: result.
-_UNDECIDED = 0.1
-#: Step of the difference by which a curvature is measured, relative to the weights: balances its error and rounding.
-_DIFFERENCE = 1e-5
-#: What is noted where active neurons have no critical point, by `Rest.how`.
-_DRIFTS = {
-    "infimum": 'Levels marked "infimum" are not attained: active neurons move off to infinity with outputs that '
-    "cancel, and the loss falls to that level like a power of time.",
-    "rounding": 'Levels marked "rounding" are as far as float64 resolves the flow of the active neurons, some of which '
-    "cancel; predicted_decrease says how much may be left.",
-}
 
 
 class GenericPhases:
@@ -92,14 +78,14 @@ class GenericPhases:
 
     def dormant(self, state: GenericState) -> tuple[GenericState, Activation | Status]:
         """Until the next activation, or the status that says why there is none."""
-        opening = self._opening(state)
-        if opening is not None:
-            return state, opening
+        first = self._opening(state)
+        if first is not None:
+            return state, first
         waiting = np.flatnonzero(~state.active)
         if state.level <= self._negligible():
             return state, Status.FITTED
         if waiting.size == 0:
-            return state, self._end(state, Status.ALL_ACTIVE)
+            return state, ended(state.memory.drifting, Status.ALL_ACTIVE)
         try:
             drive = self._drive(state, waiting) if state.active.any() else self._start_drive
             if self._vanish(state, waiting):
@@ -117,35 +103,19 @@ class GenericPhases:
         if found is Status.NO_GROWTH and 0.0 < drive <= 3.0 * self._noise(state):
             return state, Status.FITTED
         if isinstance(found, Status):
-            return state, self._end(state, found) if found is Status.NO_GROWTH else found
-        if found.gain < _UNDECIDED * state.memory.left:
-            self.notes.append(
-                f"The next neuron would take {found.gain:.2g} off the loss, and the active ones may lose "
-                f"{state.memory.left:.2g} before by themselves: whether it ever activates is not decided."
-            )
+            return state, ended(state.memory.drifting, found) if found is Status.NO_GROWTH else found
+        doubt = undecided(found.gain, state.memory.left)
+        if doubt is not None:
+            self.notes.append(doubt)
             return state, Status.NO_CRITICAL_POINT
         return self._arrive(state, free, replace(found, time=elapsed + found.time))
 
     def _opening(self, state: GenericState) -> Activation | None:
-        """What is active for ever (an output bias) moves at once, by cost minimization alone; None where it does not.
-
-        It relaxes at the curvature c of the loss along its gradient: half of what it gains is gained at ln 2 / 2c.
-        """
-        who = np.array(self.problem.permanent, dtype=np.int64)
-        if who.size == 0 or state.time > 0 or state.level < self.start_level:
+        """What is active for ever moves at the start, before all dormant neurons; None later, or if there is none."""
+        who = list(self.problem.permanent)
+        if not who or state.time > 0 or state.level < self.start_level:
             return None
-        theta = state.params[who]
-        loss, gradient = self.problem.loss_grad(theta, who)
-        size = float(np.linalg.norm(gradient))
-        if size == 0.0:
-            return None
-        step = _DIFFERENCE * float(np.linalg.norm(theta)) / size
-        change = self.problem.loss_grad(theta - step * gradient, who)[1] - gradient
-        curvature = -float(np.sum(change * gradient)) / (step * size**2)
-        if not curvature > 0 or 0.5 * size**2 / curvature <= self.settings.rtol * loss:
-            return None
-        half = float(self.clock.accelerated(np.log(2.0) / (2.0 * curvature)))
-        return Activation(0.0, half, who, np.full(who.size, 2.0 * curvature / self.problem.degree), None)
+        return opening(self.problem, self.clock, state.params[who], self.settings.rtol)
 
     def _vanish(self, state: GenericState, waiting: IntArray) -> bool:
         """Whether the utilities of the dormant neurons are rounding, by a symmetry that a higher order breaks."""
@@ -271,25 +241,13 @@ class GenericPhases:
         part = 1.0 if not self.problem.smooth else np.sqrt(min(state.level / self.start_level, 1.0))
         return float(np.sqrt(self.settings.rtol) * part * self._start_drive)
 
-    @staticmethod
-    def _end(state: GenericState, status: Status) -> Status:
-        return Status.NO_CRITICAL_POINT if state.memory.drifting else status
-
     # -- cost minimization ------------------------------------------------------------------------------------
 
     def active(self, state: GenericState, activation: Activation) -> tuple[GenericState, Settled | Status]:
-        """Let the active neurons settle; those that collapse return to dormancy.
-
-        As the residual shrinks so do thresholds: dormant neurons may stand above theirs once the flow is over, without
-        any time having passed for them. Those join there and then, in the same drop, and the flow goes on; and so do
-        those that stand where a neuron has made half its own drop, as it would come half-way before this switch. The
-        half-drop time is of the one that takes the fall past its half.
-        """
+        """Let the active neurons settle; those that collapse return to dormancy, newcomers join, and it goes on."""
         before, width = state.level, self._width(activation, state)
-        gone = joined = np.zeros(0, dtype=np.int64)
-        utility = np.zeros(0)
-        neurons = activation.neurons
-        parts: list[tuple[float, float]] = []  # time and level of each part of the drop
+        gone, neurons = np.zeros(0, dtype=np.int64), activation.neurons
+        drop = Newcomers(activation, before)
         while True:
             mask = state.active.copy()
             mask[neurons] = True
@@ -300,17 +258,12 @@ class GenericPhases:
                 self.notes.append(f"active phase of neurons {np.flatnonzero(mask).tolist()[:5]}: {error}")
                 return state, _march_status(error)
             gone = np.union1d(gone, settled.collapsed)
-            parts.append((activation.half_time if not parts else activation.time, settled.level))
+            drop.settled(settled.level)
             state, found = self._above(state, gone)
             if found is None:
-                stayed = state.active[joined]
-                middle = 0.5 * (before + settled.level)
-                half = next((time for time, level in parts if level <= middle), activation.half_time)
-                return state, replace(
-                    settled, collapsed=gone, joined=joined[stayed], utility=utility[stayed], half_time=half
-                )
+                return state, replace(drop.whole(state, settled), collapsed=gone)
+            drop.join(found)
             neurons = found.neurons
-            joined, utility = np.append(joined, neurons), np.append(utility, found.utility)
 
     def _flow(self, state: GenericState, time: float, before: float, width: float) -> tuple[GenericState, Settled]:
         """Flow of the active neurons.
@@ -348,7 +301,7 @@ class GenericPhases:
             negligible=self._negligible(),
             before=before,
             least=min(width, cap),
-            gone=COLLAPSED * np.exp(state.memory.sizes[chosen]),
+            gone=collapse.gone(state, chosen),
         )
         self._count("loss_evaluations", rest.evaluations)
         self._count("hessians", rest.hessians)
@@ -370,39 +323,28 @@ class GenericPhases:
         active = np.flatnonzero(state.active)
         residual = self.problem.residual(state.params[active], active)
         try:
-            threshold = self._threshold(state)
-            if threshold.natural:
-                threshold = replace(threshold, log_factor=float(np.log(half_drop_ratio(self.problem.degree))))
+            threshold = half_way(self._threshold(state), self.problem.degree)
             found = self._cross(state, residual, waiting, threshold, 0.0)
         except (NonFinite, integrators.Stalled):
             return state, None  # the next dormant phase meets it again, and reports it
         return self._arrive(state, waiting, found) if isinstance(found, Crossing) else (state, None)
 
     def _leave(self, state: GenericState, chosen: IntArray, rest: Rest, before: float) -> tuple[GenericState, Settled]:
+        """The state where they came to rest, and what is said of it."""
         directions, log_norms = state.directions.copy(), state.log_norms.copy()
         directions[chosen], log_norms[chosen] = polar(rest.theta)
-        collapsed = chosen[rest.collapsed]
-        directions[collapsed], log_norms[collapsed] = state.directions[collapsed], state.memory.radii[collapsed]
-        mask: BoolArray = state.active.copy()
-        mask[collapsed] = False
-        level = rest.level
-        scale = min(abs(before - level), max(level, self._negligible()))
-        critical = rest.how == "flow" or rest.predicted_decrease <= _CRITICAL * scale
-        if rest.how in _DRIFTS and _DRIFTS[rest.how] not in self.notes:
-            self.notes.append(_DRIFTS[rest.how])
+        at_rest = critical(rest, before, self._negligible())
+        said = note(rest)
+        if said is not None and said not in self.notes:
+            self.notes.append(said)
         limit = self.settings.max_time
         cut = limit is not None and float(self.clock.flow(state.time)) + rest.duration >= 0.999 * limit
-        after = replace(
-            state,
-            active=mask,
-            directions=directions,
-            log_norms=log_norms,
-            level=level,
-            memory=replace(
-                state.memory, drifting=not critical and rest.growing and not cut, left=rest.predicted_decrease
-            ).mark(collapsed, True),
-        )
-        return after, Settled(level, collapsed, rest.grad_norm, rest.predicted_decrease, rest.how, critical)
+        drifting = not at_rest and rest.growing and not cut
+        memory = replace(state.memory, drifting=drifting, left=rest.predicted_decrease)
+        after = replace(state, directions=directions, log_norms=log_norms, level=rest.level, memory=memory)
+        collapsed = chosen[rest.collapsed]
+        settled = Settled(rest.level, collapsed, rest.grad_norm, rest.predicted_decrease, rest.how, at_rest)
+        return collapse.returned(after, state, collapsed), settled
 
     def _width(self, activation: Activation, state: GenericState) -> float:
         """How long the drop lasts: flow time in which a newcomer grows by a factor e at its threshold.

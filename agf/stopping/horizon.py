@@ -7,18 +7,19 @@ followed for a stated time, and stops early once what it can still lose in that 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
+from agf.rounding import SUM
 from agf.stopping import remaining_loss
 from agf.stopping.drive import End, Moment, Stop, Why
 from agf.stopping.rules import LOOK, PARKED, Memory, Tolerance
 
-#: Rate -dL/dt that is rounding, of the largest seen: the square of a gradient of 1e-13, a few hundred epsilon: a
-#: result only for flows that come to rest there.
-_ROUNDING = 1e-26
+#: Rate -dL/dt, relative to the largest seen, that is rounding. Derived: the square of a gradient that is a sum which
+#: vanishes.
+_ROUNDING = SUM**2
 
 
 class Course:
@@ -117,7 +118,9 @@ class Below:
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
         """Whether the rule ends the run, and the loss lets it."""
         memory, end = self.stop.look(now, memory)
-        return memory, end if now.loss <= self.level else None
+        if end is None or now.loss > self.level:
+            return memory, None
+        return memory, end if end.at.loss <= self.level else replace(end, at=now)
 
 
 @dataclass(frozen=True)

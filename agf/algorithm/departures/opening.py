@@ -1,0 +1,37 @@
+"""What is active for ever, such as an output bias, moves before any neuron does.
+
+[AGF] has no such part. It has nothing to align and no threshold: it moves at once, by cost minimization alone, and
+makes a drop of its own at time 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agf.arrays import FloatArray
+from agf.clock import Clock
+from agf.contract.problem import Problem
+from agf.records.state import Activation
+
+#: Step of the difference by which a curvature is measured, relative to the weights. Derived: about the cube root of
+#: epsilon, which balances the error of the difference, its square, against rounding.
+_DIFFERENCE = 1e-5
+
+
+def opening(problem: Problem, clock: Clock, theta: FloatArray, rtol: float) -> Activation | None:
+    """The activation at time 0 of what is active for ever, rows theta (k, P); None where there is nothing to gain.
+
+    It relaxes at the curvature c of the loss along its gradient: half of what it gains is gained at ln 2 / 2c.
+    """
+    who = np.array(problem.permanent, dtype=np.int64)
+    loss, gradient = problem.loss_grad(theta, who)
+    size = float(np.linalg.norm(gradient))
+    if size == 0.0:
+        return None
+    step = _DIFFERENCE * float(np.linalg.norm(theta)) / size
+    change = problem.loss_grad(theta - step * gradient, who)[1] - gradient
+    curvature = -float(np.sum(change * gradient)) / (step * size**2)
+    if not curvature > 0 or 0.5 * size**2 / curvature <= rtol * loss:
+        return None
+    half = float(clock.accelerated(np.log(2.0) / (2.0 * curvature)))
+    return Activation(0.0, half, who, np.full(who.size, 2.0 * curvature / problem.degree), None)
