@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 # public name -> module that defines it. A function never shares its name with a module of this package.
 _EXPORTS = {
     "cones": "rectified.cones",
+    "course": "rectified.course",
+    "Course": "rectified.course",
     "align": "rectified.align",
     "DormantPhase": "results.dormant_phase",
     "landscape": "rectified.landscape",
@@ -147,6 +149,8 @@ if TYPE_CHECKING:
     from agf.records.status import Status as Status
     from agf.rectified.align import align as align
     from agf.rectified.cones import cones as cones
+    from agf.rectified.course import Course as Course
+    from agf.rectified.course import course as course
     from agf.rectified.escape import Escape as Escape
     from agf.rectified.escape import escape as escape
     from agf.rectified.landscape import landscape as landscape

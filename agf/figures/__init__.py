@@ -10,7 +10,7 @@ import importlib
 from agf.errors import RequestError, explain
 from agf.figures.figure import Rendition
 
-#: Figure -> module that draws it, and what it shows.
+#: Figure -> module that draws it (and the function, where that is not `draw`), and what it shows.
 FIGURES = {
     "fig3": (
         "diagonal",
@@ -24,6 +24,17 @@ FIGURES = {
         "two_edged",
         "ReLU networks on three points: all that grows points one way, and the end is the linear fit at any width",
     ),
+    "two-edged-teacher": (
+        "teacher",
+        "Forty points of eight ReLU units: a wide network passes the linear fit and ends with three neurons",
+    ),
+    "min-digits": (
+        "classes:pair",
+        "Two digits (in place of MNIST): neurons align with the class sums, then the loss falls",
+    ),
+    "min-toy": ("orthogonal:toy", "Two classes in the plane: alignment, then one drop a class"),
+    "min-separability": ("orthogonal:separability", "How long neurons stand at single samples grows as log(1/s)"),
+    "min-phases": ("classes:phases", "Directions change first, then norms; not with a frozen second layer"),
     "landscape": ("utility", "What competes: utilities of ReLU neurons on the circle and on the sphere"),
     "scale": ("scale", "How small is small: the loss at the end against the scale of the weights"),
     "fig8": ("landscape", "A diagonal network of two coordinates: losses, landscape, path and accumulated utility"),
@@ -41,5 +52,6 @@ def make(name: str, fast: bool = False) -> Rendition:
     if name not in FIGURES:
         raise RequestError(explain(f"there is no figure {name!r}.", expected="one of " + ", ".join(FIGURES)))
     module, title = FIGURES[name]
-    drawn = importlib.import_module(f"agf.figures.{module}").draw(fast)
+    place, _, function = module.partition(":")
+    drawn = getattr(importlib.import_module(f"agf.figures.{place}"), function or "draw")(fast)
     return Rendition(name, title, *drawn)

@@ -8,6 +8,7 @@ import numpy as np
 
 import agf
 from agf import plot
+from agf.figures import polar
 from agf.figures.figure import letter, subplots
 from agf.results.comparison import Comparison
 
@@ -43,27 +44,10 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         row[0].plot(grid, values, color=plot.PREDICTED)
         row[0].plot(X[:, 0], Y, "x", color="black")
         row[0].set(ylim=(-0.2, 1.4), xlabel="x", ylabel="h(x)", title=f"t = {flow.snapshot_times[k]:.3g}")
-        _neurons(row[1], theta)
+        polar.neurons(row[1], theta, X, 1.0)
         panels[f"time{time:g}"] = {"x": grid, "h": values, "theta": theta}
     letter(axes)
     reports = {"three points": agf.compare(stairs, flow)}
     end = agf.escape(problem, flow).sentence
     settings = {"width": width, "lambda": scale, "seed": 0, "times": list(TIMES), "end": end}
     return figure, panels, reports, settings
-
-
-def _neurons(ax: Any, theta: np.ndarray) -> None:
-    """Neurons in the plane: direction as angle, norm above a ring that stands for 0; cone boundaries dotted."""
-    size = np.linalg.norm(theta[:, :2], axis=1)
-    ring = 0.35
-    at = theta[:, :2] / size[:, None] * (ring + size)[:, None]
-    turn = np.linspace(0, 2 * np.pi, 181)
-    ax.plot(ring * np.cos(turn), ring * np.sin(turn), color=plot.RULE, lw=0.6)
-    for x in X:
-        across = np.array([-x[1], x[0]]) / np.linalg.norm(x)
-        ax.plot(*np.outer(across, (-1.0, 1.0)), ":", color=plot.PALETTE[2], lw=0.8)
-        ax.plot(*(x / np.linalg.norm(x)), "x", color="black", ms=4)
-    for sign, color in ((1, plot.PALETTE[3]), (-1, plot.PREDICTED)):
-        ax.plot(*at[np.sign(theta[:, 2]) == sign].T, "o", color=color, ms=2)
-    ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), xticks=[], yticks=[])
-    ax.set_aspect("equal")
