@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from agf.arrays import FloatArray
+from agf.arrays import BoolArray, FloatArray
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.records.table import Table, number, percent
@@ -166,8 +166,8 @@ def course(problem: Problem, run: Trajectory, frozen: tuple[int, ...] = ()) -> C
     cosines = np.where(signs > 0, both[:, :, 0], np.where(signs < 0, both[:, :, 1], np.nan))
     seen = w @ X.T > 0
     own = np.where(signs[:, :, None] > 0, c > 0, c < 0)
-    dead = ~seen.any(axis=2)
-    in_own = np.all(np.equal(seen, own) | (c == 0), axis=2) & ~dead
+    dead: BoolArray = np.logical_not(seen.any(axis=2))
+    in_own: BoolArray = ((seen == own) | (c == 0)).all(axis=2) & ~dead
     rows: list[list[float]] = []
     means = np.full((len(run.snapshot_times), 2), np.nan)
     columns = np.delete(np.arange(d + 1), [range(d + 1)[k] for k in frozen])
