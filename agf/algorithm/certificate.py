@@ -17,9 +17,11 @@ from agf.errors import RequestError, explain
 from agf.records.state import State
 from agf.sphere import norms
 
-#: Largest order of a Hessian formed by differences or taken apart: eigenvalues of a matrix of 4,000 take half a minute.
+#: Largest order of a Hessian that is formed by differences or taken apart. Limit: a certificate is refused beyond;
+#: eigenvalues of a matrix of 4,000 take half a minute.
 MAX_ORDER = 4000
-#: The parts (w, a) of a neuron have half its squared length each.
+#: Curvature of a symmetry's direction, over the gradient divided by the length of the neuron. Derived: the parts (w, a)
+#: of a neuron have half its squared length each.
 _BESIDE = 2.0
 
 

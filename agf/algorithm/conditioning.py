@@ -17,10 +17,16 @@ from agf.records.settings import Settings
 from agf.records.table import number
 from agf.results.staircase import Drop, Staircase
 
-#: Relative change of every initial weight, and factor of the tolerance, in a repeated prediction.
-WEIGHTS, TOLERANCE = 1e-3, 10.0
+#: Relative change of every initial weight in a repeated prediction. Result: of the conditioning alone, which is the
+#: answer to such a change; at 1e-2 ties of weights would come apart, at 1e-4 a chaotic drop may hide in the tolerance.
+WEIGHTS = 1e-3
+#: Factor of the tolerance in a repeated prediction. Result: of the conditioning alone; at 1 what the tolerance itself
+#: moves would not be seen, at 100 it would cover what the weights move.
+TOLERANCE = 10.0
+#: Largest tolerance of a repeat. Derived: the largest that settings take.
 _COARSEST = 0.1
-#: A repeat may go on for this much longer than a bound on the time: its drops may be late.
+#: Factor of a bound on the time in a repeat: its drops may be late. Cost: of following; a drop later than that has no
+#: conditioning.
 LONGER = 1.1
 
 

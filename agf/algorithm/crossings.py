@@ -10,15 +10,21 @@ from agf.algorithm.threshold import EstimatedThreshold, Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import log_threshold
 
-#: The self-interaction of a neuron is computed once its log norm is this close to the threshold a typical neuron has:
-#: cost only, unless self-interactions differ by a factor exp(6).
+#: Log norm below the threshold of a typical neuron from which on a neuron's own self-interaction is computed. Result: a
+#: neuron whose self-interaction is exp(6) times smaller than the typical one's would be seen too late; at 0.3 one twice
+#: as small, at 30 all are computed at every step.
 _MARGIN = 3.0
-#: A neuron's self-interaction is stale once its direction has turned by this since: where it must be exact, and for
-#: estimates.
-TURN, _FAR = 0.1, 0.5
-#: This many neurons, the next to cross, always have a fresh one: what a typical neuron's is.
+#: Distance of directions at which two neurons are one: a neuron's self-interaction is stale once it has turned by this,
+#: and those of a group this close activate together. Result: the loss that neurons so near see of one another is right
+#: to half a percent, the square; at 1 neurons of different features would be one, at 0.01 each would make its own drop.
+TURN = 0.1
+#: The same for estimates of self-interactions, and for the first guess of who may be of a group. Cost: what is far is
+#: looked at again, exactly, before it counts.
+FAR = 0.5
+#: Neurons, the next to cross, whose self-interaction is always fresh: they say what a typical one's is. Cost: of
+#: self-interactions.
 _CONTENDERS = 8
-#: Evaluations that locate a crossing, of which a third halve: more than what float64 can tell.
+#: Evaluations that locate a crossing. Derived: a third of them halve, as many as float64 has digits.
 _TURNS = 160
 
 
@@ -49,7 +55,7 @@ class Crossings:
         self.log_2c, self.floors = unknown, unknown.copy()
         if self.estimate is not None:
             self.log_2c, self.floors = self.estimate.known[steps.neurons], self.estimate.floors[steps.neurons]
-        self.stale = TURN if self.estimate is None else _FAR
+        self.stale = TURN if self.estimate is None else FAR
         self.turned = np.where(np.isnan(self.log_2c), np.inf, 0.0)
         self.typical = np.nan
         self.share = np.zeros(steps.m)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from agf import integrators
-from agf.algorithm.crossings import TURN, Crossings
+from agf.algorithm.crossings import FAR, TURN, Crossings
 from agf.algorithm.departures import twins
 from agf.algorithm.exact_stepper import rest_of, steps_of
 from agf.algorithm.threshold import ExactThreshold, Threshold
@@ -25,10 +25,8 @@ from agf.init import Init
 from agf.records.status import Status
 from agf.sphere import lengths
 
+#: Rounds of steps of a dormant phase. Limit: it ends as `max_steps` beyond.
 _MAX_ROUNDS = 20_000
-#: Distances of directions that may be, and are, of one group. The second is the angle at which two neurons of a group
-#: hear the loss of one another to half a percent; nothing else hangs on it, as a group goes on turning together.
-_CLOSENESS = (0.5, TURN)
 
 
 @dataclass(frozen=True)
@@ -218,7 +216,7 @@ class _Race:
         where a neuron would cross if all were of its group, the next if all that are near were.
         """
         if self.grouped:
-            for close in _CLOSENESS:
+            for close in (FAR, TURN):
                 status = self._run(stop)
                 if status is not None:
                     return status

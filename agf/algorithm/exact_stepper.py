@@ -19,13 +19,16 @@ from agf.contract.problem import Problem
 from agf.init import Init
 from agf.rectified.dormant_flow import DormantFlow, Fate, balance_of
 from agf.rectified.walls import Walls, dormant_walls
+from agf.rounding import EPS
 
-#: Growth times that one step covers: cost; a neuron is looked at between them.
+#: Growth times that one step covers; a neuron is looked at between them. Cost: of looking, the flow itself is exact.
 _STRIDE = 3.0
-#: Neurons times walls beyond which the arrays of the exact flow (0.5 GB each) are not made, and steps are taken.
+#: Neurons times walls beyond which the arrays of the exact flow (0.5 GB each) are not made. Cost: memory; steps are
+#: then taken instead.
 _LARGEST = 2**26
-#: A direction this close to its last field, as a sine, grows at a rate that is constant to its square: rounding.
-_ALIGNED = 1e-9
+#: Sine of the angle of a direction to its last field below which its growth rate is constant. Derived: what it still
+#: gains is the square of this: rounding.
+_ALIGNED = EPS**0.5
 
 
 class ExactStepper(Stepper):

@@ -29,12 +29,16 @@ from agf.records.status import Status
 from agf.results.staircase import Staircase
 from agf.sphere import tangent
 
-#: Directions follow their flow for this many times the growth time of the fastest neuron to reach their local maximum.
+#: Growth times of the fastest neuron for which directions follow their flow to their local maximum. Result: one that
+#: takes longer counts where it is; at 1e3 those that start a thousandth of a radian from a saddle with a tenth of the
+#: rate are cut off, at 1e5 the phase takes ten times as long where directions turn for ever.
 _ALIGNMENT = 1e4
-#: ... or until nobody turns any more (to rtol in the utility); looked at first after this many.
+#: ... or until none turns any more (to rtol in the utility); looked at first after this many. Cost: of looking.
 _CHUNK = 10.0
 
-#: Tangent part of a utility gradient, relative to it, at which a direction counts as aligned with or against it.
+#: Tangent part of a utility gradient, relative to it, at which a direction counts as aligned with or against it; and
+#: the distance of directions that reached one maximum. Result: in the limit directions have all the time to align, and
+#: are known to the root of rtol (1e-3); at 1e-1 neighbouring maxima would be one.
 _EQUILIBRIUM = 1e-2
 
 

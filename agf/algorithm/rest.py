@@ -8,22 +8,31 @@ from agf.algorithm.crossings import Crossings
 from agf.algorithm.stepper import BLOCK, DEAD, Stepper
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.numerics import lanczos
+from agf.rounding import EPS, SUM
 from agf.sphere import lengths
 
-#: A tangent gradient below this part of the gradient looks like rest. A step at the stability limit keeps a direction
-#: hovering there, ...
+#: Tangent gradient, relative to the gradient, below which a direction looks like rest. Result: of when a direction is
+#: asked whether it is stable; at 1e-2 it may still turn by as much and be frozen there, at 1e-4 steps at the stability
+#: limit keep it hovering above, and it is followed for ever.
 _LOOKS_AT_REST = 1e-3
-#: ... so steps are halved this many times, which damps what decays ...
+#: Steps that are halved then, as one at the stability limit keeps a direction hovering. Result: after them what decays
+#: is damped by e^-8 and more; after one it is not, and 80 more are taken with every neuron.
 _REST_STEPS = 8
-#: ... to below rtol times this, if it is rest; the Hessian then decides, with `_LANCZOS` Lanczos vectors.
+#: Tangent gradient, over rtol times the gradient, below which it then rests. Cost: a tolerance; the direction is off by
+#: as much.
 _AT_REST = 10.0
+#: Lanczos vectors that decide whether it is stable. Result: they give the largest rate from below, to a percent after
+#: 15 where the spectrum is like that of data; with 2 saddles would pass for rest.
 _LANCZOS = 15
-#: Length of the differences that stand for a linearization at a unit direction.
-_SHIFT = 1e-6
-#: Growth of a perturbation, in e-folds until the threshold, that a direction at rest must not allow.
+#: Length of the differences that stand for a linearization at a unit direction. Derived: the root of the rounding of
+#: the gradient, a sum over the data, at which truncation and rounding are equal.
+_SHIFT = SUM**0.5
+#: e-folds of a perturbation until the threshold that a direction at rest may allow. Result: deviations at rest are of
+#: the tolerance, 1e-5, and grow twentyfold at most; at 30 a saddle would be rest, at 0.3 almost no maximum is flat
+#: enough to be one.
 _SAFE_GROWTH = 3.0
-#: A tangent gradient of this part of the gradient is rounding.
-_EXACTLY_AT_REST = 8 * np.finfo(float).eps
+#: Tangent gradient, relative to the gradient, that is rounding. Derived: the projection takes a few operations.
+_EXACTLY_AT_REST = 8 * EPS
 
 
 class Rest:
@@ -77,8 +86,8 @@ class Rest:
         """Whether no perturbation of the directions of rows, at rest, grows noticeably before the threshold, (m,)."""
         steps = self.steps
         growth = steps.f1[rows, steps.p]  # degree U: log norm per s
-        # A neuron that shrinks may do so for ever; a rate below its own by 1e6 is what differences resolve.
-        e_folds = np.where(growth > 0, np.clip(-self.crossings.gap(rows), 1.0, 1e6), 1e6)
+        # A neuron that shrinks may do so for ever; a rate below its own by `_SHIFT` is what differences resolve.
+        e_folds = np.where(growth > 0, np.clip(-self.crossings.gap(rows), 1.0, 1 / _SHIFT), 1 / _SHIFT)
         parts = np.array_split(rows, 1 + rows.size * steps.p // (BLOCK // 8))
         rate = np.concatenate([self._largest_rate(part) for part in parts])
         return rate * e_folds <= _SAFE_GROWTH * np.abs(growth)

@@ -11,7 +11,7 @@ from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.sphere import normalize, norms
 
-#: Neurons that are looked at, the smallest: where these start too large, so do the others. Cost only.
+#: Neurons that are looked at, the smallest. Cost: where these start too large, so do the others.
 _LOOKED_AT = 16
 
 

@@ -16,14 +16,17 @@ from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock, log_norm
 from agf.contract.problem import Problem
 from agf.integrators import BULGE, ERROR, STAGES, interpolated, place
+from agf.rounding import EPS
 from agf.sphere import lengths
 
-#: Rows of a block are chosen so that one (rows, P) array has about this many entries: bounded memory at any width.
+#: Entries of one (rows, P) array, by which rows are taken in blocks. Cost: memory, 16 MB an array at any width.
 BLOCK = 1 << 21
-#: Gradients below this part of the largest one at the start are rounding: such a neuron never moves.
-DEAD = 1e-14
-#: Error of a step that leaves a saddle, relative to the step.
-_ESCAPE = 1e-5
+#: Gradients below this fraction of the largest one at the start are rounding: such a neuron never moves. Derived: 64
+#: roundings of a sum that is zero.
+DEAD = 64 * EPS
+#: Error of a step that leaves a saddle, relative to the step, over rtol. Cost: a tolerance; when it leaves is decided
+#: while it has hardly moved.
+_ESCAPE = 10.0
 
 
 class Stepper:
@@ -138,7 +141,7 @@ class Stepper:
         loose, p = self.loose, self.p
         gathers = lengths(f1[:, :p]) > 2.0 * lengths(f0[:, :p])
         move = lengths(y1[:, :p] - y0[:, :p])
-        allowed = np.where(gathers, np.minimum(loose, _ESCAPE * move + np.finfo(float).eps), loose)
+        allowed = np.where(gathers, np.minimum(loose, _ESCAPE * self.rtol * move + EPS), loose)
         direction = lengths(err[:, :p]) / allowed
         norm = np.abs(err[:, p]) / loose
         time = np.abs(err[:, -1]) / (self.rtol * y1[:, -1])

@@ -11,8 +11,10 @@ from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.errors import ProblemError, explain
 
-#: A neuron that the active ones could stand in for has no norm of its own to saturate at. Its self-interaction counts
-#: as at least this part of what it is alone, or it would wait for ever while the active ones relax.
+#: Fraction of what a neuron's self-interaction is alone that counts at least: one that the active ones could stand in
+#: for has no norm of its own to saturate at. Result: of the thresholds of such neurons, log(100)/degree above those
+#: alone at most; at 1e-4 they would wait for twice that, at 1 neurons next to active ones would join as if these were
+#: not there.
 _LEAST_OWN = 1e-2
 
 

@@ -21,8 +21,9 @@ from agf.contract.problem import Problem
 from agf.init import Init
 from agf.sphere import tangent
 
-#: A direction is at an equilibrium when the tangent part of the utility gradient is below this part of it. Deviations
-#: above it are resolved, and the neuron is free to turn.
+#: Tangent part of the utility gradient, relative to it, below which a direction is at an equilibrium. Result:
+#: deviations above it are resolved, and the neuron is free to turn; at 1e-3 one that is about to leave would be held,
+#: at 1e-5 the tolerance of directions (1e-6, times ten at rest) would free those that stand.
 ALIGNED = 1e-4
 
 

@@ -16,10 +16,9 @@ import numpy as np
 from agf.algorithm.threshold import Threshold
 from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
+from agf.rounding import SUM
 
-#: A utility of this part of what Cauchy-Schwarz allows is rounding: sums of 1e4 terms leave 1e-14.
-ROUNDING = 1e-13
-#: Neurons that are asked: symmetry is the same for all.
+#: Neurons that are looked at. Cost: a symmetry is the same for all.
 _SOME = 8
 
 VANISH = (
@@ -44,7 +43,7 @@ def vanish(
     some, unit = neurons[chosen], directions[chosen]
     largest = problem.degree * np.sqrt(4.0 * threshold.alone(unit, some).max() * loss)
     gradient = problem.utility(directions, neurons, residual)[1]
-    if np.linalg.norm(gradient, axis=1).max() > ROUNDING * largest:
+    if np.linalg.norm(gradient, axis=1).max() > SUM * largest:
         return False
     pull = problem.pull(unit, np.zeros(some.size), some, residual)
-    return bool(np.linalg.norm(pull, axis=1).max() > ROUNDING * largest)
+    return bool(np.linalg.norm(pull, axis=1).max() > SUM * largest)
