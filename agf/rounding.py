@@ -18,6 +18,8 @@ SUM = 2.0**9 * EPS
 #: Distance of a vector to the span of others, a singular value or a coefficient, relative to the largest, below which
 #: it is rounding. Derived: a factorization of order n perturbs its matrix by n epsilons at most, here for n = 2^12.
 RANK = 2.0**12 * EPS
+#: A product of two unit vectors, relative to its terms, below which it is zero. Derived: 64 roundings.
+UNIT = 2.0**6 * EPS
 #: Relative difference below which two eigenvalues, times or losses are one. Result: thousandfold above what rounding
 #: makes of equal ones (`RANK`), and such a difference of two rates shows only after 1e9 growth times; at 1e-12 the
 #: equal eigenvalues of a symmetric problem may come apart into drops that follow one another, at 1e-6 times that differ

@@ -30,7 +30,7 @@ import agf
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 PAGE, MEASURED = HERE / "constants.md", HERE / "constants.json"
-KIND = re.compile(r"\b(Result|Derived|Cost|Limit|Source): ")
+KIND = re.compile(r"\b(Result|Setting|Derived|Cost|Limit|Source): ")
 BLOCK = re.compile(r"(?<=<!-- constants -->\n).*?(?=<!-- end of constants -->)", re.DOTALL)
 #: Where numbers decide numbers; rooms of pictures, tables and commands have sizes, which are theirs.
 NUMERICS = ("algorithm", "coordinates", "training", "stopping", "numerics", "integrators", "factored", "rounding",
@@ -38,6 +38,7 @@ NUMERICS = ("algorithm", "coordinates", "training", "stopping", "numerics", "int
 #: What a constant may decide.
 KINDS = {
     "Result": "tuned: another value can give another answer",
+    "Setting": "default of an argument: the user chooses",
     "Derived": "follows from float64, a bound or a definition; the expression or the argument is given",
     "Cost": "time or memory alone: what it may move stays within tolerances",
     "Limit": "a size beyond which something is refused, or left out and said so",

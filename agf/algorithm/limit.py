@@ -30,8 +30,8 @@ from agf.results.staircase import Staircase
 from agf.sphere import tangent
 
 #: Growth times of the fastest neuron for which directions follow their flow to their local maximum. Result: one that
-#: takes longer counts where it is; at 1e3 those that start a thousandth of a radian from a saddle with a tenth of the
-#: rate are cut off, at 1e5 the phase takes ten times as long where directions turn for ever.
+#: takes longer counts where it is; it is ten e-folds at a thousandth of the fastest rate, at 1e3 at a hundredth, and at
+#: 1e5 the phase takes ten times as long where directions turn for ever.
 _ALIGNMENT = 1e4
 #: ... or until none turns any more (to rtol in the utility); looked at first after this many. Cost: of looking.
 _CHUNK = 10.0

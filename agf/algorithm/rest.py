@@ -21,15 +21,16 @@ _REST_STEPS = 8
 #: Tangent gradient, over rtol times the gradient, below which it then rests. Cost: a tolerance; the direction is off by
 #: as much.
 _AT_REST = 10.0
-#: Lanczos vectors that decide whether it is stable. Result: they give the largest rate from below, to a percent after
-#: 15 where the spectrum is like that of data; with 2 saddles would pass for rest.
+#: Lanczos vectors that decide whether it is stable. Result: they give the largest rate from below, and exactly for P <=
+#: 16; with 2 a saddle with one unstable direction among many may pass for rest, with 150 a look costs as much as 150
+#: evaluations.
 _LANCZOS = 15
 #: Length of the differences that stand for a linearization at a unit direction. Derived: the root of the rounding of
 #: the gradient, a sum over the data, at which truncation and rounding are equal.
 _SHIFT = SUM**0.5
 #: e-folds of a perturbation until the threshold that a direction at rest may allow. Result: deviations at rest are of
-#: the tolerance, 1e-5, and grow twentyfold at most; at 30 a saddle would be rest, at 0.3 almost no maximum is flat
-#: enough to be one.
+#: the tolerance, 1e-5, and grow twentyfold at most; at 30 a saddle would be rest, at 0.3 a direction on a flat valley
+#: of maxima would be followed for ever.
 _SAFE_GROWTH = 3.0
 #: Tangent gradient, relative to the gradient, that is rounding. Derived: the projection takes a few operations.
 _EXACTLY_AT_REST = 8 * EPS

@@ -12,27 +12,44 @@ import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
-from agf.coordinates.polar_system import FALLEN, PolarSystem
+from agf.coordinates.mode_system import FALLEN
+from agf.coordinates.polar_system import PolarSystem
 from agf.init import Init
+from agf.rounding import EPS, SUM
 from agf.sphere import norms
 
-#: Small are neurons below this part of the largest: with degree 3 they move the residual by 1e-15.
-_SMALL = np.log(1e-5)
-#: All are let go once a small one has reached this part, and no step of the small ones goes beyond the second.
-_AWAKE, _BEYOND = np.log(1e-4), np.log(1e-3)
-#: Active for certain are neurons above this part of the largest.
+#: Log norm over the largest below which neurons are small. Derived: with degree 3 they move the residual by less than
+#: EPS.
+_SMALL = float(np.log(EPS)) / 3.0
+#: The same for all to be let go, as a small one is about to matter. Cost: the others are held for as long; a neuron of
+#: 1e-4 moves the residual by 1e-12, below every tolerance.
+_AWAKE = float(np.log(1e-4))
+#: The same for a step of the small ones to be rejected. Cost: of rejected steps.
+_BEYOND = float(np.log(1e-3))
+#: Log norm over the largest above which neurons are active for certain. Cost: a plateau is looked for where none is
+#: between this and small.
 _ACTIVE = np.log(0.1)
-#: Eigenvalues of the Hessian below this part of the largest count as 0: of an exact one, and of one by differences.
-_FLAT, _FLAT_DIFFERENCES = 1e-10, 1e-7
-#: A gradient of this part of what the curvature makes of the weights is rounding.
-_ROUNDING = 1e-13
-#: Neurons that rest may be this far from the minimum, relative to their norms, over the tolerance of a step.
+#: Eigenvalues of an exact Hessian, relative to the largest, that count as 0. Derived: rounding of order 2,400 is 5e-13,
+#: and of sums over the data as much again; two decades are left.
+_FLAT = 1e-10
+#: Eigenvalues of a Hessian by differences that count as 0. Derived: central differences see SUM^(2/3) = 2e-9 of the
+#: largest; a decade and a half are left.
+_FLAT_DIFFERENCES = 1e-7
+#: Distance from the minimum, relative to their norms, over the tolerance of a step, up to which neurons rest and are
+#: held. Result: they are moved there, and so much of the loss is taken off early; at 1000 neurons still on their way
+#: would be, at 1 only those that the steps have brought there to their own tolerance.
 NEAR = 100.0
-_ITERATIONS, _ROUNDS = 10, 3
-#: A gradient, as `_ROUNDING` has it, gives flat directions up to this multiple of it in curvature, relative to the
-#: largest; and one of this part is none of neurons at rest.
-_BENT, _PULLS = 10.0, 1e-3
-#: Largest Hessian that is decomposed, in parameters; and the largest that is made by differences of the gradient.
+#: Newton iterations with one Hessian, ... Cost: where they do not get there, nothing is held.
+_ITERATIONS = 10
+#: ... and Hessians. Cost: as above.
+_ROUNDS = 3
+#: A gradient off the minimum bends flat directions, up or down, by up to this multiple of it, both over their largest.
+#: Result: at 100 a saddle ten times steeper than it pulls would pass for a minimum, at 1 symmetries would for a saddle.
+_BENT = 10.0
+#: Gradient, over what the curvature makes of the weights, beyond which no neurons rest. Cost: of looking in vain.
+_PULLS = 1e-3
+#: Largest Hessian that is decomposed, in parameters; and the largest that is made by differences of the gradient. Cost:
+#: beyond them plateaus are stepped through.
 _MOST, _MOST_DIFFERENCES = 2400, 400
 
 
@@ -139,7 +156,7 @@ def _minimum(problem: Problem, theta: FloatArray, who: IntArray) -> tuple[FloatA
         steep = values > bent * values[-1]
         values, vectors = values[steep], vectors[:, steep]
         for _ in range(_ITERATIONS):
-            if force <= _ROUNDING:
+            if force <= SUM:
                 break
             theta = theta - (vectors @ (vectors.T @ gradient / values)).reshape(theta.shape)
             if not np.linalg.norm(theta - start) < size:
@@ -147,7 +164,7 @@ def _minimum(problem: Problem, theta: FloatArray, who: IntArray) -> tuple[FloatA
             gradient = problem.loss_grad(theta, who)[1].ravel()
             evaluations += 1
             force = float(np.linalg.norm(gradient)) / (values[-1] * size)
-        if force <= _ROUNDING and bent == flat:
+        if force <= SUM and bent == flat:
             return theta, evaluations
     return None
 

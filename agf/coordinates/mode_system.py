@@ -21,26 +21,30 @@ from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.contract.problem import Problem
 from agf.init import Init
+from agf.rounding import EPS, LOG_FAINT, SUM, TIED
 from agf.sphere import cartesian, norms, polar
 
-#: exp of less than this is as good as zero, and above the subnormal numbers that slow everything down; exp of more than
-#: its opposite is never needed. Natural logarithm; decides cost only.
-_LOWEST = -600.0
-#: Columns of O are made orthonormal again when their products have drifted so far (a pure number): one
-#: Newton-Schulz step then squares it to below rounding. Decides cost only.
+#: Drift of the products of the columns of O at which these are made orthonormal again. Cost: one Newton-Schulz step
+#: squares it to below rounding.
 _DRIFT = 1e-9
-#: Modes below this fraction of the largest are dormant, and all are while the loss has fallen by less than the second:
-#: a result only where an active mode is smaller still, which then counts as one that may grow.
-_ACTIVE, _FALLEN = 1e-3, 1e-4
-#: Newton iterations, each of which squares what is left; the fraction of the weights that they may move them by, beyond
-#: which there is no minimum nearby; curvatures below this fraction of the largest are left alone: cost and safety only.
-_ITERATIONS, _MOVES, _STIFF = 3, 1e-2, 1e-6
-#: Step of a central difference relative to the weights, which balances its square against rounding.
-_DIFFERENCE = 1e-5
-#: Growth rates below this fraction of the largest at the start are rounding of sums over the data: a result.
-_ROUNDING = 1e-13
-#: Relative agreement of two losses that shows a symmetry: rounding of sums over samples stays a thousandfold below.
-_SAME = 1e-9
+#: Size of a mode, over the largest, above which it is active. Result: only where an active mode is smaller still, which
+#: then counts as one that may grow; at 1e-2 a weak one would, at 1e-4 modes on their way up would not.
+_ACTIVE = 1e-3
+#: Fall of the loss, relative to the first, that shows that anything is active. Result: at 1e-3 a first drop of that
+#: size would pass unseen, at 1e-5 what dormant neurons of alpha = 3e-3 take off would be one.
+FALLEN = 1e-4
+#: Newton iterations. Derived: each squares what is left, of `MOVES` after three 1e-16.
+_ITERATIONS = 3
+#: Fraction of the weights that Newton's method may move, beyond which there is no minimum nearby. Result: of whether
+#: something is said to grow at a plateau; at 0.1 it may end at another critical point, at 1e-3 a plateau that still
+#: relaxes by a thousandth is taken as it is.
+MOVES = 1e-2
+#: Curvatures below this fraction of the largest are left alone. Result: of the same; at 1e-4 slow modes stay where they
+#: are, and what they still pull counts as growth, at 1e-9 they are differences of rounding.
+_STIFF = 1e-6
+#: Step of a central difference relative to the weights. Derived: its square, the truncation, equals what rounding
+#: leaves, EPS over it.
+_DIFFERENCE = EPS ** (1 / 3)
 
 
 def mixes(problem: Problem) -> bool:
@@ -59,7 +63,7 @@ def mixes(problem: Problem) -> bool:
     neurons = np.zeros(count, dtype=np.int64)
     losses = [problem.loss_grad(weights, neurons)[0] for weights in (theta, mixed, np.zeros_like(theta))]
     plain, other, none = (float(loss) for loss in losses)
-    return bool(abs(plain - other) < _SAME * abs(plain - none))
+    return bool(abs(plain - other) < TIED * abs(plain - none))
 
 
 def turns(problem: Problem) -> bool:
@@ -74,7 +78,7 @@ def turns(problem: Problem) -> bool:
     rows = np.stack([first, second, first + second, first - second])
     residual = problem.residual(np.zeros((0, problem.n_params)), _nameless(0))
     u = problem.utility(rows, _nameless(4), residual)[0]
-    return bool(abs(u[2] + u[3] - 2 * (u[0] + u[1])) <= _SAME * np.abs(u).sum())
+    return bool(abs(u[2] + u[3] - 2 * (u[0] + u[1])) <= TIED * np.abs(u).sum())
 
 
 class ModeSystem(FlowSystem):
@@ -138,7 +142,7 @@ class ModeSystem(FlowSystem):
         if self.r < self.n:
             d_turn += pushed - turn @ b
         d_logs[:] = b.diagonal()
-        ratio = np.exp(np.minimum(logs - logs[:, None], -_LOWEST))
+        ratio = np.exp(np.minimum(logs - logs[:, None], -LOG_FAINT))
         np.matmul(b * self.above * ratio, shear, out=d_shear)
         out /= self.unit
         return out
@@ -182,7 +186,7 @@ class ModeSystem(FlowSystem):
         theta = self._weights(turn, logs, shear)
         _, sizes, rows = np.linalg.svd(theta, full_matrices=False)
         active = (sizes[:, None] * rows)[sizes > _ACTIVE * sizes.max(initial=0.0)]
-        if self.loss(y) >= (1.0 - _FALLEN) * self.first_loss:
+        if self.loss(y) >= (1.0 - FALLEN) * self.first_loss:
             active = active[:0]
         columns = turn[:, norms(shear @ self.factor) > 0]
         if active.size:
@@ -192,7 +196,7 @@ class ModeSystem(FlowSystem):
         columns = np.linalg.qr(columns)[0]
         pushed = columns.T @ self._push(self._residual(active), columns)
         fastest = float(np.max(np.linalg.eigvalsh(0.5 * (pushed + pushed.T)), initial=0.0)) / self.unit
-        return fastest if fastest > _ROUNDING else 0.0
+        return fastest if fastest > SUM else 0.0
 
     def _relaxed(self, theta: FloatArray) -> FloatArray:
         """Active modes (k, P) at the minimum next to them: Newton steps in the stiff directions of the loss."""
@@ -203,7 +207,7 @@ class ModeSystem(FlowSystem):
             stiff = values > _STIFF * values[-1]
             move = vectors[:, stiff] @ ((vectors[:, stiff].T @ gradient) / values[stiff])
             theta = theta - move.reshape(shape)
-            if np.abs(theta - start).max() > _MOVES * np.abs(start).max():
+            if np.abs(theta - start).max() > MOVES * np.abs(start).max():
                 return start
         return theta
 
@@ -230,10 +234,10 @@ class ModeSystem(FlowSystem):
             sizes = np.log(np.abs(mixed)) + logs[:, None]
         top = sizes.max(axis=0)
         top = np.where(np.isfinite(top), top, 0.0)
-        rows = (turn @ (np.sign(mixed) * np.exp(np.maximum(sizes - top, _LOWEST)))).T
+        rows = (turn @ (np.sign(mixed) * np.exp(np.maximum(sizes - top, LOG_FAINT)))).T
         directions, log_norms = polar(rows)
         log_norms = log_norms + top + self.log_size
-        theta = cartesian(directions, np.maximum(log_norms, _LOWEST))
+        theta = cartesian(directions, np.maximum(log_norms, LOG_FAINT))
         features = self.problem.features(theta, np.arange(self.width))
         return Snapshot(log_norms, directions, {name: np.array(v, dtype=np.float64) for name, v in features.items()})
 
@@ -246,7 +250,7 @@ class ModeSystem(FlowSystem):
 
     def _weights(self, turn: FloatArray, logs: FloatArray, shear: FloatArray) -> FloatArray:
         """Weights up to a rotation of the hidden units, (h, P)."""
-        sizes = np.exp(np.maximum(logs + self.log_size, _LOWEST))
+        sizes = np.exp(np.maximum(logs + self.log_size, LOG_FAINT))
         return ((turn * sizes) @ (shear @ self.factor)).T
 
     def _residual(self, theta: FloatArray) -> object:

@@ -9,31 +9,25 @@ import numpy as np
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.contract.problem import Problem
-from agf.coordinates.mode_system import turns
+from agf.coordinates.mode_system import FALLEN, turns
 from agf.coordinates.turning import Turning
 from agf.coordinates.weight_system import WeightSystem
 from agf.errors import ProblemError, explain
 from agf.init import Init
+from agf.rounding import EPS, LOG_FAINT, LOG_LEAST, SUM, TINY
 from agf.sphere import norms, polar
 
-#: Log norms below this are 0 in the parameters handed to the problem: no subnormal arithmetic, and a product of two
-#: such entries would be 0 anyway.
-_VANISHED = -345.0
-#: Sizes start at exp(this) at most; a neuron that much smaller than the largest is as good as still.
-_LOG_HUGE = 690.0
-#: Initial weights below this fraction of the final ones drown in their rounding where hidden units mix.
-MIXING_FLOOR = 1e-15
-#: Norm over a former norm at which a difference of squares of that former size is lost.
-_IMBALANCE = 1e-8
-#: Weights of neurons smaller than exp(this) have squares that underflow.
-_SMALLEST = -300.0
-#: Norms of degree 3 and more may differ by this in stiff coordinates.
+#: Log norms below this are 0 in the parameters handed to the problem. Derived: a product of two such entries is not a
+#: normal number.
+_VANISHED = 0.5 * float(np.log(TINY))
+#: Initial weights, over the final ones, that drown in their rounding where hidden units mix. Limit: a note says so.
+MIXING_FLOOR = 4 * EPS
+#: Norm over a former norm at which a difference of squares of that former size is lost. Derived: half the digits.
+_IMBALANCE = EPS**0.5
+#: Difference of log norms, at degree 3 and more, up to which stiff coordinates are taken. Cost: steps in these are
+#: limited by the smallest neuron.
 _APART = np.log(1e-5)
-#: A pull below this fraction of what the residual of the zero function makes is rounding.
-_ROUNDING = 1e-13
-#: Fall of the loss, relative to the first, that shows an active neuron.
-FALLEN = 1e-4
-#: Unit rows are restored when they have drifted this far; the velocity does not depend on their length.
+#: Drift of unit rows at which they are restored. Cost: the velocity does not depend on their length.
 _DRIFT = 1e-6
 
 
@@ -96,7 +90,7 @@ class PolarSystem(FlowSystem):
     def weights(self, y: FloatArray) -> tuple[WeightSystem, FloatArray] | None:
         """The flow in its weights, and the state there; None without a Hessian, or where weights underflow."""
         theta = self.params(y)
-        if not self.smooth or np.min(self._split(y)[1][self.alive]) < _SMALLEST:
+        if not self.smooth or np.min(self._split(y)[1][self.alive]) < LOG_LEAST:
             return None
         return None if self.problem.hessian(theta, self.neurons) is None else (WeightSystem(self), theta.ravel())
 
@@ -104,7 +98,7 @@ class PolarSystem(FlowSystem):
         log_norms = np.where(self.alive & np.isfinite(log_norms), log_norms, self.log_largest)
         sizes = log_norms
         if self.power:
-            sizes = np.exp(np.minimum(self.power * (self.log_largest - log_norms), _LOG_HUGE))
+            sizes = np.exp(np.minimum(self.power * (self.log_largest - log_norms), -LOG_FAINT))
         return np.concatenate([directions.ravel(), sizes])
 
     def scale(self, y: FloatArray) -> FloatArray:
@@ -212,7 +206,7 @@ class PolarSystem(FlowSystem):
     def _noises(self, y: FloatArray) -> FloatArray:
         """d log rho/ds that rounding of the pull makes, (H,)."""
         sizes = y[-self.neurons.size :]
-        return _ROUNDING * self._natural / sizes if self.power else np.full(sizes.shape, _ROUNDING * self._natural)
+        return SUM * self._natural / sizes if self.power else np.full(sizes.shape, SUM * self._natural)
 
     def _rates(self, y: FloatArray) -> FloatArray:
         """d log rho/ds of the neurons that are small and grow, 0 of the others, (H,)."""

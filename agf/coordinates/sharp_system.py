@@ -15,11 +15,11 @@ from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.coordinates.polar_system import PolarSystem
 from agf.init import Init
+from agf.rounding import SUM
 
-#: How far beside a kink its sides are asked, as an angle: far above rounding, far below what a step resolves.
+#: Angle beside a kink at which its sides are looked at. Derived: far above rounding (UNIT) and far below what the
+#: finest steps resolve, 1e-8.
 _BESIDE = 1e-9
-#: Kinks that a neuron is this near count as where it is, when a run is taken up: twice what a projection leaves.
-_ON = 1e-13
 
 
 class SharpSystem(PolarSystem):
@@ -52,7 +52,7 @@ class SharpSystem(PolarSystem):
         heights = directions[:, : self._normals.shape[1]] @ self._normals.T
         sides = heights > 0
         first = self._sides is None
-        met = np.abs(heights) <= _ON if first else sides != self._sides
+        met = np.abs(heights) <= SUM if first else sides != self._sides
         met[~self.alive] = False
         for neuron, held in self._held.items():
             met[neuron, held] = True

@@ -17,13 +17,15 @@ import numpy as np
 from agf.arrays import count
 from agf.errors import DataError, ProblemError, explain
 from agf.numerics.backend import Backend
+from agf.rounding import TINY
 
 Function = Callable[[Backend, Any], Any]
 _NUMPY = Backend.of(None)
-#: Where the leading order is read off: sigma(z) / z^p has converged to rounding here for every smooth sigma.
+#: Where the leading order is read off. Derived: for every smooth sigma, sigma(z) / z^p has converged to rounding there,
+#: and its third power is a normal number.
 _TINY = 1e-20
-#: Neurons whose kink would be narrower than this (norm 1e-303) count as zero, and their quotients do not overflow.
-SMALLEST = 1e-306
+#: Width of a kink below which its neuron counts as zero. Derived: quotients by it do not overflow (norm 1e-303).
+SMALLEST = 64 * TINY
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,15 @@ import numpy as np
 from agf.arrays import FloatArray
 from agf.networks.activations import SMALLEST, Activation
 from agf.numerics.backend import Backend
+from agf.rounding import FAINT, LOG_LEAST
 
 #: sigma of pre-activations (samples, m) and its slope.
 Sigma = Callable[[Any], tuple[Any, Any]]
 
-#: Below exp(-300) the quotient sigma(rho z) / rho^p no longer changes in float64: it is the leading order.
-_LOG_TINY = -300.0
-#: Sums of squares in this range have lost nothing to underflow or overflow.
-_SQUARES = (1e-200, 1e200)
-#: Samples that are asked first whether a neuron is alive.
+#: Sums of squares in this range have lost nothing to underflow or overflow. Derived: what underflows is below TINY,
+#: EPS^2 of such a sum.
+_SQUARES = (FAINT, 1.0 / FAINT)
+#: Samples that are looked at first for whether a neuron is alive. Cost: most are alive on one of them.
 _PROBES = 32
 
 
@@ -111,7 +111,7 @@ class HiddenLayer:
         if act.homogeneous:
             plain = self.sigma()
             return lambda z: held(plain(z), constant, level)
-        rho = b.array(np.exp(np.maximum(log_norms, _LOG_TINY)))
+        rho = b.array(np.exp(np.maximum(log_norms, LOG_LEAST)))
 
         def sigma(z: Any) -> tuple[Any, Any]:
             pair = act.value(b, rho * z) / rho**act.power, act.slope(b, rho * z) / rho ** (act.power - 1)

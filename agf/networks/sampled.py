@@ -23,11 +23,13 @@ from agf.numerics.backend import Backend
 #: Entries of one work array: blocks of samples are cut so that (samples, neurons) stays below this. 1 MB stays in
 #: cache: two thirds of the time of unblocked arrays at 1,000 neurons.
 _BLOCK = {"cpu": 2**17, "cuda": 2**26}
-#: Features of a snapshot hold the predictions themselves only up to this many numbers.
+#: Numbers up to which features of a snapshot hold the predictions themselves. Limit: of memory; they can be had from
+#: the weights.
 _MAX_PREDICTIONS = 4096
-#: Hessians and exact projections form matrices of at most this order.
+#: Largest order of Hessians and exact projections. Limit: beyond it there is no Hessian, and natural thresholds are
+#: those of neurons alone, as `self_interaction` says.
 MAX_ORDER = 4000
-#: `outputs` is formed up to this many numbers (1 GB).
+#: Numbers up to which `outputs` is formed (1 GB). Cost: beyond it thresholds come from the loss.
 _MAX_OUTPUTS = 2**27
 
 

@@ -21,7 +21,7 @@ from agf.results.staircase import Drop, Staircase
 if TYPE_CHECKING:
     from agf.networks.two_layer import TwoLayer
 
-#: Scale of the few neurons: any, since mode "limit" takes it to 0.
+#: Scale of the few neurons. Derived: any, since mode "limit" takes it to 0.
 _ALPHA = 1e-12
 
 

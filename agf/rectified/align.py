@@ -16,7 +16,7 @@ from agf.rectified.samples import Samples
 from agf.rectified.walls import Walls
 from agf.results.dormant_phase import DormantPhase
 
-#: Neurons that are followed together: their arrays stay in cache, and numpy's calls are few.
+#: Neurons that are followed together. Cost: their arrays stay in cache, and numpy's calls are few.
 _BLOCK = 4096
 
 

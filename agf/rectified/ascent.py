@@ -8,16 +8,20 @@ from agf import sphere
 from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.results.landscape import Critical, Region
+from agf.rounding import TIED
 
-#: Starts, steps of each at most: cost. More starts find more maxima; none proves that there are no others.
-STARTS, _STEPS = 100, 1000
-#: An ascent ends where the slope, or the step along it, is below this: utilities are then right to its square.
+#: Starts: the argument `starts`. Setting: more find more maxima, and none proves that there are no others.
+STARTS = 100
+#: Steps of each at most. Cost: one that takes more ends where it is, and is one of several equal.
+_STEPS = 1000
+#: Slope, or step along it, below which an ascent ends. Cost: utilities are then right to its square.
 _FLAT = 1e-6
-#: Ends are one when they have one name and their utilities agree to this, relative to the largest; those whose
-#: directions differ by more than `_NEAR` are then several of equal utility, or a continuum.
-_SAME, _NEAR = 1e-6, 1e-3
-#: A utility below this, relative to the largest, is 0: the neuron has nowhere to climb.
-_NOTHING = 1e-9
+#: Difference of utilities, over the largest, below which ends of one name are one. Result: of how many maxima are
+#: listed; at 1e-3 different ones would be one, at 1e-12, the rounding of what ascents leave, one would be several.
+_SAME = 1e-6
+#: Distance of directions above which these are several of equal utility, or a continuum. Result: of that word alone;
+#: ends are right to `_FLAT`, and at 1e-5 one slow ascent would make a continuum of a maximum.
+_NEAR = 1e-3
 
 
 def maxima(
@@ -27,7 +31,7 @@ def maxima(
     theta, neurons = _starts(problem, starts, seed)
     theta, utility = climb(problem, residual, theta, neurons)
     scale = float(np.abs(utility).max(initial=0.0))
-    stuck = np.abs(utility) <= _NOTHING * scale if scale else np.ones(utility.size, dtype=bool)
+    stuck = np.abs(utility) <= TIED * scale if scale else np.ones(utility.size, dtype=bool)
     names = [_name(problem, theta[i : i + 1], neurons[i : i + 1]) for i in range(starts)]
     taken = stuck.copy()
     criticals = []

@@ -16,13 +16,14 @@ from agf.rectified.early import Early, Spurious
 from agf.rectified.orthogonal import Orthogonal
 from agf.rectified.samples import Samples
 from agf.results.trajectory import Trajectory
+from agf.rounding import UNIT
 
-#: Weights are balanced where |a| and |w| agree to this, relatively: a flow keeps a^2 - |w|^2 to its tolerance.
+#: Relative difference of |a| and |w| up to which weights are balanced. Result: of which theorem applies; a flow keeps
+#: a^2 - |w|^2 to its tolerance times a thousand steps, so that at 1e-4 a run at kinks would not be, and at 1e-2 starts
+#: that are not would.
 _BALANCED = 1e-3
-#: Relative excess of a left side that a flow's own tolerance explains.
+#: Relative excess of a left side that a run may have. Derived: the tolerance of its steps, `RTOL_SMOOTH`.
 _ROUNDING = 1e-6
-#: Singular values below this, relative to the first, are rounding.
-_EXACT = 1e-14
 
 
 @dataclass(frozen=True)
@@ -307,7 +308,7 @@ def _rank(s: Orthogonal, run: _Run, home: BoolArray, first: int, why: str) -> li
             top = run.log_w[k, rows].max()
             values = np.linalg.svd(run.units[k, rows] * np.exp(run.log_w[k, rows] - top)[:, None], compute_uv=False)
             rest = float(np.sum(values[1:] ** 2))
-            if rest > rows.sum() * _EXACT**2:
+            if rest > rows.sum() * UNIT**2:
                 worst = max(worst, 2 * top + np.log(rest))
         bound = np.log(4.0) + s.log_eps + 2 * s.log_W_max - 0.5 * np.log(s.h) + np.log(rows.sum())
         out.append(_claim(name, "[Min23] P6", worst, bound, why))

@@ -18,13 +18,11 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray, matrix
 from agf.errors import RequestError, explain
 from agf.records.table import Table
+from agf.rounding import TIED
 
-#: Faces beyond which an enumeration is refused: cost, some tens of seconds and a gigabyte; never a result.
+#: Faces beyond which an enumeration is refused. Limit: some tens of seconds and a gigabyte.
 MAX_FACES = 2_000_000
-#: Unit vectors closer than this are one, and a unit vector this close to a hyperplane is on it: six digits above
-#: rounding, so that errors of the null vectors of badly conditioned inputs (1e-4 in their sine) stay below it.
-SAME = 1e-10
-#: Entries of one block of sign patterns: memory.
+#: Entries of one block of sign patterns. Cost: memory.
 _BLOCK = 2**23
 
 
@@ -80,7 +78,7 @@ class Arrangement:
         if alive.size == 0:
             return cls(np.zeros((0, d)), np.zeros((0, 0)), owner, orient, d)
         _, values, rows = np.linalg.svd(units, full_matrices=False)
-        basis = rows[values > SAME * values[0]]
+        basis = rows[values > TIED * values[0]]
         units = units @ basis.T
         units /= np.linalg.norm(units, axis=1)[:, None]
         first, index = _lines(units)
@@ -130,9 +128,9 @@ class Arrangement:
                 return
             through = np.array(chunk, dtype=np.int64).reshape(len(chunk), r - 1)
             directions, sines = _null(self.normals[through])
-            through, directions = through[sines > SAME], directions[sines > SAME]
+            through, directions = through[sines > TIED], directions[sines > TIED]
             heights = directions @ self.normals.T
-            signs = np.where(np.abs(heights) > SAME, np.sign(heights), 0.0).astype(np.int64)
+            signs = np.where(np.abs(heights) > TIED, np.sign(heights), 0.0).astype(np.int64)
             np.put_along_axis(signs, through, 0, axis=1)
             simple = np.sum(signs == 0, axis=1) == r - 1
             if simple.any():
@@ -191,7 +189,7 @@ def _lines(units: FloatArray) -> tuple[IntArray, IntArray]:
     from scipy.spatial import cKDTree
 
     n = units.shape[0]
-    pairs = cKDTree(np.vstack([units, -units])).query_pairs(SAME, output_type="ndarray") % n
+    pairs = cKDTree(np.vstack([units, -units])).query_pairs(TIED, output_type="ndarray") % n
     graph = coo_array((np.ones(pairs.shape[0]), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
     _, index = connected_components(graph, directed=False)
     first = np.full(index.max() + 1, n)
@@ -298,7 +296,7 @@ def _ranks(arrangement: Arrangement, faces: IntArray) -> IntArray:
 def _rank(normals: FloatArray) -> int:
     if normals.shape == (2, normals.shape[1]):  # two distinct lines
         return 2
-    return int(np.linalg.matrix_rank(normals, tol=SAME))
+    return int(np.linalg.matrix_rank(normals, tol=TIED))
 
 
 def cones(X: Any) -> Cones:

@@ -20,19 +20,14 @@ from enum import IntEnum
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
-from agf.rectified.walls import ON, VANISHES, Walls
+from agf.rectified.walls import Walls
+from agf.rounding import EPS, SUM, UNIT
 
-#: Weights are balanced, and directions exactly along the field, where they are to this rounding of unit vectors.
-_ROUNDING = 1e-15
-#: On a ray, a part of w across the field is rounding up to this.
-_RAY = 1e-8
-#: A field this nearly parallel to a wall never reaches it: rounding of a cosine that is zero.
-_PARALLEL = 1e-14
-#: Walls this close, as a sine, are met together.
-_TOGETHER = 1e-14
-#: Conditions of a slide are tested to this part of the field: rounding.
-_SLACK = 1e-13
-#: Pivots after which a slide on several walls is left to bounded least squares.
+#: Weights are balanced, and directions exactly along the field, to this. Derived: rounding of a unit vector.
+_ROUNDING = 4 * EPS
+#: Fraction of w across the field, on a ray, that is rounding. Derived: a difference of squares loses half the digits.
+_RAY = EPS**0.5
+#: Pivots after which a slide on several walls is left to bounded least squares. Cost: both end at the same point.
 _PIVOTS = 60
 
 
@@ -129,7 +124,7 @@ class DormantFlow:
         exactly 0 where it is rounding.  noise : a field |D| up to this counts as zero.
         """
         self.walls = walls
-        self._least = max(noise, VANISHES * walls.scale)
+        self._least = max(noise, SUM * walls.scale)
         d = walls.normals.shape[1]
         self.w, self.a = directions[:, :d].copy(), directions[:, d].copy()
         self.log_norms = log_norms.copy()
@@ -202,12 +197,12 @@ class DormantFlow:
         closing *= sides
         np.negative(closing, out=closing)
         distance = np.full(heights.shape, np.inf)
-        np.divide(heights, closing, out=distance, where=closing > _PARALLEL)
+        np.divide(heights, closing, out=distance, where=closing > UNIT)
         wall, step = np.zeros(rows.size, dtype=np.int64), np.full(rows.size, np.inf)
         if walls.sample.size:
             wall = np.argmin(distance, axis=1)
             step = distance[np.arange(rows.size), wall]
-            self._ties[rows] = (distance <= (step * (1.0 + _TOGETHER) + _TOGETHER)[:, None]).sum(axis=1) > 1
+            self._ties[rows] = (distance <= (step * (1.0 + UNIT) + UNIT)[:, None]).sum(axis=1) > 1
         event = np.where(np.isfinite(step), Event.SLIDE, 0)  # or a crossing: decided there
         # -- or the output weight passes through 0, or the input weights do
         back = ~ahead & (k < 0)
@@ -237,8 +232,8 @@ class DormantFlow:
         w = self.w[rows]
         lengths = np.sqrt(np.einsum("ij,ij->i", w, w))[:, None]
         heights = (w @ self.walls.normals.T) * self.walls.inactive
-        beside = (heights < 0) & (heights >= -ON * lengths)  # on the active side, by rounding
-        self.w[rows] += 2.0 * ON * lengths * ((beside * self.walls.inactive) @ self.walls.normals)
+        beside = (heights < 0) & (heights >= -UNIT * lengths)  # on the active side, by rounding
+        self.w[rows] += 2.0 * UNIT * lengths * ((beside * self.walls.inactive) @ self.walls.normals)
 
     def inside(self, rows: IntArray, time: FloatArray | float) -> tuple[FloatArray, FloatArray]:
         """Unit rows (k, d + 1) and log norms (k,) of neurons `rows` at a time (k,) within their present pieces."""
@@ -345,7 +340,7 @@ class DormantFlow:
         bends = walls.bends[wall]
         pushed = side * sign * np.einsum("ij,ij->i", self.D[rows], normals)  # negative: towards the wall
         beyond = pushed - 2.0 * sign * bends  # the same on the other side
-        crosses = beyond < -_SLACK * walls.scale
+        crosses = beyond < -SUM * walls.scale
         alone = (self._slides[rows] == 0) & ~self._ties[rows]
         parts = []
         simple = alone & crosses
@@ -376,10 +371,10 @@ class DormantFlow:
         index = np.arange(rows.size)
         sides = self.sides[rows]
         slid = sides == 0
-        attracts = sign[:, None] * walls.bends < -_SLACK * walls.scale
+        attracts = sign[:, None] * walls.bends < -SUM * walls.scale
         held = slid
         if self._ties[rows].any():
-            held = slid | ((np.abs(self.w[rows] @ walls.normals.T) <= _TOGETHER) & attracts)
+            held = slid | ((np.abs(self.w[rows] @ walls.normals.T) <= UNIT) & attracts)
         before = np.where(held, sides, 0.0)  # of those that may hold it, or 0 where it slid
         crossed = ~attracts[index, wall]
         met = np.where(crossed, sides[index, wall], 0.0)
@@ -449,8 +444,8 @@ def least_norm(base: FloatArray, halves: FloatArray) -> FloatArray:
         except np.linalg.LinAlgError:
             break
         slope = np.einsum("mij,mj->mi", g, s) + b
-        slack = _SLACK * (scale[todo] + np.abs(b))
-        wrong = np.where(at == 0, np.abs(s) > 1.0 + _SLACK, at * slope > slack)
+        slack = SUM * (scale[todo] + np.abs(b))
+        wrong = np.where(at == 0, np.abs(s) > 1.0 + SUM, at * slope > slack)
         shares[todo] = s
         bad = wrong.any(axis=1)
         if not bad.any():

@@ -15,12 +15,14 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray
 from agf.rectified.cones import Arrangement, n_faces
 from agf.rectified.dormant_flow import least_norm
-from agf.rectified.extremal import EDGE, ZERO, Extremal, extremal
+from agf.rectified.extremal import Extremal, extremal
 from agf.rectified.walls import Walls
+from agf.rounding import RANK, TIED
 
-#: Faces beyond which distances to all of them are not computed: cost (a small quadratic program each).
+#: Faces beyond which distances to all of them are not computed. Limit: a small quadratic program each; the margin is
+#: then said to be unknown.
 MAX_FACES = 20_000
-#: Subsets of inputs whose independence is looked at: cost.
+#: Subsets of inputs whose independence is looked at. Limit: beyond it that is said to be unknown.
 _SUBSETS = 20_000
 
 
@@ -164,7 +166,7 @@ def early(
     walls = Walls.of(X, g / n, leak)
     D = _fields(walls, faces)
     sizes = np.linalg.norm(D, axis=1)
-    moves = sizes > ZERO * walls.scale
+    moves = sizes > RANK * walls.scale
     if not moves.any():
         return None
     found = extremal(X, g / n, leak)
@@ -193,7 +195,7 @@ def early(
 def _fields(walls: Walls, faces: IntArray) -> FloatArray:
     """Shortest subgradient of every face, (F, d)."""
     D = walls.middle + faces @ walls.halves
-    held = (faces == 0) & (np.abs(walls.bends) > ZERO * walls.scale)  # labels that cancel on one line bend nothing
+    held = (faces == 0) & (np.abs(walls.bends) > RANK * walls.scale)  # labels that cancel on one line bend nothing
     counts = held.sum(axis=1)
     for count in np.unique(counts[counts > 0]):
         rows = np.flatnonzero(counts == count)
@@ -211,7 +213,7 @@ def _sines(normals: FloatArray, faces: IntArray, D: FloatArray) -> tuple[float, 
     out = []
     units = D / np.linalg.norm(D, axis=1)[:, None]
     heights = units @ normals.T
-    signs = np.where(np.abs(heights) > EDGE, np.sign(heights), 0.0)
+    signs = np.where(np.abs(heights) > TIED, np.sign(heights), 0.0)
     for side in (1, -1):
         largest = -1.0
         for face, unit, sign in zip(faces, side * units, side * signs, strict=True):
@@ -243,7 +245,7 @@ def _rays(normals: FloatArray, face: IntArray) -> FloatArray:
     for found in arrangement.rays():
         w = found.directions @ arrangement.basis
         heights = w @ normals.T
-        inside = np.where(np.abs(heights) > EDGE, np.sign(heights), 0.0)
+        inside = np.where(np.abs(heights) > TIED, np.sign(heights), 0.0)
         fits = ((inside == face) | ((inside == 0) & (face != 0))).all(axis=1)
         out.append(w[fits])
     return np.concatenate(out) if out else np.zeros((0, normals.shape[1]))
@@ -312,5 +314,5 @@ def _mixed(X: FloatArray, rest: FloatArray, faces: IntArray, extreme: IntArray) 
             wall = min(wall, float(u[k] * (D @ X[k])) + swing)
         rays = _rays(units, u)
         if rays.shape[0]:
-            mixed = min(mixed, float((rays @ D).max()) if (rays @ D).min() > -EDGE else float((rays @ D).min()))
+            mixed = min(mixed, float((rays @ D).max()) if (rays @ D).min() > -TIED else float((rays @ D).min()))
     return wall, mixed

@@ -29,24 +29,26 @@ from agf.results.network import Neurons, neurons
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 
-#: A direction that takes less than this fraction of the first loss off the loss does not count. It decides the verdict
-#: of a network that has almost fitted; what a flow leaves when it settles is far below.
+#: Fraction of the first loss that a direction must take off the loss to count. Result: of the verdict on a network that
+#: has almost fitted; what a flow leaves when it settles (1e-6 of the loss of the zero function) is below, and at 1e-4
+#: the last drops of a fit to two digits would be none.
 WORTH = 1e-6
-#: Utility that neurons reach, over that on the sphere, below which none of them points there. Ends are exact, so that
-#: in between lie networks whose only growing neurons grow at a thousandth of the best rate.
-REACHED = 1e-3
+#: Fraction of a whole that does not count: of the utility on the sphere, for neurons that reach it; of the largest
+#: norm, for neurons that must be at rest; of the sum of |a| |w|, for groups that matter; of |y|, for a misfit. Result:
+#: ends are exact, so that in between lie networks whose only growing neurons grow at a thousandth of the best rate; at
+#: 1e-2 a neuron of a tenth of a large one's size would count as dormant, at 1e-4 a run that has settled to 1e-4 would
+#: not have fitted.
+SLIGHT = 1e-3
 #: Change of the residual, relative to it, that would put the large neurons exactly at rest, above which the network is
-#: still moving and a frozen residual says little.
+#: still moving. Result: of the verdict `moving`; a frozen residual says little then. At 0.5 ends would be told of
+#: networks that have made half a drop, at 5e-3 one whose residual still changes by a hundredth would not be judged.
 AT_REST = 0.05
-#: Neurons below this fraction of the largest norm are small: they are not asked to be at rest.
-_SMALL = 1e-3
-#: Groups of neurons with less than this part of the whole sum of |a| |w| do not count as effective.
-_MASS = 1e-3
-#: Misfit, over |y|, below which the function is the least-squares fit.
-_FIT = 1e-3
-#: Sine below which a sample is on the kink of a large neuron.
+#: Sine below which a sample is on the kink of a large neuron. Result: of which pieces of the loss meet there; neurons
+#: come to rest on a kink to the tolerance of their steps, 1e-8 where kinks are sharp, and at 1e-4 samples beside it
+#: would count as on it.
 _KINK = 1e-6
-#: Size of the neuron that is added to check a direction, over the size at which it would saturate.
+#: Size of the neuron that is added to check a direction, over the size at which it would saturate. Cost: the fall it
+#: makes is right to the square.
 _PROBE = 1e-2
 
 OPTIMAL, SPURIOUS, LEAVING, MOVING = "optimal", "spurious", "leaving", "moving"
@@ -252,7 +254,7 @@ def escape(problem: Problem, at: Any, *, drop: int | None = None, starts: int = 
     elif motion > AT_REST:
         verdict = MOVING
     else:
-        verdict = SPURIOUS if reached < REACHED * utility else LEAVING
+        verdict = SPURIOUS if reached < SLIGHT * utility else LEAVING
     return Escape(
         problem=problem.name,
         at=there.words,
@@ -306,7 +308,7 @@ def _at_rest(samples: Samples, network: FloatArray) -> tuple[float, FloatArray]:
     theta = np.arange(network.shape[0])
     r = samples.problem._backend.numpy(samples.problem.residual(network, theta))[:, 0]
     sizes = np.linalg.norm(network, axis=1)
-    large = network[sizes > _SMALL * sizes.max(initial=0.0)]
+    large = network[sizes > SLIGHT * sizes.max(initial=0.0)]
     rows = []
     units = samples.X / np.maximum(np.linalg.norm(samples.X, axis=1), np.finfo(float).tiny)[:, None]
     for pattern in np.unique(_patterns(units, large), axis=0):
@@ -340,7 +342,7 @@ def effective(samples: Samples, network: FloatArray) -> list[Group]:
     for key in np.unique(keys, axis=0) if network.shape[0] else []:
         rows = np.flatnonzero((keys == key).all(axis=1))
         pattern, total = key[:-1], float(mass[rows].sum())
-        if total > _MASS * mass.sum() and ((pattern > 0).any() or samples.leak > 0):
+        if total > SLIGHT * mass.sum() and ((pattern > 0).any() or samples.leak > 0):
             weights = (network[rows, -1:] * network[rows, :-1]).sum(axis=0)
             found.append(Group(pattern, int(key[-1]), total, rows, weights))
     return sorted(found, key=lambda group: -group.mass)
@@ -364,7 +366,7 @@ def _reach(
         end = ends(walls, directions, log_norms, samples.leak)
         turned, utilities, lines = end.directions, end.utilities, end.log_norms
     else:
-        small = log_norms < log_norms.max() + np.log(_SMALL) if there.active.any() else np.ones(rows.size, dtype=bool)
+        small = log_norms < log_norms.max() + np.log(SLIGHT) if there.active.any() else np.ones(rows.size, dtype=bool)
         rows, directions, log_norms = rows[small], directions[small], log_norms[small]
         if rows.size == 0:
             return 0.0, None, np.nan
@@ -384,7 +386,7 @@ def _next(
     if problem.degree != 2:
         return np.nan
     everyone = np.arange(network.shape[0]) % problem.width
-    left = np.flatnonzero(utilities > REACHED * utilities.max())
+    left = np.flatnonzero(utilities > SLIGHT * utilities.max())
     times = []
     while left.size:
         i = int(left[0])
@@ -418,7 +420,7 @@ def _linear(problem: Problem, samples: Samples | None, network: FloatArray) -> b
     r = samples.problem._backend.numpy(problem.residual(network, np.arange(network.shape[0])))[:, 0]
     y = samples.problem.Y[:, 0]
     best = y - samples.X @ np.linalg.lstsq(samples.X, y, rcond=None)[0]
-    return bool(np.linalg.norm(r - best) <= _FIT * np.linalg.norm(y))
+    return bool(np.linalg.norm(r - best) <= SLIGHT * np.linalg.norm(y))
 
 
 def _short(word: str) -> str:

@@ -16,14 +16,9 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.rectified.cones import MAX_FACES, Arrangement, Rays, distinct
+from agf.rounding import RANK, TIED
 
-#: D counts as 0 below this fraction of sum_k |c_k| |x_k|: what rounding leaves where a fit makes it vanish (1e-15 for a
-#: least-squares residual) is far below, a rate that matters far above.
-ZERO = 1e-10
-#: A unit D this close to a hyperplane lies on it, and a slope this close to 0 or 1 (of the way) is at the end of its
-#: range: the direction is then degenerate, neither clearly critical nor clearly not.
-EDGE = 1e-9
-#: Products of one block: memory.
+#: Products of one block. Cost: memory.
 _BLOCK = 2**22
 
 MAXIMUM, MINIMUM, SADDLE, DEGENERATE = "maximum", "minimum", "saddle", "degenerate"
@@ -208,12 +203,12 @@ def _at(bent: _Bent, local: Arrangement, rays: Rays) -> _Found:
             D = D + np.einsum("bk,bkr->br", pull, H)
             shares = (pull - bent.minus[held]) / bent.bend[held]
         size = np.linalg.norm(D, axis=1)
-        flat = (size <= ZERO * bent.scale) & (held.shape[1] == 0)
-        stands = (size > ZERO * bent.scale) & ((shares > -EDGE) & (shares < 1 + EDGE)).all(axis=1)
+        flat = (size <= RANK * bent.scale) & (held.shape[1] == 0)
+        stands = (size > RANK * bent.scale) & ((shares > -TIED) & (shares < 1 + TIED)).all(axis=1)
         unit = D / np.where(size > 0, size, 1.0)[:, None]
         across = np.einsum("bkr,br->bk", normals[moved], unit) * turn[turn != 0]
         for side in (1, -1):
-            kept = np.flatnonzero(stands & (side * across > EDGE).all(axis=1))
+            kept = np.flatnonzero(stands & (side * across > TIED).all(axis=1))
             found.append(_checked(bent, rays.signs, rays.through, turn, kept, D, unit, side, shares, held))
         if flat.any():
             signs = rays.signs[flat]
@@ -233,7 +228,7 @@ def _checked(
     for start in range(0, kept.size, block):
         some = kept[start : start + block]
         heights = side * (unit[some] @ normals.T) * signs[some]
-        good.append(some[((heights > EDGE) | (signs[some] == 0)).all(axis=1)])
+        good.append(some[((heights > TIED) | (signs[some] == 0)).all(axis=1)])
     kept = np.concatenate([np.zeros(0, dtype=np.int64), *good])
     pattern = signs[kept].copy()
     np.put_along_axis(pattern, through[kept], turn[None], axis=1)
@@ -255,19 +250,19 @@ def _loose(bent: _Bent, local: Arrangement, signs: IntArray) -> _Found:
         basis = np.linalg.svd(H, full_matrices=False)[2][: np.linalg.matrix_rank(H, tol=1e-10)] if held.size else H[:0]
         D = row - basis.T @ (basis @ row)
         size = float(np.linalg.norm(D))
-        if size <= ZERO * bent.scale:
+        if size <= RANK * bent.scale:
             if held.size == 0:
                 found.append(_Found.flat(sides[None], normals.shape[1]))
             continue
         heights = normals @ D / size
         for side in (1, -1):
-            if not ((side * heights * sides > EDGE) | (sides == 0)).all():
+            if not ((side * heights * sides > TIED) | (sides == 0)).all():
                 continue
             shares = np.zeros(local.size)
             if held.size:
                 low, high = np.minimum(bent.plus, bent.minus)[held], np.maximum(bent.plus, bent.minus)[held]
                 fit = lsq_linear(H.T, D - row, (low, high), tol=1e-14)
-                if np.linalg.norm(H.T @ fit.x - (D - row)) > EDGE * bent.scale:
+                if np.linalg.norm(H.T @ fit.x - (D - row)) > TIED * bent.scale:
                     continue
                 shares[held] = (fit.x - bent.minus[held]) / bent.bend[held]
             found.append(_Found(np.array([side]), D[None], sides[None], shares[None], sides[None][:0]))
@@ -298,7 +293,7 @@ def _sorted(X: FloatArray, c: FloatArray, leak: float, bent: _Bent, found: _Foun
 def _kind(bent: _Bent, signs: IntArray, shares: FloatArray, side: int, d: int) -> str:
     """[BF24] Lemmas 12 and 14: on its own face G falls from a +D and rises from a -D; across it G bends by `bend`."""
     held = np.flatnonzero(signs == 0)
-    if ((shares[held] < EDGE) | (shares[held] > 1 - EDGE)).any():
+    if ((shares[held] < TIED) | (shares[held] > 1 - TIED)).any():
         return DEGENERATE
     bend = side * bent.bend[held]
     normals = bent.arrangement.normals[held]
@@ -315,7 +310,7 @@ def _samples(X: FloatArray, v: FloatArray, leak: float, bent: _Bent, found: _Fou
     a = bent.arrangement
     lengths = np.linalg.norm(X, axis=1)
     heights = (v @ X.T) / np.where(lengths > 0, lengths, 1.0)
-    patterns = np.where(np.abs(heights) > EDGE, np.sign(heights), 0.0).astype(np.int64)
+    patterns = np.where(np.abs(heights) > TIED, np.sign(heights), 0.0).astype(np.int64)
     slopes = np.where(patterns > 0, 1.0, leak)
     bends = a.owner >= 0
     if bends.any():
@@ -345,7 +340,7 @@ def _walls(normals: FloatArray, signs: IntArray) -> IntArray:
     rows = normals * signs[:, None]
     if rows.shape[0] < 2:
         return np.arange(rows.shape[0])
-    alone = [i for i in range(rows.shape[0]) if nnls(np.delete(rows, i, axis=0).T, rows[i])[1] > EDGE]
+    alone = [i for i in range(rows.shape[0]) if nnls(np.delete(rows, i, axis=0).T, rows[i])[1] > TIED]
     return np.array(alone, dtype=np.int64)
 
 

@@ -18,15 +18,18 @@ from agf.rectified.samples import Samples
 from agf.rectified.walls import Walls
 from agf.results.landscape import Critical, Landscape, Region
 
-#: Letters of a pattern that are printed.
+#: Letters of a pattern that are printed. Limit: the rest is three dots.
 _LETTERS = 24
-#: Neurons of either sign whose ends give the shares above two dimensions: to 1.6 % of the neurons. Cost alone.
+#: Neurons of either sign whose ends give the shares above two dimensions. Cost: shares are right to 1.6 %, and their
+#: number is said.
 _DRAWN = 1000
-#: Neurons times squared samples that are followed where nothing is enumerated, and neurons at least: cost, ten seconds.
+#: Neurons times squared samples that are followed where nothing is enumerated, and neurons at least. Cost: ten seconds;
+#: more find more maxima, and none proves that there are no others.
 _FOLLOWED, _FEWEST = 1.5e7, 8
-#: Seed of their directions, so that a landscape does not change from call to call.
+#: Seed of their directions. Derived: any, so that a landscape does not change from call to call.
 _SEED = 0
-#: Ends closer than this are one: neurons reach them to rounding, and different ones are farther apart.
+#: Distance below which ends are one. Result: of how many are listed; neurons reach them to 1e-8, and at 1e-3 neighbours
+#: of a wide fan of faces would be one.
 _MATCH = 1e-6
 
 

@@ -17,9 +17,7 @@ from agf.rectified.early import Early, Spurious, early, spurious
 from agf.rectified.orthogonal import Orthogonal, orthogonal
 from agf.rectified.samples import Samples
 from agf.results.trajectory import Trajectory
-
-#: Margin within which two logs, or two norms, are equal: rounding.
-_EQUAL = 1e-9
+from agf.rounding import TIED
 
 _MIN = {
     "mu": "mu", "X_min": "X_min", "X_max": "X_max", "|x_+|": "plus", "|x_-|": "minus", "zeta1": "zeta1",
@@ -91,10 +89,10 @@ class Separation:
         if s is not None:
             ask("[Min23] assumption 1: signed inputs correlate, mu > 0", s.mu)
             ask("[Min23] assumption 2: no neuron exactly against its class, zeta2 > 0", s.zeta2)
-            ask("[Min23] log eps below that of Lemmas 1, 3", s.log_eps_lemma - s.log_eps, -_EQUAL)
-            ask("[Min23] log eps below that of Theorem 1", s.log_eps_theorem - s.log_eps, -_EQUAL)
+            ask("[Min23] log eps below that of Lemmas 1, 3", s.log_eps_lemma - s.log_eps, -TIED)
+            ask("[Min23] log eps below that of Theorem 1", s.log_eps_theorem - s.log_eps, -TIED)
         if e is not None:
-            ask("[BF24] start dominated: least log |a| - log |w|", e.log_dominance, -_EQUAL)
+            ask("[BF24] start dominated: least log |a| - log |w|", e.log_dominance, -TIED)
             corners = e.found.kinds.count("saddle") + e.found.kinds.count("degenerate")
             ask("[BF24] no saddle: less their number", -float(corners), -0.5)
             ask("[BF24] log lambda below lambda*", e.log_star - e.log_lambda)

@@ -10,7 +10,8 @@ from agf.rectified.samples import Samples
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 
-#: Faces, and products of neurons and samples, up to which the sentence is added: cost, some hundredths of a second.
+#: Faces, and products of neurons and samples, up to which the sentence is added. Limit: some hundredths of a second;
+#: `agf escape` gives it at any size.
 _FACES, _PRODUCTS = 5_000, 10**5
 
 

@@ -17,12 +17,8 @@ from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.networks.two_layer import TwoLayer
 from agf.rectified.cones import Arrangement
+from agf.rounding import UNIT
 
-#: A field of this part of the sum of |c_k| |x_k| is rounding, and counts as zero: what is left where a fit makes D
-#: vanish is below 1e-15 of it, and a neuron moved by it would need 1e13 growth times.
-VANISHES = 1e-13
-#: Directions this close to a wall, as a sine, are on it: rounding of a state that was put there.
-ON = 1e-14
 #: Hyperplanes of the inputs of each problem: they take as long as many dormant phases where inputs are many and wide.
 _ARRANGEMENTS: WeakKeyDictionary[Problem, Arrangement] = WeakKeyDictionary()
 
@@ -98,7 +94,7 @@ class Walls:
         On a wall the side is the inactive one, as relu'(0) = 0 has it; where samples point both ways, the negative one.
         """
         heights = w @ self.normals.T
-        on = np.abs(heights) <= ON * np.linalg.norm(w, axis=1)[:, None]
+        on = np.abs(heights) <= UNIT * np.linalg.norm(w, axis=1)[:, None]
         return np.where(on, self.inactive, np.where(heights > 0, 1.0, -1.0))
 
     @property

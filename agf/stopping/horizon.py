@@ -211,10 +211,10 @@ class Decayed:
         moment -> whether the state still moves off: then the level is an infimum, and `End.why` is DRIFTING.
     """
 
-    #: Asked while the horizon is further than this multiple of the age: cost only, as what is nearer is followed.
+    #: Asked while the horizon is further than this multiple of the age. Cost: what is nearer is followed.
     LONG: ClassVar[float] = 10.0
     #: Steps over a doubling of the age from which on a flow that is blurred is also followed no further within a short
-    #: horizon: cost.
+    #: horizon. Cost: what it would lose there is below the tolerance or rounding.
     SLOW: ClassVar[int] = 200
     course: Course
     tolerated: Tolerance

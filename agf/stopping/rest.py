@@ -14,6 +14,7 @@ import numpy as np
 
 from agf.arrays import FloatArray
 from agf.coordinates.held_neurons import Plateau
+from agf.coordinates.mode_system import MOVES
 from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.rounding import EPS, SUM
@@ -25,12 +26,8 @@ from agf.stopping.rules import Budget, Certified, Memory, Tolerance
 #: e-folds within the time after which nothing is left of a mode that decays but the tolerance. Derived: it is then
 #: rounding of the sums that drive it.
 _RELAXED = -float(np.log(SUM))
-#: Newton iterations. Derived: each squares what is left, of `_MOVES` after three 1e-16; and one more to see it.
+#: Newton iterations. Derived: each squares what is left, of `MOVES` after three 1e-16; and one more to see it.
 _ITERATIONS = 4
-#: Fraction of the weights that they may move, beyond which the flow does not rest at a minimum nearby. Result: of
-#: whether something is said to grow; at 0.1 they may end at another critical point, at 1e-3 a plateau that is still
-#: relaxing to a thousandth is asked without them.
-_MOVES = 1e-2
 #: Log size over the largest above which a neuron is large, and relaxed. Result: of what counts as small, which must
 #: grow on its own; at -4.6 (1 %) a weak active neuron would, at -9.2 (1e-4) neurons on their way up would be relaxed
 #: with the others.
@@ -45,10 +42,18 @@ _SADDLE_RATE = 1e-6
 #: Magnification of the rounding of velocities by their differences. Derived: the inverse of the length of these, and
 #: eight of them.
 _DIFFERENCE = 8.0 * EPS ** (-1 / 3)
-#: Growth below this fraction of what the zero function makes of the fastest neuron is not told from the chatter of
-#: steps about a kink; turning is followed for so many e-folds of that, in so many steps of this tolerance: cost, but
-#: for neurons that take longer.
-_TELLING, _TURNS, _STEPS, _TURNING = 1e-3, 60.0, 400, 1e-3
+#: Growth, over what the zero function makes of the fastest neuron, that is told from the chatter of steps about a kink.
+#: Result: neurons that grow more slowly are said not to grow; at 1e-2 plateaus a hundred times longer than the first
+#: would be ends, at 1e-4 the chatter of steps of 1e-4 would be growth.
+_TELLING = 1e-3
+#: e-folds of such growth for which neurons are turned, ... Result: those that take longer are said not to grow; at 6
+#: only what starts e^-6 beside a saddle leaves it, and ten times more is waited for in vain.
+_TURNS = 60.0
+#: ... in so many steps at most. Result: as above; at 40 a direction that crosses ten kinks is cut off, at 4,000 the
+#: question costs ten times as much where directions turn for ever.
+_STEPS = 400
+#: Tolerance of these steps. Cost: the question is whether a neuron grows, not when.
+_TURNING = 1e-3
 
 
 class Rest:
@@ -151,7 +156,7 @@ def _relax(ask: Counted, system: WeightSystem, y: FloatArray, t: float) -> tuple
             break
         y = y.copy()
         y[large] += move
-        if not np.abs(y - start).max() <= _MOVES * sizes.max():
+        if not np.abs(y - start).max() <= MOVES * sizes.max():
             y, matrix = start, ask.hessian(start)
             break
         matrix = ask.hessian(y)

@@ -14,7 +14,7 @@ import numpy as np
 
 from agf.arrays import BoolArray, FloatArray
 from agf.numerics.ndf import History
-from agf.rounding import EPS
+from agf.rounding import EPS, SUM
 from agf.stopping.drive import End, Moment, Why
 from agf.stopping.methods import PER_ENTRY
 
@@ -181,9 +181,11 @@ class Quiet:
         moment -> rate of the fastest small neuron, None where it is not known (no end then), and perturbation.
     """
 
-    #: Decides a result: how long a crawl is followed, and how long a user waits for nothing.
+    #: Work since the loss last fell, over all the work before, after which a crawl is followed no longer. Result: a
+    #: user waits at most that much longer for nothing; at 0.05 a plateau that takes a twentieth of the work would pass
+    #: for the end, at 5 an end takes six times what it needed.
     SHARE: ClassVar[float] = 0.5
-    #: Gradients that are always spent: cost only.
+    #: Gradients that are always spent. Cost: of waiting.
     LEAST: ClassVar[float] = 1000.0
     tolerated: Tolerance
     small: Callable[[Moment], float | None]
@@ -326,10 +328,10 @@ class Event:
 class Rounding:
     """What is left is rounding: the rate has fallen below `ratio` of the largest seen.
 
-    A gradient of size g has rounding eps g, and the rate is its square: 1e-26 is a gradient of 1e-13 of the largest.
+    A gradient that is a sum over the data has rounding SUM times its largest, and the rate is its square.
     """
 
-    ratio: float = 1e-26
+    ratio: float = SUM**2
 
     def init(self, now: Moment) -> Memory:
         """The largest rate."""

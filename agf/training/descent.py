@@ -27,9 +27,10 @@ from agf.results.trajectory import Trajectory
 from agf.training.gradient_flow import clock_of, same_start, snapshot_arrays
 from agf.training.recorder import Progress, Recorder, taking_over
 
-#: Minibatch runs evaluate the full loss whenever the step count has grown by this factor.
+#: Factor of the step count at which minibatch runs evaluate the full loss. Result: of times along these curves, known
+#: to 1 %; at 1.1 to a tenth, at 1.001 every one of the first thousand steps is evaluated.
 _LOSS_RATIO = 1.01
-#: Observers are called, and checkpoints considered, every so many steps.
+#: Steps between calls of observers, and looks whether a checkpoint is due. Cost: of calls.
 _TELL = 100
 
 

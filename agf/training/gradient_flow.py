@@ -45,21 +45,29 @@ from agf.training.recorder import Progress, Recorder, taking_over
 
 Observer = Callable[[Progress], None]
 
-#: Tolerance of one step where the flow is smooth, and where it has kinks (a kink costs a step of any method its order).
+#: Tolerance of one step where the flow is smooth, ... Setting: `rtol`; errors of steps add up over a plateau, and tests
+#: hold drops to 1e-5 of their time.
 RTOL_SMOOTH = 1e-6
+#: ... where it has kinks, ... Setting: `rtol`; a kink costs a step of any method its order, so that finer steps gain
+#: less than they cost.
 RTOL_KINKS = 1e-4
-#: ... and where kinks are sharp, or narrower than this, so that steps do not see them: what every crossing leaves is as
-#: large as the tolerance, and saddles make it grow (a classifier of 150 samples, six neurons, loss at t = 30: .121,
-#: .147 and .1949 at 1e-4, 1e-6 and 1e-8; .1951 by descent in steps of 2e-3).
+#: ... and where kinks are sharp, or narrower than `_NARROW`, so that steps do not see them. Setting: `rtol`; what every
+#: crossing leaves is as large as the tolerance, and saddles make it grow (a classifier of 150 samples, six neurons,
+#: loss at t = 30: .121, .147 and .1949 at 1e-4, 1e-6 and 1e-8; .1951 by descent in steps of 2e-3).
 RTOL_SHARP = 1e-8
+#: Half-width of kinks, over |w| rms|x|, below which steps of 1e-4 do not see them. Result: of which of these tolerances
+#: is the default; at 1e-2 kinks of the usual width, 1e-3, would take steps of 1e-8, at 1e-4 kinks narrower than the
+#: tolerance of a step would be stepped over.
 _NARROW = 1e-3
-#: Gradients that a run may take unless told otherwise: minutes for the networks of the examples.
+#: Gradients that a run may take unless told otherwise. Limit: `max_gradients`, minutes for the networks of the
+#: examples.
 MAX_GRADIENTS = 2_000_000
-#: Drift of a conserved quantity, relative to the squared norm of its neuron, worth a note, over the tolerance.
+#: Drift of a conserved quantity, relative to the squared norm of its neuron, over the tolerance. Limit: a larger one is
+#: said in a note; the errors of a thousand steps add up to it.
 _DRIFT = 1e3
-#: Flow times beyond exp(this) do not fit in float64.
+#: Largest log of the unit of time. Limit: flow times beyond do not fit in float64, and the run is refused.
 _MAX_LOG_TIME = 700.0
-#: Snapshots take at most this much memory (but at least eight are kept).
+#: Memory that snapshots take at most (but at least eight are kept). Limit: fewer are kept then.
 _SNAPSHOT_BYTES = 512 * 2**20
 
 

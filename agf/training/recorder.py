@@ -18,10 +18,11 @@ Point = tuple[float, float, float]  # time, loss, slope
 Evaluate = Callable[[IntArray, FloatArray], tuple[FloatArray, FloatArray]]
 Shoot = Callable[[IntArray, FloatArray], list[Snapshot]]
 
-#: Points of the loss curve kept; beyond it, those that the others reproduce best are dropped.
+#: Points of the loss curve kept. Cost: memory; beyond it those that the others reproduce best are dropped.
 MAX_POINTS = 20_000
-#: First spacing of snapshots in log time, and in loss as a fraction of the first; doubled when there are too many.
-_RATIO = 1.05
+#: First spacing of snapshots in log time, ... Cost: memory; it is doubled when there are too many.
+_SPACING = 0.05
+#: ... and in loss, as a fraction of the first. Cost: as above.
 _FALL = 0.01
 #: Halvings of a stretch of the curve. Limit: of evaluations, where a loss jumps.
 _MAX_DEPTH = 9
@@ -69,7 +70,7 @@ class Recorder:
         self.sloped = sloped
         self.points: list[Point] = []
         self.kept: list[tuple[float, float, Snapshot]] = []  # time, loss, snapshot
-        self.ratio = _RATIO
+        self.ratio = 1.0 + _SPACING
         self.fall = _FALL
         self.due = 0.0
 
