@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agf_problems.diagonal_linear.signed_fit import SignedFit
+from agf_problems.diagonal_linear.signed_fit import SignedFit, _Gram
 from diagonal_cases import (
     coefficients,
     diagonal,
@@ -408,3 +408,33 @@ def test_wide_data_never_form_a_gram_matrix():
     assert np.count_nonzero(coefficients(stairs)[-1]) <= 20
     fit = SignedFit(x, x[:, 0])
     assert max(a.size for a in vars(fit._factor).values() if isinstance(a, np.ndarray)) <= x.size
+
+
+@pytest.mark.parametrize("at", [0, 3, 45, 89])
+def test_a_column_that_leaves_leaves_the_factor_of_the_others(at):
+    rng = np.random.default_rng(at)
+    x, y = rng.standard_normal((200, 90)), rng.standard_normal(200)
+    factor = _Gram(x, y)
+    for j in range(90):
+        assert factor.enter(j)
+    factor.leave(at)
+    rest = np.delete(np.arange(90), at)
+    assert factor.order.tolist() == rest.tolist()
+    assert np.allclose(factor.coefficients(), np.linalg.lstsq(x[:, rest], y)[0], rtol=0, atol=1e-13)
+    assert factor.enter(at)  # and it may come back
+    assert np.allclose(factor.coefficients()[-1], np.linalg.lstsq(x, y)[0][at], rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["tall", "correlated", "collinear"])
+def test_certificates_by_normal_equations_are_those_of_the_data(kind, monkeypatch):
+    rng = np.random.default_rng(11)
+    if kind == "collinear":  # condition number about 1e6: levels are small differences
+        x = rng.standard_normal((40, 1)) + 1e-6 * rng.standard_normal((40, 5))
+        y = x @ rng.standard_normal(5) + rng.standard_normal(40)
+    else:
+        x, y = random_problem(rng, kind)
+    by_data = diagonal(x, y).theory()
+    monkeypatch.setattr("agf_problems.diagonal_linear.limit._LARGE", 0)
+    by_normal = diagonal(x, y).theory()
+    np.testing.assert_allclose(by_normal.levels, by_data.levels, rtol=1e-9)
+    assert by_normal.stats["kkt"] < 1e-15

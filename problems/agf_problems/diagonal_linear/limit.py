@@ -23,6 +23,12 @@ from agf_problems.diagonal_linear.signed_fit import SignedFit
 #: Largest violation of the optimality conditions of a level, relative. Limit: beyond it the status is `stalled`, as a
 #: fit has lost more than half its digits.
 _KKT_LIMIT = 8.0 * EPS**0.5
+#: Products of stages, samples and coordinates from which on they are certified by normal equations. Cost: these are
+#: made of the data anew and are as right as products with them, but what rounding leaves of zeros looks different.
+_LARGE = 1e8
+#: Level, relative to rounding of the terms it is a difference of, below which it is taken from its residual. Derived:
+#: above it normal equations give it to ten digits.
+_DIGITS = 1e10
 #: Stages certified in one matrix product. Cost: memory of (stages, d) arrays against calls.
 _BATCH = 256
 #: With d > _WIDE n only the columns that are next to activate are followed, _WIDE n of them, ... Cost: all columns are
@@ -207,8 +213,9 @@ class _Certificates:
 
 
 def _certify(x: FloatArray, y: FloatArray, path: list[Stage]) -> _Certificates:
-    n = y.size
+    n, d = x.shape
     norms, size = np.sqrt(np.einsum("ij,ij->j", x, x)), float(np.linalg.norm(y))
+    normal = (x.T @ x, x.T @ y) if n > d and len(path) * x.size > _LARGE else None
     parts: list[tuple[FloatArray, ...]] = [(np.zeros(0),) * 4]
     for start in range(0, len(path), _BATCH):
         some = path[start : start + _BATCH]
@@ -218,17 +225,26 @@ def _certify(x: FloatArray, y: FloatArray, path: list[Stage]) -> _Certificates:
             places = np.searchsorted(used, stage.columns)
             beta[row, places] = stage.coefficients
             edge[row, places] = stage.signs
-        r = y - beta @ x[:, used].T
-        v = r @ x[:, used] / n
+        terms = size + np.abs(beta) @ norms[used]
+        if normal is None:
+            r = y - beta @ x[:, used].T
+            v = r @ x[:, used] / n
+            levels = 0.5 * np.sum(r**2, axis=1) / n
+        else:
+            xy = normal[1][used]
+            v = (xy - beta @ normal[0][np.ix_(used, used)]) / n
+            levels = 0.5 * (size**2 / n - np.sum(beta * (xy / n + v), axis=1))
+            low = np.flatnonzero(levels < _DIGITS * EPS * terms**2 / n)
+            levels[low] = 0.5 * np.sum((y - beta[low] @ x[:, used].T) ** 2, axis=1) / n
         # v_i must vanish where beta_i does not, and push no coordinate at 0 to the side that is open to it; it is
         # relative to |x_i| (|y| + sum_j |x_j| |beta_j|) / n, so that rounding beta alone would give about 1e-16
         violation = np.where(beta != 0.0, np.abs(v), np.maximum(edge * v, 0.0)) / norms[used]
         parts.append(
             (
-                0.5 * np.sum(r**2, axis=1) / n,
+                levels,
                 np.sqrt(np.sum(2.0 * np.abs(beta) * v**2, axis=1)),
                 np.abs(np.sum(beta * v, axis=1)),
-                n * np.max(violation, axis=1) / (size + np.abs(beta) @ norms[used]),
+                n * np.max(violation, axis=1) / terms,
             )
         )
     return _Certificates(*(np.concatenate(column) for column in zip(*parts, strict=True)))

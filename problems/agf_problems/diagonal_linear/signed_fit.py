@@ -23,6 +23,8 @@ from agf.rounding import EPS, RANK
 #: Squared distance of a column to the span of the others, relative to its own square, below which `_Orthogonal` takes
 #: over. Cost: above it normal equations, which are faster, lose four digits of sixteen at most.
 _GRAM_LIMIT = 1e-4
+#: Rows rotated together where a column leaves. Cost: of calls, against that of the rotation, which grows with it.
+_PANEL = 32
 
 
 class _Factor(ABC):
@@ -146,10 +148,20 @@ class _Gram(_Factor):
         return column, height, float((self._xy[row] - column @ self._q[:k]) / height)
 
     def _rotate(self, at: int) -> None:
-        k = self.size
-        turn, r = qr_delete(np.eye(k), self._r[:k, :k], at, which="col", check_finite=False)
-        self._r[: k - 1, : k - 1] = r[: k - 1]
-        self._q[: k - 1] = (self._q[:k] @ turn)[: k - 1]
+        """R^T R without a column is that of the rows below, plus the square of the row of this one: rotated into them
+        by panels, so that most of the work is products of matrices."""
+        k, r, q = self.size, self._r, self._q
+        row = np.append(r[at, at + 1 : k], q[at])  # what is to be rotated in
+        r[:at, at : k - 1] = r[:at, at + 1 : k].copy()
+        for start in range(at + 1, k, _PANEL):
+            end = min(start + _PANEL, k)
+            width, rows = end - start, np.empty((end - start + 1, k - start + 1))
+            rows[:-1, :-1], rows[:-1, -1], rows[-1] = r[start:end, start:k], q[start:end], row[start - at - 1 :]
+            rows[:-1, :width] = np.triu(rows[:-1, :width])  # below the diagonal nothing is kept
+            turn, rows[:, :width] = np.linalg.qr(rows[:, :width], mode="complete")
+            rows[:, width:] = turn.T @ rows[:, width:]
+            r[start - 1 : end - 1, start - 1 : k - 1], q[start - 1 : end - 1] = rows[:-1, :-1], rows[:-1, -1]
+            row[end - at - 1 :] = rows[-1, width:]
 
     def pull(self, coefficients: FloatArray) -> FloatArray:
         k = self.size
