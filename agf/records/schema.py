@@ -242,7 +242,9 @@ _DOCUMENTS = {
             ),
         }
     ),
-    "dormant-phase": record({"problem": text, "leak": finite, "t_max": positive_or_inf}),
+    "dormant-phase": record(
+        {"problem": text, "leak": finite, "t_max": positive_or_inf}, {"along": optional(listing(finite))}
+    ),
     "rewinding": record(
         {
             "problem": text, "arguments": mapping(_argument), "fingerprint": text, "versions": mapping(text),

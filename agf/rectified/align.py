@@ -10,14 +10,17 @@ from agf.arrays import FloatArray, IntArray, positive
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
+from agf.networks.two_layer import TwoLayer
 from agf.rectified.dormant_flow import DormantFlow, Events, Fate
 from agf.rectified.landscape import network_of
-from agf.rectified.samples import Samples
 from agf.rectified.walls import Walls
 from agf.results.dormant_phase import DormantPhase
+from agf.sphere import polar
 
 #: Neurons that are followed together. Cost: their arrays stay in cache, and numpy's calls are few.
 _BLOCK = 4096
+#: Singular values of a residual below this part of the largest are rounding. Derived: float64, and sums over samples.
+_RANK = 1e-12
 
 
 def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None = None) -> DormantPhase:
@@ -26,7 +29,8 @@ def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None =
     Parameters
     ----------
     problem : Problem
-        A network of relu or leaky-relu neurons with one output. Its kinks count as sharp.
+        A network of relu or leaky-relu neurons with one output, or with several whose residuals are multiples of one
+        vector, as those of two classes are. Its kinks count as sharp.
     init : Init
         The neurons, any number of them.
     theta : array-like or None
@@ -42,22 +46,22 @@ def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None =
     Raises
     ------
     RequestError
-        Not a problem of this kind, or neurons of another shape.
+        Not a problem of this kind, residuals of a higher rank, or neurons of another shape.
 
     Notes
     -----
+    With several outputs a stands for the component of the output weights along that vector; the others never move.
     In a cone the field D is constant and the flow dw/dt = a D, da/dt = w . D has a closed form; a wall w . x_k = 0 is
     crossed where both its sides push the same way, and slid along, on the field of least norm, where both push
     towards it ([BF24] eq. 6 and section 5, [Min23] eq. 4). a^2 - |w|^2 is carried as it was at the start. Regular
     solutions: a neuron without an active sample never moves again, nor does one whose input weights reach 0.
     """
-    samples = Samples.of(problem) if isinstance(problem, Problem) else None
-    if samples is None:
+    if not isinstance(problem, TwoLayer) or problem.activation.name not in ("relu", "leaky-relu"):
         raise RequestError(
             explain(
                 f"{getattr(problem, 'name', type(problem).__name__)!r} has no cones to follow neurons through.",
                 where="align",
-                expected="relu, or two-layer with activation relu or leaky-relu, with one output",
+                expected="relu, or two-layer with activation relu or leaky-relu",
                 remedy="agf.predict follows dormant neurons of any problem, by integration.",
             )
         )
@@ -66,21 +70,24 @@ def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None =
         expected = f"an Init of {problem.n_params} parameters a neuron"
         raise RequestError(explain("the neurons do not fit.", where="align", found=found, expected=expected))
     until = np.inf if t_max is None else positive(t_max, "t_max", where="align")
-    weights = samples.weights(network_of(problem, theta, "align"))
-    walls = Walls.of(samples.X, weights, samples.leak)
+    network = network_of(problem, theta, "align")
+    leak = -float(problem.activation.left)
+    weights, along = _one_output(problem.weigh(problem.residual(network, np.arange(network.shape[0]))))
+    walls = Walls.of(problem.X, weights, leak)
+    start, start_log_norms = _projected(init, problem.n_inputs, along)
     m = init.width
     fates, patterns = np.zeros(m, dtype=np.int64), np.zeros((m, walls.sample.size), dtype=np.int8)
     arrivals, charges, utilities = np.zeros(m), np.zeros(m), np.zeros(m)
-    ends = np.zeros((m, problem.n_params))
+    ends = np.zeros((m, problem.n_inputs + 1))
     parts = []
     for first in range(0, m, _BLOCK):
         rows = slice(first, min(first + _BLOCK, m))
-        flow = DormantFlow(walls, init.directions[rows], init.log_norms[rows])
+        flow = DormantFlow(walls, start[rows], start_log_norms[rows])
         events = flow.run(until)
         parts.append(Events(events.neuron + first, events.sample, events.kind, events.time))
         fates[rows], arrivals[rows] = flow.fate, flow.time
         with np.errstate(invalid="ignore"):
-            charges[rows] = np.where(np.isfinite(flow.log_norms), flow.log_norms - init.log_norms[rows], 0.0)
+            charges[rows] = np.where(np.isfinite(flow.log_norms), flow.log_norms - start_log_norms[rows], 0.0)
         ends[rows], utilities[rows] = flow.ends()
         turning = np.flatnonzero(flow.fate == Fate.TURNING)
         if turning.size:
@@ -89,11 +96,11 @@ def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None =
     everything = Events.join(parts)
     return DormantPhase(
         problem=problem.name,
-        X=samples.X,
+        X=problem.X,
         weights=weights,
-        leak=samples.leak,
-        start=init.directions,
-        start_log_norms=init.log_norms,
+        leak=leak,
+        start=start,
+        start_log_norms=start_log_norms,
         t_max=until,
         fates=fates,
         arrivals=arrivals,
@@ -105,7 +112,35 @@ def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None =
         event_samples=everything.sample,
         event_kinds=everything.kind,
         event_times=everything.time,
+        along=along,
     )
+
+
+def _one_output(weights: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+    """Weighted residuals (n,) of the one output that (n, c) amount to, and its unit direction among the c, None for
+    c = 1. Raises RequestError where their rank is more than one."""
+    if weights.shape[1] == 1:
+        return weights[:, 0], None
+    left, sizes, right = np.linalg.svd(weights, full_matrices=False)
+    if sizes[1] > _RANK * sizes[0]:
+        rank = int(np.sum(sizes > _RANK * sizes[0]))
+        raise RequestError(
+            explain(
+                f"the residual has rank {rank} in {weights.shape[1]} outputs, and only rank 1 has cones with a closed form.",
+                where="align",
+                remedy="agf.dormant.carry follows the neurons by integration, and agf.predict does.",
+            )
+        )
+    turn = np.sign(right[0, np.argmax(np.abs(right[0]))])
+    return turn * sizes[0] * left[:, 0], turn * right[0]
+
+
+def _projected(init: Init, d: int, along: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """Unit rows (m, d + 1) and log norms (m,) of (w, a . along): what the residual moves of a neuron."""
+    if along is None:
+        return init.directions, init.log_norms
+    rows, norms = polar(np.column_stack([init.directions[:, :d], init.directions[:, d:] @ along]))
+    return rows, init.log_norms + norms
 
 
 def _clusters(fates: IntArray, ends: FloatArray, patterns: np.ndarray) -> IntArray:

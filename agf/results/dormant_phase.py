@@ -100,6 +100,9 @@ class DormantPhase:
         (e,) numbers of the kinds in `agf.results.dormant_phase.EVENTS`.
     event_times : ndarray
         (e,) flow times.
+    along : ndarray or None
+        (c,) unit vector among several outputs that all residuals are multiples of: a is then the component of the output
+        weights along it, the only one that moves. None for one output.
     """
 
     problem: str
@@ -119,6 +122,7 @@ class DormantPhase:
     event_samples: IntArray
     event_kinds: IntArray
     event_times: FloatArray
+    along: FloatArray | None = None
 
     def __len__(self) -> int:
         return self.fates.size
@@ -248,6 +252,9 @@ class DormantPhase:
             ])  # fmt: skip
         columns = ["a", "fate", "w ends at", "neurons", "share", "utility", "rate", "last event"]
         notes = [f"{len(self)} neurons, {self.event_times.size} events, the last at flow time {number(self.last, 6)}."]
+        if self.along is not None:
+            entries = ", ".join(f"{value:.3f}" for value in self.along)
+            notes.append(f"a is the component of the output weights along ({entries}), the only one that moves.")
         if self.t_max < np.inf:
             notes.append(f"Stopped at flow time {number(self.t_max, 6)}.")
         if self.n_clusters > _ROWS:
@@ -289,6 +296,7 @@ class DormantPhase:
             "problem": self.problem,
             "neurons": len(self),
             "t_max": self.t_max if np.isfinite(self.t_max) else None,
+            "along": None if self.along is None else self.along.tolist(),
             "last": self.last,
             "clusters": [
                 {
@@ -326,7 +334,8 @@ class DormantPhase:
         FileError
             It cannot be written; nothing is then left behind.
         """
-        header = {"problem": self.problem, "leak": self.leak, "t_max": self.t_max}
+        along = None if self.along is None else self.along.tolist()
+        header = {"problem": self.problem, "leak": self.leak, "t_max": self.t_max, "along": along}
         files.write(path, "dormant-phase", header, {name: getattr(self, name) for name in _ARRAYS})
 
     @classmethod
@@ -335,6 +344,8 @@ class DormantPhase:
         try:
             parts: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
             parts.update({name: files.from_json_float(header[name]) for name in ("leak", "t_max")})
+            along = header.get("along")
+            parts["along"] = None if along is None else np.array(along, dtype=np.float64)
             found = cls(problem=files.typed(header["problem"], str), **parts)
         except (KeyError, TypeError, ValueError) as error:
             raise FileError(

@@ -59,12 +59,18 @@ def plot(runs: tuple[str, ...], picture: str, view: str, feature: str | None) ->
 
     Several runs share the axes of the loss, and are summed up by median and 5-95 % in a band; the other views, of
     norms, features, charges and utilities over time, and of races (norms by group, what the groups hold, alignment),
-    draw one run.
+    draw one run. A landscape or a dormant phase is drawn alone, as it is.
     """
     from agf import plot as draw
 
     draw.check_path(picture)
     files.check_distinct(picture, runs)
+    if len(runs) == 1 and view == "loss" and feature is None:
+        found = load(runs[0])
+        if isinstance(found, Landscape | DormantPhase):
+            found.plot(picture)
+            reporter().say(f"Wrote {picture}.")
+            return DONE
     results = [training(run) for run in runs]
     if feature is not None and view != "features":
         raise RequestError(explain("--feature names what --view features draws.", remedy="Add --view features."))

@@ -135,3 +135,46 @@ def test_the_command_lists_clusters_and_time_lines(capsys, tmp_path):
     code, _, err = run("align", "linear")
     assert code == 2
     assert "has no cones" in err
+
+
+def test_several_outputs_of_rank_one_are_one_output(tmp_path):
+    """Two classes as centred one-hot rows: Y = y b; the rest of the output weights stays, and w moves as by a . b."""
+    X, y = T3[0], np.array([1.0, -1.0, 1.0])
+    b = np.array([3.0, -4.0]) / 5
+    problem = agf.TwoLayer(X, np.outer(y, b), width=30, kink=0)
+    init = problem.init(1e-6, seed=0)
+    phase = agf.align(problem, init)
+    sign = np.sign(phase.along @ b)
+    assert phase.along == pytest.approx(sign * b, abs=1e-14)
+    theta = init.params()
+    one = agf.TwoLayer(X, y, width=30, kink=0)
+    alone = agf.align(one, agf.Init.from_params(np.column_stack([theta[:, :2], theta[:, 2:] @ b])))
+    assert phase.fate == alone.fate
+    np.testing.assert_allclose(phase.event_times, alone.event_times, rtol=1e-12)
+    np.testing.assert_allclose(phase.charges, alone.charges, rtol=1e-10, atol=1e-12)
+    flow = agf.flow(problem, init, t_max=2.0)  # all is tiny: the residual stands still
+    directions, log_norms = phase.at(2.0)
+    moved = flow.params(-1)
+    reduced = np.column_stack([moved[:, :2], moved[:, 2:] @ phase.along])
+    np.testing.assert_allclose(reduced, directions * np.exp(log_norms)[:, None], rtol=0, atol=1e-4 * 1e-6)
+    path = tmp_path / "phase.npz"
+    phase.save(path)
+    assert agf.load(path).along == pytest.approx(phase.along)
+    assert "component of the output weights along" in str(phase)
+
+
+def test_outputs_of_a_higher_rank_are_refused_with_what_does_it():
+    problem = agf.TwoLayer(np.eye(3), np.eye(3), width=2)
+    with pytest.raises(agf.RequestError, match=r"rank 3 in 3 outputs.*agf\.dormant\.carry"):
+        agf.align(problem, problem.init(1e-6))
+
+
+def test_files_of_phases_and_landscapes_are_drawn_from_the_command_line(phase, tmp_path, capsys):
+    phase.save(tmp_path / "phase.npz")
+    agf.landscape(agf.TwoLayer(*M4)).save(tmp_path / "landscape.npz")
+    for name in ("phase", "landscape"):
+        picture = tmp_path / f"{name}.png"
+        assert main(["plot", str(tmp_path / f"{name}.npz"), "-o", str(picture)]) == 0
+        assert picture.stat().st_size > 1000
+    assert main(["plot", str(tmp_path / "phase.npz"), str(tmp_path / "landscape.npz"), "-o", str(picture)]) == 2
+    assert "holds a dormant phase" in capsys.readouterr().err
