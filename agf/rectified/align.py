@@ -126,7 +126,7 @@ def _one_output(weights: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         rank = int(np.sum(sizes > _RANK * sizes[0]))
         raise RequestError(
             explain(
-                f"the residual has rank {rank} in {weights.shape[1]} outputs, and only rank 1 has cones with a closed form.",
+                f"the residual has rank {rank} in {weights.shape[1]} outputs, and only rank 1 has a closed form.",
                 where="align",
                 remedy="agf.dormant.carry follows the neurons by integration, and agf.predict does.",
             )

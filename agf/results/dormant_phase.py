@@ -101,8 +101,8 @@ class DormantPhase:
     event_times : ndarray
         (e,) flow times.
     along : ndarray or None
-        (c,) unit vector among several outputs that all residuals are multiples of: a is then the component of the output
-        weights along it, the only one that moves. None for one output.
+        (c,) unit vector among several outputs that all residuals are multiples of: a is then the component of the
+        output weights along it, the only one that moves. None for one output.
     """
 
     problem: str
