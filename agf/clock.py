@@ -118,7 +118,7 @@ class Clock:
                 explain(
                     f"flow times are about exp({clock.log_scale:.0f}), beyond float64.",
                     where="Clock",
-                    remedy="Choose a larger alpha.",
+                    remedy="Start from larger weights (a larger alpha).",
                 )
             )
         return clock

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Bbox
 
 START = "nothing"
+#: Neurons of one drop that are told apart in the name of a saddle; more have one name together.
+_MOST_TOLD = 20
 
 
 def feature(label: str) -> str:
@@ -60,7 +62,7 @@ def _parts(label: str) -> list[str]:
 
 def _joined(labels: Iterable[str]) -> str:
     """Labels as one name, in order: "coordinate 1, 4 + mode 2 x2"; labels of the same kind share their word."""
-    counts = Counter(labels)
+    counts = Counter(label for label in labels if label)
     kinds: dict[str, list[tuple[float, str]]] = {}
     for label, count in counts.items():
         numbered = re.fullmatch(r"(\D+) ((\d+)(?: \(.*\))?)", label, flags=re.DOTALL)
@@ -77,7 +79,7 @@ def _name(learned: dict[int, str]) -> str:
 
 def _change(before: dict[int, str], after: dict[int, str]) -> str:
     """What a transition changes: "+coordinate 4, -coordinate 5"."""
-    joined, left = Counter(after.values()), Counter(before.values())
+    joined, left = (Counter(label for label in learned.values() if label) for learned in (after, before))
     words = [f"+{label}" for label in sorted((joined - left).elements())]
     words += [f"-{label}" for label in sorted((left - joined).elements())]
     return ", ".join(words) or "nothing new"
@@ -86,12 +88,14 @@ def _change(before: dict[int, str], after: dict[int, str]) -> str:
 def _advance(learned: dict[int, str], drop: Drop, known: list[str] | None) -> dict[int, str]:
     """What is learned after a drop; known : names of the coordinates, where they have some."""
     after = dict(learned)
-    if known is not None and word_of(drop.label) == "coordinate" and max(drop.neurons, default=0) < len(known):
+    few = drop.neurons.size <= _MOST_TOLD
+    if known is not None and few and word_of(drop.label) == "coordinate" and max(drop.neurons, default=0) < len(known):
         after |= {i: f"coordinate {i} ({known[i]})" for i in drop.neurons.tolist()}
         return _without(after, drop)
     parts = _parts(drop.label)
-    if len(parts) != drop.neurons.size:  # one name for all that joined
-        parts = [_joined(parts)] * drop.neurons.size
+    if len(parts) != drop.neurons.size:  # one name for all that joined, once where they are many
+        together = drop.neurons.size > _MOST_TOLD
+        parts = [_joined(parts), *["" if together else _joined(parts)] * (drop.neurons.size - 1)][: drop.neurons.size]
     after |= zip(drop.neurons.tolist(), parts, strict=True)
     return _without(after, drop)
 

@@ -24,7 +24,7 @@ from agf.pictures.axes import loss_scale
 from agf.pictures.ticks import log_time
 from agf.records import files
 from agf.records.status import Status
-from agf.records.table import Table, level, number, percent
+from agf.records.table import Table, apart, level, number, percent
 from agf.results.staircase import Drop, Staircase
 
 if TYPE_CHECKING:
@@ -137,15 +137,10 @@ class Summary:
         for group in self.groups:
             for k in range(1, group.depth + 1):
                 times, levels = group.column("half_time", k), group.column("level", k)
+                start = group.staircases[0].start_level
+                levels = np.array([0.0 if level(value, start) == "0" else value for value in levels.tolist()])
                 rows.append(
-                    [
-                        group.name,
-                        str(k),
-                        str(times.size),
-                        *[number(q) for q in _quantiles(times)],
-                        percent(_spread(times)),
-                        *[level(q, group.staircases[0].start_level) for q in _quantiles(levels)],
-                    ]
+                    [group.name, str(k), str(times.size), *_told(times), percent(_spread(times)), *_told(levels)]
                 )
         columns = ["group", "drop", "runs", "time 5 %", "median", "95 %", "std/mean", "level 5 %", "median", "95 %"]
         return Table(f"Jump times (flow time, half-drop) and levels of {self.problem}", columns, rows, self._notes())
@@ -190,8 +185,8 @@ class Summary:
                             group.name,
                             str(k),
                             str(len(found)),
-                            *map(percent, _errors(times)),
-                            *map(percent, _errors(levels)),
+                            *_percents(times),
+                            *_percents(levels),
                         ]
                     )
         if not rows:
@@ -222,7 +217,7 @@ class Summary:
                 limit = y[-1] - x[-1] * (y[-2] - y[-1]) / (x[-2] - x[-1])
                 fit = power_law(x[:-2], np.abs(y[:-2] - limit))
                 slope = "-" if fit is None else f"{fit.slope:.2f} +- {fit.error:.2f}"
-                rows.append([shared, str(k), number(float(limit), 6), number(float(y[-1]), 6), slope, str(len(seeds))])
+                rows.append([shared, str(k), *apart([float(limit), float(y[-1])], 6), slope, str(len(seeds))])
         if not rows:
             return None
         return Table(
@@ -243,7 +238,7 @@ class Summary:
             if {"natural", "unit"} <= set(rules):
                 for k in range(1, min(group.depth for group in rules.values()) + 1):
                     natural, unit = (float(np.median(rules[r].column("half_time", k))) for r in ("natural", "unit"))
-                    rows.append([shared, str(k), number(natural, 6), number(unit, 6), percent(unit / natural - 1)])
+                    rows.append([shared, str(k), *apart([natural, unit], 6), percent(unit / natural - 1)])
         if not rows:
             return None
         columns = ["group", "drop", "natural", "unit", "difference"]
@@ -296,6 +291,48 @@ class Summary:
             ax.legend(frameon=False, fontsize="small")
         if not drawn:
             ax.text(0.5, 0.5, "no finished prediction", ha="center", transform=ax.transAxes)
+        return ax
+
+    def draw_errors(self, *, ax: Any = None) -> Any:
+        """Error of the predicted half-drop times against alpha, both logarithmic: a line a drop, its median over the
+        runs, and everything else that differs.
+
+        Parameters
+        ----------
+        ax : matplotlib axes or None
+            Where to draw; new axes by default.
+
+        Returns
+        -------
+        Axes
+            What was drawn on.
+
+        Raises
+        ------
+        RequestError
+            For a sweep that compared nothing, or at one alpha only.
+        """
+        families = [(name, group) for name, group in self._families("alpha") if len(group) > 1]
+        if not any(one.matches for _, family in families for one in family):
+            words = "an error against alpha needs comparisons at several alphas."
+            raise RequestError(explain(words, where="summarize", remedy="Sweep with --do compare and --alpha A,B,..."))
+        ax = plot.new_axes() if ax is None else ax
+        styles = itertools.cycle(itertools.product(("-", "--", ":"), plot.PALETTE))
+        for shared, family in families:
+            for k in range(1, max(group.depth for group in family) + 1):
+                points = [(float(group.settings["alpha"]), _median_error(group, k)) for group in family]
+                known = sorted((alpha, error) for alpha, error in points if error > 0)
+                if known:
+                    dash, colour = next(styles)
+                    name = f"drop {k}" + (f", {shared}" if len(families) > 1 else "")
+                    ax.plot(*zip(*known, strict=True), "o", ls=dash, color=colour, ms=3.5, label=name)
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_xlabel("alpha")
+        ax.set_ylabel("error of the half-drop time, relative")
+        ax.set_title(f"{self.problem}: prediction against gradient flow")
+        if 0 < len(ax.get_legend_handles_labels()[0]) <= 2 * _MOST_NAMES:
+            ax.legend(frameon=False, fontsize="small")
         return ax
 
     def _difference(self, group: Group) -> str:
@@ -405,9 +442,21 @@ def _finite(values: Iterable[float]) -> FloatArray:
     return array[np.isfinite(array)]
 
 
+def _median_error(group: Group, k: int) -> float:
+    """Median size of the relative error in time of drop k over the runs of a group; NaN where none was observed."""
+    found = [files.from_json_float(m["time_error"]) for run in group.matches for m in run if m["k"] == k]
+    return _errors(_finite(found))[0]
+
+
 def _quantiles(values: FloatArray) -> list[float]:
     usable = values[np.isfinite(values)]
     return [math.nan] * len(QUANTILES) if usable.size == 0 else [float(q) for q in np.quantile(usable, QUANTILES)]
+
+
+def _told(values: FloatArray) -> list[str]:
+    """The quantiles for people, with digits in which they differ; of one run its value alone."""
+    found = _quantiles(values)
+    return ["-", number(found[1]), "-"] if values.size == 1 else apart(found)
 
 
 def _spread(values: FloatArray) -> float:
@@ -419,3 +468,9 @@ def _errors(values: FloatArray) -> tuple[float, float]:
     if values.size == 0:
         return math.nan, math.nan
     return float(np.median(np.abs(values))), float(np.quantile(np.abs(values), 0.95))
+
+
+def _percents(values: FloatArray) -> list[str]:
+    """Median and 95 % of the errors; of one run its own alone."""
+    middle, high = map(percent, _errors(values))
+    return [middle, "-" if values.size == 1 else high]

@@ -56,6 +56,6 @@ def refuse_large(problem: Problem, init: Init) -> None:
             where=f"problem {problem.name!r}",
             found=f"neurons of norm {norm:.3g} or more",
             expected=f"norms well below {natural:.3g}, at which one neuron alone has learned what it can",
-            remedy="Choose a smaller alpha; agf.flow trains from any.",
+            remedy="Choose a smaller alpha, or scale the weights down; agf.flow trains from any.",
         )
     )

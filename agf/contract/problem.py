@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from agf.results.landscape import Critical
     from agf.results.staircase import Staircase
 
+#: A label of more neurons names the first few: cost only, `Drop.neurons` has them all.
+_MOST_NAMED, _FIRST_NAMED = 20, 8
+
 
 class Phases(Protocol):
     """The two phases of [AGF] Algorithm 1 from one initialization. A problem may bring its own (`Problem.phases`).
@@ -325,7 +328,7 @@ class Problem(ABC, metaclass=_FromCopies):
         return {}
 
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
-        """A few words for the drop of neurons `chosen` (indices in 0..H-1), e.g. "coordinate 3".
+        """A few words for the drop of neurons `chosen` (indices in 0..H-1), e.g. "coordinate 3"; the first of many.
 
         Parameters
         ----------
@@ -337,8 +340,11 @@ class Problem(ABC, metaclass=_FromCopies):
             Indices of the neurons to be named.
         """
         del theta, neurons
-        word = "neuron" if chosen.size == 1 else "neurons"
-        return f"{word} {', '.join(str(int(i)) for i in chosen)}"
+        shown = chosen if chosen.size <= _MOST_NAMED else chosen[:_FIRST_NAMED]
+        words = [str(int(i)) for i in shown]
+        if shown.size < chosen.size:
+            words.append(f"and {chosen.size - shown.size:,} more")
+        return f"{'neuron' if chosen.size == 1 else 'neurons'} {', '.join(words)}"
 
     def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
         """A few words for what grew most between two sets of `features`, e.g. "frequency 3"; "" leaves it to `label`.

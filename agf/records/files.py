@@ -7,6 +7,7 @@ user's choice; `.npz` is customary.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -47,6 +48,7 @@ def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a file that appears under `path` complete or not at all. Raises FileError when it cannot be written."""
     check_writable(path, then="Nothing was written.")
     target = Path(os.path.realpath(path))  # what a link points to is written, and the link stays
+    _tidy(target.parent)
     name = None
     try:
         with tempfile.NamedTemporaryFile(
@@ -90,8 +92,21 @@ def _part(name: str) -> str:
     return f".agf-{zlib.crc32(name.encode(errors='surrogateescape')):08x}-{_machine()}-{os.getpid()}-"
 
 
+@functools.cache
 def _machine() -> str:
-    return f"{zlib.crc32(platform.node().encode()):08x}"
+    """Where process numbers mean the same: the machine, and the space of its processes that a container has."""
+    try:
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        space = ""
+    return f"{zlib.crc32((platform.node() + space).encode()):08x}"
+
+
+@functools.lru_cache(maxsize=64)
+def _tidy(folder: Path) -> None:
+    """Remove what killed processes left unfinished in a folder, once a process: a folder may hold a million files."""
+    with contextlib.suppress(OSError):
+        remove_parts(folder)
 
 
 def remove_parts(folder: Path) -> None:

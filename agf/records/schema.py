@@ -278,9 +278,10 @@ ROW = record(
                 "start_level": real,
                 "degree": whole(2),
                 "clock_scale": real,
-            }
+            },
+            {"ending": text},
         ),
-        "train": record({"drops": listing(record({"time": real, "after": real})), "status": _STATUS}),
+        "train": record({"drops": listing(record({"time": real, "after": real})), "status": _STATUS}, {"ending": text}),
         "compare": listing(record({"k": whole(1), "observed_time": real, "time_error": real, "level_error": real})),
     },
 )

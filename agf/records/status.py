@@ -1,7 +1,8 @@
 """Why a run ended: one table for predictions and for trajectories.
 
-A status is a word (written to files and JSON) and a sentence with a remedy (shown to people). The stop *decision* is
-made by whoever computes; the status only says which it was. docs/when-it-fails.md has one heading per status.
+A status is a word (written to files and JSON) and a sentence that is true of every run that ends so; what a result
+shows to people is said with what was measured of it (`agf.results.endings`). The stop *decision* is made by whoever
+computes; the status only says which it was. docs/when-it-fails.md has one heading per status.
 """
 
 from __future__ import annotations
@@ -10,49 +11,28 @@ from enum import Enum
 
 
 class Status(Enum):
-    """Why a run ended. `word` is the machine's name, `sentence` what the user reads."""
+    """Why a run ended. `word` is the machine's name, `sentence` what holds for every such run."""
 
     # predictions
     FITTED = ("fitted", "The loss gradient vanished: these neurons have nothing left to fit.")
-    ALL_ACTIVE = (
-        "all_active",
-        "Every neuron is active. Where the width is a choice, a larger one may show further drops.",
-    )
-    NO_GROWTH = (
-        "no_growth",
-        "No dormant neuron gains utility, so none will ever activate. Another seed may, or a larger width where it is "
-        "a choice.",
-    )
-    MAX_DROPS = ("max_drops", "Stopped after max_drops drops. Raise max_drops to go on.")
+    ALL_ACTIVE = ("all_active", "Every neuron is active.")
+    NO_GROWTH = ("no_growth", "No dormant neuron gains utility, so none will ever activate.")
+    MAX_DROPS = ("max_drops", "Stopped after as many drops as were asked for.")
     NO_CRITICAL_POINT = (
         "no_critical_point",
-        "The active neurons have no critical point to settle at: the loss kept falling. "
-        "The level given is the loss up to where it was followed.",
+        "The active neurons have no critical point to settle at: the loss kept falling.",
     )
     # trajectories
-    SETTLED = ("settled", "The flow settled: nothing it can still lose within the horizon asked for.")
-    SADDLE = (
-        "saddle",
-        "The flow is parked at a saddle: the gradient is small but neurons still grow. Raise t_max, or tighten rtol.",
-    )
-    PLATEAU = (
-        "plateau",
-        "The budget ran out on a plateau: a small neuron still grows, and another drop follows. Raise max_steps or "
-        "max_gradients.",
-    )
-    QUIET = (
-        "quiet",
-        "The loss has all but stopped, though something still creeps. To train on, lower settle or give a t_max.",
-    )
+    SETTLED = ("settled", "The flow settled: nothing that counts can still be lost.")
+    SADDLE = ("saddle", "The flow is parked at a saddle: perturbations grow, but float64 holds none here.")
+    PLATEAU = ("plateau", "The budget ran out on a plateau: a small neuron still grows, and another drop follows.")
+    QUIET = ("quiet", "The loss has all but stopped, though something still creeps.")
     STEPS = ("steps", "All the gradient-descent steps asked for were taken.")
     # both
-    MAX_TIME = ("max_time", "Reached the time limit (flow time). Raise it to go on.")
-    MAX_STEPS = (
-        "max_steps",
-        "The step budget ran out before the end. Raise max_steps, or loosen rtol.",
-    )
-    STALLED = ("stalled", "The step size fell below what float64 can resolve. Loosen rtol, or try another method.")
-    INTERRUPTED = ("interrupted", "Interrupted; what was computed is kept. Training runs and sweeps can be resumed.")
+    MAX_TIME = ("max_time", "Reached the time limit.")
+    MAX_STEPS = ("max_steps", "The step budget ran out before the end.")
+    STALLED = ("stalled", "The step size fell below what float64 can resolve.")
+    INTERRUPTED = ("interrupted", "Interrupted; what was computed is kept.")
     NONFINITE = ("nonfinite", "A non-finite value appeared. The result is kept up to the last good state.")
     STIFF = (
         "stiff",

@@ -49,6 +49,21 @@ def number(value: object, digits: int = 4) -> str:
     return f"{real:.{digits - 1}e}"
 
 
+#: Digits that a float64 has.
+_MOST_DIGITS = 15
+
+
+def apart(values: Sequence[float], digits: int = 4) -> list[str]:
+    """Numbers for people that are read beside one another: `digits` digits each, and more until two that differ look
+    different."""
+    for more in range(digits, _MOST_DIGITS + 1):
+        words = [number(value, more) for value in values]
+        known = {float(value) for value in values if not np.isnan(value)}
+        if len({word for word in words if word != "-"}) >= len(known):
+            return words
+    return [number(value, digits) for value in values]
+
+
 def level(value: float, scale: float, digits: int = 4) -> str:
     """A loss for people: `number`, but "0" where adding it to `scale`, the loss L(0), changes nothing in float64.
 

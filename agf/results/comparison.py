@@ -354,8 +354,8 @@ class Comparison:
             )
         return [
             *lines,
-            f"prediction {self.stairs.status.word}: {self.stairs.status.sentence}",
-            f"trajectory {self.trajectory.status.word}: {self.trajectory.evidence or self.trajectory.status.sentence}",
+            f"prediction {self.stairs.status.word}: {self.stairs.ending}",
+            f"trajectory {self.trajectory.status.word}: {self.trajectory.ending}",
             *self.notes,
             *self.stairs.notes,
             *self.trajectory.notes,

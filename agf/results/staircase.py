@@ -16,7 +16,7 @@ from agf.records import files, provenance
 from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.records.table import Table, level, number, percent, visible
-from agf.results import names
+from agf.results import endings, names
 
 _NOBODY = np.zeros(0, dtype=np.int64)
 
@@ -227,6 +227,11 @@ class Staircase:
     # -- looking at it ----------------------------------------------------------------------------------------
 
     @property
+    def ending(self) -> str:
+        """Why it ended, as a sentence with what was measured."""
+        return endings.prediction(self)
+
+    @property
     def words(self) -> list[str]:
         """(K,) what happens at each drop: its label and what leaves, by the label under which it joined alone.
 
@@ -268,7 +273,7 @@ class Staircase:
             f"Predicted staircase of {self.problem}{scale}, mode {self.mode}",
             columns,
             rows,
-            [f"{self.status.word}: {self.status.sentence}", *self.notes],
+            [f"{self.status.word}: {self.ending}", *self.notes],
         )
 
     def __repr__(self) -> str:

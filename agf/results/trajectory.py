@@ -17,6 +17,7 @@ from agf.init import Init
 from agf.records import files, provenance
 from agf.records.status import Status
 from agf.records.table import Table, level, number
+from agf.results import endings
 from agf.results.curve import DEPTH, FINE_DEPTH, CurveDrop, detect
 from agf.results.staircase import init_header, join_arguments, join_init, split_arguments
 
@@ -160,6 +161,11 @@ class Trajectory:
             self.method, "gradient flow"
         )
 
+    @property
+    def ending(self) -> str:
+        """Why it ended, as a sentence with what was measured."""
+        return endings.training(self)
+
     @cached_property
     def drops(self) -> list[CurveDrop]:
         """Drops found in the curve, in log time (`curve.detect`); none smaller than twice the run's tolerance."""
@@ -247,7 +253,7 @@ class Trajectory:
             f"Drops found in the {self.kind} of {self.problem}",
             ["drop", "half-drop time", "level before", "level after"],
             rows,
-            [f"{self.status.word}: {self.evidence or self.status.sentence}", *self.notes],
+            [f"{self.status.word}: {self.ending}", *self.notes],
         )
 
     def __repr__(self) -> str:

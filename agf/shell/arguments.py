@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from agf import datasets, registry
+from agf.contract import weights
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.errors import DataError, RequestError, explain
@@ -166,7 +167,7 @@ def complete(cls: type[Problem], known: dict[str, Parameter], given: dict[str, A
 
 
 def width_name(cls: type[Problem], known: dict[str, Parameter]) -> str:
-    for name in ("width", "heads"):
+    for name in weights.WIDTHS:
         if name in known:
             return name
     raise RequestError(
@@ -305,20 +306,4 @@ def initialization(
             raise RequestError(
                 explain(f"{option} describes a random start, and --init gives the weights.", remedy="Drop one.")
             )
-    if not file.lower().endswith(".npz"):
-        raise RequestError(explain(f"cannot read {file!r} as initial weights.", expected="an npz file"))
-    arrays = datasets.load(file)
-    if "theta" not in arrays:
-        raise DataError(
-            explain("there is no array `theta`.", where=file, found=", ".join(arrays), expected="theta (H, P)")
-        )
-    init = Init.from_params(arrays["theta"], kind=f"from {file}")
-    if (init.width, init.n_params) != (problem.width, problem.n_params):
-        raise DataError(
-            explain(
-                f"`theta` has shape {np.shape(arrays['theta'])}.",
-                where=file,
-                expected=f"({problem.width}, {problem.n_params}), one row a neuron of {problem.name}",
-            )
-        )
-    return init
+    return weights.read(problem, file)

@@ -17,7 +17,7 @@ from agf.shell.main import DONE, FAILED
 from agf.shell.output import print_json
 from agf.summary import Summary, summarize
 from agf.sweeping import sweep as sweeps
-from agf.sweeping.plan import MOST
+from agf.sweeping.plan import MOST, marked
 
 
 def values(text: str, kind: str = "") -> list[Any]:
@@ -49,19 +49,26 @@ def values(text: str, kind: str = "") -> list[Any]:
 @click.command()
 @click.argument("name")
 @click.option("-o", "--output", "folder", required=True, metavar="DIR", help="Folder of the sweep; made when absent.")
-@click.option("--alpha", required=True, metavar="LIST", help="Scales, as in 1e-2,1e-4,1e-8.")
-@click.option("--seed", default="0", metavar="RANGE", help="Seeds, as in 0:50 (50 excluded) or 1,2,5; default 0.")
+@click.option("--alpha", metavar="LIST", help="Scales, as in 1e-2,1e-4,1e-8.")
+@click.option("--seed", metavar="RANGE", help="Seeds, as in 0:50 (50 excluded) or 1,2,5; default 0.")
 @click.option("-p", "pairs", metavar="KEY=LIST", multiple=True, help="A problem parameter, as in width=10,20.")
 @click.option("--mode", metavar="LIST", help="Kinds of prediction.")
 @click.option("--threshold", metavar="LIST", help="Threshold rules, as in natural,unit.")
 @click.option("--settle", metavar="LIST", help="Rules for where active neurons stop.")
+@click.option("--max-drops", metavar="LIST", help="Numbers of drops after which to stop.")
+@click.option(
+    "--conditioning/--no-conditioning",
+    default=None,
+    help="Measure how much each time moves under a small change, by a second prediction; mode resolved does.",
+)
 @click.option("--kind", metavar="LIST", help="Kinds of initialization.")
 @click.option("--do", "actions", default="predict", metavar="LIST", help="Any of predict,train,compare.")
 @click.option("--data", metavar="FILE", help=f"npz or csv file, or one of {', '.join(datasets.NAMED)}.")
 @click.option("--target", metavar="COLUMN", help="The column of a csv file to predict.")
 @click.option("--standardize", is_flag=True, help="Give columns and target of a csv file mean 0, variance 1.")
 @click.option("--width", metavar="LIST", help="Numbers of neurons, where the data do not fix it.")
-@click.option("--t-max", type=float, help="Flow time at which training stops; default when settled.")
+@click.option("--init", metavar="LIST", help="npz files with the weights as array `theta` (H, P), for --alpha.")
+@click.option("--t-max", metavar="LIST", help="Flow time at which training stops, or where none is done, predictions.")
 @click.option("--jobs", type=click.IntRange(1), default=1, help="Processes; default 1.")
 @click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster with this scheduler.")
 @click.option("--table", "table", metavar="FILE", help="Table to write; .csv or .parquet; default DIR/table.csv.")
@@ -70,15 +77,17 @@ def values(text: str, kind: str = "") -> list[Any]:
 def sweep(
     name: str,
     folder: str,
-    alpha: str,
-    seed: str,
+    alpha: str | None,
+    seed: str | None,
     pairs: tuple[str, ...],
     actions: str,
     data: str | None,
     target: str | None,
     standardize: bool,
     width: str | None,
-    t_max: float | None,
+    init: str | None,
+    t_max: str | None,
+    conditioning: bool | None,
     jobs: int,
     dask: str | None,
     table: str | None,
@@ -96,14 +105,20 @@ def sweep(
         pairs = (*pairs, f"{request.width_name(cls, known)}={width}")
     arguments, axes = _parameters(cls, pairs)
     axes.update({rule: values(text) for rule, text in rules.items() if text is not None})
+    axes.update({} if conditioning is None else {"conditioning": [conditioning]})
     arguments.update(_data(cls, data, target, standardize, {**arguments, **axes}))
-    seeds = values(seed, "int")
+    do = tuple(actions.split(","))
+    times = [] if t_max is None else [_number(time, "--t-max") for time in values(t_max)]
+    trained = {"train", "compare"} & set(do)
+    if trained and len(times) > 1:
+        raise RequestError(explain("training stops at one time.", where="--t-max", found=t_max))
+    starts, seeds = _starts(alpha, seed, init)
     plan = sweeps.Plan(
         problem=name,
-        axes={"alpha": [_scale(a) for a in values(alpha)], **axes, "seed": seeds},
+        axes={**starts, **axes, **({"t_max": times} if times and not trained else {}), **seeds},
         arguments=arguments,
-        do=tuple(actions.split(",")),
-        flow={} if t_max is None else {"t_max": t_max},
+        do=do,
+        flow={"t_max": times[0]} if times and trained else {},
         keep_files=not no_files,
     )
     report = reporter(quiet)
@@ -131,11 +146,25 @@ def sweep(
     return FAILED if failures else DONE
 
 
-def _scale(value: Any) -> float:
+def _starts(alpha: str | None, seed: str | None, init: str | None) -> tuple[dict[str, list[Any]], ...]:
+    """The axes of the start, scales or files of weights, and of the seeds, which vary fastest."""
+    if init is not None:
+        if alpha is not None or seed is not None:
+            option = "--alpha" if alpha is not None else "--seed"
+            words = f"{option} describes a random start, and --init gives the weights."
+            raise RequestError(explain(words, remedy="Drop one."))
+        return {"init": [marked(str(path)) for path in values(init)]}, {}
+    if alpha is None:
+        raise RequestError(explain("no alpha given.", where="sweep", remedy="For example --alpha 1e-2,1e-4."))
+    seeds = values("0" if seed is None else seed, "int")
+    return {"alpha": [_number(value, "--alpha") for value in values(alpha)]}, {"seed": seeds}
+
+
+def _number(value: Any, where: str) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise RequestError(explain(f"cannot read the scale {value!r}.", where="--alpha", expected="numbers")) from None
+        raise RequestError(explain(f"cannot read the number {value!r}.", where=where, expected="numbers")) from None
 
 
 def _parameters(cls: Any, pairs: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
@@ -207,23 +236,25 @@ class _progress:
 @click.command(name="summarize")
 @click.argument("folder")
 @click.option("--plot", "picture", metavar="FILE", help="Picture of the median staircases; pdf, svg, png, ...")
+@click.option("--errors", metavar="FILE", help="Picture of the errors of the jump times against alpha.")
 @click.option("--graph", "graph", metavar="FILE", help="Merged saddle graph: .graphml or .dot, or a picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print the tables as one JSON document on standard output.")
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
-def summary(folder: str, picture: str | None, graph: str | None, as_json: bool, quiet: bool) -> int:
+def summary(folder: str, picture: str | None, errors: str | None, graph: str | None, as_json: bool, quiet: bool) -> int:
     """Statistics of the sweep in FOLDER: times, levels, orders, agreement with the flow, convergence in alpha."""
     found = summarize(sweeps.reopen(folder))
-    for path in (picture, graph):
+    for path in (picture, errors, graph):
         if path is not None:
             files.check_writable(path)
     report = reporter(quiet)
     for table in found.tables():
         report.table(table)
-    if picture is not None:
-        from agf import plot
+    for path, draw in ((picture, found.draw), (errors, found.draw_errors)):
+        if path is not None:
+            from agf import plot
 
-        plot.save(found.draw(), picture)
-        report.say(f"Wrote {picture}.")
+            plot.save(draw(), path)
+            report.say(f"Wrote {path}.")
     if graph is not None:
         _write_graph(found, graph)
         report.say(f"Wrote {graph}.")

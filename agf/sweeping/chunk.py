@@ -60,8 +60,8 @@ def failure(entry: dict[str, Any]) -> str:
     """Why a finished run is a failure: what was raised, or the statuses in which it failed; "" where it is none."""
     if entry["error"]:
         return str(entry["error"])
-    ends = [Status.from_word(entry[part]["status"]) for part in ("predict", "train") if part in entry]
-    return " ".join(f"{status.word}: {status.sentence}" for status in ends if status.failed)
+    found = [(entry[part], Status.from_word(entry[part]["status"])) for part in ("predict", "train") if part in entry]
+    return " ".join(f"{end.word}: {part.get('ending', end.sentence)}" for part, end in found if end.failed)
 
 
 def _entries(root: Path, plan: Plan, runs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -94,8 +94,8 @@ def _finish(root: Path, plan: Plan, problem: Problem, item: dict[str, Any], star
     if stairs is not None:
         document = stairs.to_dict()
         parts["predict"] = {
-            "drops": document["drops"], "status": document["status"], "start_level": stairs.start_level,
-            "degree": stairs.degree, "clock_scale": document["clock_scale"],
+            "drops": document["drops"], "status": document["status"], "ending": stairs.ending,
+            "start_level": stairs.start_level, "degree": stairs.degree, "clock_scale": document["clock_scale"],
         }  # fmt: skip
         results["predict"] = stairs
     if {"train", "compare"} & set(plan.do):
@@ -107,6 +107,7 @@ def _finish(root: Path, plan: Plan, problem: Problem, item: dict[str, Any], star
         parts["train"] = {
             "drops": [{"time": d.time, "after": d.after} for d in trajectory.drops],
             "status": trajectory.status.word,
+            "ending": trajectory.ending,
         }
         results["train"] = trajectory
         if "compare" in plan.do:

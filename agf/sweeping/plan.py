@@ -7,13 +7,15 @@ import inspect
 import itertools
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from agf import registry
+from agf import datasets, registry
+from agf.contract import weights
 from agf.contract.admission import admit
 from agf.contract.problem import Problem
 from agf.errors import AgfError, RequestError, explain
@@ -26,7 +28,7 @@ ACTIONS = ("predict", "train", "compare")
 CHUNK = 32
 #: Runs of a sweep at most: its plan is held in memory, some hundred bytes a run.
 MOST = 10**7
-_INIT_AXES = ("alpha", "seed", "kind")
+_INIT_AXES = ("alpha", "seed", "kind", "init")
 _SETTINGS_AXES = Settings.options()
 
 
@@ -39,7 +41,8 @@ class Plan:
     problem : str
         Registered name, or path.py:Class.
     axes : dict[str, list[Any]]
-        Name -> values, in order: alpha, seed, kind, any field of `Settings`, any constructor argument.
+        Name -> values, in order: alpha, seed, kind (or init, files as `marked`), any field of `Settings`, any
+        constructor argument.
     arguments : dict[str, Any]
         Fixed constructor arguments (data among them).
     do : tuple[str, ...]
@@ -64,8 +67,9 @@ class Plan:
                 raise RequestError(explain(f"unknown action {action!r}.", where=where, expected=", ".join(ACTIONS)))
         if not self.do:
             raise RequestError(explain("nothing to do.", where=where, expected="one of " + ", ".join(ACTIONS)))
-        if "alpha" not in self.axes:
-            raise RequestError(explain("no alpha given.", where=where, remedy="For example --alpha 1e-2,1e-4."))
+        if ("alpha" in self.axes) == ("init" in self.axes):
+            words = "no alpha given." if "init" not in self.axes else "both a random start and weights are given."
+            raise RequestError(explain(words, where=where, remedy="Give --alpha, as in 1e-2,1e-4, or --init FILE."))
         for name, values in self.axes.items():
             if not values:
                 raise RequestError(explain(f"the range of `{name}` is empty.", where=where))
@@ -112,7 +116,7 @@ class Plan:
                 raise RequestError(explain(f"unknown axis `{name}`.", where="sweep", expected=f"one of {expected}"))
         for chosen in itertools.product(*[[(n, v) for v in vs] for n, vs in self.axes.items() if n in _SETTINGS_AXES]):
             Settings.of(dict(chosen))
-        for alpha in self.axes["alpha"]:
+        for alpha in self.axes.get("alpha", []):
             check_alpha(alpha)
         seeds = self.axes.get("seed", [0])
         if not all(isinstance(s, int | np.integer) and s >= 0 for s in seeds):
@@ -157,8 +161,23 @@ class Plan:
 
 def init(problem: Problem, run: Mapping[str, Any]) -> Init:
     """Where a run starts."""
+    if "init" in run:
+        return _from_file(problem, run["init"])
     options = {"kind": run["kind"]} if "kind" in run else {}
     return problem.init(run["alpha"], int(run.get("seed", 0)), **options)
+
+
+def marked(path: str | os.PathLike[str]) -> str:
+    """A file of weights as a value of the axis `init`: where it is, and a mark of what is in it, since files change."""
+    file = os.path.abspath(path)
+    return f"{file} ({provenance.fingerprint(datasets.load(file))})"
+
+
+def _from_file(problem: Problem, value: str) -> Init:
+    file = value.rpartition(" (")[0]
+    if marked(file) != value:
+        raise RequestError(explain("the weights are not those that were asked for.", where=file, found=marked(file)))
+    return weights.read(problem, file)
 
 
 def settings(run: Mapping[str, Any]) -> Settings:

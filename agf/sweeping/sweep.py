@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from agf.errors import ComputationError, FileError, RequestError, explain
 from agf.records import files, provenance, schema
 from agf.sweeping import journal
 from agf.sweeping.chunk import compute, failure, rows, unfinished
-from agf.sweeping.plan import MOST, Plan, digest, key
+from agf.sweeping.plan import MOST, Plan, digest, key, marked
+from agf.sweeping.progress import Count, Observer
 
 __all__ = ["Observer", "Plan", "Sweep", "key", "reopen", "run", "sweep"]
 
@@ -169,16 +170,15 @@ def _tidy(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 # -- running ------------------------------------------------------------------------------------------------------
 
-Observer = Callable[[int, int, int], None]
-
 
 def sweep(
     problem: str,
     *,
     folder: str | os.PathLike[str],
-    alpha: Iterable[float],
+    alpha: Iterable[float] | None = None,
     seed: Iterable[int] = (0,),
     kind: Iterable[str] | None = None,
+    init: Iterable[str | os.PathLike[str]] | None = None,
     mode: Iterable[str] | None = None,
     threshold: Iterable[str] | None = None,
     settle: Iterable[str] | None = None,
@@ -206,12 +206,14 @@ def sweep(
         Registered name, or path.py:Class.
     folder : str or os.PathLike[str]
         Made when absent; any number of processes may work in it at once.
-    alpha : Iterable[float]
+    alpha : Iterable[float], optional
         Scales of the initialization, one axis of the product, as are all up to `do` that are given.
     seed : Iterable[int], optional
         Seeds of the initialization.
     kind : Iterable[str], optional
         Kinds of initialization.
+    init : Iterable[str or os.PathLike], optional
+        Files of weights to start from (npz, array `theta`), in place of alpha, seed and kind.
     mode : Iterable[str], optional
         Values of that option of `agf.predict`.
     threshold : Iterable[str], optional
@@ -245,7 +247,7 @@ def sweep(
     keep_files : bool, optional
         Whether run files are written besides the table.
     observer : Observer or None, optional
-        Called as observer(finished, total, failed) as chunks end.
+        Called as observer(finished, total, failed) as runs end, from another thread too.
     parameters : Iterable[Any]
         Values of constructor arguments of the problem, as in width=[10, 20].
 
@@ -269,9 +271,14 @@ def sweep(
         "conditioning": conditioning, **parameters,
     }  # fmt: skip
     axes = {name: list(values) for name, values in given.items() if values is not None}
+    if init is None:
+        axes = {"alpha": _listed("alpha", alpha or ()), **axes, "seed": _listed("seed", seed)}
+    else:
+        axes = {"init": [marked(path) for path in init], **axes}
+        axes |= {} if alpha is None else {"alpha": list(alpha)}
     plan = Plan(
         problem,
-        {"alpha": _listed("alpha", alpha), **axes, "seed": _listed("seed", seed)},
+        axes,
         dict(arguments or {}),
         tuple(do),
         dict(flow or {}),
@@ -306,26 +313,24 @@ def run(
     with files.atomic(root / "asked" / f"{digest(plan.axes)}.json", "w") as handle:
         json.dump(files.jsonable(plan.axes), handle)
     result = Sweep(root, plan)
-    tell = observer or (lambda finished, total, failed: None)
     todo = plan.chunks()
-    total = len(plan.runs())
+    count = Count(root, todo, observer)
     losses = 0
     while True:
-        open_chunks = {name: runs for name, runs in todo.items() if unfinished(root, name, runs)}
-        finished = total - sum(len(unfinished(root, name, runs)) for name, runs in open_chunks.items())
-        failed = len(result.failures())
-        tell(finished, total, failed)
+        open_chunks = {
+            name: runs for name, runs in todo.items() if unfinished(root, name, runs)
+        }  # refuses damaged rows
+        before = count.look()
         if not open_chunks:
             return result
-        before = finished
         try:
-            for done, bad in _execute(root, plan, open_chunks, jobs, dask):
-                finished, failed = finished + done, failed + bad
-                tell(finished, total, failed)
+            with count.watching():
+                for _ in _execute(root, plan, open_chunks, jobs, dask):
+                    count.look()
         except Exception as error:
             if not _is_lost_worker(error):
                 raise
-            losses = 0 if finished > before else losses + 1
+            losses = 0 if count.look() > before else losses + 1
             if losses == 3:
                 raise ComputationError(
                     explain(
@@ -335,7 +340,7 @@ def run(
                     ),
                     result,
                 ) from error
-        if finished == before:
+        if count.look() == before:
             time.sleep(0.5)  # the rest is being computed by other processes; take over what they leave
 
 
@@ -420,7 +425,7 @@ _WATCH = "agf-watch"
 def _execute(
     root: Path, plan: Plan, chunks: dict[str, list[dict[str, Any]]], jobs: int, dask: str | None
 ) -> Iterator[tuple[int, int]]:
-    """How many runs finished, and how many of them failed, chunk by chunk as they end."""
+    """Work on the chunks; a word as each ends: how many of its runs finished, and how many of them failed."""
     if dask is not None:
         yield from _on_dask(root, plan, chunks, dask)
     elif jobs == 1:

@@ -275,7 +275,7 @@ class _Descent:
         self.next_loss = max(step + 1, int(_LOSS_RATIO * step))
         time = self._time(step)
         self.recorder.point(time, loss)
-        if time >= self.recorder.due or self.recorder.fallen(loss):
+        if self.recorder.deserves(loss) or time >= self.recorder.due:
             self.recorder.take(time, loss, self._snapshot(theta))
 
     def _snapshot(self, theta: FloatArray) -> Snapshot:

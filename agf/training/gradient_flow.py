@@ -163,7 +163,7 @@ def flow(
             explain(
                 f"flow times are about exp({system.log_time_unit:.0f}), beyond float64.",
                 where="flow",
-                remedy="Choose a larger alpha.",
+                remedy="Start from larger weights (a larger alpha).",
             )
         )
     if method == "rkc2" and not system.smooth:

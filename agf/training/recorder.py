@@ -1,4 +1,4 @@
-"""What a training run keeps: a loss curve and log-spaced snapshots, both of bounded size however long the run."""
+"""What a training run keeps: a loss curve, and snapshots where something is learned, both of bounded size."""
 
 from __future__ import annotations
 
@@ -20,10 +20,16 @@ Shoot = Callable[[IntArray, FloatArray], list[Snapshot]]
 
 #: Points of the loss curve kept. Cost: memory; beyond it those that the others reproduce best are dropped.
 MAX_POINTS = 20_000
-#: First spacing of snapshots in log time, ... Cost: memory; it is doubled when there are too many.
+#: Spacing of snapshots in log time, ... Cost: which of them are kept is decided by what the others do not show.
 _SPACING = 0.05
+#: ... where steps, as those of descent, are all of one length, ... Cost: as above.
+_FINE_SPACING = 0.01
 #: ... and in loss, as a fraction of the first. Cost: as above.
 _FALL = 0.01
+#: ... and in points of the curve, which are close where it bends, however little of the loss that is. Cost: as above.
+_POINTS = 2
+#: Part of the room that snapshots have when they are thinned. Cost: of thinning more often.
+_LEFT = 0.75
 #: Halvings of a stretch of the curve. Limit: of evaluations, where a loss jumps.
 _MAX_DEPTH = 9
 _NOTHING = np.zeros(0)
@@ -70,9 +76,8 @@ class Recorder:
         self.sloped = sloped
         self.points: list[Point] = []
         self.kept: list[tuple[float, float, Snapshot]] = []  # time, loss, snapshot
-        self.ratio = 1.0 + _SPACING
-        self.fall = _FALL
         self.due = 0.0
+        self.waited = 0  # points of the curve since the last snapshot
 
     # -- the curve --------------------------------------------------------------------------------------------
 
@@ -88,16 +93,20 @@ class Recorder:
         `evaluate(which (m,), times (m,))` gives losses and slopes at times within the stretches of these indices, and
         `shoot`, asked likewise, snapshots. All is asked for together, and nothing has changed when either raises.
         """
-        former = list(self.points), list(self.kept), self.ratio, self.fall, self.due
+        former = list(self.points), list(self.kept), self.due, self.waited
         try:
             blanks = self._extend(*self._refined(ends, evaluate), ends[0][0])
             if blanks:
                 times, owners, places = zip(*blanks, strict=True)
                 shots = shoot(np.array(owners), np.array(times))
                 given = {id(place): shot for place, shot in zip(places, shots, strict=True)}
-                self.kept = [(time, loss, given.get(id(shot), shot)) for time, loss, shot in self.kept]
+                whole = [(time, loss, given.get(id(shot), shot)) for time, loss, shot in self.kept]
+                self.kept = whole[: -len(blanks)]
+                for one in whole[-len(blanks) :]:  # one by one: what is kept does not hang on what came together
+                    self.kept.append(one)
+                    self._thin_snapshots()
         except BaseException:
-            self.points, self.kept, self.ratio, self.fall, self.due = former
+            self.points, self.kept, self.due, self.waited = former
             raise
 
     def _refined(self, ends: Sequence[Point], evaluate: Evaluate) -> tuple[list[Point], list[int]]:
@@ -153,7 +162,7 @@ class Recorder:
 
         def blank(time: float, loss: float, owner: int) -> None:
             blanks.append((time, owner, Snapshot(_NOTHING, _NOTHING)))
-            self.take(time, loss, blanks[-1][2])
+            self._keep(time, loss, blanks[-1][2])
 
         before = self.points[-1]
         self.due = self.due or first
@@ -162,7 +171,7 @@ class Recorder:
             time, loss, _ = point
             while self.due < time:
                 blank(self.due, _between(before, point, self.due), owner)
-            if self.due == time or self.fallen(loss):
+            if self.deserves(loss) or self.due == time:
                 blank(time, loss, owner)
             before = point
         return blanks
@@ -190,16 +199,33 @@ class Recorder:
 
     def take(self, time: float, loss: float, snapshot: Snapshot) -> None:
         """Keep a snapshot (copies) and set when the next is due."""
-        self.kept.append((time, loss, snapshot))
-        if len(self.kept) > self.capacity:
-            self.kept = [self.kept[0], *self.kept[1:-1:2], self.kept[-1]]
-            self.ratio *= self.ratio
-            self.fall *= 2
-        self.due = time * self.ratio
+        self._keep(time, loss, snapshot)
+        self._thin_snapshots()
 
-    def fallen(self, loss: float) -> bool:
-        """Whether the loss has fallen enough since the last snapshot to deserve one."""
-        return bool(self.kept) and self.kept[-1][1] - loss > self.fall * abs(self.kept[0][1])
+    def _keep(self, time: float, loss: float, snapshot: Snapshot) -> None:
+        self.kept.append((time, loss, snapshot))
+        self.due = time * (1.0 + (_SPACING if self.sloped else _FINE_SPACING))
+        self.waited = 0
+
+    def deserves(self, loss: float) -> bool:
+        """Whether one more point of the curve, at this loss, deserves a snapshot: it has fallen, or bent for long."""
+        self.waited += 1
+        fallen = bool(self.kept) and self.kept[-1][1] - loss > _FALL * abs(self.kept[0][1])
+        return fallen or (self.sloped and self.waited >= _POINTS)
+
+    def _thin_snapshots(self) -> None:
+        """Where there are too many, drop those that lines between neighbours show best, no two neighbours at once."""
+        if len(self.kept) <= self.capacity:
+            return
+        room = max(int(_LEFT * self.capacity), 2)
+        while len(self.kept) > room:
+            dropped: set[int] = set()
+            for k in (1 + np.argsort(_missed(self.kept), kind="stable")).tolist():
+                if len(self.kept) - len(dropped) <= room:
+                    break
+                if k - 1 not in dropped and k + 1 not in dropped:
+                    dropped.add(k)
+            self.kept = [one for k, one in enumerate(self.kept) if k not in dropped]
 
     def arrays(self, last: tuple[float, float, Snapshot] | None = None) -> dict[str, Any]:
         """The snapshots, and `last` after them, as fields of a Trajectory (snapshot_times, log_norms, ...)."""
@@ -225,7 +251,7 @@ class Recorder:
     def state(self) -> dict[str, FloatArray]:
         """What `restore` needs beside the trajectory's own arrays."""
         return {
-            "recorder": np.array([self.ratio, self.fall, self.due]),
+            "recorder": np.array([_SPACING, _FALL, self.due, self.waited]),
             "snapshot_losses": np.array([loss for _, loss, _ in self.kept]),
         }
 
@@ -239,7 +265,8 @@ class Recorder:
         times, losses, slopes = curve
         slopes = slopes if slopes.size else np.zeros_like(times)
         self.points = list(zip(times.tolist(), losses.tolist(), slopes.tolist(), strict=True))
-        self.ratio, self.fall, self.due = (float(v) for v in state["recorder"])
+        _, _, self.due, *waited = state["recorder"].tolist()
+        self.waited = int(waited[0]) if waited else 0  # of an older file: 0
         features = snapshots["features_over_time"]
         self.kept = [
             (
@@ -262,3 +289,23 @@ def _between(left: Point, right: Point, time: float) -> float:
     x, rise = (time - ta) / h, lb - la
     first = h * sa - rise
     return la + x * (rise + (1 - x) * (first + x * (rise - h * sb - first)))
+
+
+def _missed(kept: list[tuple[float, float, Snapshot]]) -> FloatArray:
+    """(k - 2,) by how much a line in log time between its neighbours misses each inner snapshot.
+
+    Of what is drawn of it: every feature, as a fraction of its size, and log norms, as a fraction of their range.
+    """
+    times = np.array([time for time, _, _ in kept])
+    x = np.log(np.maximum(times, 0.5 * times[1]))
+    share = ((x[1:-1] - x[:-2]) / (x[2:] - x[:-2]))[:, None]
+    out = np.zeros(len(kept) - 2)
+    for name in (None, *kept[0][2].features):
+        rows = [shot.log_norms if name is None else np.asarray(shot.features[name]) for _, _, shot in kept]
+        values = np.array(rows, dtype=np.float64).reshape(len(kept), -1)
+        values = np.where(np.isfinite(values), values, 0.0)
+        if values.size:
+            size = np.ptp(values) if name is None else np.max(np.abs(values))
+            gap = np.abs(values[1:-1] - values[:-2] - share * (values[2:] - values[:-2]))
+            out = np.maximum(out, gap.max(axis=1) / (size or 1.0))
+    return out

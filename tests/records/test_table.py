@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agf.records.table import Table, level, number, percent
+from agf.records.table import Table, apart, level, number, percent
 
 
 @pytest.mark.parametrize(
@@ -97,3 +97,11 @@ def test_printing_a_table_shows_it():
     table = Table("t", ["a"], [["1"]])
     assert str(table) == table.text()
     assert "<table>" in table._repr_html_()
+
+
+def test_numbers_that_differ_are_printed_with_digits_that_differ():
+    assert apart([1.0, 2.0]) == ["1", "2"]
+    assert apart([1.23456, 1.23457, 1.23457]) == ["1.23456", "1.23457", "1.23457"]
+    assert apart([5.0, 5.0]) == ["5", "5"]
+    assert apart([float("nan"), 3.14159265]) == ["-", "3.142"]
+    assert apart([0.1, np.nextafter(0.1, 1)]) == ["0.1", "0.1"]  # not within 15 digits

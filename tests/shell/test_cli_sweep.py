@@ -2,12 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
 from sweep_plugin import PLUGIN
 
+import agf
+from agf import summary
 from agf.errors import RequestError
-from agf.shell.main import FAILED, main
+from agf.shell.main import FAILED, WRONG, main
 from agf.shell.sweep import values
+from agf.sweeping import sweep as sweeps
 
 
 @pytest.fixture
@@ -109,7 +113,12 @@ def test_a_failed_run_gives_exit_code_1_and_is_named(toy, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--alpha", "small"], "cannot read the scale"),
+        (["--alpha", "small"], "cannot read the number 'small'"),
+        ([], "no alpha given"),
+        (["--alpha", "1e-3", "--init", "w.npz"], "--alpha describes a random start"),
+        (["--init", "none.npz"], "there is no data file"),
+        (["--alpha", "1e-3", "--max-drops", "few"], "`max_drops` must be an integer"),
+        (["--alpha", "1e-3", "--t-max", "1,2", "--do", "train"], "training stops at one time"),
         (["--alpha", "1e-3", "-p", "depth=3"], "unknown parameter"),
         (["--alpha", "1e-3", "--seed", "3:3"], "is empty"),
         (["--alpha", "1e-3", "--do", "fly"], "unknown action"),
@@ -138,3 +147,47 @@ def test_runs_that_end_in_a_failed_status_are_counted_and_the_code_is_one(tmp_pa
     assert code == FAILED, told
     assert "2 runs, 2 failed" in told
     assert "nonfinite: A non-finite value appeared" in told
+
+
+def test_a_sweep_takes_what_predict_takes(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["sweep", "linear", "--width", "3,4", "--mode", "agf", "--max-drops", "1,2", "--conditioning"]
+    assert main([*words, "--alpha", "1e-4", "--t-max", "50", "-o", "s"]) == 0
+    assert "4 runs, 0 failed" in capsys.readouterr().err
+    found = sweeps.reopen("s")
+    assert {row["max_drops"] for row in found.table()} == {1, 2}
+    assert {entry["predict"]["status"] for entry in found.entries()} == {"max_drops"}
+    assert next(iter(found.table()))["conditioning"] is True
+
+
+def test_a_sweep_starts_from_weights_in_files_and_tells_changed_ones(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    theta = 1e-4 * np.random.default_rng(0).standard_normal((4, 10))
+    np.savez("w.npz", theta=theta)
+    words = ["sweep", "linear", "--init", "w.npz", "--mode", "agf", "--max-drops", "1", "-o", "s"]
+    assert main([*words, "--width", "4"]) == 0
+    assert main(["predict", "linear", "--init", "w.npz", "--mode", "agf", "--max-drops", "1", "--width", "4",
+                 "-o", "one.npz"]) == 0  # fmt: skip
+    (entry,) = sweeps.reopen("s").entries()
+    assert entry["predict"]["drops"][0]["time"] == agf.load("one.npz").drops[0].time
+    np.savez("w.npz", theta=2 * theta)
+    assert main([*words, "--width", "4"]) == 0
+    assert len(list(sweeps.reopen("s").entries())) == 2  # other weights are another run
+    capsys.readouterr()
+    assert main(["predict", "linear", "--init", "w.npz"]) == WRONG
+    assert "add --width 4" in capsys.readouterr().err
+
+
+def test_errors_are_drawn_against_alpha(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["sweep", "diagonal-linear", "--mode", "agf", "--max-drops", "1", "--do", "compare", "--t-max", "60"]
+    assert main([*words, "--alpha", "1e-3,1e-4", "-o", "s"]) == 0
+    assert main(["summarize", "s", "--errors", "errors.svg"]) == 0
+    told = capsys.readouterr().err
+    assert "Wrote errors.svg." in told
+    ax = summary.summarize(sweeps.reopen("s")).draw_errors()
+    assert [line.get_label() for line in ax.lines] == ["drop 1"]
+    assert ax.lines[0].get_xdata().tolist() == [1e-4, 1e-3]
+    assert main([*words[:-4], "--alpha", "1e-3,1e-4", "-o", "t"]) == 0
+    assert main(["summarize", "t", "--errors", "errors.svg"]) == WRONG
+    assert "--do compare" in capsys.readouterr().err

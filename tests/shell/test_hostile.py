@@ -105,6 +105,25 @@ def test_unfinished_files_of_killed_processes_are_removed_and_no_others(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([mine, ".other.part"])
 
 
+KILLED = """
+import os, signal, sys
+from agf.records import files
+
+with files.atomic("run.npz") as handle:
+    handle.write(b"half")
+    handle.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("next_one", [PREDICT, ["predict", "diagonal-linear", "--alpha", "1e-4", "-o", "other.npz"]])
+def test_what_a_killed_run_left_is_gone_after_the_next(tmp_path, next_one):
+    subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, check=False, timeout=60)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".part"]
+    assert run(next_one, tmp_path, stderr=subprocess.DEVNULL).returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == [next_one[-1]]
+
+
 WANDERS = """
 import os
 import agf
@@ -344,6 +363,19 @@ def test_a_label_of_many_neurons_is_cut_where_it_is_shown():
     cell = Table("t", ["c"], [["neurons " + ", ".join(map(str, range(10**5)))]]).text().splitlines()[-1]
     assert len(cell) < 500
     assert cell.endswith("characters)")
+
+
+def test_many_tied_coordinates_are_answered_in_seconds_with_a_short_label():
+    d = 200_000
+    problem = agf.problem("diagonal-linear", X=np.ones((2, d)), y=np.ones(2))
+    began = time.process_time()
+    stairs = agf.predict(problem, problem.init(1e-8), mode="agf")
+    assert time.process_time() - began < 10.0  # 1 s where nothing else runs; a loop over columns took 20
+    assert stairs.drops[0].neurons.size == d
+    assert len(stairs.drops[0].label) < 120
+    assert stairs.drops[0].label.endswith(f"and {d - 8:,} more")
+    assert stairs.graph().number_of_nodes() == 2
+    assert all(len(name) < 150 for name in stairs.graph())
 
 
 def test_refusals_name_a_missing_folder(tmp_path):

@@ -143,15 +143,26 @@ def test_dask_workers_that_always_die_end_the_sweep_in_a_sentence(toy, tmp_path)
             start(toy, tmp_path / "d", alpha=[1e-3], seed=[0], dask=address, arguments={"die": True})
 
 
-def test_dask_reports_chunks_as_they_end(toy, tmp_path):
+def test_dask_reports_runs_as_they_end(toy, tmp_path):
     from distributed import LocalCluster
 
     seen = []
     with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, processes=False) as cluster:
         start(toy, tmp_path / "s", dask=cluster.scheduler_address, observer=lambda *now: seen.append(now))
     assert seen[0] == (0, 10, 0)
-    assert (5, 10, 0) in seen
+    assert seen == sorted(seen)
     assert seen[-1] == (10, 10, 0)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_progress_counts_runs_not_blocks(toy, tmp_path, jobs):
+    seen = []
+    options = {"alpha": [1e-3], "seed": range(12), "jobs": jobs, "arguments": {"pause": 0.1}}
+    for _ in range(2):
+        start(toy, tmp_path / "s", **options, observer=lambda *now: seen.append(now))
+    assert seen[0] == (0, 12, 0)
+    assert seen[-1] == (12, 12, 0)
+    assert len(seen) > 4  # one block of seeds, and yet something was told in between
 
 
 def test_seeds_that_change_nothing_are_a_warning(toy, tmp_path):

@@ -106,7 +106,7 @@ class DiagonalPhases:
         lead = LEAD if self._settings.threshold == "natural" else 0.0
         half = max(step - lead / float(speeds[first]), 0.0)
         moved = z + np.where(moving, v * step, 0.0)
-        rest = np.setdiff1d(known, tied)
+        rest = np.sort(known[np.isin(known, tied, invert=True)])
         runner_up = None
         if rest.size:
             second = rest[np.argmin(times[rest])]

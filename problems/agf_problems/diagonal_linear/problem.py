@@ -19,6 +19,9 @@ from agf_problems.diagonal_linear.limit import staircase
 from agf_problems.diagonal_linear.many import MAX_SIZE, DiagonalMany
 from agf_problems.diagonal_linear.phases import DiagonalPhases
 
+#: A label of more neurons names the first few: cost only, `Drop.neurons` has them all.
+_MOST_NAMED, _FIRST_NAMED = 20, 8
+
 
 class DiagonalLinear(agf.Problem):
     """Diagonal linear network beta = u * v with loss |y - X beta|^2 / (2 n).
@@ -202,10 +205,13 @@ class DiagonalLinear(agf.Problem):
         return {"u^2 - v^2": (theta[:, 0] - theta[:, 1]) * (theta[:, 0] + theta[:, 1])}
 
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
-        """ "coordinate 3", with its name where it has one."""
+        """ "coordinate 3", with its name where it has one; of more than twenty, the first eight."""
         del theta, neurons
         names = self.names
-        words = [f"{i}" if names is None else f"{i} ({names[i]})" for i in chosen.tolist()]
+        shown = chosen if chosen.size <= _MOST_NAMED else chosen[:_FIRST_NAMED]
+        words = [f"{i}" if names is None else f"{i} ({names[i]})" for i in shown.tolist()]
+        if shown.size < chosen.size:
+            words.append(f"and {chosen.size - shown.size:,} more")
         return f"coordinate{'s' if chosen.size != 1 else ''} {', '.join(words)}"
 
     def critical(self, theta: FloatArray, neurons: IntArray) -> list[agf.Critical]:

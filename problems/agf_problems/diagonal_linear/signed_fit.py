@@ -402,9 +402,13 @@ def _first_of_equals(x: FloatArray) -> IntArray:
     """(d,) for each column the first one that equals it or its negative."""
     first = np.arange(x.shape[1])
     key, owner, count = np.unique(np.abs(x).sum(axis=0), return_inverse=True, return_counts=True)
-    seen: dict[bytes, int] = {}
-    for j in np.flatnonzero((count[owner] > 1) & (key[owner] > 0.0)):
-        column = x[:, j]
-        oriented = column * np.sign(column[np.flatnonzero(column)[0]]) + 0.0  # adding 0 makes every zero positive
-        first[j] = seen.setdefault(oriented.tobytes(), int(j))
+    columns = np.flatnonzero((count[owner] > 1) & (key[owner] > 0.0))
+    if columns.size == 0:
+        return first
+    rows = np.ascontiguousarray(x[:, columns].T)
+    leading = np.take_along_axis(rows, np.argmax(rows != 0.0, axis=1)[:, None], axis=1)
+    rows = rows * np.sign(leading) + 0.0  # adding 0 makes every zero positive
+    whole = rows.view(np.dtype((np.void, rows.strides[0])))[:, 0]
+    _, index, inverse = np.unique(whole, return_index=True, return_inverse=True)
+    first[columns] = columns[index[inverse]]
     return first

@@ -1,0 +1,55 @@
+"""Initial weights in a file: an npz archive with the array `theta`, one row a neuron."""
+
+from __future__ import annotations
+
+import inspect
+import os
+
+import numpy as np
+
+from agf import datasets
+from agf.contract.problem import Problem
+from agf.errors import DataError, RequestError, explain
+from agf.init import Init
+
+#: What the constructors of problems call the number of neurons, where it is a choice.
+WIDTHS = ("width", "heads")
+
+
+def read(problem: Problem, path: str | os.PathLike[str]) -> Init:
+    """The weights in a file, as a start of `problem`.
+
+    Raises
+    ------
+    RequestError
+        For a file that is none of weights, and weights of another shape, with the width that would take them.
+    """
+    file = str(path)
+    if not file.lower().endswith(".npz"):
+        raise RequestError(explain(f"cannot read {file!r} as initial weights.", expected="an npz file"))
+    arrays = datasets.load(file)
+    if "theta" not in arrays:
+        raise DataError(
+            explain("there is no array `theta`.", where=file, found=", ".join(arrays), expected="theta (H, P)")
+        )
+    init = Init.from_params(arrays["theta"], kind=f"from {file}")
+    if (init.width, init.n_params) != (problem.width, problem.n_params):
+        raise DataError(
+            explain(
+                f"`theta` has shape {np.shape(arrays['theta'])}.",
+                where=file,
+                expected=f"({problem.width}, {problem.n_params}), one row a neuron of {problem.name}",
+                remedy=_remedy(problem, init),
+            )
+        )
+    return init
+
+
+def _remedy(problem: Problem, init: Init) -> str:
+    """The width that weights ask for, where only that is another."""
+    takes = inspect.signature(type(problem).__init__).parameters
+    if init.n_params == problem.n_params and any(name in takes for name in WIDTHS):
+        return f"For these weights, add --width {init.width}."
+    if (init.n_params, init.width) == (problem.width, problem.n_params):
+        return "Rows and columns may be swapped: theta.T."
+    return ""
