@@ -37,6 +37,23 @@ FIGURES = {
     "min-phases": ("classes:phases", "Directions change first, then norms; not with a frozen second layer"),
     "landscape": ("utility", "What competes: utilities of ReLU neurons on the circle and on the sphere"),
     "scale": ("scale", "How small is small: the loss at the end against the scale of the weights"),
+    "pinson1": (
+        "pinson1",
+        "Digits (in place of CIFAR-10): silent alignment, norm against angle, and final norms predicted from the start",
+    ),
+    "pinson2": ("pinson2", "Four blobs at four distances: four groups of neurons, four drops"),
+    "pinson4": ("pinson4", "Capacity against the scale of the weights: how many neurons are left after merging"),
+    "pinson-race": ("pinson_race", "The race inside a group: shares are kept, and losers take over what leaders leave"),
+    "gadhikar1": (
+        "gadhikar1",
+        "The fate of one neuron: signs and sizes of its weights, and how long it may turn",
+    ),
+    "gadhikar2": ("gadhikar2", "One neuron: success of restarts by the signs of the start and the number of inputs"),
+    "gadhikar5": ("gadhikar5", "Digits (in place of CIFAR-10): which signs flip, and when, by method"),
+    "gadhikar-budget": (
+        "gadhikar_budget",
+        "Digits (in place of CIFAR-10), random masks: what continuing gains is mostly training time",
+    ),
     "fig8": ("landscape", "A diagonal network of two coordinates: losses, landscape, path and accumulated utility"),
 }
 

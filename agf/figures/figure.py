@@ -47,7 +47,11 @@ class Rendition:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def table(self) -> Table:
-        """Predicted against observed, a row a drop; times are flow times of the half-drop."""
+        """Predicted against observed, a row a drop, times being flow times of the half-drop; else the settings."""
+        if not self.reports:
+            told = [[name, number(value, 5) if isinstance(value, float) else str(value)] for name, value in
+                    self.settings.items()]  # fmt: skip
+            return Table(f"{self.name}: {self.title}", ["what", "value"], told)
         rows = []
         for about, report in self.reports.items():
             for match in report.matches:
