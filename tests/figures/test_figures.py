@@ -14,9 +14,10 @@ from agf.errors import RequestError
 from agf.records.files import from_json_float
 from agf.shell.main import main
 
-#: Figure -> largest |error| of a half-drop time in its fast version: the measured one and half of it again. A few
-#: percent are drops that begin before the last one ended (fig3 at 1e-4), and heads that move during a drop (fig5).
-#: 0 where nothing is predicted by a staircase. Where drops merge into a slide (fig6, fig7) only mode resolved, which predicts the curve itself, is judged.
+#: Figure -> largest |error| of a half-drop time in its fast version: the measured one and half of it again, and 0 where
+#: nothing is predicted by a staircase. A few percent are drops that begin before the last one ended (fig3 at 1e-4), and
+#: heads that move during a drop (fig5). Where drops merge into a slide (fig6, fig7) only mode resolved, which predicts
+#: the curve itself, is judged.
 FAST = {
     "fig3": 0.025,
     "fig4": 0.02,
