@@ -14,6 +14,7 @@ import numpy as np
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
+from agf.numerics.derivatives import hessian
 from agf.records.state import State
 from agf.sphere import norms
 
@@ -133,10 +134,5 @@ def _hessian(problem: Problem, theta: FloatArray, neurons: IntArray, state: Stat
     if matrix is None:
         # with nobody active, any length serves where the loss is quadratic
         length = np.abs(theta).max(initial=0.0) or np.exp(state.log_norms.max(initial=-700.0))
-        step = np.finfo(float).eps ** (1 / 3) * length
-        rows = []
-        for shift in np.eye(theta.size).reshape(theta.size, *theta.shape) * step:
-            ahead, behind = (problem.loss_grad(theta + sign * shift, neurons)[1] for sign in (1.0, -1.0))
-            rows.append((ahead - behind).ravel() / (2.0 * step))
-        matrix = np.array(rows).reshape(theta.size, theta.size)
+        matrix = hessian(lambda at: problem.loss_grad(at, neurons)[1], theta, float(length))
     return 0.5 * (matrix + matrix.T)

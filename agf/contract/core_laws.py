@@ -13,6 +13,7 @@ from agf import sphere
 from agf.arrays import FloatArray, IntArray
 from agf.contract.probe import NotApplicable, Probe, Violation
 from agf.init import Init
+from agf.numerics.derivatives import LENGTH, central
 from agf.records.table import number
 
 #: A remainder below this part of the value is rounding.
@@ -71,8 +72,7 @@ def _taylor(method: str, function: Callable[[FloatArray], tuple[float, FloatArra
     for p in range(probe.problem.n_params):
         column = np.zeros_like(along)
         column[:, p] = along[:, p]
-        h = 1e-5
-        measured = (function(probe.theta + h * column)[0] - function(probe.theta - h * column)[0]) / (2 * h)
+        measured = central(lambda at: function(at)[0], probe.theta, LENGTH * column) / LENGTH
         ratios.append(measured / np.sum(grad * column) if np.sum(grad * column) != 0 else np.inf)
     wrong = np.flatnonzero(np.abs(np.array(ratios) - 1.0) > 1e-3).astype(np.int64)
     columns = f"parameters {_ranges(wrong)} of each neuron" if 0 < wrong.size < len(ratios) else "all parameters"

@@ -21,6 +21,7 @@ from agf.contract.flow_system import FlowSystem
 from agf.contract.returns import watch
 from agf.errors import DataError, NoTheory, ProblemError, RequestError, explain
 from agf.init import Init, check_alpha
+from agf.numerics.derivatives import LENGTH, central
 from agf.records import files
 from agf.records.state import Activation, Settled, State
 from agf.records.status import Status
@@ -262,15 +263,17 @@ class Problem(ABC, metaclass=_FromCopies):
         return self._spanned[1]
 
     def _jacobian(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
+        def made(at: FloatArray) -> FloatArray:
+            outputs = self.outputs(at, neurons)
+            assert outputs is not None
+            return outputs
+
         rows = []
         for p in range(self.n_params):  # over parameters, not over neurons: all neurons move together
-            step = 1e-5 * np.maximum(np.abs(theta).max(axis=1, initial=0.0), 1e-8)
+            step = LENGTH * np.maximum(np.abs(theta).max(axis=1, initial=0.0), 1e-8)
             shift = np.zeros_like(theta)
             shift[:, p] = step
-            plus, minus = self.outputs(theta + shift, neurons), self.outputs(theta - shift, neurons)
-            assert plus is not None
-            assert minus is not None
-            rows.append((plus - minus) / (2 * step[:, None]))
+            rows.append(central(made, theta, shift) / step[:, None])
         return np.concatenate(rows)
 
     def least_loss(self, init: Init) -> float:

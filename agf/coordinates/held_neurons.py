@@ -15,6 +15,7 @@ from agf.contract.problem import Problem
 from agf.coordinates.mode_system import FALLEN
 from agf.coordinates.polar_system import PolarSystem
 from agf.init import Init
+from agf.numerics.derivatives import hessian
 from agf.rounding import EPS, SUM
 from agf.sphere import norms
 
@@ -175,8 +176,4 @@ def _hessian(problem: Problem, theta: FloatArray, who: IntArray) -> tuple[FloatA
     matrix = problem.hessian(theta, who) if size <= _MOST else None
     if matrix is not None or size > _MOST_DIFFERENCES:
         return matrix, 1
-    step = np.finfo(np.float64).eps ** (1 / 3) * float(norms(theta).max())
-    moves = step * np.eye(size).reshape(size, *theta.shape)
-    rows = [(problem.loss_grad(theta + d, who)[1] - problem.loss_grad(theta - d, who)[1]).ravel() for d in moves]
-    matrix = np.array(rows) / (2 * step)
-    return 0.5 * (matrix + matrix.T), 2 * size
+    return hessian(lambda at: problem.loss_grad(at, who)[1], theta, float(norms(theta).max())), 2 * size

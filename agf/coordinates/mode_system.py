@@ -1,16 +1,9 @@
-"""Gradient flow of networks whose hidden units mix: continuous QR factors with logarithmic sizes.
+"""Modes of networks whose neurons are quadratic forms of their parameters, in factors with logarithmic sizes.
 
 A neuron that is a quadratic form of its parameters (linear networks, phase retrieval, matrix sensing) moves by
 theta_i' = Q(r) theta_i with one symmetric matrix Q, the Hessian of the utility, for all neurons, and the network
-depends on the weights Z (H, P), a row a neuron, through Z^T Z alone: hidden units may be rotated into one another. On
-the first plateau all rows turn to one direction, and what decides the later drops are components that float64 rows no
-longer hold beside it. So Z^T = O D N Z0 is carried, O orthonormal, D = diag(exp lam), N unit upper triangular, Z0
-constant. With B = O^T Q O,
-
-    O' = Q O - O (B - S), S = tril(B, -1) - tril(B, -1)^T,  lam' = diag(B),  N' = triu(2 B_ij exp(lam_j - lam_i), 1) N.
-
-Every size is a logarithm, so that a mode keeps its relative accuracy at 1e-100, and the modes sort themselves: the
-first column of O is the direction that has grown most.
+depends on the weights Z (H, P), a row a neuron, through Z^T Z alone: hidden units may be rotated into one another. So
+they are carried as `factored_flow` does.
 """
 
 from __future__ import annotations
@@ -18,15 +11,14 @@ from __future__ import annotations
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
-from agf.contract.flow_system import FlowSystem, Snapshot
+from agf.contract.flow_system import Snapshot
 from agf.contract.problem import Problem
+from agf.coordinates.factored_flow import FactoredFlow
 from agf.init import Init
-from agf.rounding import EPS, LOG_FAINT, SUM, TIED
-from agf.sphere import cartesian, norms, polar
+from agf.numerics.derivatives import hessian
+from agf.rounding import LOG_FAINT, SUM, TIED
+from agf.sphere import cartesian, polar
 
-#: Drift of the products of the columns of O at which these are made orthonormal again. Cost: one Newton-Schulz step
-#: squares it to below rounding.
-_DRIFT = 1e-9
 #: Size of a mode, over the largest, above which it is active. Result: only where an active mode is smaller still, which
 #: then counts as one that may grow; at 1e-2 a weak one would, at 1e-4 modes on their way up would not.
 _ACTIVE = 1e-3
@@ -42,9 +34,6 @@ MOVES = 1e-2
 #: Curvatures below this fraction of the largest are left alone. Result: of the same; at 1e-4 slow modes stay where they
 #: are, and what they still pull counts as growth, at 1e-9 they are differences of rounding.
 _STIFF = 1e-6
-#: Step of a central difference relative to the weights. Derived: its square, the truncation, equals what rounding
-#: leaves, EPS over it.
-_DIFFERENCE = EPS ** (1 / 3)
 
 
 def mixes(problem: Problem) -> bool:
@@ -81,7 +70,7 @@ def turns(problem: Problem) -> bool:
     return bool(abs(u[2] + u[3] - 2 * (u[0] + u[1])) <= TIED * np.abs(u).sum())
 
 
-class ModeSystem(FlowSystem):
+class ModeSystem(FactoredFlow):
     """Gradient flow in y = (O, lam, N) of a problem that `mixes`; time unit 1 / largest growth rate at the start.
 
     Parameters
@@ -96,85 +85,24 @@ class ModeSystem(FlowSystem):
         self.problem = problem
         self.width = init.width
         alive = np.isfinite(init.log_norms)
-        self.log_size = float(np.max(init.log_norms, where=alive, initial=-np.inf))
-        weights = cartesian(init.directions, np.where(alive, init.log_norms - self.log_size, -np.inf))
-        rates, vectors = np.linalg.eigh(form(problem, self._residual(np.zeros((0, problem.n_params)))))
+        log_size = float(np.max(init.log_norms, where=alive, initial=-np.inf))
+        weights = cartesian(init.directions, np.where(alive, init.log_norms - log_size, -np.inf))
+        rates, vectors = np.linalg.eigh(form(problem, self.residual(np.zeros((problem.n_params, 0)))))
         self.first_loss = float(problem.loss_grad(np.zeros((0, problem.n_params)), _nameless(0))[0])
-        self.unit = max(float(np.abs(rates).max(initial=0.0)), np.finfo(float).tiny)
-        self.log_time_unit = -float(np.log(self.unit))
         # H columns span the weights; with more hidden units than parameters the eigenvectors do, fastest first.
         basis = vectors[:, ::-1]
         hidden = basis.T @ weights.T
         if init.width < problem.n_params:
             q, hidden = np.linalg.qr(hidden)
             basis = basis @ q
-        self.n, self.r = basis.shape
-        self.hidden = hidden
-        # Only Z0 Z0^T drives the flow: with more hidden units than columns a square factor does.
-        self.factor = np.linalg.qr(hidden.T)[1].T if init.width > self.r else hidden
-        self.below = np.tri(self.r, k=-1)
-        self.above = 2.0 * self.below.T
-        self.cut = self.n * self.r, self.n * self.r + self.r
-        self.origin = np.concatenate([basis.ravel(), np.zeros(self.r), np.eye(self.r).ravel()])
-        column = np.arange(self.r)
-        self._groups = np.concatenate(
-            [np.tile(column, self.n), self.r + column, 2 * self.r + np.repeat(column, self.r)]
-        )
-
-    @property
-    def groups(self) -> IntArray:
-        """One group for each column of O, each log size, and each row of N."""
-        return self._groups
-
-    def start(self) -> FloatArray:
-        """y at time 0: lam = 0, N = I."""
-        return self.origin.copy()
-
-    def velocity(self, y: FloatArray) -> FloatArray:
-        """dy/ds."""
-        turn, logs, shear = self._unpack(y)
-        pushed = self._push(self._residual(self._weights(turn, logs, shear)), turn)
-        b = turn.T @ pushed
-        low = b * self.below
-        out = np.empty_like(y)
-        d_turn, d_logs, d_shear = self._unpack(out)
-        np.matmul(turn, low - low.T, out=d_turn)
-        if self.r < self.n:
-            d_turn += pushed - turn @ b
-        d_logs[:] = b.diagonal()
-        ratio = np.exp(np.minimum(logs - logs[:, None], -LOG_FAINT))
-        np.matmul(b * self.above * ratio, shear, out=d_shear)
-        out /= self.unit
-        return out
-
-    def loss(self, y: FloatArray) -> float:
-        """Loss of the whole network."""
-        return self.loss_and_rate(y)[0]
-
-    def loss_rate(self, y: FloatArray) -> float:
-        """dL/ds = -|grad L|^2 per unit of s."""
-        return self.loss_and_rate(y)[1]
+        unit = max(float(np.abs(rates).max(initial=0.0)), np.finfo(float).tiny)
+        super().__init__(basis, hidden, log_size, unit)
 
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
         """Both from one gradient."""
-        theta = self._weights(*self._unpack(y))
+        theta = self.weights(y).T
         loss, gradient = self.problem.loss_grad(theta, _nameless(len(theta)))
         return float(loss), -float(np.sum(gradient**2)) / self.unit
-
-    def scale(self, y: FloatArray) -> FloatArray:
-        """1 for O and N; for a log size, its distance from order one: what is left of the way to its drop."""
-        out = np.ones_like(y)
-        first, last = self.cut
-        out[first:last] = np.maximum(np.abs(y[first:last] + self.log_size), 1.0)
-        return out
-
-    def retract(self, y: FloatArray) -> FloatArray:
-        """One Newton-Schulz step to orthonormal columns; y itself while they are."""
-        turn = y[: self.cut[0]].reshape(self.n, self.r)
-        gram = turn.T @ turn
-        if np.max(np.abs(gram - np.eye(self.r))) < _DRIFT:
-            return y
-        return np.concatenate([(1.5 * turn - 0.5 * turn @ gram).ravel(), y[self.cut[0] :]])
 
     def growth(self, y: FloatArray) -> float:
         """Largest d lam/ds of a mode that the weights have, where the active ones rest: these have stopped.
@@ -182,19 +110,18 @@ class ModeSystem(FlowSystem):
         Steps leave the active modes off their minimum by what the tolerance allows, which makes others grow or shrink.
         So they are relaxed first.
         """
-        turn, logs, shear = self._unpack(y)
-        theta = self._weights(turn, logs, shear)
+        theta = self.weights(y).T
         _, sizes, rows = np.linalg.svd(theta, full_matrices=False)
         active = (sizes[:, None] * rows)[sizes > _ACTIVE * sizes.max(initial=0.0)]
         if self.loss(y) >= (1.0 - FALLEN) * self.first_loss:
             active = active[:0]
-        columns = turn[:, norms(shear @ self.factor) > 0]
+        columns = self.present(y)
         if active.size:
             active = self._relaxed(active)
             span = np.linalg.qr(active.T)[0]
             columns = columns - span @ (span.T @ columns)
         columns = np.linalg.qr(columns)[0]
-        pushed = columns.T @ self._push(self._residual(active), columns)
+        pushed = columns.T @ self.push(self.residual(active.T), columns)
         fastest = float(np.max(np.linalg.eigvalsh(0.5 * (pushed + pushed.T)), initial=0.0)) / self.unit
         return fastest if fastest > SUM else 0.0
 
@@ -217,46 +144,23 @@ class ModeSystem(FlowSystem):
         known = self.problem.hessian(theta, names)
         if known is not None:
             return known
-        step = _DIFFERENCE * float(np.abs(theta).max())
-        shifts = step * np.eye(theta.size).reshape(theta.size, *theta.shape)
-        columns = [
-            (self.problem.loss_grad(theta + shift, names)[1] - self.problem.loss_grad(theta - shift, names)[1]).ravel()
-            for shift in shifts
-        ]
-        matrix = np.array(columns) / (2.0 * step)
-        return 0.5 * (matrix + matrix.T)
+        return hessian(lambda at: self.problem.loss_grad(at, names)[1], theta, float(np.abs(theta).max()))
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         """Hidden units, with relative accuracy at any size, and the problem's features."""
-        turn, logs, shear = self._unpack(y)
-        mixed = shear @ self.hidden
-        with np.errstate(divide="ignore"):
-            sizes = np.log(np.abs(mixed)) + logs[:, None]
-        top = sizes.max(axis=0)
-        top = np.where(np.isfinite(top), top, 0.0)
-        rows = (turn @ (np.sign(mixed) * np.exp(np.maximum(sizes - top, LOG_FAINT)))).T
+        rows, logs = self.rows(y)
         directions, log_norms = polar(rows)
-        log_norms = log_norms + top + self.log_size
+        log_norms = log_norms + logs
         theta = cartesian(directions, np.maximum(log_norms, LOG_FAINT))
         features = self.problem.features(theta, np.arange(self.width))
         return Snapshot(log_norms, directions, {name: np.array(v, dtype=np.float64) for name, v in features.items()})
 
-    # -- parts ------------------------------------------------------------------------------------------------
-
-    def _unpack(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Views: O (P, r), lam (r,), N (r, r)."""
-        first, last = self.cut
-        return y[:first].reshape(self.n, self.r), y[first:last], y[last:].reshape(self.r, self.r)
-
-    def _weights(self, turn: FloatArray, logs: FloatArray, shear: FloatArray) -> FloatArray:
-        """Weights up to a rotation of the hidden units, (h, P)."""
-        sizes = np.exp(np.maximum(logs + self.log_size, LOG_FAINT))
-        return ((turn * sizes) @ (shear @ self.factor)).T
-
-    def _residual(self, theta: FloatArray) -> object:
+    def residual(self, weights: FloatArray) -> object:
+        """Of the problem, at weights (P, h)."""
+        theta = np.ascontiguousarray(weights.T)
         return self.problem.residual(theta, _nameless(len(theta)))
 
-    def _push(self, residual: object, columns: FloatArray) -> FloatArray:
+    def push(self, residual: object, columns: FloatArray) -> FloatArray:
         """Q @ columns."""
         return self.problem.utility(np.ascontiguousarray(columns.T), _nameless(columns.shape[1]), residual)[1].T
 

@@ -1,14 +1,7 @@
-"""Gradient flow of a linear network at any initialization scale: continuous QR factors with logarithmic sizes.
+"""Gradient flow of a linear network at any initialization scale, in factors with logarithmic sizes or in its weights.
 
 With rows z_h = (w_h, a_h) the flow is Z' = Z Q, Q = [[0, M^T], [M, 0]], M = Syx - A W Sxx. Raw float64 weights cannot
-hold a mode of size 1e-30 beside one of size 1, because hidden units mix modes. So Z^T = O D N Z0 is carried, O
-orthonormal, D = diag(exp lam), N unit upper triangular, Z0 the initial weights. With B = O^T Q O,
-
-    O' = Q O - O (B - S), S = tril(B, -1) - tril(B, -1)^T,  lam' = diag(B),  N' = triu(2 B_ij exp(lam_j - lam_i), 1) N.
-
-Every size is a logarithm, so a mode keeps its relative accuracy at 1e-100. The modes sort themselves: the first column
-of O is the direction that has grown most. Exact zeros between independent blocks survive every operation here
-(products only), which keeps rounding from coupling them.
+hold a mode of size 1e-30 beside one of size 1, because hidden units mix modes: `agf.FactoredFlow` does.
 """
 
 from __future__ import annotations
@@ -17,17 +10,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from agf import FlowSystem, Init, Snapshot
+from agf import FactoredFlow, FlowSystem, Init, Snapshot
 from agf.arrays import FloatArray, IntArray
-from agf.rounding import FAINT, LOG_FAINT
+from agf.rounding import FAINT
 from agf.sphere import norms, polar
 from agf_problems.linear.moments import Moments
 
 Features = Callable[[FloatArray], dict[str, FloatArray]]
-
-#: Drift of the products of columns at which they are made orthonormal again. Cost: one Newton-Schulz step squares what
-#: has drifted; until then it is an error of this relative size.
-_DRIFT = 1e-12
 
 
 def smallest_dormant(moments: Moments, init: Init) -> float:
@@ -43,7 +32,7 @@ def smallest_dormant(moments: Moments, init: Init) -> float:
     return min(log_alpha, 0.0) * (1.0 - float(rates[-1] / rates[0]))
 
 
-class ModeFlow(FlowSystem):
+class ModeFlow(FactoredFlow):
     """Gradient flow in y = (O, lam, N), time unit 1/sigma_1 of Syx, weights in the basis of the moments.
 
     With fewer hidden units than modes only the H columns of O that the weights span are carried (the others would grow
@@ -63,131 +52,56 @@ class ModeFlow(FlowSystem):
         self.moments = moments
         self.features = features
         self.d = moments.sxx.shape[0]
-        self.unit = float(moments.sigma[0]) or 1.0
-        self.log_time_unit = -float(np.log(self.unit))
-        weights, self.log_size = moments.start(init)
+        weights, log_size = moments.start(init)
         basis = _growth_basis(moments)
-        self.hidden = basis.T @ weights.T
+        hidden = basis.T @ weights.T
         if init.width < moments.rank:
-            q, self.hidden = np.linalg.qr(self.hidden)
+            q, hidden = np.linalg.qr(hidden)
             basis = basis @ q
         self.narrow = init.width < moments.rank and len(moments.blocks) > 1
-        self.n, self.r = basis.shape
-        self.cut = self.n * self.r, self.n * self.r + self.r
-        # Only Z0 Z0^T drives the flow: with more hidden units than columns a square factor does.
-        self.factor = np.linalg.qr(self.hidden.T)[1].T if init.width > self.r else self.hidden
-        self.below = np.tri(self.r, k=-1)
-        self.above = 2.0 * self.below.T
-        self.origin = np.concatenate([basis.ravel(), np.zeros(self.r), np.eye(self.r).ravel()])
-        column = np.arange(self.r)
-        self._groups = np.concatenate(
-            [np.tile(column, self.n), self.r + column, 2 * self.r + np.repeat(column, self.r)]
-        )
-
-    @property
-    def groups(self) -> IntArray:
-        """One group for each column of O, each log size, and each row of N."""
-        return self._groups
-
-    def start(self) -> FloatArray:
-        """y at time 0: O the growth directions, lam = 0, N = I."""
-        return self.origin.copy()
-
-    def velocity(self, y: FloatArray) -> FloatArray:
-        """dy/ds."""
-        turn, logs, shear = self._unpack(y)
-        pushed = self._apply(self._residual(self._weights(turn, logs, shear)), turn)
-        b = turn.T @ pushed
-        low = b * self.below
-        out = np.empty_like(y)
-        d_turn, d_logs, d_shear = self._unpack(out)
-        np.matmul(turn, low - low.T, out=d_turn)
-        if self.r < self.n:
-            d_turn += pushed - turn @ b
-        d_logs[:] = b.diagonal()
-        ratio = np.exp(np.minimum(logs - logs[:, None], -LOG_FAINT))
-        np.matmul(b * self.above * ratio, shear, out=d_shear)
-        out /= self.unit
-        return out
-
-    def loss(self, y: FloatArray) -> float:
-        """Loss, in the units of the problem."""
-        return self.moments.loss(self._map(self._weights(*self._unpack(y))))
-
-    def loss_rate(self, y: FloatArray) -> float:
-        """dL/ds = -|grad L|^2 / sigma_1."""
-        return self.loss_and_rate(y)[1]
+        super().__init__(basis, hidden, log_size, float(moments.sigma[0]) or 1.0)
 
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
         """Both from the same weights."""
-        weights = self._weights(*self._unpack(y))
+        weights = self.weights(y)
         beta = self._map(weights)
-        push = self._apply(self.moments.residual(beta), weights)
+        push = self.push(self.moments.residual(beta), weights)
         return self.moments.loss(beta), -float(np.sum(push**2)) / self.unit
 
     def scale(self, y: FloatArray) -> FloatArray:
-        """1 for O and N; for a log size, its distance from order one: what is left of the way to its jump.
-
-        Units fewer than modes turn from block to block by components far below 1: these count by themselves.
-        """
-        out = np.maximum(np.abs(y), 1.0)
-        first, last = self.cut
-        out[:first] = np.maximum(np.abs(y[:first]), FAINT) if self.narrow else 1.0
-        out[first:last] = np.maximum(np.abs(y[first:last] + self.log_size), 1.0)
+        """Components far below 1 count by themselves where units, fewer than modes, turn from block to block; at y."""
+        out = super().scale(y)
+        if self.narrow:
+            first = self.cut[0]
+            out[:first] = np.maximum(np.abs(y[:first]), FAINT)
         return out
-
-    def retract(self, y: FloatArray) -> FloatArray:
-        """One Newton-Schulz step to orthonormal columns (products only: exact zeros stay); y itself while they are."""
-        turn = y[: self.cut[0]].reshape(self.n, self.r)
-        gram = turn.T @ turn
-        if np.max(np.abs(gram - np.eye(self.r))) < _DRIFT:
-            return y
-        return np.concatenate([(1.5 * turn - 0.5 * turn @ gram).ravel(), y[self.cut[0] :]])
 
     def growth(self, y: FloatArray) -> float:
         """Largest d lam/ds of a mode that the weights have: active ones have stopped."""
-        turn, logs, shear = self._unpack(y)
-        pushed = self._apply(self._residual(self._weights(turn, logs, shear)), turn)
-        rates = np.sum(turn * pushed, axis=0)[norms(shear @ self.factor) > 0] / self.unit
-        return float(rates.max(initial=0.0))
+        columns = self.present(y)
+        pushed = self.push(self.residual(self.weights(y)), columns)
+        return float(np.max(np.sum(columns * pushed, axis=0), initial=0.0)) / self.unit
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         """Hidden units in the user's basis, with relative accuracy at any size, and the features of A W."""
-        turn, logs, shear = self._unpack(y)
-        mixed = shear @ self.hidden
-        with np.errstate(divide="ignore"):
-            sizes = np.log(np.abs(mixed)) + logs[:, None]
-        top = sizes.max(axis=0)
-        top = np.where(np.isfinite(top), top, 0.0)
-        rows = (turn @ (np.sign(mixed) * np.exp(np.maximum(sizes - top, LOG_FAINT)))).T
+        rows, logs = self.rows(y)
         directions, log_norms = polar(self.moments.natural_rows(rows))
-        beta = self.moments.natural(self._map(self._weights(turn, logs, shear)))
-        return Snapshot(log_norms + top + self.log_size, directions, self.features(beta))
+        beta = self.moments.natural(self._map(self.weights(y)))
+        return Snapshot(log_norms + logs, directions, self.features(beta))
 
-    # -- parts ------------------------------------------------------------------------------------------------
-
-    def _unpack(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Views: O (n, r), lam (r,), N (r, r)."""
-        first, last = self.cut
-        return y[:first].reshape(self.n, self.r), y[first:last], y[last:].reshape(self.r, self.r)
-
-    def _weights(self, turn: FloatArray, logs: FloatArray, shear: FloatArray) -> FloatArray:
-        """Z^T up to a rotation of hidden space, (n, h)."""
-        sizes = np.exp(np.maximum(logs + self.log_size, LOG_FAINT))
-        return (turn * sizes) @ (shear @ self.factor)
-
-    def _map(self, weights: FloatArray) -> FloatArray:
-        return weights[self.d :] @ weights[: self.d].T
-
-    def _residual(self, weights: FloatArray) -> FloatArray:
+    def residual(self, weights: FloatArray) -> FloatArray:
+        """M, at weights (n, h)."""
         return self.moments.residual(self._map(weights))
 
-    def _apply(self, residual: FloatArray, columns: FloatArray) -> FloatArray:
-        """Q @ columns."""
+    def push(self, residual: FloatArray, columns: FloatArray) -> FloatArray:
+        """Q @ columns, Q as this `residual` makes it."""
         out = np.empty_like(columns)
         np.matmul(residual.T, columns[self.d :], out=out[: self.d])
         np.matmul(residual, columns[: self.d], out=out[self.d :])
         return out
+
+    def _map(self, weights: FloatArray) -> FloatArray:
+        return weights[self.d :] @ weights[: self.d].T
 
 
 class WeightFlow(FlowSystem):
