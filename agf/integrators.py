@@ -465,8 +465,11 @@ def length_of(v: FloatArray) -> float:
 
 
 def first_length(velocity: Velocity, y: FloatArray, f: FloatArray, norm: ErrorNorm, order: int, room: float) -> float:
-    """Length of the first step, at most `room`, from how fast the state and the velocity change (as Hairer, II.4, but
-    from rates alone, so that rescaling time or state changes no step)."""
+    """Length of the first step of a method of this `order` from y, at most `room`.
+
+    From how fast the state and the `velocity`, f at y, change in the `norm` of errors (as Hairer, II.4, but from rates
+    alone, so that rescaling time or state changes no step).
+    """
     speed = norm(f, y, y) * norm.rtol  # of the state, in units of scale
     if speed == 0 or not room > 0:
         return room if np.isfinite(room) else 1.0  # nothing moves, and nothing tells one length from another
