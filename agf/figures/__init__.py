@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 
 from agf.errors import RequestError, explain
 from agf.figures.figure import Rendition
@@ -58,17 +59,32 @@ FIGURES = {
 }
 
 
-def make(name: str, fast: bool = False) -> Rendition:
-    """Compute one figure; fast : a smaller version that takes seconds.
+def make(name: str, fast: bool = False, data: str | os.PathLike[str] | None = None) -> Rendition:
+    """Compute one figure.
+
+    Parameters
+    ----------
+    name : str
+        One of `FIGURES`.
+    fast : bool, optional
+        A smaller version that takes seconds.
+    data : str or os.PathLike[str] or None, optional
+        A folder with CIFAR-10, for a second row of "fig7".
 
     Raises
     ------
     RequestError
-        For an unknown name.
+        For an unknown name, and data that the figure does not take.
+    DataError
+        When CIFAR-10 is not in that folder.
     """
     if name not in FIGURES:
         raise RequestError(explain(f"there is no figure {name!r}.", expected="one of " + ", ".join(FIGURES)))
     module, title = FIGURES[name]
     place, _, function = module.partition(":")
-    drawn = getattr(importlib.import_module(f"agf.figures.{place}"), function or "draw")(fast)
-    return Rendition(name, title, *drawn)
+    draw = getattr(importlib.import_module(f"agf.figures.{place}"), function or "draw")
+    if data is None:
+        return Rendition(name, title, *draw(fast))
+    if name != "fig7":
+        raise RequestError(explain(f"the figure {name!r} takes no data.", remedy="Only fig7 does."))
+    return Rendition(name, title, *draw(fast, data))

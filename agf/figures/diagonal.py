@@ -8,11 +8,16 @@ import numpy as np
 
 import agf
 from agf import plot
-from agf.figures.figure import letter, steps, subplots
+from agf.figures.figure import letter, observed, power_of_ten, predicted, shades, shared_legend, subplots
 from agf.pictures.ticks import log_time
 from agf.results.comparison import Comparison
 
-ALPHAS = (1e-2, 1e-4, 1e-8, 1e-16, 1e-50)
+#: From weights as large as what they have to learn, where there is no staircase, to the limit.
+ALPHAS = (0.99, 0.9, 0.5, 0.1, 1e-2, 1e-4, 1e-8, 1e-16, 1e-50)
+#: Up to this the assumption of a small start is good enough to be compared with.
+_SMALL = 1e-2
+#: Accelerated time at which all curves end: long enough for alpha = 0.99, whose unit of time is a hundredth.
+_END = 1e3
 
 
 def data() -> dict[str, np.ndarray]:
@@ -26,49 +31,41 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     """Figure, panels, comparisons, settings."""
     problem = agf.problem("diagonal-linear", **data())
     theory = problem.theory()
-    alphas = ALPHAS[1:4] if fast else ALPHAS
-    figure, axes = subplots(1, 2, width=4.2, height=3.2)
+    alphas = (0.99, 1e-4, 1e-8, 1e-16) if fast else ALPHAS
+    figure, axes = subplots(1, 2, width=4.6, height=3.6)
     left, right = axes[0]
     panels: dict[str, dict[str, np.ndarray]] = {"losses": {}, "coefficients": {}}
     reports = {}
-    end = 1.35 * float(theory.accelerated_times[-1])
-    shades = np.linspace(0.25, 1.0, len(alphas))
-    for alpha, shade in zip(alphas, shades, strict=True):
+    begin, last = 0.3 * float(theory.accelerated_times[1]), 2.5 * float(theory.accelerated_times[-1])
+    for ax in axes[0]:
+        log_time(ax)
+        ax.set_xlabel(r"flow time / $-\log \alpha$")
+    left.set(xlim=(begin, _END), yscale="log", ylim=(1e-3, 2 * theory.levels[0]), ylabel="loss", title="losses")
+    right.set(xlim=(begin, last), ylabel=r"$\beta_i$")
+    for alpha, shade in zip(alphas, shades(len(alphas)), strict=True):
         init = problem.init(alpha)
         unit = -np.log(alpha)
-        stairs = agf.predict(problem, init, mode="agf")
-        flow = agf.flow(problem, init, t_max=end * unit, snapshots=1500)
-        reports[f"alpha = {alpha:g}"] = agf.compare(stairs, flow)
-        left.plot(
-            flow.times / unit, flow.losses, color=plot.OBSERVED, alpha=shade, lw=1.5, label=rf"$\alpha$ = {alpha:g}"
-        )
+        flow = agf.flow(problem, init, t_max=_END * unit, snapshots=1500)
+        if alpha <= _SMALL:
+            reports[f"alpha = {alpha:g}"] = agf.compare(agf.predict(problem, init, mode="agf"), flow)
+        label = rf"$\alpha$ = {power_of_ten(alpha)}"
+        observed(left, flow.times / unit, flow.losses, color=shade, label=label, lw=1.8, alpha=1.0)
         panels["losses"] |= {f"time_{alpha:g}": flow.times / unit, f"loss_{alpha:g}": flow.losses}
-    x, y = steps(theory.accelerated_times[1:], theory.levels, end)
-    left.plot(x, y, color="black", ls="--", lw=1.2, label=r"limit $\alpha \to 0$")
+    predicted(left, theory.accelerated_times[1:], theory.levels, _END, ls="--", label=_LIMIT)
     panels["losses"] |= {"limit_time": theory.accelerated_times, "limit_level": theory.levels}
-    begin = 0.3 * float(theory.accelerated_times[1])
-    left.set(xlabel=r"flow time / $-\log \alpha$", ylabel="loss", title="losses")
-    log_time(left)
-    left.set(xlim=(begin, end), yscale="log", ylim=(0.3 * theory.levels[-2], 2 * theory.levels[0]))
-    left.legend(frameon=False, fontsize="small", loc="lower left")
-    beta = flow.features("coefficients")
-    moments = flow.snapshot_times / unit
-    predicted = np.vstack([np.zeros(problem.width), theory.features("coefficients")])
+    beta, moments = flow.features("coefficients"), flow.snapshot_times / unit
+    expected = np.vstack([np.zeros(problem.width), theory.features("coefficients")])
     for i in range(problem.width):
         colour = plot.PALETTE[i]
-        right.plot(moments, beta[:, i], color=colour, lw=1.5)
-        right.plot(*steps(theory.accelerated_times[1:], predicted[:, i], end), color=colour, ls="--", lw=1)
-        right.annotate(
-            f"{i}", (end, beta[-1, i]), (4, 0), textcoords="offset points", color=colour, va="center",
-            annotation_clip=False,
-        )  # fmt: skip
-    panels["coefficients"] = {"time": moments, "flow": beta, "limit_time": theory.accelerated_times, "limit": predicted}
-    log_time(right)
-    right.set(
-        xlabel=r"flow time / $-\log \alpha$",
-        ylabel=r"$\beta_i$",
-        xlim=(begin, end),
-        title=rf"coefficients, $\alpha$ = {alpha:g}",
-    )
+        observed(right, moments, beta[:, i], color=colour, label=rf"$\beta_{i}$")
+        predicted(right, theory.accelerated_times[1:], expected[:, i], last, color=colour, ls="--")
+        right.annotate(rf"$\beta_{i}$", (last, expected[-1, i]), (4, 0), textcoords="offset points", color=colour,
+                       va="center", annotation_clip=False)  # fmt: skip
+    right.set_title(rf"coefficients, $\alpha$ = {power_of_ten(alphas[-1])}")
+    panels["coefficients"] = {"time": moments, "flow": beta, "limit_time": theory.accelerated_times, "limit": expected}
+    shared_legend(figure, left, right, columns=5)
     letter(axes)
     return figure, panels, reports, {"alphas": list(alphas), "seed": 10, "n": 20, "d": 5}
+
+
+_LIMIT = r"limit $\alpha \to 0$ (dashed)"

@@ -21,6 +21,10 @@ from agf.results.comparison import Comparison
 
 #: Letters of a label in the table; the json has all of it.
 _LONGEST = 60
+#: Least distance of two numbers above a panel, as a fraction of its width: that of two digits with a gap.
+_APART = 0.03
+#: Room for one entry of a legend, inches.
+_WORD = 2.2
 
 
 @dataclass(frozen=True)
@@ -123,20 +127,71 @@ def letter(axes: np.ndarray) -> None:
         ax.text(-0.02, 1.03, f"({chr(97 + index)})", transform=ax.transAxes, ha="right", va="bottom", weight="bold")
 
 
-def shared_legend(figure: Any, ax: Any) -> None:
-    """The legend of `ax` in a row below the figure, for all panels that mean the same by the same style."""
-    if ax.get_legend() is not None:
-        ax.get_legend().remove()
-    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize="small")
+def shared_legend(figure: Any, *axes: Any, columns: int = 4) -> None:
+    """One legend below the figure: every word of these panels once, with the style it has where it comes first."""
+    styles: dict[str, Any] = {}
+    for ax in axes:
+        if ax.get_legend() is not None:
+            ax.get_legend().remove()
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            styles.setdefault(label, handle)
+    columns = max(min(columns, int(figure.get_figwidth() / _WORD)), 1)
+    figure.legend(
+        styles.values(), styles.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize="small"
+    )
 
 
-def number_drops(ax: Any) -> None:
-    """Numbers in place of the names of drops above the axes; the table says what they are."""
-    for k, text in enumerate(ax.texts, 1):
-        text.set(text=str(k), rotation=0)
+def observed(ax: Any, times: np.ndarray, values: np.ndarray, **style: Any) -> None:
+    """A curve of gradient flow, broad and pale, so that a prediction on top of it hides nothing."""
+    ax.plot(times, values, **{"color": plot.OBSERVED, "lw": 3, "alpha": 0.55, "solid_capstyle": "butt"} | style)
+
+
+def predicted(ax: Any, times: np.ndarray, values: np.ndarray, end: float, **style: Any) -> None:
+    """Steps from values[k] to values[k+1] at times[k], drawn up to `end`, where the curve they belong to ends."""
+    begin = min(ax.get_xlim()[0], float(times.min(initial=end)))
+    ax.plot(*steps(times, values, end, begin), **{"color": plot.PREDICTED, "lw": 1.2} | style)
+
+
+def rules(ax: Any, places: np.ndarray, label: str, across: bool = False, **style: Any) -> None:
+    """A thin line at each finite place, upright or across; one entry of the legend for all of them."""
+    draw = ax.axhline if across else ax.axvline
+    for k, place in enumerate(places[np.isfinite(places)]):
+        draw(float(place), label="_" * bool(k) + label, zorder=0, **{"color": plot.RULE, "lw": 0.8, "ls": ":"} | style)
+
+
+def bounds(ax: Any, places: np.ndarray) -> None:
+    """Lower bounds on the times of the drops."""
+    rules(ax, places, "lower bound on each jump", color=plot.PALETTE[2], ls="-.", lw=1.0)
+
+
+def number_drops(ax: Any, times: np.ndarray) -> None:
+    """The number of each drop above the axes, where it is predicted; those too close to the last one are left out."""
+    to_axes = ax.transData + ax.transAxes.inverted()
+    last = -np.inf
+    for k, time in enumerate(times, 1):
+        at = to_axes.transform((time, ax.get_ylim()[0]))[0]
+        if 0 <= at <= 1 and at - last > _APART:
+            ax.annotate(str(k), (at, 1.0), (0, 2), xycoords="axes fraction", textcoords="offset points", ha="center",
+                        va="bottom", fontsize="x-small")  # fmt: skip
+            last = at
+
+
+def shades(count: int) -> list[Any]:
+    """Colours that darken evenly, also to the colour-blind and in grey, from the largest alpha to the smallest."""
+    from matplotlib import colormaps
+
+    return list(colormaps["viridis"](np.linspace(0.92, 0.0, count)))
+
+
+def power_of_ten(alpha: float) -> str:
+    """alpha in mathematics: a power of ten where it is one, else the number."""
+    exponent = round(float(np.log10(alpha)))
+    return rf"$10^{{{exponent}}}$" if np.isclose(alpha, 10.0**exponent) and exponent else f"{alpha:g}"
 
 
 def steps(times: np.ndarray, levels: np.ndarray, end: float, begin: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Corners of a staircase with times (K,) and levels (K+1,), from `begin` to `end`."""
-    x = np.concatenate([[begin], np.repeat(times, 2), [end]])
+    """Corners of a staircase with times (K,) and levels (K+1,), from `begin` to `end`; later steps are cut off."""
+    within = times < end
+    levels = levels[np.append(True, within)]
+    x = np.concatenate([[begin], np.repeat(times[within], 2), [end]])
     return x, np.repeat(levels, 2)

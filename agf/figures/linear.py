@@ -7,31 +7,35 @@ from typing import Any
 import numpy as np
 
 import agf
-from agf import plot
-from agf.figures.figure import letter, number_drops, shared_legend, steps, subplots
+from agf.figures.figure import letter, number_drops, observed, predicted, shared_legend, subplots
 from agf.pictures.ticks import log_time
 from agf.results.comparison import Comparison
 
-
-def commuting(size: int = 5, seed: int = 0) -> dict[str, np.ndarray]:
-    """Sxx and B diagonal in one basis, the learning order b s and the energy order b^2 s disagreeing."""
-    rng = np.random.default_rng(seed)
-    basis = np.linalg.qr(rng.standard_normal((size, size)))[0]
-    s = 2.0 ** -np.arange(size, dtype=np.float64)[::-1]
-    b = np.array([6.0, 5.0, 2.4, 1.0, 0.4])[:size]
-    return {"Sxx": (basis * s) @ basis.T, "B": (basis * b) @ basis.T}
+#: Losses below this fraction of the first are not drawn.
+_LEAST = 1e-7
 
 
-def authors(size: int = 10) -> dict[str, np.ndarray]:
-    """The problem of the authors' notebook, numpy legacy seed 0: Sxx is diagonal in the right singular basis of B."""
+def authors(size: int = 10, commuting: bool = False) -> dict[str, np.ndarray]:
+    """The problem of the authors' notebook, numpy legacy seed 0; `commuting`: Sxx turned into the right basis of B."""
     state = np.random.RandomState(0)
     state.randn(size, size)
     u, v = (np.linalg.qr(state.randn(size, size))[0] for _ in range(2))
     m = u @ np.diag(1.0 / np.arange(1, size + 1)) @ v
-    s = np.linalg.svd(m @ m.T)[1]
     b = state.randn(size, size)
+    if not commuting:
+        return {"Sxx": m @ m.T, "B": b}
     right = np.linalg.svd(b)[2].T
-    return {"Sxx": (right * s) @ right.T, "B": b}
+    return {"Sxx": (right * np.linalg.svd(m @ m.T)[1]) @ right.T, "B": b}
+
+
+def swapped(seed: int = 0) -> dict[str, np.ndarray]:
+    """Sxx and B diagonal in one basis, where singular value (6, 1.6, .8, .3, .1) and energy order modes differently.
+
+    The second mode of five takes off 1.0, the third 1.6.
+    """
+    basis = np.linalg.qr(np.random.default_rng(seed).standard_normal((5, 5)))[0]
+    sigma, energy = np.array([6.0, 1.6, 0.8, 0.3, 0.1]), np.array([60.0, 2.0, 3.2, 0.09, 0.02])
+    return {"Sxx": (basis * (sigma**2 / energy)) @ basis.T, "B": (basis * (energy / sigma)) @ basis.T}
 
 
 def turned(size: int = 5, seed: int = 3) -> dict[str, np.ndarray]:
@@ -44,38 +48,48 @@ def turned(size: int = 5, seed: int = 3) -> dict[str, np.ndarray]:
 def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:
     """Figure, panels, comparisons, settings."""
     alpha = 1e-8
-    cases: dict[str, tuple[dict[str, np.ndarray], int | None]] = {
-        "commuting": (commuting(), None),
-        "non-commuting": (turned(), None),
-    }
+    cases: dict[str, dict[str, np.ndarray]] = {"orders disagree": swapped(), "not commuting": turned()}
     if not fast:
-        cases["10-10-10"] = (authors(), 10)
-    figure, axes = subplots(2, len(cases), width=3.6, height=2.7)
+        cases = {"commuting": authors(commuting=True), "not commuting": authors(), "orders disagree": swapped()}
+    figure, axes = subplots(2, len(cases), width=3.9, height=3.0)
     panels: dict[str, dict[str, np.ndarray]] = {}
     reports = {}
-    for column, (name, (inputs, width)) in enumerate(cases.items()):
-        problem = agf.problem("linear", **inputs, width=width)
+    largest = 0.0
+    for (top, bottom), (name, inputs) in zip(axes.T, cases.items(), strict=True):
+        problem: Any = agf.problem("linear", **inputs)
         init = problem.init(alpha, seed=0)
         stairs = agf.predict(problem, init, mode="agf")
-        flow = agf.flow(problem, init, t_max=2.0 * float(stairs.times[-1]))
+        end = 2.0 * float(stairs.times[-1])
+        flow = agf.flow(problem, init, t_max=end, snapshots=1500)
         reports[name] = agf.compare(stairs, flow)
-        top, bottom = axes[:, column]
-        plot.comparison(reports[name], ax=top)
-        number_drops(top)
-        top.set_title(name, pad=16)
-        top.get_legend().remove()
-        values, expected = flow.features("singular_values"), stairs.features("singular_values")
+        start = stairs.start_level
+        for ax in (top, bottom):
+            log_time(ax)
+            ax.set(xlim=(0.4 * float(stairs.half_times[1]), end), xlabel="flow time")
+        top.set_yscale("log")
+        observed(top, flow.times, np.maximum(flow.losses / start, 1e-30), label="gradient flow")
+        predicted(top, stairs.half_times[1:], np.maximum(stairs.levels / start, 1e-30), end, label="predicted")
+        published = problem.theory(alpha=alpha, rule="conjecture")
+        if name == "orders disagree":
+            predicted(top, published.times[1:], np.maximum(published.levels / start, 1e-30), end, color="black", ls=":",
+                      label="published recursion, where it differs")  # fmt: skip
+        top.set(ylim=(_LEAST, 2.0), ylabel="loss / L(0)")
+        top.set_title(name, fontsize="medium", pad=16)
+        number_drops(top, stairs.half_times[1:])
         # Ordered by size, values change places when a larger one overtakes: one colour for all of them.
-        bottom.plot(flow.snapshot_times[1:], values[1:], color=plot.OBSERVED, lw=2.5, alpha=0.6)
-        left, right = top.get_xlim()
-        for column in expected.T:
-            bottom.plot(*steps(stairs.half_times[1:], np.append(0.0, column), right, left), color=plot.PREDICTED, lw=1)
-        log_time(bottom)
-        bottom.set(xlabel="flow time", ylabel="singular values of AW", xlim=(left, right))
-        panels[name] = {
+        values, expected = flow.features("singular_values"), stairs.features("singular_values")
+        for k, (found, foreseen) in enumerate(zip(values.T, expected.T, strict=True)):
+            observed(bottom, flow.snapshot_times, found, label="_" * bool(k) + "gradient flow")
+            predicted(bottom, stairs.half_times[1:], np.append(0.0, foreseen), end)
+        bottom.set_ylabel("singular values of AW")
+        largest = max(largest, float(expected.max()))
+        panels[name.replace(" ", "-")] = {
             "time": flow.times, "loss": flow.losses, "snapshot_time": flow.snapshot_times, "singular_values": values,
             "predicted_half_time": stairs.half_times, "predicted_level": stairs.levels,
+            "published_time": published.times, "published_level": published.levels,
         }  # fmt: skip
-    shared_legend(figure, axes[0, 0])
+    for bottom in axes[1]:
+        bottom.set_ylim(-0.03 * largest, 1.06 * largest)
+    shared_legend(figure, *axes.flat)
     letter(axes)
     return figure, panels, reports, {"alpha": alpha, "seed": 0, "cases": list(cases)}

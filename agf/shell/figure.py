@@ -17,10 +17,11 @@ from agf.shell.output import print_json
 @click.command()
 @click.argument("name", type=click.Choice([*FIGURES, "all"]))
 @click.option("-o", "--output", "folder", default="figures", metavar="DIR", help="Folder to write to; default figures.")
+@click.option("--data", metavar="DIR", help="For fig7: a folder with CIFAR-10, drawn in a second row.")
 @click.option("--fast", is_flag=True, help="Smaller versions, about a minute for all of them.")
 @click.option("--json", "as_json", is_flag=True, help="Print the numbers as one JSON document on standard output.")
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
-def figure(name: str, folder: str, fast: bool, as_json: bool, quiet: bool) -> int:
+def figure(name: str, folder: str, data: str | None, fast: bool, as_json: bool, quiet: bool) -> int:
     """Compute and draw an experiment of the paper: picture, data of each panel (npz) and numbers (json)."""
     report = reporter(quiet)
     try:
@@ -31,7 +32,7 @@ def figure(name: str, folder: str, fast: bool, as_json: bool, quiet: bool) -> in
     for each in FIGURES if name == "all" else [name]:
         began = time.perf_counter()
         with report.progress(f"{each}: {FIGURES[each][1]}"):
-            drawn = make(each, fast)
+            drawn = make(each, fast, data if each == "fig7" or name != "all" else None)
         written = drawn.save(folder)
         report.table(drawn.table())
         report.say(f"{each}: {time.perf_counter() - began:.1f} s. Wrote {', '.join(map(str, written))}.")

@@ -20,7 +20,7 @@ from agf.shell.main import main
 #: the curve itself, is judged.
 FAST = {
     "fig3": 0.025,
-    "fig4": 0.02,
+    "fig4": 0.006,
     "fig5": 0.045,
     "fig6": 0.0075,
     "fig7": 0.001,
@@ -127,3 +127,8 @@ def test_every_figure_has_a_module_and_a_page():
 def test_an_unknown_figure_is_refused():
     with pytest.raises(RequestError, match=r"no figure 'fig99'.*fig3"):
         figures.make("fig99")
+
+
+def test_only_the_figure_of_images_takes_data(tmp_path):
+    with pytest.raises(RequestError, match=r"'fig3' takes no data.*fig7"):
+        figures.make("fig3", data=tmp_path)

@@ -182,10 +182,9 @@ class LinearAttention(ContextRegression):
         -------
         Staircase
             Staircase with `levels` of [AGF] eq. 57, features "amplitudes" and "singular_values" after each drop, and
-            bounds (K,) on the half-drop times, flow time. bounds[k-1] holds whatever the earlier heads do: k heads
-            must have reached the radius and the residual drives none faster than at first, so it is sqrt(3) c_k / (N
-            lam_1^2) with c_k the k-th smallest threshold. `least_wait` is sharper once the heads at the start of a
-            phase are known.
+            bounds (K,) on the half-drop times, flow time. bounds[k-1] is the time at which jump k-1 leaves the others
+            to themselves, plus `least_wait` from the largest of them then ([AGF] eq. 58 with its misprint mended):
+            right as alpha -> 0, as the times are. The first holds at any alpha.
         """
         if options:
             raise DataError(
@@ -198,7 +197,8 @@ class LinearAttention(ContextRegression):
         clock = self._clock(alpha, init)
         if init is None:
             nobody = np.zeros(0, dtype=np.int64)
-            jumps = [Jump(np.nan, np.nan, nobody, np.array([k])) for k in range(min(self.rank, self.width))]
+            unknown = Jump(np.nan, np.nan, nobody, nobody, np.nan, np.nan)
+            jumps = [replace(unknown, components=np.array([k])) for k in range(min(self.rank, self.width))]
             notes = ["Times depend on the heads: give init=problem.init(alpha, seed) for times and bounds."]
         else:
             jumps = self._race(init)
@@ -253,12 +253,12 @@ class LinearAttention(ContextRegression):
     def _bounds(self, jumps: list[Jump], init: Init | None, radius: float | None) -> FloatArray:
         if init is None:
             return np.full(len(jumps), np.nan)
-        radii = [
-            float(self.learned_norm(jump.components).min()) if radius is None else positive(radius, "radius")
-            for jump in jumps
-        ]
-        charges = np.sort(threshold(init.log_norms[:, None], 3, np.log(radii)), axis=0)
-        return np.maximum(np.diagonal(charges), 0.0) / (3 * self._largest_utility(0))
+        left = np.ones(self.dimension, dtype=bool)
+        bounds = np.zeros(len(jumps))
+        for k, jump in enumerate(jumps):
+            bounds[k] = jump.began + self.least_wait(int(np.argmax(left)), jump.log_norm, radius)
+            left[jump.components] = False
+        return bounds
 
     def learned_norm(self, k: int | IntArray) -> FloatArray:
         """Norm of a balanced head (V = |K| = |Q|) that has component k (from 0) when half of that drop is done."""

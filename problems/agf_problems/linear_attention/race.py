@@ -33,12 +33,30 @@ _RTOL = 1e-11
 
 @dataclass(frozen=True)
 class Jump:
-    """One jump: flow times of the switch and of the half-drop, the heads (k,) that make it, the components learned."""
+    """One jump.
+
+    Parameters
+    ----------
+    time : float
+        Flow time of the switch.
+    half_time : float
+        Flow time of the half-drop.
+    heads : int ndarray, shape (k,)
+        The heads that make it.
+    components : int ndarray, shape (k,)
+        The components learned.
+    began : float
+        Flow time at which the phase began: that of the jump before, 0 for the first.
+    log_norm : float
+        Log of the largest norm of a dormant head when the phase began.
+    """
 
     time: float
     half_time: float
     heads: IntArray
     components: IntArray
+    began: float
+    log_norm: float
 
 
 def race(
@@ -66,11 +84,13 @@ def race(
     room = np.where(rates[starts] > 0, np.bincount(groups), 0)
     log_goals = np.log(amplitudes[starts]) - 3.0 * log_scale
     waiting = np.ones(values.size, dtype=bool)
+    idle = np.zeros(values.size)  # squares of what lies along learned components, where nothing is left to gain
     now, jumps = 0.0, []
     while waiting.any() and room.any():
         left = np.where(room[groups] > 0, rates, 0.0)
         unit = np.exp(-log_scale) / left.max()
         rival = np.flatnonzero(waiting)
+        squares = values**2 + np.sum(keys**2 + queries**2, axis=1) + idle
         racers = _Racers(
             values[rival], keys[rival], queries[rival], left / left.max(), starts, np.where(room > 0, log_goals, np.inf)
         )
@@ -86,10 +106,20 @@ def race(
                 continue  # an equal head of this jump has this direction already
             along /= np.linalg.norm(along)
             for part in (keys, queries):  # of a group that has room left, what remains is orthogonal to what is learned
+                idle += (part @ along) ** 2
                 part -= np.outer(part @ along, along)
             components.append(int(starts[group] + np.count_nonzero(groups == group) - room[group]))
             room[group] -= 1
-        jumps.append(Jump(now + finish.time * unit, now + finish.half_time * unit, winners, np.array(components)))
+        jumps.append(
+            Jump(
+                time=now + finish.time * unit,
+                half_time=now + finish.half_time * unit,
+                heads=winners,
+                components=np.array(components),
+                began=now,
+                log_norm=0.5 * float(np.log(squares[rival].max())) + log_scale,
+            )
+        )
         waiting[winners] = False
         now += finish.time * unit
     return jumps
