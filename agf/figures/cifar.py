@@ -12,7 +12,7 @@ import numpy as np
 
 from agf.errors import DataError, explain
 
-#: Fact: images are 32 x 32 in three colours, one after the other; [AGF] centres the first 10,000 and trains on half of them.
+#: Source: images are 32 x 32 in three colours, one after the other; [AGF] centres 10,000 and trains on half of them.
 _PIXELS, _COLOURS = 1024, 3
 _CENTRED, _ROWS = 10_000, slice(2_000, 7_000)
 _FOLDERS = ("", "cifar-10-batches-bin", "cifar-10-batches-py")

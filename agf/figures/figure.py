@@ -21,9 +21,9 @@ from agf.results.comparison import Comparison
 
 #: Letters of a label in the table; the json has all of it.
 _LONGEST = 60
-#: Least distance of two numbers above a panel, as a fraction of its width: that of two digits with a gap.
+#: Least distance of two numbers above a panel, as a fraction of its width: two digits with a gap. Setting: of pictures.
 _APART = 0.03
-#: Room for one entry of a legend, inches.
+#: Room for one entry of a legend, inches. Setting: of pictures.
 _WORD = 2.2
 
 

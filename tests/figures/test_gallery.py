@@ -35,8 +35,10 @@ def test_a_table_of_the_gallery_is_what_the_figure_gives_today(name):
         assert agree(one, other, unit == "%"), (stale, one, other)
 
 
-@pytest.mark.parametrize("name", figures.FIGURES)
-def test_every_page_has_the_table_of_its_figure(name):
-    match = TABLE.search((GALLERY / f"{name}.md").read_text(encoding="utf-8"))
-    assert match is not None
-    assert match.group(1).startswith(f"{name}: {figures.FIGURES[name][1]}"[:100])
+def test_every_table_of_the_gallery_is_of_the_figure_of_its_page():
+    for name, (_, title) in figures.FIGURES.items():
+        match = TABLE.search((GALLERY / f"{name}.md").read_text(encoding="utf-8"))
+        if match is None:  # nothing is predicted there
+            assert not re.fullmatch(r"fig\d", name), name
+        else:
+            assert match.group(1).startswith(f"{name}: {title}"[:100]), name
