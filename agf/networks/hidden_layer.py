@@ -56,6 +56,7 @@ class HiddenLayer:
         largest = inputs.max()
         self.reach = kink * float(largest * np.sqrt(np.mean(np.sum((inputs / largest) ** 2, axis=1))))
         self._stride = max(1, inputs.shape[0] // _PROBES)
+        self._empty = bool((~inputs.any(axis=1)).any())  # samples that are 0, where every neuron is
 
     def sizes(self, w: Any) -> Any:
         """|w| of every row, without underflow of the squares."""
@@ -99,10 +100,15 @@ class HiddenLayer:
         """sigma of pre-activations z (samples, m) of `inner` weights, in their units, and d sigma/dz at fixed |w|."""
         b, act = self.backend, self.activation
         if self.kink > 0:
-            return lambda z: held(act.rounded(b, z), constant)
+            return lambda z: held(self._rounded(z), constant)
         if leading:
             return lambda z: held((act.leading_value(b, z), act.leading_slope(b, z)), constant)
         return lambda z: held((act.value(b, z), act.slope(b, z)), constant)
+
+    def _rounded(self, z: Any) -> tuple[Any, Any]:
+        """A rounded sigma, but exactly 0 of a sample that is 0: it has no kink to be rounded, and nothing fits it."""
+        value, slope = self.activation.rounded(self.backend, z)
+        return (value * (z != 0), slope) if self._empty else (value, slope)
 
     def sigma_at(self, log_norms: FloatArray, constant: Any = None) -> Sigma:
         """sigma(rho z) / rho^p and its slope at unit neurons, exact at any norm rho; a constant one has 1 / rho^p."""

@@ -291,15 +291,19 @@ def _sorted(X: FloatArray, c: FloatArray, leak: float, bent: _Bent, found: _Foun
 
 
 def _kind(bent: _Bent, signs: IntArray, shares: FloatArray, side: int, d: int) -> str:
-    """[BF24] Lemmas 12 and 14: on its own face G falls from a +D and rises from a -D; across it G bends by `bend`."""
+    """[BF24] Lemmas 12 and 14: on its own face G falls from a +D and rises from a -D; across it G bends by `bend`.
+
+    At the edge of being critical, where a share is 0 or 1, G keeps its slope across that wall: towards the other side of
+    it G falls like the sphere, so that what bends the same way everywhere stays an end of neurons.
+    """
     held = np.flatnonzero(signs == 0)
-    if ((shares[held] < TIED) | (shares[held] > 1 - TIED)).any():
-        return DEGENERATE
     bend = side * bent.bend[held]
-    normals = bent.arrangement.normals[held]
-    alone = d == (np.linalg.matrix_rank(normals, tol=1e-10) if held.size else 0) + 1  # the face is a ray
     if (bend < 0).all():
         return MAXIMUM if side > 0 else MINIMUM
+    if ((shares[held] < TIED) | (shares[held] > 1 - TIED)).any():
+        return DEGENERATE
+    normals = bent.arrangement.normals[held]
+    alone = d == (np.linalg.matrix_rank(normals, tol=1e-10) if held.size else 0) + 1  # the face is a ray
     if alone and (bend > 0).all():
         return MINIMUM if side > 0 else MAXIMUM
     return SADDLE

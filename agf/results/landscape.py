@@ -167,8 +167,15 @@ class Landscape:
 
     @property
     def ends(self) -> tuple[Critical, ...]:
-        """Where dormant neurons end: the maxima and minima, without saddles and degenerate directions."""
-        return tuple(one for one in self.criticals if one.kind in ("maximum", "minimum"))
+        """Where dormant neurons end: the maxima and minima, and degenerate directions that some of them reach.
+
+        Beside a wall that does not bend a neuron stays: with orthogonal inputs, every set of samples has its own end.
+        """
+        return tuple(
+            one
+            for one in self.criticals
+            if one.kind in ("maximum", "minimum") or (one.kind == "degenerate" and one.share > 0)
+        )
 
     def count(self, kind: str) -> int:
         """Number of directions of that kind."""

@@ -1,0 +1,79 @@
+"""Inputs at the edge of what the theorems are about: the right answer, or a sentence."""
+
+import numpy as np
+import pytest
+
+import agf
+
+
+def test_orthogonal_inputs_of_both_signs_have_their_ends_and_their_staircase():
+    """Every set of positive samples has one for a > 0, those beside walls that do not bend; D = (1, 2, 0) / 3 leads."""
+    problem = agf.TwoLayer(np.eye(3), [1.0, 2.0, -1.0], width=8, kink=0)
+    found = agf.landscape(problem)
+    assert [one.kind for one in found.criticals] == ["maximum", "degenerate", "degenerate", "minimum"]
+    assert found.utilities == pytest.approx(np.array([np.sqrt(5), 2, 1, 1]) / 6)
+    assert len(found.ends) == 4
+    stairs = problem.theory()
+    assert stairs.accelerated_times[1:] == pytest.approx([3 / np.sqrt(5), 3.0], rel=1e-6)
+    assert stairs.levels == pytest.approx([1.0, 1 / 6, 0.0], abs=1e-9)
+    phase = agf.align(problem, problem.init(1e-6, seed=0, kind="balanced"))
+    ends = {round(one.utility, 9) for one in found.ends} | {0.0}
+    assert {round(phase.cluster(k).utility, 9) for k in range(phase.n_clusters)} <= ends
+
+
+def test_a_zero_sample_is_fitted_by_nobody():
+    """A rounded kink has a value at 0; a sample that is 0 has none, and its label stays in the loss."""
+    X, y = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 1.0]]), np.array([1.0, 1.0, -1.0])
+    problem = agf.TwoLayer(X, y, width=6)
+    theta = np.random.default_rng(0).standard_normal((6, 3))
+    everybody = np.arange(6)
+    sharp = agf.TwoLayer(X, y, width=6, kink=0)
+    assert problem.loss_grad(theta, everybody)[0] == pytest.approx(sharp.loss_grad(theta, everybody)[0], rel=1e-9)
+    assert (problem.outputs(theta, everybody)[:, 0] == 0).all()
+    step, gradient = 1e-6, problem.loss_grad(theta, everybody)[1]
+    for index in np.ndindex(6, 3):
+        moved = [theta.copy(), theta.copy()]
+        moved[0][index] += step
+        moved[1][index] -= step
+        losses = [problem.loss_grad(each, everybody)[0] for each in moved]
+        assert gradient[index] == pytest.approx((losses[0] - losses[1]) / (2 * step), abs=1e-7)
+    init = problem.init(1e-4, seed=0, kind="balanced")
+    stairs, flow = agf.predict(problem, init), agf.flow(problem, init, t_max=200.0)
+    assert stairs.levels[-1] == pytest.approx(1 / 6, rel=1e-3)
+    assert flow.losses[-1] == pytest.approx(1 / 6, rel=1e-3)
+    assert agf.escape(problem, stairs).verdict == "optimal"
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "level"),
+    [
+        (np.array([[1.0, 0.0], [1.0, 0.0], [0.5, 1.0]]), [1.0, -1.0, 0.5], 1 / 3),
+        (np.array([[1.0, 1.0], [2.0, 2.0], [-1.0, -1.0]]), [1.0, 0.5, -1.0], 0.075),
+        (np.array([[1.0], [2.0], [-0.5]]), [1.0, -1.0, 0.3], None),
+        (np.array([[1.0, 2.0]]), [1.0], 0.0),
+    ],
+    ids=["contradicting duplicates", "collinear", "one column", "one sample"],
+)
+def test_the_best_network_is_least_squares_over_what_differs(X, y, level):
+    """Of duplicates the mean counts; on a line each side has its own least squares."""
+    problem = agf.TwoLayer(X, y, width=8, kink=0)
+    stairs = problem.theory()
+    if level is None:
+        x, labels = X[:, 0], np.array(y)
+        level = sum(
+            np.sum((labels[side] - x[side] * (x[side] @ labels[side]) / (x[side] @ x[side])) ** 2)
+            for side in (x > 0, x < 0)
+        ) / (2 * x.size)
+    assert stairs.levels[-1] == pytest.approx(level, abs=1e-9)
+    phase = agf.align(problem, problem.init(1e-6, seed=1, kind="balanced"))
+    assert set(phase.fate) <= {"aligns", "opposed", "dead", "flat"}
+
+
+def test_a_thousand_samples_in_ten_columns_are_followed_and_marked():
+    rng = np.random.default_rng(0)
+    problem = agf.TwoLayer(rng.standard_normal((1000, 10)), rng.standard_normal(1000), width=5, kink=0)
+    found = agf.landscape(problem, starts=8)
+    assert not found.complete
+    assert "not proven complete" in str(found)
+    with pytest.raises(agf.NoTheory, match="too many activation cones"):
+        problem.theory()
