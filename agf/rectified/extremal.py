@@ -293,8 +293,8 @@ def _sorted(X: FloatArray, c: FloatArray, leak: float, bent: _Bent, found: _Foun
 def _kind(bent: _Bent, signs: IntArray, shares: FloatArray, side: int, d: int) -> str:
     """[BF24] Lemmas 12 and 14: on its own face G falls from a +D and rises from a -D; across it G bends by `bend`.
 
-    At the edge of being critical, where a share is 0 or 1, G keeps its slope across that wall: towards the other side of
-    it G falls like the sphere, so that what bends the same way everywhere stays an end of neurons.
+    At the edge of being critical, where a share is 0 or 1, G keeps its slope across that wall: towards its other side G
+    falls as along the sphere, so that what bends the same way everywhere stays an end of neurons.
     """
     held = np.flatnonzero(signs == 0)
     bend = side * bent.bend[held]
