@@ -247,8 +247,11 @@ class OwnRiding(Riding):
         return self._system.metric(y)
 
     def hessian(self, y: FloatArray) -> FloatArray | None:
-        """Where all make the residual: one-sided, the Jacobian is not symmetric."""
-        return self._system.hessian(y) if self.active.size == self.alive.sum() else None
+        """That of the coordinates that make the residual.
+
+        The others are driven by these and drive nobody: Newton's method without that coupling takes one iteration more.
+        """
+        return self._system.hessian(y)
 
     def polar(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         found = self._system.snapshot(y)

@@ -154,7 +154,7 @@ class MirrorFlow(agf.FlowSystem):
 
     def hessian(self, y: FloatArray) -> FloatArray:
         """D^(1/2) X^T X / n D^(1/2), D = d beta/dz: no coordinate ever grows away from another."""
-        root = self.metric(y) * (np.maximum(*self._heard) > -np.inf)
+        root = self.metric(y)
         return (root[:, None] * root) * self._gram
 
     def metric(self, y: FloatArray) -> FloatArray:
