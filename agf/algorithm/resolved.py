@@ -75,7 +75,7 @@ _RELAXES = 10.0
 #: A squared gradient of this part of the largest one is rounding.
 _ROUNDING = 1e-26
 #: Tolerance of a step over that of the settings: what joining at a finite norm leaves out is far more than this.
-_STEP = 25.0
+_STEP = 60.0
 #: ... at kinks at least this; and never more than the second.
 _KINKS, _COARSEST = 3e-4, 3e-3
 #: Neurons that grew by this part of what the first one did, in what they contribute, share a drop without arrivals.
@@ -228,7 +228,7 @@ class _Run:
         self.least = float(problem.least_loss(init))
         self.gradients = 0.0  # work of the flows so far
         self.left: float | None = None  # loss that may still be lost at the end
-        self.planned = 0.0  # accelerated time of the next step of the last flow, where its steps were stabilised
+        self.planned: integrators.Memory | None = None  # of the last flow
 
     def go(self) -> Status:
         """Alternate plateaus and flows until nothing is left to happen."""
@@ -277,6 +277,8 @@ class _Run:
             return None
         self.state = found.state
         self._bend(float(found.utility.max()), float(log_norms[found.neurons].max()))
+        if self.planned is not None and self.planned.method == "rk45":
+            self.planned = None  # a plateau is left more slowly than it was reached
         self._join(found.neurons, found.utility)
         return None
 
@@ -408,10 +410,9 @@ class _Run:
         self.notes.extend(note for note in (said, sentence) if note)
         return status
 
-    def _planned(self, now: Moment, unit: float) -> float:
-        """Accelerated time of the next step, where steps were stabilised."""
-        memory = None if now.step is None else now.step.memory
-        return memory.step * unit if isinstance(memory, integrators.Memory) and memory.method == "rkc2" else 0.0
+    def _planned(self, now: Moment, unit: float) -> integrators.Memory | None:
+        """The method that steps and its next step, in accelerated time."""
+        return None if now.step is None else replace(now.step.memory, step=now.step.memory.step * unit)
 
     def _see(self, now: Moment, system: Riding, riding: View, before: State[Any], unit: float) -> None:
         """Take a moment into the state and the curve."""
@@ -437,12 +438,19 @@ class _Run:
         return True
 
     def _resumed(self, system: Riding, y: FloatArray, unit: float) -> integrators.Memory | None:
-        """What a flow starts with where the last one was stiff: explicit steps would only stir the stiff modes up."""
-        if self.planned == 0.0:
+        """What a flow starts with: the step of the last one, as who joins hardly changes a velocity.
+
+        Where that was stiff, explicit steps would only stir the stiff modes up.
+        """
+        if self.planned is None:
             return None
+        step = self.planned.step / unit
+        if isinstance(self.planned, History):
+            return History(step)
+        if self.planned.method == "rk45":
+            return integrators.Memory(step)
         fastest = float(np.max(np.abs(system.rates(y, system.velocity(y)))))
         self._count("velocity_evaluations", 1)
-        step = self.planned / unit
         return integrators.Memory(min(step, self.rtol ** (1 / 3) / fastest) if fastest > 0 else step, method="rkc2")
 
     def _inside(self, system: Riding, now: Moment) -> FloatArray:

@@ -223,10 +223,11 @@ class OwnRiding(Riding):
         return self._system.loss_rate(y)
 
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
-        return self._system.loss_and_rate(y)
+        """On a plateau 0 for both: the residual is frozen, and a step that goes past the end has no loss in float64."""
+        return self._system.loss_and_rate(y) if self.moving is None else (0.0, 0.0)
 
     def loss_is_known(self, y: FloatArray) -> bool:
-        return self._system.loss_is_known(y)
+        return self.moving is not None or self._system.loss_is_known(y)
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         return self._system.snapshot(y)

@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray
+from agf.integrators import Accepted
 from agf.numerics.ndf import History
 from agf.rounding import EPS, SUM
 from agf.stopping.drive import End, Moment, Why
@@ -282,7 +283,7 @@ class Drifting:
 
 @dataclass(frozen=True)
 class Event:
-    """Some entry of `gap` has become positive: located within the step by bisection on the dense output.
+    """Some entry of `gap` has become positive: located within the step by secants and bisection on the dense output.
 
     Ties are found as sets: `End.who` are all entries that are positive at the time of the first.
 
@@ -310,15 +311,36 @@ class Event:
             return memory, None
         if now.step is None:
             return memory, End(self.why, now, who=np.flatnonzero(self._past(now.y, now)))
-        early, late = now.step.s0, now.step.s1
-        while late - early > self.sharp * (now.step.s1 - now.step.s0):
-            middle = 0.5 * (early + late)
-            if not early < middle < late:
-                break
-            passed = self._past(now.step.dense(middle), now).any()
-            early, late = (early, middle) if passed else (middle, late)
+        late = self._place(now, now.step)
         at = now.inside(now.origin + late) if late < now.step.s1 else now
         return memory, End(self.why, at, who=np.flatnonzero(self._past(at.y, now)))
+
+    def _place(self, now: Moment, step: Accepted) -> float:
+        """Where in the step it is past, by no more than `sharp` of it.
+
+        Secants aim a little past the zero on either side in turn, so that the bracket closes from both; every third
+        place is the middle.
+        """
+        aim = 0.4 * self.sharp * (step.s1 - step.s0)
+        early, late, asked, side = step.s0, step.s1, 0, 1.0
+        low, high = self._most(step.y0, now), self._most(now.y, now)
+        while late - early > self.sharp * (step.s1 - step.s0):
+            asked += 1
+            place = 0.5 * (early + late)
+            if asked % 3 and -np.inf < low <= 0.0 < high < np.inf:
+                place = early + (late - early) * low / (low - high) + side * aim
+                place = min(max(place, early + aim), late - aim)
+            if not early < place < late:
+                break
+            gap = self._most(step.dense(place), now)
+            if gap > 0.0:
+                late, high, side = place, gap, -1.0
+            else:
+                early, low, side = place, gap, 1.0
+        return late
+
+    def _most(self, y: FloatArray, now: Moment) -> float:
+        return float(np.max(self.gap(y, now), initial=-np.inf))
 
     def _past(self, y: FloatArray, now: Moment) -> BoolArray:
         return np.asarray(self.gap(y, now)) > 0.0
