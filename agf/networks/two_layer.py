@@ -270,7 +270,7 @@ class TwoLayer(SecondOrder):
         return full
 
     def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
-        """{"balance": p |a_i|^2 - |w_i|^2} for a homogeneous activation of power p ([AGF] Lemma C.2 for p = 1)."""
+        """{"balance": p |a_i|^2 - |w_i|^2} for a homogeneous activation of power p ([AGF] Lemma B.1)."""
         if not self.activation.homogeneous:
             return {}
         w, a = theta[:, : self.n_inputs], theta[:, self.n_inputs :]
