@@ -8,7 +8,6 @@ threshold; neurons whose directions came to `rest` follow a closed law. Norms ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,12 +15,10 @@ from agf import integrators
 from agf.algorithm.crossings import FAR, TURN, Crossings
 from agf.algorithm.departures import twins
 from agf.algorithm.exact_stepper import rest_of, steps_of
+from agf.algorithm.stepper import Batch
 from agf.algorithm.threshold import ExactThreshold, Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
-from agf.clock import Clock
-from agf.contract.problem import Problem
 from agf.coordinates.aligned import groups, homogeneous, log_group_norms
-from agf.init import Init
 from agf.records.status import Status
 from agf.sphere import lengths
 
@@ -67,32 +64,22 @@ class Crossing:
 
 
 def cross(
-    problem: Problem,
-    residual: Any,
-    clock: Clock,
+    batch: Batch,
     threshold: Threshold,
-    directions: FloatArray,
-    log_norms: FloatArray,
-    neurons: IntArray,
     *,
     rtol: float = 1e-6,
     tie_rtol: float = 1e-9,
     stop: float = np.inf,
     stats: dict[str, float] | None = None,
-    origin: Init | None = None,
 ) -> Crossing | Status:
     """Integrate the dormant neurons until the first reaches its threshold.
 
     Parameters
     ----------
-    residual : Any
-        Frozen, as `problem.residual` returned it.
-    directions : float ndarray, shape (m, P)
-        Unit rows of the dormant neurons.
-    log_norms : float ndarray, shape (m,)
-        Their log norms; rows of norm 0 stay where they are.
-    neurons : int ndarray, shape (m,)
-        Their indices.
+    batch : Batch
+        The neurons.
+    threshold : Threshold
+        What each has to reach.
     rtol : float, optional
         Error per step of directions and log norms, absolute in both (they are of order one and logarithms); where the
         problem has kinks (sharp, or rounded: `problem.kink`) its power 2/3, as a kink costs a method its order.
@@ -102,8 +89,6 @@ def cross(
         Accelerated time, since the start of the phase, at which to give up.
     stats : dict[str, float] or None, optional
         Counters to add to: utility_evaluations, dormant_steps, self_interactions.
-    origin : Init or None, optional
-        Where training started: exact flows carry what they conserve from there.
 
     Returns
     -------
@@ -119,7 +104,7 @@ def cross(
     Stalled
         A crossing could not be located.
     """
-    race = _Race(problem, residual, clock, threshold, directions, log_norms, neurons, rtol, origin)
+    race = _Race(batch, threshold, rtol)
     try:
         status = race.run(stop)
         return race.crossing(tie_rtol) if status is None else status
@@ -128,22 +113,16 @@ def cross(
 
 
 def wait(
-    problem: Problem,
-    residual: Any,
-    clock: Clock,
+    batch: Batch,
     threshold: Threshold,
-    directions: FloatArray,
-    log_norms: FloatArray,
-    neurons: IntArray,
     *,
     rtol: float = 1e-3,
     stop: float = np.inf,
     stats: dict[str, float] | None = None,
-    origin: Init | None = None,
 ) -> tuple[float, Threshold]:
     """Accelerated time to the first crossing, inf when there is none before `stop`: `cross` without the state there;
     and the threshold with the self-interactions that were found on the way, to ask again with."""
-    race = _Race(problem, residual, clock, threshold, directions, log_norms, neurons, rtol, origin)
+    race = _Race(batch, threshold, rtol)
     try:
         time = float(race.crossings.crossed.min()) if race.run(stop) is None else np.inf
         return time, race.crossings.learned()
@@ -152,28 +131,23 @@ def wait(
 
 
 def carry(
-    problem: Problem,
-    residual: Any,
-    clock: Clock,
-    directions: FloatArray,
-    log_norms: FloatArray,
-    neurons: IntArray,
+    batch: Batch,
     duration: float,
     *,
     rtol: float = 1e-6,
     stats: dict[str, float] | None = None,
-    origin: Init | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Directions (m, P) and log norms (m,) after `duration` of accelerated time on a frozen residual, no threshold.
 
     Raises Stalled where the steps run out before: on rounded kinks too narrow for them.
     """
+    problem = batch.problem
     never = ExactThreshold(problem, False, np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64), np.inf)
-    race = _Race(problem, residual, clock, never, directions, log_norms, neurons, rtol, origin)
+    race = _Race(batch, never, rtol)
     try:
         if race.run(duration) is Status.MAX_STEPS:
             message = "dormant neurons took more steps than there are: they slide along kinks too narrow for them."
-            raise integrators.Stalled(message, duration, directions)
+            raise integrators.Stalled(message, duration, batch.directions)
         return race.at(duration)
     finally:
         race.count(stats)
@@ -182,22 +156,9 @@ def carry(
 class _Race:
     """All neurons, each at the end of its last accepted step, and what is known of their crossings."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        residual: Any,
-        clock: Clock,
-        threshold: Threshold,
-        directions: FloatArray,
-        log_norms: FloatArray,
-        neurons: IntArray,
-        rtol: float,
-        origin: Init | None,
-    ) -> None:
-        self.origin = origin
-        self.steps = steps_of(
-            problem, residual, clock, directions, log_norms, neurons, rtol, origin, problem.degree * threshold.noise
-        )
+    def __init__(self, batch: Batch, threshold: Threshold, rtol: float) -> None:
+        problem, directions, log_norms = batch.problem, batch.directions, batch.log_norms
+        self.steps = steps_of(batch, rtol, problem.degree * threshold.noise)
         self.crossings = Crossings(self.steps, threshold)
         self.rest = rest_of(self.steps, self.crossings)
         alive = np.flatnonzero(~self.steps.dead)
@@ -270,18 +231,8 @@ class _Race:
         lost = np.flatnonzero(~dead & (steps.y0[:, -1] > time))
         if lost.size:  # their steps began after the crossing: once more, now that its time is known
             stats: dict[str, float] = {}
-            directions[lost], log_norms[lost] = carry(
-                steps.problem,
-                steps.residual,
-                steps.clock,
-                directions[lost],
-                log_norms[lost],
-                steps.neurons[lost],
-                time,
-                rtol=steps.rtol,
-                stats=stats,
-                origin=self.origin,
-            )
+            again = steps.batch.some(lost, directions, log_norms)
+            directions[lost], log_norms[lost] = carry(again, time, rtol=steps.rtol, stats=stats)
             steps.evaluations += int(stats["utility_evaluations"])
             steps.steps += int(stats["dormant_steps"])
         return directions, log_norms

@@ -12,9 +12,8 @@ import numpy as np
 
 from agf.algorithm.crossings import Crossings
 from agf.algorithm.rest import Rest
-from agf.algorithm.stepper import Stepper
+from agf.algorithm.stepper import Batch, Stepper
 from agf.arrays import FloatArray, IntArray
-from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.init import Init
 from agf.rectified.dormant_flow import DormantFlow, Fate, balance_of
@@ -38,32 +37,23 @@ class ExactStepper(Stepper):
     ----------
     walls : Walls
         The field at this residual.
-    origin : Init or None
-        Where the neurons started: what the flow conserves of them since then.
+    batch : Batch
+        The neurons.
+    rtol : float
+        Error of a step.
     noise : float
         Utility gradients up to this cannot be told from 0: they move nothing.
     """
 
-    def __init__(
-        self,
-        walls: Walls,
-        origin: Init | None,
-        problem: Problem,
-        residual: Any,
-        clock: Clock,
-        directions: FloatArray,
-        log_norms: FloatArray,
-        neurons: IntArray,
-        rtol: float,
-        noise: float,
-    ) -> None:
+    def __init__(self, walls: Walls, batch: Batch, rtol: float, noise: float) -> None:
+        origin, neurons = batch.origin, batch.neurons
         balance = None if origin is None else balance_of(origin.directions[neurons], origin.log_norms[neurons])
-        self.flow = DormantFlow(walls, directions, log_norms, balance=balance, noise=noise)
+        self.flow = DormantFlow(walls, batch.directions, batch.log_norms, balance=balance, noise=noise)
         #: Flow times of the ends of the last step; in accelerated time they would be rounded.
         self._began, self._now = np.zeros(neurons.size), np.zeros(neurons.size)
-        self._position = np.zeros(problem.width, dtype=np.int64)
+        self._position = np.zeros(batch.problem.width, dtype=np.int64)
         self._position[neurons] = np.arange(neurons.size)
-        super().__init__(problem, residual, clock, directions, log_norms, neurons, rtol)
+        super().__init__(batch, rtol)
 
     def velocity(self, y: FloatArray, neurons: IntArray) -> FloatArray:
         """d(direction, log norm, time)/ds of rows y, (m, P + 2), on the fields of their present pieces."""
@@ -135,22 +125,12 @@ class ExactRest(Rest):
             crossings.crossed[grows] = steps.y1[grows, -1] + wait
 
 
-def steps_of(
-    problem: Problem,
-    residual: Any,
-    clock: Clock,
-    directions: FloatArray,
-    log_norms: FloatArray,
-    neurons: IntArray,
-    rtol: float,
-    origin: Init | None,
-    noise: float,
-) -> Stepper:
+def steps_of(batch: Batch, rtol: float, noise: float) -> Stepper:
     """Exact steps where the problem's dormant neurons have them, else Dormand-Prince steps."""
-    walls = dormant_walls(problem, residual)
-    if walls is None or neurons.size * walls.sample.size > _LARGEST:
-        return Stepper(problem, residual, clock, directions, log_norms, neurons, rtol)
-    return ExactStepper(walls, origin, problem, residual, clock, directions, log_norms, neurons, rtol, noise)
+    walls = dormant_walls(batch.problem, batch.residual)
+    if walls is None or batch.neurons.size * walls.sample.size > _LARGEST:
+        return Stepper(batch, rtol)
+    return ExactStepper(walls, batch, rtol, noise)
 
 
 def rest_of(steps: Stepper, crossings: Crossings) -> Rest:

@@ -17,6 +17,7 @@ from agf.algorithm.departures.discharge import Discharge
 from agf.algorithm.exact_stepper import aligned
 from agf.algorithm.memory import GenericState
 from agf.algorithm.phases import GenericPhases
+from agf.algorithm.stepper import Batch
 from agf.algorithm.threshold import ExactThreshold, NonFinite
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
@@ -156,17 +157,9 @@ class LimitPhases(GenericPhases):
             own = np.maximum(np.linalg.norm(gradient, axis=1), self.settings.rtol * drive)
             if (turning <= np.sqrt(self.settings.rtol) * own).all() or flown >= _ALIGNMENT / drive:
                 return directions, np.asarray(utility)
-            directions, _ = dormancy.carry(
-                self.problem,
-                residual,
-                self.clock,
-                directions,
-                np.zeros(waiting.size),
-                waiting,
-                float(self.clock.accelerated(chunk)),
-                rtol=self.settings.rtol,
-                stats=self.stats,
-            )
+            batch = Batch(self.problem, residual, self.clock, directions, np.zeros(waiting.size), waiting)
+            ahead = float(self.clock.accelerated(chunk))
+            directions, _ = dormancy.carry(batch, ahead, rtol=self.settings.rtol, stats=self.stats)
             flown, chunk = flown + chunk, 2.0 * chunk
 
     def _activate(

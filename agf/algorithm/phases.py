@@ -20,6 +20,7 @@ from agf.algorithm.departures.opening import opening
 from agf.algorithm.departures.symmetry import vanish
 from agf.algorithm.dormant import Crossing
 from agf.algorithm.memory import GenericState, Memory
+from agf.algorithm.stepper import Batch
 from agf.algorithm.threshold import EstimatedThreshold, ExactThreshold, NonFinite, Threshold
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock, half_drop_ratio
@@ -144,10 +145,8 @@ class GenericPhases:
             if not home < stop - elapsed or found is Status.MAX_STEPS:
                 return state, free, found, elapsed
             directions, log_norms = state.directions.copy(), state.log_norms.copy()
-            directions[free], log_norms[free] = dormancy.carry(
-                self.problem, residual, self.clock, directions[free], log_norms[free], free, home,
-                rtol=self.settings.rtol, stats=self.stats, origin=self.origin,
-            )  # fmt: skip
+            batch = self._batch(state, free, residual)
+            directions[free], log_norms[free] = dormancy.carry(batch, home, rtol=self.settings.rtol, stats=self.stats)
             state = held.advance(replace(state, directions=directions, log_norms=log_norms), home)
             elapsed += home
 
@@ -194,19 +193,18 @@ class GenericPhases:
         self, state: GenericState, residual: Any, free: IntArray, threshold: Threshold, stop: float
     ) -> Crossing | Status:
         return dormancy.cross(
-            self.problem,
-            residual,
-            self.clock,
+            self._batch(state, free, residual),
             threshold,
-            state.directions[free],
-            state.log_norms[free],
-            free,
             rtol=self.settings.rtol,
             tie_rtol=self.settings.tie_rtol,
             stop=stop,
             stats=self.stats,
-            origin=self.origin,
         )
+
+    def _batch(self, state: GenericState, rows: IntArray, residual: Any) -> Batch:
+        """Dormant neurons `rows` (k,) on a residual."""
+        directions, log_norms = state.directions[rows], state.log_norms[rows]
+        return Batch(self.problem, residual, self.clock, directions, log_norms, rows, self.origin)
 
     def _threshold(self, state: GenericState) -> ExactThreshold:
         active = np.flatnonzero(state.active)
@@ -371,16 +369,10 @@ class GenericPhases:
             return np.inf, threshold
         try:
             time, threshold = dormancy.wait(
-                self.problem,
-                self.problem.residual(theta, chosen),
-                self.clock,
+                self._batch(state, waiting, self.problem.residual(theta, chosen)),
                 threshold,
-                state.directions[waiting],
-                state.log_norms[waiting],
-                waiting,
                 stop=float(self.clock.accelerated(stop)) if np.isfinite(stop) else np.inf,
                 stats=self.stats,
-                origin=self.origin,
             )
         except (NonFinite, integrators.Stalled):
             return np.inf, threshold  # the next dormant phase meets it again, and reports it

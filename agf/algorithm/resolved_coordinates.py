@@ -15,6 +15,7 @@ import numpy as np
 
 from agf.algorithm import dormant
 from agf.algorithm.dormant import Crossing
+from agf.algorithm.stepper import Batch
 from agf.algorithm.threshold import Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
@@ -170,28 +171,16 @@ class PolarRide:
         waiting, active = np.flatnonzero(~state.active), np.flatnonzero(state.active)
         residual = self.problem.residual(state.params[active], active)
         directions, log_norms = state.directions.copy(), state.log_norms.copy()
-        found = dormant.cross(
-            self.problem,
-            residual,
-            self.clock,
-            threshold,
-            directions[waiting],
-            log_norms[waiting],
-            waiting,
-            rtol=rtol,
-            tie_rtol=self.settings.tie_rtol,
-            stop=stop,
-            stats=stats,
-            origin=self.init,
-        )
+        everyone = np.arange(state.active.size)
+        batch = Batch(self.problem, residual, self.clock, directions, log_norms, everyone, self.init)
+        free, tie_rtol = batch.some(waiting, directions, log_norms), self.settings.tie_rtol
+        found = dormant.cross(free, threshold, rtol=rtol, tie_rtol=tie_rtol, stop=stop, stats=stats)
         if not isinstance(found, Crossing):
             return found
         directions[waiting], log_norms[waiting] = found.directions, found.log_norms
         if small.size:
-            directions[small], log_norms[small] = dormant.carry(
-                self.problem, residual, self.clock, directions[small], log_norms[small], small, found.time,
-                rtol=rtol, stats=stats, origin=self.init,
-            )  # fmt: skip
+            riding = batch.some(small, directions, log_norms)
+            directions[small], log_norms[small] = dormant.carry(riding, found.time, rtol=rtol, stats=stats)
         after = replace(state, time=state.time + found.time, directions=directions, log_norms=log_norms)
         return Landing(found.time, waiting[found.neurons], found.utility, after)
 

@@ -7,6 +7,7 @@ In ds = rho^(degree - 2) dt ([AGF] eq. 2 in polar form) nothing is stiff and not
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from agf.algorithm.threshold import expect_shape, refuse_nonfinite
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock, log_norm
 from agf.contract.problem import Problem
+from agf.init import Init
 from agf.integrators import BULGE, ERROR, STAGES, interpolated, place
 from agf.rounding import EPS
 from agf.sphere import lengths
@@ -29,31 +31,57 @@ DEAD = 64 * EPS
 _ESCAPE = 10.0
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Dormant neurons on one frozen residual.
+
+    Parameters
+    ----------
+    problem : Problem
+        Whose neurons.
+    residual : Any
+        Frozen, as `problem.residual` returned it.
+    clock : Clock
+        What accelerated time is.
+    directions : float ndarray, shape (m, P)
+        Unit rows.
+    log_norms : float ndarray, shape (m,)
+        Their log norms; rows of norm 0 stay where they are.
+    neurons : int ndarray, shape (m,)
+        Their indices.
+    origin : Init or None, optional
+        Where training started: exact flows carry what they conserve from there.
+    """
+
+    problem: Problem
+    residual: Any
+    clock: Clock
+    directions: FloatArray
+    log_norms: FloatArray
+    neurons: IntArray
+    origin: Init | None = None
+
+    def some(self, rows: IntArray, directions: FloatArray, log_norms: FloatArray) -> Batch:
+        """Some of its rows (k,), where these arrays (m, P), (m,) say that all are."""
+        neurons = self.neurons[rows]
+        return replace(self, directions=directions[rows], log_norms=log_norms[rows], neurons=neurons)
+
+
 class Stepper:
     """All neurons, each at the end of its last accepted step; columns of a row: direction, log norm, elapsed time.
 
     Parameters
     ----------
-    problem, residual, clock : Problem, Any, Clock
-        Whose neurons, on which residual, and what accelerated time is.
-    directions, log_norms, neurons : (m, P), (m,), (m,)
-        The neurons; rows of norm 0 stay where they are.
+    batch : Batch
+        The neurons.
     rtol : float
         Error of a step.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        residual: Any,
-        clock: Clock,
-        directions: FloatArray,
-        log_norms: FloatArray,
-        neurons: IntArray,
-        rtol: float,
-    ) -> None:
-        self.problem, self.residual, self.clock = problem, residual, clock
-        self.neurons, self.rtol = neurons, rtol
+    def __init__(self, batch: Batch, rtol: float) -> None:
+        problem, clock, directions, log_norms = batch.problem, batch.clock, batch.directions, batch.log_norms
+        self.batch, self.problem, self.residual, self.clock = batch, problem, batch.residual, clock
+        self.neurons, self.rtol = batch.neurons, rtol
         kinks = not problem.smooth or problem.kink > 0
         self.loose = rtol ** (2 / 3) if kinks else rtol
         self.m, self.p = directions.shape
@@ -66,8 +94,8 @@ class Stepper:
         alive = np.isfinite(log_norms)
         self.f1 = np.zeros_like(self.y1)
         for rows in self.blocks(np.flatnonzero(alive)):
-            self.f1[rows] = self.velocity(self.y1[rows], neurons[rows])
-        refuse_nonfinite(problem, "utility", np.logical_not(np.isfinite(self.f1).all(axis=1)), neurons)
+            self.f1[rows] = self.velocity(self.y1[rows], self.neurons[rows])
+        refuse_nonfinite(problem, "utility", np.logical_not(np.isfinite(self.f1).all(axis=1)), self.neurons)
         self.f0 = self.f1.copy()
         drive = self.drive(self.f1)
         self.top = float(drive.max(initial=0.0))

@@ -13,6 +13,7 @@ import agf
 from agf import sphere
 from agf.algorithm import crossings, dormant
 from agf.algorithm.dormant import Crossing
+from agf.algorithm.stepper import Batch
 from agf.algorithm.threshold import ExactThreshold
 from agf.clock import Clock
 from agf.records.status import Status
@@ -26,7 +27,8 @@ def run(problem, directions, log_norms, natural=False, log_factor=0.0, noise=0.0
     threshold = ExactThreshold(problem, natural, empty, NOBODY, log_factor, noise)
     clock = Clock.from_norms(problem.degree, log_norms)
     residual = problem.residual(empty, NOBODY)
-    return dormant.cross(problem, residual, clock, threshold, directions, log_norms, neurons, **options), clock
+    batch = Batch(problem, residual, clock, directions, log_norms, neurons)
+    return dormant.cross(batch, threshold, **options), clock
 
 
 def symmetric(rng, count, size):
@@ -158,7 +160,7 @@ def test_carry_is_the_flow_for_a_given_time():
     problem = QuadraticUtility(symmetric(rng, 4, 3))
     directions, log_norms = sphere.random(rng, 4, 3), np.full(4, -7.0)
     clock = Clock.from_norms(2, log_norms)
-    got = dormant.carry(problem, None, clock, directions, log_norms, np.arange(4), 2.5 / clock.scale)
+    got = dormant.carry(Batch(problem, None, clock, directions, log_norms, np.arange(4)), 2.5 / clock.scale)
     exact = problem.exact(directions, log_norms, 2.5)
     assert got[0] == pytest.approx(exact[0], abs=1e-5)
     assert got[1] == pytest.approx(exact[1], abs=1e-5)

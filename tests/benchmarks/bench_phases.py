@@ -19,6 +19,7 @@ from scipy.integrate import solve_ivp
 import agf
 from agf.algorithm import dormant
 from agf.algorithm.dormant import Crossing, Threshold
+from agf.algorithm.stepper import Batch
 from agf.clock import Clock
 from agf.records.table import Table, number
 
@@ -42,13 +43,15 @@ def first_crossing(problem: agf.Problem, init: agf.Init, natural: bool = True) -
     empty = np.zeros((0, problem.n_params))
     stats: dict[str, float] = {}
     found = dormant.cross(
-        problem,
-        problem.residual(empty, NOBODY),
-        Clock.from_norms(problem.degree, init.log_norms),
+        Batch(
+            problem,
+            problem.residual(empty, NOBODY),
+            Clock.from_norms(problem.degree, init.log_norms),
+            init.directions,
+            init.log_norms,
+            np.arange(init.width),
+        ),
         Threshold(problem, natural, empty, NOBODY),
-        init.directions,
-        init.log_norms,
-        np.arange(init.width),
         stats=stats,
     )
     assert isinstance(found, Crossing)
