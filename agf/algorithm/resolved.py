@@ -18,6 +18,7 @@ import numpy as np
 
 from agf import integrators
 from agf.algorithm.conditioning import LONGER, conditioned
+from agf.algorithm.crossings import TURN
 from agf.algorithm.departures.symmetry import vanish
 from agf.algorithm.deviation import of_curve
 from agf.algorithm.outcome import staircase
@@ -28,6 +29,7 @@ from agf.clock import Clock, charge
 from agf.contract.blame import guard
 from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
+from agf.coordinates.aligned import groups, homogeneous, log_group_norms
 from agf.coordinates.held_neurons import hold
 from agf.coordinates.mode_system import mixes
 from agf.init import Init
@@ -224,6 +226,7 @@ class _Run:
         self.arriving = np.zeros(init.width, dtype=bool)  # joined, and not yet counted
         self.utility = np.zeros(init.width)  # at which it joined
         self.params = init.n_params
+        self.grouped = groups(problem) and homogeneous(problem)
         self.last = False  # whether no neuron will join any more
         self.least = float(problem.least_loss(init))
         self.gradients = 0.0  # work of the flows so far
@@ -491,14 +494,22 @@ class _Run:
         return float(np.max(system.rates(y, system.velocity(y))[small], initial=0.0)) if small.any() else 0.0
 
     def _joining(self, system: Riding, y: FloatArray) -> FloatArray:
-        """Log norm over the one at which it would join of each dormant neuron that may, (H,); -inf for others."""
+        """Log norm over the one at which it would join of each dormant neuron that may, (H,); -inf for others.
+
+        The norm is that of its group: what k aligned neurons do to the residual before they join is k times what one
+        of them does.
+        """
         directions, log_norms = system.polar(y)
         out = np.full(log_norms.shape, -np.inf)
         near = (log_norms > self.lowest - _WATCH) | np.isinf(self.lowest)  # nobody has joined: all are watched
         rows = np.flatnonzero(~self.state.active & system.alive & near)
         if rows.size:
             self._count("utility_evaluations", 1)
-            out[rows] = self.threshold.gaps(directions[rows], log_norms[rows], rows, system.residual(y))[0]
+            gaps = self.threshold.gaps(directions[rows], log_norms[rows], rows, system.residual(y))[0]
+            if self.grouped and np.max(gaps) + 0.5 * np.log(rows.size) >= 0:  # else no group can be so far
+                group = log_group_norms(directions[rows], log_norms[rows], np.arange(rows.size), TURN)
+                gaps = gaps + group - log_norms[rows]
+            out[rows] = gaps
         return out
 
     def _leaving(self, system: Riding, y: FloatArray) -> FloatArray:
