@@ -96,6 +96,39 @@ def test_no_panel_is_empty_and_no_two_words_in_a_legend_are_equal(drawn):
             assert len(set(words)) == len(words)
 
 
+def test_legends_name_every_line_that_has_a_name_and_none_twice(drawn):
+    _, rendition, _ = drawn
+    legends = [*rendition.figure.legends, *(ax.get_legend() for ax in rendition.figure.axes if ax.get_legend())]
+    words = [text.get_text() for legend in legends for text in legend.get_texts()]
+    for legend in rendition.figure.legends:
+        own = [text.get_text() for text in legend.get_texts()]
+        assert len(set(own)) == len(own)
+    for ax in rendition.figure.axes:
+        assert set(ax.get_legend_handles_labels()[1]) <= set(words)
+
+
+def test_curves_and_predictions_over_time_are_of_one_length(drawn):
+    name, rendition, _ = drawn
+    for ax in rendition.figure.axes:
+        if ax.get_xlabel().startswith("flow time"):
+            right = ax.get_xlim()[1]
+            ends = [min(float(line.get_xdata()[-1]), right) for line in ax.lines if len(line.get_xdata()) > 2]
+            assert not ends or np.ptp(ends) <= 1e-6 * right, (name, ax.get_title())
+
+
+def test_figure_5_shows_each_component_jump_once_to_its_amplitude_after_its_bound():
+    panels = figures.make("fig5", fast=True).panels
+    learned, final = panels["amplitudes"]["amplitudes"], panels["amplitudes"]["final"]
+    np.testing.assert_allclose(learned[-1], final, rtol=0.01)
+    for k, one in enumerate((learned / final).T):
+        assert one[0] == pytest.approx(0.0, abs=1e-3)
+        # once there it stays, but for what the drop of another head takes for a while
+        assert one[np.argmax(one > 0.5) :].min() > 0.5, k
+    bounds, jumps = panels["losses"]["bound"], panels["losses"]["predicted_half_time"][1:]
+    assert (bounds < jumps).all()
+    assert (bounds[1:] > jumps[:-1]).all()
+
+
 def test_the_same_seed_gives_the_same_numbers():
     first, second = (figures.make("fig8", fast=True) for _ in range(2))
     for panel, arrays in first.panels.items():
