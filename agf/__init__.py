@@ -46,6 +46,7 @@ _EXPORTS = {
     "Drop": "results.staircase",
     "Staircase": "results.staircase",
     "Trajectory": "results.trajectory",
+    "CurveWriter": "results.curve_file",
     "flow": "training.gradient_flow",
     "descend": "training.descent",
     "certificate": "algorithm.certificate",
@@ -161,6 +162,7 @@ if TYPE_CHECKING:
     from agf.registry import problem as problem
     from agf.results.comparison import Comparison as Comparison
     from agf.results.comparison import compare as compare
+    from agf.results.curve_file import CurveWriter as CurveWriter
     from agf.results.dormant_phase import DormantPhase as DormantPhase
     from agf.results.landscape import Critical as Critical
     from agf.results.landscape import Landscape as Landscape

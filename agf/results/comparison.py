@@ -25,7 +25,7 @@ _LATE = 2e-3
 _LOOSER = 10.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Match:
     """One predicted drop and what was observed of it. Times are flow times.
 
@@ -72,6 +72,10 @@ class Match:
     bar: float = np.nan
     spread: float = np.nan
     visible_to: int | None = None
+
+    def __repr__(self) -> str:
+        times = f"predicted at {number(self.predicted_time)}, observed at {number(self.observed_time)}"
+        return f"<Match of drop {self.k}, {times}>"
 
     @property
     def seen(self) -> list[int]:
@@ -362,7 +366,10 @@ class Comparison:
         ]
 
     def __repr__(self) -> str:
-        return f"<Comparison of {self.stairs!r} with {self.trajectory!r}>"
+        predicted = f"{len(self.matches)} predicted drops in mode {self.stairs.mode}"
+        return (
+            f"<Comparison of {self.stairs.problem}: {predicted}, {len(self.drops)} visible in {self.trajectory.kind}>"
+        )
 
     def __str__(self) -> str:
         return self.table().text()
@@ -379,7 +386,35 @@ class Comparison:
     # -- plain values -----------------------------------------------------------------------------------------
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame, a row a predicted drop (`frames.comparison`). RequestError without pandas."""
+        """A pandas DataFrame: a row a predicted drop.
+
+        * `k`: number of the predicted drop, from 1
+        * `label`: what was learned, and what left
+        * `predicted_time`: predicted half-drop time
+        * `observed_time`: flow time at which the curve first falls below the predicted mid-level; inf if it never
+          does
+        * `time_error`: predicted over observed time, minus 1
+        * `predicted_level`: predicted loss after the drop
+        * `observed_level`: loss of the curve after the visible drop
+        * `level_error`: predicted minus observed level, over the loss of the zero function
+        * `relative_level_error`: the same, over the observed level
+        * `visible`: number of the visible drop that it belongs to, from 1
+        * `visible_to`: number of the last one, where it is several visible drops
+        * `bundled`: whether other predicted drops belong to the same visible one (true, false)
+        * `spread`: relative change of the observed time in a repeat of the training
+        * `conditioning`: as for a prediction
+        * `bar`: error bar of the predicted time, relative
+
+        Returns
+        -------
+        pandas.DataFrame
+            What was not observed is NaN or NA.
+
+        Raises
+        ------
+        RequestError
+            When pandas is not installed.
+        """
         from agf.results import frames
 
         return frames.frame(frames.comparison(self))

@@ -13,6 +13,7 @@ import numpy as np
 
 from agf.arrays import FloatArray, count, positive, vector
 from agf.errors import DataError, explain
+from agf.records.table import number
 
 #: Smallest drop reported, as a fraction of the loss before it: of any curve, ... Setting: `depth`; at 2e-2 drops of a
 #: percent, which a picture shows, would be left out; at 2e-4 `_SIGMAS` alone would hold off the scatter of minibatches.
@@ -47,7 +48,7 @@ _NOISY_BAND = 0.4
 _RESOLVED = 1e3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CurveDrop:
     """One visible drop of a curve.
 
@@ -70,6 +71,9 @@ class CurveDrop:
     after: float
     start: float
     end: float
+
+    def __repr__(self) -> str:
+        return f"<CurveDrop at time {number(self.time)} from {number(self.before)} to {number(self.after)}>"
 
 
 def detect(

@@ -1,4 +1,4 @@
-"""A loss curve from a text file that a user trained elsewhere, and the map from its steps to flow time."""
+"""Loss curves of training loops elsewhere: writing them, reading them, and the map from their steps to flow time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from agf.arrays import FloatArray, parsed, positive
 from agf.clock import Clock
 from agf.errors import DataError, FileError, RequestError, explain
+from agf.records import files
 from agf.results import curve
 
 #: Column names understood when none is given, in order of preference; case does not matter.
@@ -19,6 +20,68 @@ LOSSES = ("loss", "train_loss", "training_loss", "train/loss")
 TIMES = ("time", "t", "flow_time")
 STEPS = ("step", "steps", "iteration", "iter", "update")
 _SEPARATORS = ",;\t "
+#: Rows of a written curve an e-fold of steps: what a picture on a logarithmic axis can show. Cost: size of the file.
+_ROWS = 200
+
+
+class CurveWriter:
+    """Writes the loss of a training loop of your own, as `Trajectory.from_csv` and `agf compare --curve` read it.
+
+    Rows are kept ever more sparsely, about 200 an e-fold of steps, and each is on its way to the disk at once, so that
+    a run that is killed leaves its curve. A loss on a GPU is fetched only for the rows that are kept.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The csv file, written anew.
+
+    Raises
+    ------
+    FileError
+        For a file that cannot be written.
+
+    Examples
+    --------
+    >>> curve = agf.CurveWriter("sgd.csv")  # doctest: +SKIP
+    >>> for inputs, targets in batches:  # doctest: +SKIP
+    ...     loss = criterion(model(inputs), targets)
+    ...     curve(loss)  # before the step that it leads to
+    ...     optimizer.zero_grad(); loss.backward(); optimizer.step()
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        files.check_writable(path)
+        self.path = Path(path)
+        self.step = 0
+        try:
+            self.path.write_text("step,loss\n", encoding="utf-8")
+        except OSError as error:
+            raise FileError(explain(f"cannot write {str(path)!r} ({error.strerror}).")) from None
+
+    def __call__(self, loss: Any, step: int | None = None) -> None:
+        """One step of the loop.
+
+        Parameters
+        ----------
+        loss : float or tensor
+            The loss before the step is taken.
+        step : int, optional
+            Number of steps taken before; by default calls are counted, from 0.
+
+        Raises
+        ------
+        FileError
+            When it can no longer be written.
+        """
+        now = self.step if step is None else step
+        self.step = now + 1
+        if now % max(1, now // _ROWS):
+            return
+        try:
+            with open(self.path, "a", encoding="utf-8") as handle:
+                handle.write(f"{now},{float(loss)!r}\n")
+        except OSError as error:
+            raise FileError(explain(f"cannot write {str(self.path)!r} ({error.strerror}).")) from None
 
 
 def read(

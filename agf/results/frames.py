@@ -21,7 +21,7 @@ Columns = dict[str, Any]
 
 
 def staircase(stairs: Staircase) -> Columns:
-    """One row a drop, after a row for the start (drop 0); times as in `Staircase`, several neurons joined by blanks."""
+    """One row a drop, after a row for the start: `Staircase.to_frame` says what the columns are."""
     unknown = [np.nan]
     drops = stairs.drops
     bounds = np.full(len(drops), np.nan) if stairs.bounds is None else stairs.bounds
@@ -45,7 +45,7 @@ def staircase(stairs: Staircase) -> Columns:
         "conditioning": unknown + [drop.conditioning for drop in drops],
         "error": unknown + [drop.error for drop in drops],
         "level_error": unknown + [drop.level_error for drop in drops],
-        "overlap": ["", *["" if drop.overlap is None else "yes" if drop.overlap else "no" for drop in drops]],
+        "overlap": [None, *[drop.overlap for drop in drops]],
     }
 
 
@@ -54,7 +54,7 @@ def _listed(neurons: np.ndarray) -> str:
 
 
 def trajectory(traj: Trajectory, snapshots: bool = False) -> Columns:
-    """One row a recorded loss (`time`, `loss`: what `Trajectory.from_csv` reads).
+    """One row a recorded loss: what `Trajectory.from_csv` reads, and `Trajectory.to_frame` says.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def trajectory(traj: Trajectory, snapshots: bool = False) -> Columns:
 
 
 def comparison(report: Comparison) -> Columns:
-    """One row a predicted drop: the fields of `Match`."""
+    """One row a predicted drop: `Comparison.to_frame` says what the columns are."""
     rows = [match.to_dict() for match in report.matches]
     names = ["k", "label", "predicted_time", "observed_time", "time_error", "predicted_level", "observed_level",
              "level_error", "relative_level_error", "visible", "visible_to", "bundled", "spread",
@@ -89,7 +89,15 @@ def frame(columns: Mapping[str, Any]) -> Any:
         import pandas as pd
     except ImportError:
         raise RequestError(explain("this needs pandas.", remedy="pip install pandas pyarrow")) from None
-    return pd.DataFrame(dict(columns))
+    return pd.DataFrame({name: _typed(pd, values) for name, values in columns.items()})
+
+
+def _typed(pd: Any, values: Any) -> Any:
+    """Truth values and counts some of which are not known, in the types of pandas that have such."""
+    kinds = {type(value) for value in values if value is not None} if isinstance(values, list) else set()
+    if kinds == {bool}:
+        return pd.array(values, dtype="boolean")
+    return pd.array(values, dtype="Int64") if kinds == {int} else values
 
 
 def write(columns: Mapping[str, Any], path: str | os.PathLike[str]) -> None:

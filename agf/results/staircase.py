@@ -300,7 +300,39 @@ class Staircase:
     # -- plain values -----------------------------------------------------------------------------------------
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame, a row a drop (`frames.staircase`). RequestError when pandas is not installed."""
+        """A pandas DataFrame: a row for the start and one for each drop.
+
+        * `drop`: number of the drop, from 1; 0 is the start
+        * `time`: flow time of the switch
+        * `half_time`: flow time at which the loss has fallen half-way
+        * `accelerated_time`: `time` over the unit of accelerated time
+        * `level`: loss on the plateau after it
+        * `label`: what was learned, and what left
+        * `neurons`: indices of the neurons that became active, joined by blanks
+        * `collapsed`: indices of those that returned to dormancy, likewise
+        * `utility`: largest utility of the activated neurons, at unit norm; loss
+        * `runner_up`: index of the neuron that would have been next
+        * `runner_up_gap`: accelerated time that it lacked
+        * `bound`: lower bound on `time`, where a theory gives one
+        * `grad_norm`: norm of the loss gradient over the active neurons, at the level
+        * `predicted_decrease`: loss that the flow could still lose before the next activation
+        * `how`: how the active neurons settled
+        * `critical`: whether the level is that of a critical point (true, false)
+        * `conditioning`: relative change of `half_time` under slightly changed settings
+        * `error`: error bar of `half_time`, relative
+        * `level_error`: error bar of `level`, as a fraction of the loss of the zero function
+        * `overlap`: whether another neuron grows before the drop is over (true, false)
+
+        Returns
+        -------
+        pandas.DataFrame
+            What is not known is NaN, NA or empty.
+
+        Raises
+        ------
+        RequestError
+            When pandas is not installed.
+        """
         from agf.results import frames
 
         return frames.frame(frames.staircase(self))

@@ -275,7 +275,22 @@ class Trajectory:
     # -- plain values -----------------------------------------------------------------------------------------
 
     def to_frame(self, *, snapshots: bool = False) -> Any:
-        """A pandas DataFrame: times and losses, or snapshots with norms and features (`frames.trajectory`).
+        """A pandas DataFrame: the curve, or the snapshots with norms and features.
+
+        * `time`: flow time of a recorded loss, or of a snapshot
+        * `loss`: loss there
+        * `log_norm_I`: natural log of the norm of neuron I (snapshots)
+        * `FEATURE_I`: entry I of a feature (snapshots); `FEATURE_I_J` of a matrix
+
+        Parameters
+        ----------
+        snapshots : bool, optional
+            A row a snapshot, instead of one a recorded loss.
+
+        Returns
+        -------
+        pandas.DataFrame
+            In order of time.
 
         Raises
         ------

@@ -113,7 +113,28 @@ class Sweep:
         return target
 
     def to_frame(self) -> Any:
-        """The table as a pandas DataFrame.
+        """The table as a pandas DataFrame: a row a run and drop.
+
+        * `run`: key of the run: a digest of its settings; then a column for each setting that varies
+        * `source`: `predict`, or `train` for a drop seen in the curve; empty for a run that failed
+        * `k`: number of the drop, from 1; 0 is the start
+        * `time`: flow time of the switch
+        * `half_time`: flow time at which the loss has fallen half-way
+        * `accelerated_time`: `time` over the unit of accelerated time
+        * `level`: loss on the plateau after it
+        * `label`: what was learned
+        * `neurons`: indices of the neurons that became active, joined by blanks
+        * `collapsed`: indices of those that returned to dormancy, likewise
+        * `observed_time`: where the run was compared: flow time at which the curve makes the drop
+        * `time_error`: predicted over observed time, minus 1
+        * `level_error`: predicted minus observed level, over the loss of the zero function
+        * `status`: why the prediction or the training ended
+        * `error`: what was raised, for a run that failed
+
+        Returns
+        -------
+        pandas.DataFrame
+            What does not apply is NaN or empty.
 
         Raises
         ------

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import agf
 from agf import DataError, FileError, RequestError, Status, Trajectory
 from agf.results.curve import crossing, detect, interpolate
 
@@ -213,3 +214,29 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00\x81")
     with pytest.raises(FileError, match="not text"):
         Trajectory.from_csv(tmp_path / "binary.csv", lr=0.1)
+
+
+def test_the_curve_of_a_loop_is_written_as_it_is_read(tmp_path):
+    class Lazy:
+        """A loss that counts how often it is fetched."""
+
+        fetched = 0
+
+        def __init__(self, value):
+            self.value = value
+
+        def __float__(self):
+            Lazy.fetched += 1
+            return float(self.value)
+
+    curve = agf.CurveWriter(tmp_path / "curve.csv")
+    for step in range(20_000):
+        curve(Lazy(1.0 + np.exp(-0.001 * step)))
+        if step == 100:  # what a run that is killed leaves
+            assert agf.Trajectory.from_csv(tmp_path / "curve.csv", lr=0.5).times[-1] == 50.0
+    run = agf.Trajectory.from_csv(tmp_path / "curve.csv", lr=0.5)
+    assert run.times.size == Lazy.fetched < 2000
+    np.testing.assert_array_equal(run.losses, 1.0 + np.exp(-0.002 * run.times))
+    assert (np.diff(np.log(run.times[1:])) < 0.7).all()
+    with pytest.raises(FileError, match="folder does not exist"):
+        agf.CurveWriter(tmp_path / "none" / "curve.csv")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 
 import numpy as np
@@ -102,10 +103,29 @@ def test_critical_is_a_boolean_and_reprs_fit_a_line(tmp_path):
     problem = agf.problem("diagonal-linear", X=X, y=X @ np.array([2.0, 1.0, 0.5]))
     init = problem.init(1e-6)
     stairs = agf.predict(problem, init)
-    columns = frames.staircase(stairs)
-    assert columns["critical"][0] is None
-    assert all(isinstance(value, bool) for value in columns["critical"][1:])
+    frame = stairs.to_frame()
+    for name in ("critical", "overlap"):
+        assert frame[name].dtype == "boolean"
+        assert frame[name].isna().tolist() == [True] + [False] * len(stairs.drops)
     sweep = agf.sweep("diagonal-linear", folder=tmp_path / "s", alpha=[1e-3], arguments=problem.arguments)
     for value in (init, stairs.drops[0], stairs, sweep):
         assert len(repr(value).replace(str(tmp_path), "")) < 100
         assert "\n" not in repr(value)
+
+
+def test_the_meaning_of_every_column_is_in_the_docstring_and_in_the_docs(results, tmp_path):
+    from pathlib import Path
+
+    page = (Path(__file__).parents[2] / "docs" / "notation.md").read_text(encoding="utf-8")
+    stairs, flow, report = results
+    sweep = agf.sweep("diagonal-linear", folder=tmp_path / "s", alpha=[1e-3], mode=["agf"], max_drops=[1],
+                      arguments=agf.registry.find("diagonal-linear").example())  # fmt: skip
+    settings = {"alpha", "mode", "max_drops", "seed"}
+    for result, frame in (
+        (stairs, stairs.to_frame()), (flow, flow.to_frame()), (report, report.to_frame()), (sweep, sweep.to_frame()),
+    ):  # fmt: skip
+        told = type(result).to_frame.__doc__
+        for name in set(frame.columns) - settings:
+            line = re.search(rf"\* `{name}`: (.*?)\n\s*(?=\*|\n)", told, re.DOTALL)
+            assert line, (type(result), name)
+            assert f"| `{name}` | {' '.join(line[1].split())} |" in page, name
