@@ -22,6 +22,10 @@ from agf.rounding import UNIT
 #: a^2 - |w|^2 to its tolerance times a thousand steps, so that at 1e-4 a run at kinks would not be, and at 1e-2 starts
 #: that are not would.
 _BALANCED = 1e-3
+#: Relative rounding of sums over samples: what equality may be off by. Derived: float64.
+_ROUNDED = 1e-9
+#: Neurons this close to a wall, as a cosine, have no cone of their own. Derived: what a flow at rtol 1e-6 resolves.
+_ON = 1e-4
 #: Relative excess of a left side that a run may have. Derived: the tolerance of its steps, `RTOL_SMOOTH`.
 _ROUNDING = 1e-6
 
@@ -252,6 +256,8 @@ def _classes(
     leaves = float(np.sum(there[:-1] & ~there[1:]))
     margin = "" if samples.problem.loss.classifies and s.mu > 0 else "for exponential and logistic losses with mu > 0"
     out.append(_claim("neurons that leave their cone again", "[Min23] Lemma 12", leaves, 0.0, unbalanced or margin))
+    out += _speeds(s, samples, run, trajectory, margin)
+    out.append(_wrong_caps(s, samples, run, t, theorem))
     out.append(_claim("neurons away from their cones at the end", "[Min23] Theorem 1", away[-1], 0.0,
                       theorem or ("" if t[-1] >= s.t1 else short)))  # fmt: skip
     reached = []
@@ -268,6 +274,44 @@ def _classes(
     out.append(_decay(s, samples, trajectory, reached, theorem or margin))
     out += _rank(s, run, home, first, theorem or margin)
     return out
+
+
+def _speeds(s: Orthogonal, samples: Samples, run: _Run, trajectory: Trajectory, why: str) -> list[Claim]:
+    """Rates of change at every snapshot: how fast neurons move to their side of every wall, and how fast all grows."""
+    X, y = samples.X, samples.problem.Y[:, 0]
+    lengths = np.linalg.norm(X, axis=1)
+    pulls = (run.active * run.r[:, None]) @ X  # g_j, so that dw_j/dt = a_j g_j
+    live = run.active.any(axis=2)
+    towards = (pulls @ (y[:, None] * X / lengths[:, None]).T).min(axis=2)
+    least = s.mu * (run.active * np.abs(run.r)[:, None]) @ lengths
+    top = np.maximum(run.log_w, run.log_a)
+    top = np.where(np.isfinite(top), top, -np.inf).max(axis=1)
+    w, a = np.exp(run.log_w - top[:, None]), np.exp(run.log_a - top[:, None])
+    along = w * np.einsum("thd,thd->th", run.units, pulls)
+    speed = np.sqrt(np.sum((a**2) * np.sum(pulls**2, axis=2) + along**2, axis=1))
+    size = np.sqrt(np.sum(w**2 + a**2, axis=1))
+    losses = np.asarray(trajectory.loss_at(run.times)) * s.unit
+    return [
+        _worst("mu sum |r_k| |x_k| over y_i x_i . dw/dt / |a x_i|, any i, less 1", "[Min23] (46)",
+               least[live] / np.where(towards[live] > 0, towards[live], np.finfo(float).tiny) - 1.0,
+               np.full(int(live.sum()), _ROUNDED), why),
+        _worst("|grad L| over X_max L |theta|", "[Min23] (50)", speed / (s.X_max * losses * size),
+               np.full(losses.size, 1.0 + _ROUNDED), why),
+    ]  # fmt: skip
+
+
+def _wrong_caps(s: Orthogonal, samples: Samples, run: _Run, t: FloatArray, why: str) -> Claim:
+    """Neurons of either sign stay off the cap around the other class sum."""
+    X, y = samples.X, samples.problem.Y[:, 0]
+    early, worst = t <= s.T, np.full(t.size, -1.0)
+    for sign in (1, -1):
+        other = X[y == -sign].sum(axis=0)
+        size = float(np.linalg.norm(other))
+        rows = run.sign[0] == sign
+        if size > 0 and rows.any():
+            worst = np.maximum(worst, (run.units[:, rows] @ (other / size)).max(axis=1))
+    bound = np.full(int(early.sum()), np.sqrt(max(1.0 - s.zeta, 0.0)))
+    return _worst("largest cosine to the other class sum up to T", "[Min23] Lemma 9", worst[early], bound, why)
 
 
 def _first(t: FloatArray, logs: FloatArray) -> float:
@@ -338,8 +382,45 @@ def _early(e: Early, samples: Samples, run: _Run) -> list[Claim]:
     shrinks = np.exp(np.minimum(run.log_w - run.log_a, 50.0))[:, alive].max(initial=0.0)
     dominated = "" if e.log_dominance >= -1e-9 else "the start is not dominated"
     out.append(_claim("largest |w| / |a|", "[BF24] Theorem 1 (i)", float(shrinks), 1.0 + _BALANCED, dominated))
+    out += _aligned(e, samples, run, t, why)
     dead = ~run.active[0].any(axis=1) & np.isfinite(run.log_w[0])
     moved = np.abs(run.units[:, dead] - run.units[0, dead]).max(initial=0.0)
     leaky = "there is a leak" if samples.leak else "" if dead.any() else "no neuron is dead at the start"
     out.append(_claim("motion of dead neurons", "[BF24] section 5", float(moved), 1e-12, leaky))
     return out
+
+
+def _aligned(e: Early, samples: Samples, run: _Run, t: FloatArray, why: str) -> list[Claim]:
+    """Case (ii) of the theorem at the first snapshot from tau on, for neurons of Condition 1 that stand on no wall."""
+    X = samples.X
+    source = "[BF24] Theorem 1 (ii)"
+    names = "neurons whose cone at tau is not critical", "log of |D| - D . w / a at tau, over its bound"
+    late = np.flatnonzero(t >= e.tau)
+    if late.size == 0:
+        short = why or f"the run ends before tau = {e.tau:.4g}"
+        return [Claim(name, source, np.nan, np.nan, None, short) for name in names]
+    k = int(late[0])
+    c = samples.weights(np.zeros((0, X.shape[1] + 1))) * e.unit
+    lengths = np.linalg.norm(X, axis=1)
+    rates = []
+    for at in (0, k):
+        slopes = np.where(run.active[at], 1.0, samples.leak)
+        D = (slopes * c) @ X
+        shrink = np.exp(run.log_w[at] - run.log_a[at])
+        rates.append((D, np.linalg.norm(D, axis=1), run.sign[at] * shrink * np.einsum("hd,hd->h", D, run.units[at])))
+    (_, first, leans), (D, size, along) = rates
+    heights = run.units[k] @ X.T / np.where(lengths > 0, lengths, 1.0)
+    asked = np.isfinite(run.log_a[0]) & (leans > -np.sqrt(1 - e.alpha0**2) * first)
+    asked &= (np.abs(heights) > _ON).all(axis=1)
+    same = (np.sign(D @ X.T) == np.sign(heights)).all(axis=1) | (np.sign(D @ X.T) == -np.sign(heights)).all(axis=1)
+    zero = size <= _ROUNDED * e.D_max
+    turned = asked & ~zero & (along > 0)
+    with np.errstate(divide="ignore"):
+        left = np.log(np.maximum(size - along, 0.0))[turned]
+    right = (e.log_constant + e.eps * size * e.log_lambda / e.D_max)[turned]
+    gap = float(np.max(left - right, initial=-np.inf))
+    return [
+        _claim(names[0], source, float(np.sum(asked & ~zero & ~same)), 0.0,
+               why or ("" if e.turn <= e.tau else "tau is before the bound on the rotation time")),
+        _claim(names[1], source, gap, 0.0, why or ("" if turned.any() else "no neuron turns to its D")),
+    ]  # fmt: skip

@@ -89,6 +89,15 @@ def test_38_half_loss_comes_at_thirteen_over_the_class_sum(zero_and_one):
     assert run.time_at(0.5) == pytest.approx(13 / pull, rel=0.02)
 
 
+@pytest.mark.parametrize(("pair", "step"), [((1, 7), 2690), ((3, 8), 3290)])
+def test_39_other_pairs_take_longer_by_the_length_of_their_class_sums(pair, step):
+    X, y = digits(*pair)
+    problem = agf.TwoLayer(X, y, loss="exponential", width=50, kink=0)
+    run = agf.descend(problem, start(50, 64), lr=4e-2, steps=1100, snapshots=20)
+    assert run.time_at(0.5) / 1e-2 == pytest.approx(step, rel=0.05)
+    assert 1.0 < agf.course(problem, run).stable_rank[-1] < 1.1
+
+
 def test_40_and_41_directions_before_norms_unless_the_second_layer_is_frozen():
     X, y = digits(0, 1)
     problem = agf.TwoLayer(X, y, loss="exponential", width=50, kink=0)

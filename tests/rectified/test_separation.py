@@ -271,6 +271,29 @@ def test_theorem_1_and_2_against_a_run():
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 
+def test_case_ii_at_a_scale_where_it_says_something():
+    """T3 at lambda = 1e-100: the rotation is over by tau, and what turns has turned to the one extremal vector."""
+    p = agf.TwoLayer(*T3, width=20)
+    start = agf.Init.scaled(p.init(1.0, seed=0, kind="balanced").params() / np.sqrt(20), 1e-100)
+    found = agf.separation(p, start)
+    assert found.early.turn < found.early.tau
+    claims = found.check(agf.flow(p, start, t_max=1.2 * found.early.tau))
+    assert claims.hold
+    asked = [one for one in claims if one.source == "[BF24] Theorem 1 (ii)"]
+    assert [one.holds for one in asked] == [True, True]
+
+
+def test_rates_of_change_hold_at_any_scale():
+    """[Min23] (46) and (50) need no smallness."""
+    X, y = D2
+    p = agf.TwoLayer(X, y, width=8, loss="exponential", kink=0)
+    start = p.init(0.3, seed=0, kind="balanced")
+    claims = agf.separation(p, start).check(agf.flow(p, start, t_max=3.0))
+    rates = [one for one in claims if one.source in ("[Min23] (46)", "[Min23] (50)")]
+    assert [one.holds for one in rates] == [True, True]
+    assert rates[1].left < 1.0
+
+
 def test_other_labels_losses_and_networks_are_told():
     p = agf.TwoLayer(*M4, width=3)
     assert "[Min23] is about labels +-1" in str(agf.separation(p, p.init(1e-3)))
