@@ -250,7 +250,31 @@ def test_success_probabilities():
     assert theory.success("wr", rewind=0.0) == 0.25
     assert neuron(1).theory().success("lrr") == 0.25
     with pytest.raises(agf.RequestError, match="infinite time"):
-        theory.success("imp", imbalance=0.3)
+        theory.success("wr", rewind=1.0, imbalance="iid")
+
+
+def test_success_of_starts_that_are_not_balanced():
+    """IMP and WR by imbalance: at time 0 by counting, later by following starts; balanced ones as the closed form."""
+    rng = np.random.default_rng(0)
+    for inputs in (2, 5):
+        theory = neuron(inputs).theory()
+        first = rng.standard_normal((100_000, inputs))
+        first = first[:, 0] / np.linalg.norm(first, axis=1)
+        for ratio in (0.3, 0.8, 1.5):
+            counted = 0.25 + 0.5 * np.mean(first > ratio)
+            assert theory.success("imp", imbalance=ratio, rebalance=False) == pytest.approx(counted, abs=5e-3)
+            assert theory.success("imp", imbalance=ratio) == 0.25
+        closed = theory.success("wr", rewind=3.0 * inputs)
+        assert theory._restarts(3.0 * inputs, 1.0, True, 0.7) == pytest.approx(closed, abs=1e-4)
+    assert theory.success("imp", imbalance="iid", rebalance=False) == 0.375
+    problem, theory, learned = neuron(2), neuron(2).theory(), 0
+    for _ in range(40):  # starts of all signs, |a| = .5 |w| = .5, masked at flow time 4 and followed
+        w = rng.standard_normal(2)
+        theta = np.append(w / np.linalg.norm(w), 0.5 * rng.choice([-1.0, 1.0]))[None]
+        early = agf.descend(problem, agf.Init.from_params(theta), lr=0.1, steps=40, snapshots=2).params(-1)
+        learned += early[0, 0] > 0 and (early[0, 2] > 0 or early[0, 0] > abs(early[0, 2]))
+    law = theory.success("wr", rewind=4.0, imbalance=0.5, rebalance=False)
+    assert learned / 40 == pytest.approx(law, abs=0.25)  # three standard deviations of .08
 
 
 def test_iid_starts_succeed_as_often_as_counted():

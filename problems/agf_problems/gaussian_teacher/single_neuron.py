@@ -132,9 +132,18 @@ class NeuronTheory(agf.Staircase):
         return _cap(self.inputs, self.reached_angle(time)) / _cap(self.inputs, np.pi)
 
     def success(
-        self, method: Method, *, time: float = np.inf, rewind: float = 0.0, imbalance: float | str = "balanced"
+        self,
+        method: Method,
+        *,
+        time: float = np.inf,
+        rewind: float = 0.0,
+        imbalance: float | str = "balanced",
+        rebalance: bool = True,
+        norm: float = 1.0,
     ) -> float:
-        """Probability that pruning to one input and a restart end at the teacher, without noise.
+        """Probability that pruning to one input, the right one, and a restart end at the teacher, without noise.
+
+        A restart learns where w_1 > 0 and a > 0, or |w_1| > |a|, which lets a change its sign.
 
         Parameters
         ----------
@@ -145,13 +154,17 @@ class NeuronTheory(agf.Staircase):
         rewind : float
             Flow time that "wr" goes back to.
         imbalance : float or str
-            |a0| / |w0| at the start, "balanced" for 1, or "iid" for a and the entries of w of one law. Other than
-            balanced only for "lrr" and infinite time.
+            |a0| / |w0| at the start, "balanced" for 1, or "iid" for a and the entries of w of one law: the last for
+            "imp", and for "lrr" and infinite time, alone.
+        rebalance : bool
+            Whether "imp" and "wr" scale a to |w_1| after masking, as the theory of the paper has it.
+        norm : float
+            |w0|, which matters in a finite time where layers are not balanced.
 
         Returns
         -------
         float
-            1/4 for IMP, re-balanced after masking; 1/4 + P(flipped by then)/4 for LRR and WR.
+            Balanced: 1/4 for IMP, 1/4 + P(flipped by then)/4 for LRR and WR; else by integration over the angles.
 
         Raises
         ------
@@ -162,16 +175,20 @@ class NeuronTheory(agf.Staircase):
 
         if method not in ("lrr", "wr", "imp"):
             raise RequestError(explain(f"unknown method {method!r}.", where="success", expected="lrr, wr or imp"))
-        if imbalance in ("balanced", 1.0):
-            if method == "imp":
-                return 0.25
-            return 0.25 + 0.25 * self.flipped(time if method == "lrr" else min(rewind, time))
-        if method != "lrr" or np.isfinite(time):
+        balanced, until = imbalance in ("balanced", 1.0), {"lrr": time, "wr": min(rewind, time), "imp": 0.0}[method]
+        again = rebalance and method != "lrr"
+        if method == "imp" and (again or imbalance == "iid"):
+            return 0.25 if again else 0.375  # |w_1| > |a| for one in two of the quadrant (-, +)
+        if balanced and (again or method == "lrr"):
+            return 0.25 + 0.25 * self.flipped(until)
+        if imbalance == "iid" and (method != "lrr" or np.isfinite(time)):
             raise RequestError(
-                explain("a start that is not balanced is known for lrr and infinite time alone.", where="success")
+                explain("weights of one law are known for imp, and for lrr and infinite time alone.", where="success")
             )
+        if np.isfinite(until):
+            return self._restarts(until, 1.0 if balanced else float(imbalance), again, norm)
         if imbalance != "iid":
-            rescued = 1.0 if float(imbalance) < 1 else 0.0
+            rescued = 1.0 if not balanced and float(imbalance) < 1 else 0.0
         else:
             from scipy.special import betainc
 
@@ -179,6 +196,54 @@ class NeuronTheory(agf.Staircase):
         if self.inputs == 1:  # w keeps its sign: a > 0 learns, and a < 0 where |a| < |w| lets it change
             return 0.25 + 0.25 * rescued
         return 0.5 + 0.5 * rescued
+
+    def _restarts(self, time: float, ratio: float, again: bool, norm: float) -> float:
+        """P(success) of a restart from flow time `time`, over isotropic w0 of one norm and both signs of a0.
+
+        ratio : |a0| / |w0|.  again : whether layers are balanced anew after masking.
+        """
+        from scipy.integrate import solve_ivp
+
+        if self.inputs == 1:
+            angles, weight = np.array([0.0, np.pi]), None
+        else:
+            angles = np.linspace(0.0, np.pi, _ANGLES)
+            weight = np.array([_arc(self.inputs, angle) for angle in angles])
+        out = 0.0
+        for sign in (1.0, -1.0):
+            y = np.concatenate([angles, np.full(angles.size, norm), np.full(angles.size, sign * ratio * norm)])
+
+            def velocity(t: float, y: FloatArray) -> FloatArray:
+                angle, size, a = y.reshape(3, -1)
+                push = 0.5 * self.scale * (self.strength * overlap(angle) - a * size)
+                turn = -self.scale * self.strength * (a / size) * (np.pi - angle) * np.sin(angle) / (2 * np.pi)
+                return np.concatenate([turn, a * push, size * push])
+
+            end = solve_ivp(velocity, (0, time), y, rtol=1e-8, atol=1e-10).y[:, -1] if time > 0 else y
+            angle, size, a = end.reshape(3, -1)
+            inner = size * np.cos(angle)
+            margin = np.minimum(inner, a if again else np.maximum(a, inner - np.abs(a)))
+            out += 0.5 * (float(np.mean(margin > 0)) if weight is None else _share(margin, weight))
+        return out
+
+
+#: Angles at which a start is followed where no closed form is known: its error is 1e-5, a result.
+_ANGLES = 601
+
+
+def _share(margin: FloatArray, weight: FloatArray) -> float:
+    """Part of the weight (cumulative, at the points of a grid) where the margin is positive; linear between points."""
+    low, high, step = margin[:-1], margin[1:], np.diff(weight)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.clip(np.maximum(low, high) / np.abs(high - low), 0.0, 1.0)
+    part = np.where((low > 0) & (high > 0), 1.0, np.where((low <= 0) & (high <= 0), 0.0, part))
+    return float(np.sum(part * step) / weight[-1])
+
+
+def _arc(inputs: int, angle: float) -> float:
+    """int_0^{angle} sin^(d-2)."""
+    t = 0.5 * angle * (_NODES + 1.0)
+    return float(0.5 * angle * (_WEIGHTS @ np.sin(t) ** (inputs - 2)))
 
 
 def _cap(inputs: int, angle: float) -> float:
