@@ -43,7 +43,7 @@ def shaken(init: Init, settings: Settings) -> tuple[Init, Settings]:
     return moved, replace(
         settings,
         rtol=min(TOLERANCE * settings.rtol, _COARSEST),
-        max_time=None if settings.max_time is None else LONGER * settings.max_time,
+        t_max=None if settings.t_max is None else LONGER * settings.t_max,
         max_drops=None if settings.max_drops is None else settings.max_drops + 1,
         conditioning=False,
     )

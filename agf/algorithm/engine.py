@@ -95,7 +95,7 @@ class Engine:
                     where=f"problem {self.problem.name!r}",
                 )
             )
-        if self.settings.max_time is not None and float(self.clock.flow(activation.time)) > self.settings.max_time:
+        if self.settings.t_max is not None and float(self.clock.flow(activation.time)) > self.settings.t_max:
             return Step(state, None, Status.MAX_TIME)
         final, settled = self.phases.active(after, activation)
         if isinstance(settled, Status):

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from agf import integrators
-from agf.algorithm import dormant as dormancy
 from agf.algorithm.departures.discharge import Discharge
+from agf.algorithm.dormant import carry
 from agf.algorithm.exact_stepper import aligned
 from agf.algorithm.memory import GenericState
 from agf.algorithm.phases import GenericPhases
@@ -55,7 +55,7 @@ def closed_form(problem: Problem, init: Init, settings: Settings) -> Staircase |
 
 
 def _cut(stairs: Staircase) -> Staircase:
-    drops, top, end = stairs.drops, stairs.settings.max_drops, stairs.settings.max_time
+    drops, top, end = stairs.drops, stairs.settings.max_drops, stairs.settings.t_max
     status = stairs.status
     if end is not None and any(drop.time > end for drop in drops):
         drops, status = tuple(drop for drop in drops if drop.time <= end), Status.MAX_TIME
@@ -130,7 +130,7 @@ class LimitPhases(GenericPhases):
             state = held.advance(replace(state, time=state.time + step, log_norms=log_norms), step)
             if first <= home:
                 return self._activate(state, free, wait, directions, utility)
-            if self.settings.max_time is not None and float(self.clock.flow(state.time)) > self.settings.max_time:
+            if self.settings.t_max is not None and float(self.clock.flow(state.time)) > self.settings.t_max:
                 return state, Status.MAX_TIME
 
     def _waits(self, state: GenericState, free: IntArray, utility: FloatArray) -> FloatArray:
@@ -159,7 +159,7 @@ class LimitPhases(GenericPhases):
                 return directions, np.asarray(utility)
             batch = Batch(self.problem, residual, self.clock, directions, np.zeros(waiting.size), waiting)
             ahead = float(self.clock.accelerated(chunk))
-            directions, _ = dormancy.carry(batch, ahead, rtol=self.settings.rtol, stats=self.stats)
+            directions, _ = carry(batch, ahead, rtol=self.settings.rtol, stats=self.stats)
             flown, chunk = flown + chunk, 2.0 * chunk
 
     def _activate(

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from agf import integrators
-from agf.algorithm import dormant as dormancy
 from agf.algorithm.active import Rest, settle
 from agf.algorithm.departures import collapse
 from agf.algorithm.departures.discharge import Discharge
@@ -18,7 +17,7 @@ from agf.algorithm.departures.infimum import critical, ended, note, undecided
 from agf.algorithm.departures.newcomers import Newcomers, half_way
 from agf.algorithm.departures.opening import opening
 from agf.algorithm.departures.symmetry import vanish
-from agf.algorithm.dormant import Crossing
+from agf.algorithm.dormant import Crossing, carry, cross, wait
 from agf.algorithm.memory import GenericState, Memory
 from agf.algorithm.stepper import Batch
 from agf.algorithm.threshold import EstimatedThreshold, ExactThreshold, NonFinite, Threshold
@@ -146,7 +145,7 @@ class GenericPhases:
                 return state, free, found, elapsed
             directions, log_norms = state.directions.copy(), state.log_norms.copy()
             batch = self._batch(state, free, residual)
-            directions[free], log_norms[free] = dormancy.carry(batch, home, rtol=self.settings.rtol, stats=self.stats)
+            directions[free], log_norms[free] = carry(batch, home, rtol=self.settings.rtol, stats=self.stats)
             state = held.advance(replace(state, directions=directions, log_norms=log_norms), home)
             elapsed += home
 
@@ -192,7 +191,7 @@ class GenericPhases:
     def _cross(
         self, state: GenericState, residual: Any, free: IntArray, threshold: Threshold, stop: float
     ) -> Crossing | Status:
-        return dormancy.cross(
+        return cross(
             self._batch(state, free, residual),
             threshold,
             rtol=self.settings.rtol,
@@ -223,7 +222,7 @@ class GenericPhases:
         return float(np.linalg.norm(gradient.reshape(alive.size, -1), axis=1).max())
 
     def _stop(self, state: GenericState) -> float:
-        limit = self.settings.max_time
+        limit = self.settings.t_max
         return np.inf if limit is None else max(float(self.clock.accelerated(limit)) - state.time, 0.0)
 
     def _negligible(self) -> float:
@@ -287,8 +286,8 @@ class GenericPhases:
         def horizon(now: FloatArray, neurons: IntArray) -> float:
             nonlocal threshold
             others = np.setdiff1d(np.flatnonzero(~state.active), following.neurons)
-            wait, threshold = self._wait(state, others, neurons, now, threshold, cap / multiple)
-            return min(max(width, multiple * wait), cap)
+            due, threshold = self._wait(state, others, neurons, now, threshold, cap / multiple)
+            return min(max(width, multiple * due), cap)
 
         rest = settle(
             self.problem,
@@ -309,9 +308,9 @@ class GenericPhases:
     def _cap(self, time: float, width: float) -> float:
         """Flow time after which a level counts, whether or not another activation is to come."""
         cap = max(_LAST_TIMES * float(self.clock.flow(time)), _LAST_DROPS * width)
-        if self.settings.max_time is None:
+        if self.settings.t_max is None:
             return cap
-        return min(cap, max(self.settings.max_time - float(self.clock.flow(time)), width))
+        return min(cap, max(self.settings.t_max - float(self.clock.flow(time)), width))
 
     def _above(self, state: GenericState, gone: IntArray) -> tuple[GenericState, Activation | None]:
         """Dormant neurons that have made half their drop by now, but for those that collapsed in this phase."""
@@ -335,7 +334,7 @@ class GenericPhases:
         said = note(rest)
         if said is not None and said not in self.notes:
             self.notes.append(said)
-        limit = self.settings.max_time
+        limit = self.settings.t_max
         cut = limit is not None and float(self.clock.flow(state.time)) + rest.duration >= 0.999 * limit
         drifting = not at_rest and rest.growing and not cut
         memory = replace(state.memory, drifting=drifting, left=rest.predicted_decrease)
@@ -368,7 +367,7 @@ class GenericPhases:
         if waiting.size == 0:
             return np.inf, threshold
         try:
-            time, threshold = dormancy.wait(
+            time, threshold = wait(
                 self._batch(state, waiting, self.problem.residual(theta, chosen)),
                 threshold,
                 stop=float(self.clock.accelerated(stop)) if np.isfinite(stop) else np.inf,

@@ -217,7 +217,7 @@ class _Run:
         # Alone, without the active neurons: the norm at which a neuron starts to matter need not be exact.
         natural, factor = settings.threshold == "natural", float(np.log(joining))
         self.threshold = ExactThreshold(problem, natural, none, no_index, log_factor=factor)
-        limit = settings.max_time
+        limit = settings.t_max
         self.stop = np.inf if limit is None else float(self.clock.accelerated(LONGER * limit if probe else limit))
         self.lowest = np.inf  # smallest log norm at which a neuron joined
         self.settled = not first.any()  # else nobody is active yet

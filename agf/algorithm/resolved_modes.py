@@ -90,7 +90,7 @@ class _Modes:
 
     def go(self, observer: Observer | None, kept: Checkpoint) -> Staircase:
         """Until a rule ends it; always hands back what there is."""
-        began, start, end = wall.perf_counter(), self.system.start(), self.settings.max_time
+        began, start, end = wall.perf_counter(), self.system.start(), self.settings.t_max
         self._keep(0.0, *self.system.loss_and_rate(start), self.system.snapshot(start))
 
         def result(status: Status) -> Staircase:

@@ -15,9 +15,8 @@ from agf.errors import RequestError, explain
 MODES = ("auto", "agf", "limit", "resolved")
 THRESHOLDS = ("natural", "unit")
 SETTLES = ("horizon", "converged")
-#: What fields are called as options; their own name is taken as well.
-_NAMES = {"max_time": "t_max"}
-_FIELDS = {option: field for field, option in _NAMES.items()}
+#: Former names of options, which are still taken: of keywords, and in run files.
+_FORMER = {"max_time": "t_max"}
 
 
 #: Options that mean something in some modes only: their default there, and the modes.
@@ -67,7 +66,7 @@ class Settings:
         the joining fraction) change a little, by a second prediction. None: where active neurons are resolved in time.
     max_drops : int, optional
         Drops after which to stop; None for no bound.
-    max_time : float, optional
+    t_max : float, optional
         Flow time at which to stop; None for no bound.
     """
 
@@ -80,7 +79,7 @@ class Settings:
     joining: float | None = None
     conditioning: bool | None = None
     max_drops: int | None = None
-    max_time: float | None = None
+    t_max: float | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in (("mode", MODES), ("threshold", THRESHOLDS), ("settle", SETTLES)):
@@ -118,11 +117,9 @@ class Settings:
             )
         if self.max_drops is not None:
             count(self.max_drops, "max_drops", where="predict", least=0)
-        if self.max_time is not None and not (_number(self.max_time) and self.max_time >= 0):
+        if self.t_max is not None and not (_number(self.t_max) and self.t_max >= 0):
             raise RequestError(
-                explain(
-                    "`t_max` (formerly `max_time`) must not be negative.", where="predict", found=repr(self.max_time)
-                )
+                explain("`t_max` (formerly `max_time`) must not be negative.", where="predict", found=repr(self.t_max))
             )
 
     @classmethod
@@ -131,7 +128,7 @@ class Settings:
         known = cls.options()
         found: dict[str, Any] = {}
         for name, value in options.items():
-            if name not in known and name not in _NAMES:
+            if name not in known and name not in _FORMER:
                 close = difflib.get_close_matches(name, known, n=1)
                 raise RequestError(
                     explain(
@@ -141,7 +138,7 @@ class Settings:
                         remedy=f"Did you mean `{close[0]}`?" if close else "",
                     )
                 )
-            field = _FIELDS.get(name, name)
+            field = _FORMER.get(name, name)
             if value is not None and found.get(field) is not None:
                 raise RequestError(
                     explain("`t_max` and `max_time` are one option.", where="predict", remedy="Give `t_max`.")
@@ -154,8 +151,8 @@ class Settings:
 
     @classmethod
     def options(cls) -> tuple[str, ...]:
-        """What the fields are called as options."""
-        return tuple(_NAMES.get(field.name, field.name) for field in fields(cls))
+        """Names of the options."""
+        return tuple(field.name for field in fields(cls))
 
     def within(self, mode: str, **changes: Any) -> Settings:
         """The same settings in another mode, as far as they apply there, with `changes`."""

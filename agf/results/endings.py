@@ -61,7 +61,7 @@ def _max_drops(stairs: Staircase) -> str:
 
 
 def _max_time(stairs: Staircase) -> str:
-    most = stairs.settings.max_time
+    most = stairs.settings.t_max
     return Status.MAX_TIME.sentence if most is None else f"Reached the time limit, flow time {number(most)} (t_max)."
 
 

@@ -94,7 +94,7 @@ def diff(first: str, second: str, as_json: bool, quiet: bool) -> int:
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
 def rerun(run: str, output: str | None, problem: str | None, quiet: bool) -> int:
     """Compute RUN again from its file alone, and say whether the numbers are the same. Exit code 1 if not."""
-    from agf.shell import rerun as replay
+    from agf.shell.rerun import from_elsewhere, numbers, rerun
 
     if output is not None:
         files.check_writable(output)
@@ -103,12 +103,12 @@ def rerun(run: str, output: str | None, problem: str | None, quiet: bool) -> int
     before = training(run)
     teller = reporter(quiet)
     with teller.progress("computing again") as update:
-        again = replay.rerun(run, problem=problem, observer=Watcher("computing again", update))
+        again = rerun(run, problem=problem, observer=Watcher("computing again", update))
     if target is not None:
         again.save(target)
         teller.say(f"Wrote {output}.")
-    if isinstance(again, Comparison) and replay.from_elsewhere(again.trajectory):
+    if isinstance(again, Comparison) and from_elsewhere(again.trajectory):
         teller.say("The curve was trained elsewhere and is taken as it is; the prediction was computed again.")
-    changed = replay.numbers(before, again)
+    changed = numbers(before, again)
     teller.say("The same numbers." if not changed else "The numbers differ:\n  " + "\n  ".join(changed))
     return FAILED if changed else DONE

@@ -15,7 +15,7 @@ from agf.rewinding.flips import KINDS
 from agf.rewinding.pruning import PRUNABLE, SCORES
 from agf.rewinding.rewind import BUDGETS, METHODS
 from agf.rewinding.rewind import rewind as rewound
-from agf.shell import arguments as request
+from agf.shell import arguments
 from agf.shell.console import reporter
 from agf.shell.main import DONE
 from agf.shell.options import data_options, descent_options, given, init_options
@@ -83,8 +83,8 @@ def rewind(
 ) -> int:
     """Train the problem NAME, prune it, restart, over and over: imp, wr (weight) or lrr (learning-rate rewinding)."""
     files.check_distinct(output, [masks, None if signs == "own" else signs])
-    asked = request.problem(name, **{key: words[key] for key in ("data", "target", "pairs", "width")}).problem
-    start = request.initialization(
+    asked = arguments.problem(name, **{key: words[key] for key in ("data", "target", "pairs", "width")}).problem
+    start = arguments.initialization(
         asked, alpha=words["alpha"], seed=words["seed"], kind=words["kind"], file=words["init_file"]
     )
     options = given(**{key: words[key] for key in ("lr", "momentum", "steps", "batch_size", "t_max")})

@@ -11,7 +11,7 @@ import click
 from agf import datasets, registry
 from agf.errors import RequestError, explain
 from agf.records import files
-from agf.shell import arguments as request
+from agf.shell.arguments import complete, data_arguments, parameters, parse, typed, width_name
 from agf.shell.console import reporter
 from agf.shell.main import DONE, FAILED
 from agf.shell.output import print_json
@@ -41,7 +41,7 @@ def values(text: str, kind: str = "") -> list[Any]:
     if not text.strip(","):
         raise RequestError(explain("a range is empty.", found=repr(text)))
     try:
-        return [request.typed(word.strip(), kind) for word in text.split(",")]
+        return [typed(word.strip(), kind) for word in text.split(",")]
     except ValueError as error:
         raise RequestError(explain(f"cannot read {text!r}.", expected=str(error))) from None
 
@@ -101,8 +101,8 @@ def sweep(
     """
     cls = registry.find(name)
     if width is not None:
-        known = {parameter.name: parameter for parameter in request.parameters(cls)}
-        pairs = (*pairs, f"{request.width_name(cls, known)}={width}")
+        known = {parameter.name: parameter for parameter in parameters(cls)}
+        pairs = (*pairs, f"{width_name(cls, known)}={width}")
     arguments, axes = _parameters(cls, pairs)
     axes.update({rule: values(text) for rule, text in rules.items() if text is not None})
     axes.update({} if conditioning is None else {"conditioning": [conditioning]})
@@ -169,7 +169,7 @@ def _number(value: Any, where: str) -> float:
 
 def _parameters(cls: Any, pairs: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """Fixed arguments (one value) and axes (several) from KEY=LIST words."""
-    known = {parameter.name: parameter for parameter in request.parameters(cls)}
+    known = {parameter.name: parameter for parameter in parameters(cls)}
     fixed: dict[str, Any] = {}
     axes: dict[str, list[Any]] = {}
     for pair in pairs:
@@ -182,7 +182,7 @@ def _parameters(cls: Any, pairs: tuple[str, ...]) -> tuple[dict[str, Any], dict[
         if key in fixed or key in axes:
             raise RequestError(explain(f"parameter `{key}` is given twice.", where=f"problem {cls.name!r}"))
         if text[:1] in "[{":  # one JSON value
-            fixed.update(request.parse(cls, [pair]))
+            fixed.update(parse(cls, [pair]))
             continue
         found = values(text, known[key].kind)
         if len(found) > 1:
@@ -195,8 +195,8 @@ def _parameters(cls: Any, pairs: tuple[str, ...]) -> tuple[dict[str, Any], dict[
 def _data(cls: Any, data: str | None, target: str | None, standardize: bool, given: dict[str, Any]) -> dict[str, Any]:
     """The data arguments: from the file or set, or the problem's own example for what was not given."""
     if data is not None:
-        return request.data_arguments(cls, data, target, given, standardize)[0]
-    if request.complete(cls, {parameter.name: parameter for parameter in request.parameters(cls)}, given):
+        return data_arguments(cls, data, target, given, standardize)[0]
+    if complete(cls, {parameter.name: parameter for parameter in parameters(cls)}, given):
         return {}
     return {key: value for key, value in cls.example().items() if key not in given}
 

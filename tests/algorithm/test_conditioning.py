@@ -16,7 +16,7 @@ from agf.shell.main import main
 def test_weights_move_by_a_thousandth_keep_zeros_and_signs_and_move_alike_each_time():
     theta = np.array([[1.0, 0.0], [-2.0, 3.0], [0.0, 0.0], [1.0, 1.0]])
     init = agf.Init.scaled(theta, 1e-200)
-    moved, settings = shaken(init, Settings(rtol=1e-6, max_drops=3, max_time=10.0, conditioning=True))
+    moved, settings = shaken(init, Settings(rtol=1e-6, max_drops=3, t_max=10.0, conditioning=True))
     again, _ = shaken(init, Settings())
     assert np.array_equal(moved.directions, again.directions)
     assert np.array_equal(moved.log_norms, again.log_norms)

@@ -31,7 +31,7 @@ def test_utilities_that_vanish_by_symmetry_are_told_from_those_that_are_small(ac
 
 def test_mode_agf_hands_a_symmetric_start_over_and_says_so():
     problem = agf.TwoLayer(*XOR, activation="tanh", width=3)
-    stairs = agf.predict(problem, problem.init(1e-2), mode="agf", max_time=1.0)
+    stairs = agf.predict(problem, problem.init(1e-2), mode="agf", t_max=1.0)
     assert stairs.mode == "resolved"
     assert HANDED in stairs.notes
 

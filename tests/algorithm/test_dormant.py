@@ -297,7 +297,7 @@ def test_neurons_of_one_direction_learn_by_shares_when_the_second_stands_just_be
     x = rng.standard_normal((80, 3))
     problem = agf.TwoLayer(x, np.maximum(x[:, :1], 0) + 0.6 * np.maximum(x[:, 1:2], 0), activation="relu", width=3)
     init = agf.Init.scaled([[1.0, 0.1, 0.0, 1.0], [0.95, 0.12, 0.05, 1.0], [0.1, 1.0, 0.0, 1.0]], 1e-200)
-    stairs, flow = agf.predict(problem, init, max_time=3000.0, mode="agf"), agf.flow(problem, init, t_max=3000.0)
+    stairs, flow = agf.predict(problem, init, t_max=3000.0, mode="agf"), agf.flow(problem, init, t_max=3000.0)
     assert [drop.neurons.tolist() for drop in stairs.drops] == [[0, 1, 2]]
     shares = np.exp(stairs.drops[0].log_norms - stairs.drops[0].log_norms[0])
     assert shares == pytest.approx(np.exp(flow.log_norms[-1] - flow.log_norms[-1, 0]), rel=1e-2)

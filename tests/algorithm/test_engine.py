@@ -217,7 +217,7 @@ def test_max_drops_and_max_time_stop_where_they_say():
     assert (len(none.drops), len(one.drops), len(all_.drops)) == (0, 1, 3)
     assert none.status is one.status is Status.MAX_DROPS
     assert all_.status is Status.ALL_ACTIVE
-    short = predict(**options, max_time=1.2)
+    short = predict(**options, t_max=1.2)
     assert short.times.tolist() == pytest.approx([0.0, 1.0])
     assert short.status is Status.MAX_TIME
 

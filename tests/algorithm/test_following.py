@@ -24,7 +24,7 @@ def start(gap):
 def test_a_neuron_of_the_first_ones_direction_never_activates_on_a_residual_that_training_does_not_show_it(gap):
     # Left where it stood during the drop it would leave the cone: a second drop, to a loss of 1e-7.
     relu, init = problem(), start(gap)
-    stairs, flow = agf.predict(relu, init, max_time=6000.0, mode="agf"), agf.flow(relu, init, t_max=6000.0)
+    stairs, flow = agf.predict(relu, init, t_max=6000.0, mode="agf"), agf.flow(relu, init, t_max=6000.0)
     assert len(stairs.drops) == len(flow.drops) == 1
     report = agf.compare(stairs, flow)
     assert report.max_time_error < 1e-3

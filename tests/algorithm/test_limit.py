@@ -54,7 +54,7 @@ def test_bounds_on_drops_and_time_are_kept():
     problem = Plain([2.0, -0.5, 1.0])
     init = problem.init(1e-8, seed=1)
     assert agf.predict(problem, init, mode="limit", max_drops=1).status is Status.MAX_DROPS
-    assert agf.predict(problem, init, mode="limit", max_time=1.0).status is Status.MAX_TIME
+    assert agf.predict(problem, init, mode="limit", t_max=1.0).status is Status.MAX_TIME
 
 
 def test_a_neuron_that_collapses_gives_back_its_charge_and_returns_with_the_other_sign():
@@ -78,7 +78,7 @@ def test_bounds_cut_a_closed_form_too():
     init = problem.init(1e-8)
     whole = agf.predict(problem, init, mode="limit")
     assert len(agf.predict(problem, init, mode="limit", max_drops=2).drops) == 2
-    short = agf.predict(problem, init, mode="limit", max_time=float(whole.times[2]))
+    short = agf.predict(problem, init, mode="limit", t_max=float(whole.times[2]))
     assert len(short.drops) == 2
     assert short.status is Status.MAX_TIME
 

@@ -59,8 +59,8 @@ def test_the_curve_never_rises_and_never_jumps_where_a_neuron_joins(pair):
 
 def test_conditioning_is_the_change_under_twice_the_joining_norm_and_twenty_times_the_tolerance(features):
     problem, init, _ = features
-    stairs = agf.predict(problem, init, mode="resolved", max_time=150.0)
-    other = agf.predict(problem, init, mode="resolved", joining=0.06, rtol=2e-5, conditioning=False, max_time=150.0)
+    stairs = agf.predict(problem, init, mode="resolved", t_max=150.0)
+    other = agf.predict(problem, init, mode="resolved", joining=0.06, rtol=2e-5, conditioning=False, t_max=150.0)
     assert np.isnan([drop.conditioning for drop in other.drops]).all()
     measured = np.array([drop.conditioning for drop in stairs.drops])
     moved = np.abs(other.half_times[1:] / stairs.half_times[1:] - 1)
@@ -108,7 +108,7 @@ def test_nothing_to_fit_and_time_limits_end_with_a_status():
     zero = agf.problem("diagonal-linear", X=np.eye(3), y=np.zeros(3))
     assert agf.predict(zero, zero.init(1e-4), mode="resolved").drops == ()
     problem = orthogonal()
-    cut = agf.predict(problem, problem.init(1e-6), mode="resolved", max_time=8.0)
+    cut = agf.predict(problem, problem.init(1e-6), mode="resolved", t_max=8.0)
     assert cut.status is Status.MAX_TIME
     assert cut.curve_times[-1] == pytest.approx(8.0)
     assert len(cut.drops) == 1
@@ -201,7 +201,7 @@ def features():
 def test_neurons_that_start_above_their_joining_norm_ride_from_the_start(features, joining):
     # Initial norms are 0.01 to 0.02, about a fiftieth of R*. What is left out at 0.1 is 0.1^3.
     problem, init, flow = features
-    stairs = agf.predict(problem, init, mode="resolved", joining=joining, max_time=60.0, conditioning=False)
+    stairs = agf.predict(problem, init, mode="resolved", joining=joining, t_max=60.0, conditioning=False)
     assert stairs.half_times[1] == pytest.approx(flow.drops[0].time, rel=2e-3)
 
 
@@ -209,8 +209,8 @@ def test_at_a_loose_tolerance_the_loss_still_falls_from_drop_to_drop():
     # Stabilised steps at 25 times this tolerance let the loss rise by 7 % of the first.
     problem = agf.problem("modular-addition", p=11, template={1: 7, 2: 3}, width=12)
     init = problem.init(1e-2, seed=0)
-    loose = agf.predict(problem, init, mode="resolved", conditioning=False, rtol=3e-3, max_time=60.0)
-    tight = agf.predict(problem, init, mode="resolved", conditioning=False, rtol=1e-5, max_time=60.0)
+    loose = agf.predict(problem, init, mode="resolved", conditioning=False, rtol=3e-3, t_max=60.0)
+    tight = agf.predict(problem, init, mode="resolved", conditioning=False, rtol=1e-5, t_max=60.0)
     assert np.diff(loose.curve_losses).max() < 5e-3 * loose.start_level
     for middle in 0.5 * (tight.levels[1:] + tight.levels[:-1]):
         late, right = (run.curve_times[np.argmax(run.curve_losses <= middle)] for run in (loose, tight))
@@ -219,7 +219,7 @@ def test_at_a_loose_tolerance_the_loss_still_falls_from_drop_to_drop():
 
 def test_a_drop_is_named_by_what_the_output_acquired(features):
     problem, init, _ = features
-    stairs = agf.predict(problem, init, mode="resolved", max_time=150.0, rtol=1e-5, conditioning=False)
+    stairs = agf.predict(problem, init, mode="resolved", t_max=150.0, rtol=1e-5, conditioning=False)
     learned = np.vstack([np.zeros(3), stairs.features("learned")])
     gains = np.diff(learned, axis=0)[:, :2] * np.array([7.0, 3.0]) ** 2  # of |xh|^2: what each takes off the loss
     for drop, gain in zip(stairs.drops, gains, strict=True):
@@ -259,7 +259,7 @@ def test_both_passes_together_cost_less_than_the_flow(alpha):
     problem = agf.TwoLayer(x, np.maximum(x[:, :1], 0) + 0.3 * np.maximum(-x[:, 1:2], 0), activation="relu", width=6)
     init = problem.init(alpha, seed=0)
     flow = agf.flow(problem, init, t_max=6.0 * -np.log(alpha))
-    stairs = agf.predict(problem, init, mode="resolved", max_time=flow.times[-1])
+    stairs = agf.predict(problem, init, mode="resolved", t_max=flow.times[-1])
     # Evaluations of all kinds count as gradients of the whole network here, which most of them are not.
     assert sum(n for name, n in stairs.stats.items() if name.endswith("evaluations")) < flow.stats["evaluations"]
     assert agf.compare(stairs, flow).max_time_error < 0.01

@@ -332,7 +332,7 @@ def ties(picture: str = "") -> Iterator[Table]:
     """One-hot template: every |xh| equal; who is learned when is left to the initialization."""
     problem = ModularAddition(p=23, width=72)
     init = problem.init(alpha=1e-3, seed=0)
-    stairs = agf.predict(problem, init, max_time=6e5, mode="agf")
+    stairs = agf.predict(problem, init, t_max=6e5, mode="agf")
     flow = agf.flow(problem, init, rtol=1e-4, t_max=6e5)
     if picture:
         draw_ties(problem, init, stairs, flow, picture)

@@ -23,12 +23,12 @@ SPECTRUM = {1: 10, 3: 5, 5: 2.5}
 #: Flow time at which the comparison ends: the loss is then 1e-5 of the first.
 HORIZON = 1e4
 #: What is timed of ours; "one pass": without the second one for conditioning.
-ONE_PASS = {"mode": "resolved", "max_time": HORIZON, "conditioning": False}
+ONE_PASS = {"mode": "resolved", "t_max": HORIZON, "conditioning": False}
 OURS: dict[str, dict[str, Any]] = {
     "agf": {},
     "agf, threshold unit": {"threshold": "unit"},
     "agf, settle converged": {"settle": "converged"},
-    "resolved": {"mode": "resolved", "max_time": HORIZON},
+    "resolved": {"mode": "resolved", "t_max": HORIZON},
     "resolved, one pass": ONE_PASS,
     "resolved, one pass, rtol 1e-5": ONE_PASS | {"rtol": 1e-5},
     "resolved, one pass, rtol 1e-4": ONE_PASS | {"rtol": 1e-4},

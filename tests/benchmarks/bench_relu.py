@@ -95,7 +95,7 @@ def follow(widths: tuple[int, ...]) -> None:
             repeat = agf.flow(p, init, t_max=t_max, rtol=1e-5, snapshots=400)
             rows = []
             for mode in ("agf", "resolved"):
-                stairs, took = timed(agf.predict, p, init, mode=mode, max_time=t_max)
+                stairs, took = timed(agf.predict, p, init, mode=mode, t_max=t_max)
                 rows.append(row(mode, stairs, took, flow, repeat))
             title = f"{width} neurons, alpha = {alpha:g}: flow to t = {t_max:.0f}, loss {number(flow.losses[-1])}"
             note = f"flow ({flow.status.word}): cost {cost(flow.stats)}, {seconds:.1f} s."
@@ -205,7 +205,7 @@ def baseline(widths: tuple[int, ...]) -> None:
             tuple(SETTING.values()), ("agf", 1e-6, None), ("agf", 1e-5, None), ("agf", 1e-3, None),
             ("resolved", 1e-6, None), ("resolved", 1e-4, None), ("resolved", 1e-3, False),
         ):  # fmt: skip
-            options = {"mode": mode, "rtol": rtol, "conditioning": conditioning, "max_time": t_max}
+            options = {"mode": mode, "rtol": rtol, "conditioning": conditioning, "t_max": t_max}
             agf.predict(p, init, **options)
             many = [timed(agf.predict, p, init, **options) for _ in range(REPEATS)]
             words = f"{mode}, rtol {rtol:g}" + (", one pass" if conditioning is False else "")

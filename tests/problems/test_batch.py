@@ -99,7 +99,7 @@ def test_nothing_to_learn_is_fitted_at_once():
     assert not stairs.drops
 
 
-@pytest.mark.parametrize("options", [{"max_drops": 2}, {"max_drops": 0}, {"max_time": 3.0}, {"tie_rtol": 0.5}])
+@pytest.mark.parametrize("options", [{"max_drops": 2}, {"max_drops": 0}, {"t_max": 3.0}, {"tie_rtol": 0.5}])
 def test_bounds_and_ties_hold_as_one_by_one(options):
     x, y = five_coordinates()
     problem = diagonal(x, y)

@@ -169,7 +169,7 @@ def test_bundling_keeps_the_middle_drop_of_each_frequency():
 def test_bundles_of_a_resolved_prediction_have_the_half_times_of_the_flow():
     problem = ModularAddition(p=5, template={1: 4.0, 2: 2.0}, width=8)
     init = problem.init(1e-2, seed=0)
-    stairs = agf.predict(problem, init, mode="resolved", max_time=60.0)
+    stairs = agf.predict(problem, init, mode="resolved", t_max=60.0)
     bundled = problem.frequency_drops(stairs)
     assert len(bundled.drops) < len(stairs.drops)
     flow = agf.flow(problem, init, t_max=60.0, rtol=1e-4)

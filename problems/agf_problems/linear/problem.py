@@ -2,7 +2,7 @@
 
 Hidden units can be mixed, (W, A) -> (G W, A G^-1), without changing anything, so what behaves like a neuron of the
 theory is a rank-one mode of A W, not a hidden unit. Everything that needs the problem's own coordinates is beside this
-file: `linear_theory` (alpha -> 0), `linear_phases` (finite alpha), `linear_flow` (gradient flow at any alpha).
+file: `theory` (alpha -> 0), `phases` (finite alpha), `flow` (gradient flow at any alpha).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 from agf import Clock, Critical, Drop, FlowSystem, Init, Phases, Problem, Settings, Staircase, Status
 from agf.arrays import FloatArray, IntArray, count, matrix, positive
 from agf.errors import DataError, RequestError, explain
-from agf_problems.linear import theory as linear_theory
 from agf_problems.linear.flow import ModeFlow, WeightFlow, smallest_dormant
 from agf_problems.linear.moments import Moments, pseudo_inverse, read
 from agf_problems.linear.phases import ModePhases
+from agf_problems.linear.theory import RULES, energies, joins
 
 #: Largest `outputs` formed, in numbers. Cost: beyond it natural thresholds come from the loss, the same to rounding.
 _MAX_OUTPUTS = 10**7
@@ -286,7 +286,7 @@ class Linear(Problem):
             raise RequestError(
                 explain(f"unknown option `{next(iter(options))}`.", where="linear.theory", expected="alpha or rule")
             )
-        if rule not in linear_theory.RULES:
+        if rule not in RULES:
             raise RequestError(
                 explain(f"unknown rule {rule!r}.", where="linear.theory", expected="greedy or conjecture")
             )
@@ -301,7 +301,7 @@ class Linear(Problem):
                 )
         drops = []
         before = np.zeros(self.syx.shape)
-        for join in linear_theory.joins(self.moments, self.width, rule):
+        for join in joins(self.moments, self.width, rule):
             strengths = np.linalg.svd(join.beta - before, compute_uv=False)[: join.modes.size]
             before = join.beta
             drops.append(
@@ -323,7 +323,7 @@ class Linear(Problem):
         if rule == "greedy" and drops:
             # The published level after k modes is what the k largest energies leave.
             learned = np.cumsum([drop.neurons.size for drop in drops])
-            left = 0.5 * np.sort(np.concatenate(linear_theory.energies(self.moments)))[::-1]
+            left = 0.5 * np.sort(np.concatenate(energies(self.moments)))[::-1]
             published = self.moments.floor + np.append(np.cumsum(left[::-1])[::-1], 0.0)[learned]
             if max(drop.level - level for drop, level in zip(drops, published, strict=True)) > 1e-9 * left.sum():
                 notes.append(
