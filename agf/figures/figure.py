@@ -166,6 +166,7 @@ def bounds(ax: Any, places: np.ndarray) -> None:
 
 def number_drops(ax: Any, times: np.ndarray) -> None:
     """The number of each drop above the axes, where it is predicted; those too close to the last one are left out."""
+    ax.plot([], [], color="black", marker="$1$", ls="none", ms=5, label="number of a drop, where it is predicted")
     to_axes = ax.transData + ax.transAxes.inverted()
     last = -np.inf
     for k, time in enumerate(times, 1):
