@@ -8,17 +8,19 @@ network of infinite width are, for the drops, one neuron at every end of the ali
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agf.arrays import positive
+from agf.arrays import FloatArray, positive
 from agf.clock import Clock
 from agf.errors import NoTheory, RequestError, explain
 from agf.records.status import Status
 from agf.results.staircase import Drop, Staircase
+from agf.sphere import cartesian
 
 if TYPE_CHECKING:
+    from agf import Engine, State
     from agf.networks.two_layer import TwoLayer
 
 #: Scale of the few neurons. Derived: any, since mode "limit" takes it to 0.
@@ -56,7 +58,8 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
     if not ends:
         return _told(problem, alpha, start, (), ("nothing is left to fit",))
     few = problem.sharp(len(ends))
-    stairs = agf.predict(few, agf.Init.scaled(np.array([one.direction for one in ends]), _ALPHA), mode="limit")
+    init = agf.Init.scaled(np.array([one.direction for one in ends]), _ALPHA)
+    found_drops, network = _drops(agf.Engine(few, init, agf.Settings(mode="limit")))
     drops = tuple(
         replace(
             drop,
@@ -64,14 +67,38 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
             half_time=drop.accelerated_time * unit,
             label=", ".join(ends[int(i)].label for i in drop.neurons),
         )
-        for drop in stairs.drops
+        for drop in found_drops
     )
-    end = agf.escape(few, stairs)
+    end = agf.escape(few, network)
     notes = (
         f"m = infinity, lambda -> 0: the {len(ends)} ends of alignment stand for all neurons.",
         f"The end is {end.sentence}.",
     )
     return _told(problem, alpha, start, drops, notes)
+
+
+def _drops(engine: Engine) -> tuple[list[Drop], FloatArray]:
+    """Drops until no neuron grows or no network is better, and the network then.
+
+    Where no direction lowers the loss, utilities are rounding, and what grew on them would take for ever.
+    """
+    import agf
+
+    state, drops = engine.init(), list[Drop]()
+    while True:
+        step = engine.step(state)
+        if step.drop is None:
+            return drops, _network(state)
+        state = step.state
+        drops.append(step.drop)
+        if agf.escape(engine.problem, _network(state)).verdict == "optimal":
+            return drops, _network(state)
+
+
+def _network(state: State[Any]) -> FloatArray:
+    """Parameters (H, P), dormant neurons as small as they are in the limit: they tell what can still be reached."""
+    small = cartesian(state.directions, np.full(state.active.size, np.log(_ALPHA)))
+    return np.where(state.active[:, None], state.params, small)
 
 
 def _told(

@@ -77,3 +77,12 @@ def test_a_thousand_samples_in_ten_columns_are_followed_and_marked():
     assert "not proven complete" in str(found)
     with pytest.raises(agf.NoTheory, match="too many activation cones"):
         problem.theory()
+
+
+@pytest.mark.parametrize("leak", [0.1, 0.01])
+def test_the_staircase_ends_where_only_rounding_is_left(leak):
+    """Duplicates that contradict each other leave 1/3 for ever; beside it utilities are 1e-8 of the first."""
+    problem = agf.TwoLayer([[1.0, 0.0], [1.0, 0.0], [0.5, 1.0]], [1.0, -1.0, 0.5], "leaky-relu", width=6, leak=leak)
+    stairs = problem.theory()
+    assert stairs.levels == pytest.approx([0.375, 1 / 3], rel=1e-9)
+    assert "optimal at any width" in str(stairs)
