@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 import signal
+import time
 import tomllib
 from pathlib import Path
 
@@ -19,6 +20,10 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
 FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: Seconds of the processor beyond which an example says that it takes long: five, and as many for a loaded machine.
+SLOW = 10.0
+#: Characters around an example in which it says so.
+BESIDE = 700
 LANGUAGES = {"python", "console", "text", "json", "bibtex", "toml", "yaml"}
 
 
@@ -62,6 +67,7 @@ def test_every_block_runs_in_order_and_prints_what_the_page_shows(path, tmp_path
     printed, end = "", 0
     for match in FENCE.finditer(text):
         language, body = match.groups()
+        began = time.process_time()
         command, _, shown = body.partition("\n")
         if language == "python":
             # Blank lines in front keep the line numbers of tracebacks those of the page.
@@ -77,6 +83,9 @@ def test_every_block_runs_in_order_and_prints_what_the_page_shows(path, tmp_path
             captured = capsys.readouterr()
             if shown:
                 check_output(shown, captured.out + captured.err)
+        if time.process_time() - began > SLOW:
+            near = text[max(match.start() - BESIDE, 0) : match.end() + BESIDE]
+            assert re.search(r"takes about [\w ]*(seconds|minutes?)", near), (body, "takes long and does not say so")
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)
