@@ -78,7 +78,7 @@ _RELAXES = 10.0
 _ROUNDING = 1e-26
 #: Tolerance of a step over that of the settings: what joining at a finite norm leaves out is far more than this.
 _STEP = 60.0
-#: ... at kinks at least this; and never more than the second.
+#: ... this at kinks; and never more than the second.
 _KINKS, _COARSEST = 3e-4, 3e-3
 #: Neurons that grew by this part of what the first one did, in what they contribute, share a drop without arrivals.
 _SHARED = 0.25
@@ -666,10 +666,11 @@ class _Settles:
 
 
 def _tolerance(problem: Problem, settings: Settings, probe: bool) -> float:
-    """Of a step. At kinks every method is of low order, and a tighter one only shortens the steps.
+    """Of a step. At kinks every method is of low order: a tighter one only shortens the steps, and a coarser one makes
+    a neuron that rests on a kink chatter about it for ever.
 
     Elsewhere long stabilised steps at a coarser one than `_COARSEST` let the loss rise.
     """
-    rtol = _STEP * settings.rtol
-    rtol = max(rtol, _KINKS) if problem.kink > 0 or not problem.smooth else min(rtol, _COARSEST)
+    kinks = problem.kink > 0 or not problem.smooth
+    rtol = _KINKS if kinks else min(_STEP * settings.rtol, _COARSEST)
     return min(_PROBE_STEP * rtol, _COARSEST) if probe else rtol

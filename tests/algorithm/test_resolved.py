@@ -336,3 +336,17 @@ def test_pairs_that_diverge_for_ever_end_the_run_as_they_end_the_flow():
     assert stairs.stats["velocity_evaluations"] < 2 * flow.stats["evaluations"]
     # both follow it until it loses at most this in an e-fold of time (_DRIFTS)
     assert stairs.drops[-1].level == pytest.approx(flow.losses[-1], rel=0.02)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 6])
+def test_one_relu_neuron_costs_as_the_order_of_the_method_allows(seed):
+    # Seeds 1 and 6 crawl along a kink, where steps of a coarse tolerance chattered for ever, and fine ones by the hour.
+    x, y = np.array([[1, 0.2], [0.3, 1], [-1, 0.5], [-0.4, -1]]), np.array([1, -0.8, 1.2, 0.6])
+    problem = agf.TwoLayer(x, y, width=1)
+    init = problem.init(alpha=1e-6, seed=seed)
+    work = []
+    for rtol in (1e-4, 1e-6, 1e-8):
+        stairs = agf.predict(problem, init, mode="resolved", rtol=rtol, conditioning=False)
+        work.append(sum(n for name, n in stairs.stats.items() if name.endswith("evaluations")))
+    slopes = np.log(np.array(work[1:]) / work[0]) / np.log([1e2, 1e4])
+    assert np.max(np.abs(slopes)) < 1 / 5  # Dormand-Prince is of order 5
