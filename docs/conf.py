@@ -32,7 +32,7 @@ default_role = "literal"
 _HERE = Path(__file__).parent
 #: The pages in the order of the sidebar; others follow.
 _CONTENTS = {
-    "Start": ["README", "docs/how-it-works", "docs/notation", "docs/when-it-fails", "docs/accuracy"],
+    "Start": ["README", "docs/how-it-works", "docs/notation", "docs/when-it-fails", "docs/accuracy", "docs/speed"],
     "Do": ["docs/write-a-problem", "docs/trained-elsewhere", "docs/sweeps"],
     "See": ["docs/gallery/*", "docs/ties", "docs/notebooks/*"],
     "Look up": [
