@@ -90,7 +90,58 @@ def _permutation(probe: Probe) -> str:
                 "loss_grad", f"{other:.10g} with {words}", f"{loss:.10g}, whatever the order",
                 "a loop that depends on the order, or neurons with an identity: set interchangeable = False",
             )  # fmt: skip
+    residual = probe.residual(probe.theta, probe.neurons)
+    many: dict[str, tuple[Any, ...]] = {"utility": (probe.directions, probe.neurons, residual)}
+    many["self_interaction"] = (probe.directions, probe.neurons, probe.theta[:1], probe.neurons[:1])
+    many["outputs"] = (probe.theta, probe.neurons)
+    for name, arguments in many.items():
+        for words, neurons in [("reversed", probe.neurons[order])] + [("kept", probe.neurons)] * p.interchangeable:
+            straight = probe.ask(name, *arguments)
+            turned = probe.ask(name, arguments[0][order], neurons, *arguments[2:])
+            if straight is None:
+                continue
+            one, other = (each[0] if isinstance(each, tuple) else each for each in (straight, turned))
+            if np.abs(other - one[order]).max() > 1e-9 * np.abs(one).max():
+                raise Violation(
+                    name, f"other values with rows reversed and indices {words}", "the same, in that order",
+                    "a sum over neurons, or a loop in which one changes what the next finds",
+                )  # fmt: skip
     return "the order of neurons does not matter" + ("" if p.interchangeable else "; their indices do")
+
+
+def _values(probe: Probe, at: Probe, name: str) -> FloatArray:
+    """What `loss_grad` or `utility` returns, at the weights of another probe, in one array."""
+    if name == "loss_grad":
+        loss, gradient = probe.loss_grad(at.theta, at.neurons)
+        values = np.array([loss])
+    else:
+        residual = probe.residual(at.theta, at.neurons)
+        values, gradient = probe.utility(at.directions, at.neurons, residual)
+    return np.concatenate([values, gradient.ravel()])
+
+
+def _samples(probe: Probe) -> str:
+    """The order of the rows of the data never matters: losses, gradients and utilities are those of a set."""
+    p = probe.problem
+    n = getattr(p, "n_samples", None)
+    data = {
+        name: np.asarray(p.arguments[name])
+        for name in p.data_arguments
+        if n is not None and isinstance(p.arguments.get(name), np.ndarray | list | tuple)
+    }
+    data = {name: rows for name, rows in data.items() if rows.ndim and rows.shape[0] == n}
+    if len(data) < 2:
+        raise NotApplicable("there are no rows of inputs and targets")
+    order = probe.rng.permutation(int(n or 0))
+    other = Probe(type(p)(**{**p.arguments, **{name: rows[order] for name, rows in data.items()}}), probe.rng)
+    for name in ("loss_grad", "utility"):
+        one, two = (_values(each, probe, name) for each in (probe, other))
+        if np.abs(two - one).max() > 1e-9 * np.abs(one).max():
+            raise Violation(
+                name, "other values with the samples in another order", "the same, as for any order",
+                "weights by position, inputs and targets sorted apart, or a subset of the first rows",
+            )  # fmt: skip
+    return "the order of samples does not matter"
 
 
 def _own_ways(probe: Probe) -> str:
@@ -417,6 +468,7 @@ LAWS: dict[str, Callable[[Probe], str]] = {
     "utility against loss": utility_against_loss,
     "pull against loss": pull_against_loss,
     "order of neurons": _permutation,
+    "order of samples": _samples,
     "no side effects": _no_aliases,
     "words and features": words_and_features,
     "initialization": _initial,

@@ -216,6 +216,24 @@ class Remembers(agf.TwoLayer):
         return super().pull(directions, log_norms, neurons, self.latest)
 
 
+class FirstSample(agf.TwoLayer):
+    """Penalizes the first sample of the file."""
+
+    def loss_grad(self, theta, neurons):
+        loss, grad = super().loss_grad(theta, neurons)
+        extra = 0.01 * self.X[0, 0] ** 2
+        return loss * (1.0 + extra), grad * (1.0 + extra)
+
+
+class Accumulates(agf.TwoLayer):
+    """Every neuron is weakened by those before it in the list."""
+
+    def utility(self, theta, neurons, residual):
+        utility, gradient = super().utility(theta, neurons, residual)
+        weak = 0.9 ** np.arange(len(neurons))
+        return utility * weak, gradient * weak[:, None]
+
+
 class Identities(agf.TwoLayer):
     """Neurons of different strength that claim to be interchangeable."""
 
@@ -300,6 +318,8 @@ BROKEN = [
     (Recycles, "relu", "no side effects", "loss_grad", "work array"),
     (Remembers, "relu", "no side effects", "residual", "state kept"),
     (Identities, "relu", "order of neurons", "loss_grad", "interchangeable = False"),
+    (FirstSample, "relu", "order of samples", "loss_grad", "weights by position"),
+    (Accumulates, "relu", "order of neurons", "utility", "a loop in which one changes"),
     (GlobalRandomness, "relu", "initialization", "initial", "`rng`"),
     (AlphaTwice, "relu", "initialization", "initial", "alpha applied twice"),
     (NotConserved, "square", "conserved quantities", "conserved", "factor"),
