@@ -71,6 +71,7 @@ def main() -> int:
     print(text)
     if options.page:
         report.write(ROOT / "docs" / "accuracy.md", text)
+        report.picture(ROOT / "docs" / "accuracy.png", [record for record in done.values() if "failed" not in record])
     return 0
 
 

@@ -65,6 +65,27 @@ def write(page: Path, found: str) -> None:
     page.write_text(BLOCK.sub(block, before), encoding="utf-8")
 
 
+def picture(path: Path, records: list[Record], modes: tuple[str, ...] = ("auto", "agf")) -> None:
+    """Every drop by its error bar and its true error, with the share within among drops of like bars."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, len(modes), figsize=(9, 3.8), sharey=True, layout="constrained")
+    line = np.array([1e-4, 10.0])
+    for axis, mode in zip(axes, modes, strict=True):
+        drops = _drops(records, mode)
+        bars = np.clip([drop["bar"] for drop in drops], *line)
+        errors = np.clip([_error(drop) for drop in drops], 1e-7, line[1])
+        axis.loglog(bars, errors, ".", markersize=3, alpha=0.5)
+        axis.loglog(line, line, "k-", linewidth=1)
+        axis.set(xlabel="error bar of the half-drop time", title=f"mode {mode}: {np.mean(errors <= bars):.0%} within")
+    axes[0].set_ylabel("true error (below 1e-7: there)")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
 def largest(record: Record, kind: str) -> float:
     """Largest error of one table; NaN where nothing was compared."""
     if kind == "flow":
