@@ -69,7 +69,7 @@ def certificate(problem: Problem, state: State, rtol: float = 1e-6) -> Certifica
     state : State
         Where, with the neurons that are active there.
     rtol : float, optional
-        Eigenvalues below this part of the largest are zero; so are those that may be due to the gradient that is left
+        Eigenvalues below this fraction of the largest are 0; so are those that may be due to the gradient that is left
         at the state.
 
     Returns
@@ -132,7 +132,7 @@ def _hessian(problem: Problem, theta: FloatArray, neurons: IntArray, state: Stat
     """Of the loss at theta (m, P), (mP, mP)."""
     matrix = problem.hessian(theta, neurons)
     if matrix is None:
-        # with nobody active, any length serves where the loss is quadratic
+        # with no neuron active, any length serves where the loss is quadratic
         length = np.abs(theta).max(initial=0.0) or np.exp(state.log_norms.max(initial=-700.0))
         matrix = hessian(lambda at: problem.loss_grad(at, neurons)[1], theta, float(length))
     return 0.5 * (matrix + matrix.T)

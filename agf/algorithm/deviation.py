@@ -24,9 +24,9 @@ from agf.results.curve import detect
 from agf.results.staircase import Drop, Staircase
 from agf.sphere import lengths
 
-#: The measures bound what happens; this part of their sum does, at the most, in 95 of 100 drops (docs/accuracy.md).
+#: The measures bound what happens; this fraction of their sum does, at the most, in 95 of 100 drops (docs/accuracy.md).
 _PART = 0.5
-#: ... and this part of what a drop's own slow end would give, as only its second half counts for its half-drop time.
+#: ... and this fraction of what its own slow end would give, as only its second half counts for its half-drop time.
 _OWN = 0.3
 #: Error of any half-drop time: tolerances, and what neurons do before they matter.
 _LEAST = 3e-4
@@ -36,13 +36,13 @@ _SAFE, _FINEST = 2.0, 1e-8
 #: Hessians up to this order are taken apart for their slowest rate; motion beyond it is taken to last until the next
 #: drop.
 _ORDER = 64
-#: Eigenvalues below this part of the largest are those of symmetries.
+#: Eigenvalues below this fraction of the largest are those of symmetries.
 _FLAT = 1e-9
-#: Drops overlap when a neighbour's output is this part of a drop's own half-way, or this part of a level still moves.
+#: Drops overlap when a neighbour's output is this fraction of its own half-way, or this fraction of a level moves.
 _MIXED, _MOVING = 1e-3, 1e-2
 #: The curve around a plateau that tells how certain its level is: this far in log time.
 _BESIDE = 0.05
-#: ... and at least this part of the loss of the zero function: of the depth to which drops are looked for.
+#: ... and at least this fraction of the loss of the zero function: of the depth to which drops are looked for.
 _LEAST_LEVEL = 2e-4
 
 

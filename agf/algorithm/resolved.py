@@ -54,7 +54,7 @@ _SHARP = 1e-4
 _ARRIVED = 0.3
 #: Dormant neurons within this log norm of the smallest norm at which a neuron ever joined are watched for joining.
 _WATCH = 4.0
-#: Losses below this part of that of the zero function count as this when "settled" is decided.
+#: Losses below this fraction of that of the zero function count as this when "settled" is decided.
 _SMALL_LOSS = 0.01
 #: Gradients that all flows of a run may take, a Hessian counted as one a weight: nothing runs practically for ever.
 _BUDGET = 1e6
@@ -74,13 +74,13 @@ _FINE, _MOST_INSIDE = 0.005, 30
 _STILL = 0.5
 #: What is left to relax on a plateau is relaxed at its end: no drop, though up to this many times the tolerance.
 _RELAXES = 10.0
-#: A squared gradient of this part of the largest one is rounding.
+#: A squared gradient of this fraction of the largest one is rounding.
 _ROUNDING = 1e-26
 #: Tolerance of a step over that of the settings: what joining at a finite norm leaves out is far more than this.
 _STEP = 60.0
 #: ... this at kinks; and never more than the second.
 _KINKS, _COARSEST = 3e-4, 3e-3
-#: Neurons that grew by this part of what the first one did, in what they contribute, share a drop without arrivals.
+#: Neurons that grew by this fraction of what the first one did, in what they contribute, share a drop without arrivals.
 _SHARED = 0.25
 #: Memory for the states kept along the curve.
 _STATE_BYTES = 64 * 2**20
@@ -220,7 +220,7 @@ class _Run:
         limit = settings.t_max
         self.stop = np.inf if limit is None else float(self.clock.accelerated(LONGER * limit if probe else limit))
         self.lowest = np.inf  # smallest log norm at which a neuron joined
-        self.settled = not first.any()  # else nobody is active yet
+        self.settled = not first.any()  # else no neuron is active yet
         self.moving = 0.0  # time before which the active set is known not to be settled
         self.grown = np.full(init.width, -np.inf)  # log norm at which a neuron that joined counts in a drop
         self.arriving = np.zeros(init.width, dtype=bool)  # joined, and not yet counted
@@ -265,14 +265,14 @@ class _Run:
             self._join(waiting, np.zeros(waiting.size))  # no plateau to skip: all flow in real time from here
             return None
         if waiting.size == 0:
-            return self._nobody_joins()
+            return self._none_joins()
         small = np.flatnonzero(self._small())
         found = self._cross(self.settings.rtol, max(self.stop - self.state.time, 0.0), small)
         if isinstance(found, Status):
             if found is Status.MAX_TIME and np.isfinite(self.stop):
                 self.path.add(self.stop, self.state.level)
                 return found
-            return self._nobody_joins() if found in (Status.MAX_TIME, Status.NO_GROWTH) else found
+            return self._none_joins() if found in (Status.MAX_TIME, Status.NO_GROWTH) else found
         log_norms = found.state.log_norms
         if not (log_norms[small] <= self.grown[small] + _STILL).all():
             # They turned to faster growth on the way: the flow goes on, and is not asked again too soon.
@@ -330,7 +330,7 @@ class _Run:
         residual, directions = self._residual(self.state), self.state.directions[waiting]
         return vanish(self.problem, self.threshold, directions, waiting, residual, self.state.level)
 
-    def _nobody_joins(self) -> Status | None:
+    def _none_joins(self) -> Status | None:
         """What follows where no neuron will join any more: the flow of those that are active, to its end."""
         if not self.state.active.any():
             return Status.NO_GROWTH
@@ -501,7 +501,7 @@ class _Run:
         """
         directions, log_norms = system.polar(y)
         out = np.full(log_norms.shape, -np.inf)
-        near = (log_norms > self.lowest - _WATCH) | np.isinf(self.lowest)  # nobody has joined: all are watched
+        near = (log_norms > self.lowest - _WATCH) | np.isinf(self.lowest)  # none has joined: all are watched
         rows = np.flatnonzero(~self.state.active & system.alive & near)
         if rows.size:
             self._count("utility_evaluations", 1)

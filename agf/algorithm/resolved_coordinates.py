@@ -30,7 +30,7 @@ from agf.stopping.drive import Why, drive
 from agf.stopping.methods import Explicit
 from agf.stopping.rules import Budget, Event
 
-#: A crossing in own coordinates is located to this part of the time it took.
+#: A crossing in own coordinates is located to this fraction of the time it took.
 _SHARP = 1e-9
 #: A neuron that has not crossed after this many times the shortest growth time at the start never does.
 _NEVER = 1e8
@@ -239,7 +239,7 @@ class OwnRiding(Riding):
     def hessian(self, y: FloatArray) -> FloatArray | None:
         """That of the coordinates that make the residual.
 
-        The others are driven by these and drive nobody: Newton's method without that coupling takes one iteration more.
+        The others are driven by these and drive none: Newton's method without that coupling takes one iteration more.
         """
         return self._system.hessian(y)
 

@@ -29,10 +29,10 @@ from agf.results.trajectory import Trajectory
 #: Error of one step relative to a neuron: a cost, since an order asks for far less than a time does. Every step's error
 #: is common to a group, so that 1e-2 places neurons to 1e-3 of the ranks.
 RTOL = 1e-2
-#: The order is decided when the loss has fallen to this part of L(0): a cost, since norms still grow afterwards but
+#: The order is decided when the loss has fallen to this fraction of L(0): a cost, since norms still grow afterwards but
 #: hardly pass one another (Spearman .996 there, .9998 at a loss ten times smaller, on digits).
 DECIDED = 0.03
-#: Without such a fall, the race is over when the loss falls by less than this part of itself in another time as long,
+#: Without such a fall, it is over when the loss falls by less than this fraction of itself in another time as long,
 #: and no neuron grows by a factor e in ten such times.
 _STILL, _PATIENCE = 0.01, 10.0
 #: Steps between two looks at the loss, which cost a gradient each.

@@ -16,7 +16,7 @@ from agf.init import Init
 from agf.numerics.derivatives import LENGTH, central
 from agf.records.table import number
 
-#: A remainder below this part of the value is rounding.
+#: A remainder below this fraction of the value is rounding.
 ROUNDING = 1e-12
 
 

@@ -11,7 +11,7 @@ from agf.init import Init
 
 
 def flow_system(problem: Problem, init: Init) -> FlowSystem:
-    """Coordinates of gradient flow of `problem` from `init`; one neuron alone has nobody to mix with."""
+    """Coordinates of gradient flow of `problem` from `init`; one neuron alone has none to mix with."""
     own = problem.flow_system(init)
     if own is not None:
         return own

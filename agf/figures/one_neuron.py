@@ -8,7 +8,7 @@ import numpy as np
 
 import agf
 
-#: A loss below this part of that of the zero function is success.
+#: A loss below this fraction of that of the zero function is success.
 SUCCEEDED = 0.1
 #: Learning rate over d, at which descent is the flow to a percent.
 _RATE = 0.3

@@ -38,21 +38,21 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
     if alpha is not None:
         unit = -np.log(positive(alpha, "alpha", where="theory"))
         if not unit > 0:
-            words = "alpha must be below 1: time is in units of -log alpha."
-            raise RequestError(explain(words, where="theory", found=alpha))
+            message = "alpha must be below 1: time is in units of -log alpha."
+            raise RequestError(explain(message, where="theory", found=alpha))
     if problem.permanent:
-        words = "has no closed form with an output bias, which moves before any neuron grows."
-        raise NoTheory(explain(words, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
+        message = "has no closed form with an output bias, which moves before any neuron grows."
+        raise NoTheory(explain(message, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
     if problem.activation.name not in ("relu", "leaky-relu") or problem.n_outputs != 1:
-        words = "has a closed form for relu and leaky-relu neurons with one output."
-        raise NoTheory(explain(words, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
+        message = "has a closed form for relu and leaky-relu neurons with one output."
+        raise NoTheory(explain(message, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
     if not problem.quadratic_loss:
-        words = f"has no closed form for the {problem.loss.name} loss, which separable classes let fall for ever."
-        raise NoTheory(explain(words, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
+        message = f"has no closed form for the {problem.loss.name} loss, which separable classes let fall for ever."
+        raise NoTheory(explain(message, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
     found = agf.landscape(problem, starts=1)  # of use only where it is complete
     if not found.complete:
-        words = "has too many activation cones to list where neurons align."
-        raise NoTheory(explain(words, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
+        message = "has too many activation cones to list where neurons align."
+        raise NoTheory(explain(message, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
     ends = found.ends
     start = found.level
     if not ends:

@@ -161,8 +161,8 @@ class TwoLayer(SecondOrder):
     ) -> None:
         where = type(self).__name__
         if bias not in BIASES:
-            words = f"unknown bias {bias!r}."
-            raise DataError(explain(words, where=where, expected="one of " + ", ".join(BIASES)))
+            message = f"unknown bias {bias!r}."
+            raise DataError(explain(message, where=where, expected="one of " + ", ".join(BIASES)))
         self.activation = activation_of(activation, leak=leak, power=power)
         super().__init__(X, Y, width, loss, device)
         if reduction not in ("mean", "sum"):
@@ -286,8 +286,8 @@ class TwoLayer(SecondOrder):
         from agf.networks.theory import staircase
 
         if options:
-            words = f"unknown option `{next(iter(options))}`."
-            raise RequestError(explain(words, where=f"{self.name}.theory", expected="alpha"))
+            message = f"unknown option `{next(iter(options))}`."
+            raise RequestError(explain(message, where=f"{self.name}.theory", expected="alpha"))
         return staircase(self, alpha)
 
     def sharp(self, width: int) -> TwoLayer:

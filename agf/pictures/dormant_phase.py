@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Lines that can still be told apart, and points a line.
 _MOST, _POINTS = 200, 400
-#: Beyond the last event, this part of the time is drawn.
+#: Beyond the last event, this fraction of the time is drawn.
 _BEYOND = 0.25
 
 

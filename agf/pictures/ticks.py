@@ -20,7 +20,7 @@ _MOST = 9
 _ROOM = {"x": 0.6, "y": 0.3}
 #: Times from the first to the second are written out; beyond, with powers of ten.
 _PLAIN = (1e-3, 1e6)
-#: A multiple this part of a step outside the axis is its end, to rounding.
+#: A multiple this fraction of a step outside the axis is its end, to rounding.
 _AT_END = 1e-6
 #: Digits of float64, and powers of ten that it holds.
 _DIGITS = 15

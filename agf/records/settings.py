@@ -109,8 +109,8 @@ class Settings:
             if value is None and name in _APPLY:
                 continue
             if not (_number(value) and least <= value <= most and value > 0):
-                words = "positive" if most == math.inf else f"between {least:g} and {most:g}"
-                raise RequestError(explain(f"`{name}` must be {words}.", where="predict", found=repr(value)))
+                expected = "positive" if most == math.inf else f"between {least:g} and {most:g}"
+                raise RequestError(explain(f"`{name}` must be {expected}.", where="predict", found=repr(value)))
         if self.conditioning is not None and not isinstance(self.conditioning, bool):
             raise RequestError(
                 explain("`conditioning` must be True, False or None.", where="predict", found=repr(self.conditioning))

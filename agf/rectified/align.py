@@ -19,7 +19,7 @@ from agf.sphere import polar
 
 #: Neurons that are followed together. Cost: their arrays stay in cache, and numpy's calls are few.
 _BLOCK = 4096
-#: Singular values of a residual below this part of the largest are rounding. Derived: float64, and sums over samples.
+#: Singular values of a residual below this fraction of the largest are rounding. Derived: float64, sums over samples.
 _RANK = 1e-12
 
 

@@ -61,7 +61,7 @@ def landscape(
     max_faces : int
         Most faces that are enumerated; above it the directions are found by ascent, and marked as such.
     shares : bool
-        Whether to find which part of the neurons ends where; the most expensive part above two input columns.
+        Whether to find which fraction of the neurons ends where; the most expensive part above two input columns.
 
     Returns
     -------

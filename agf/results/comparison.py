@@ -541,7 +541,7 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
     late = np.isinf(passed) & (np.asarray(times) > whole)  # the curve ends before it could show them
     n = int(np.argmax(late)) if late.any() else late.size
     cut = len(visible) if trajectory.times.size and whole < trajectory.times[-1] else None  # not over at the end
-    # What starts on the level before the first of them is its beginning, and nobody else's.
+    # What starts on the level before the first of them is its beginning, and none other's.
     top = levels[n] + (MARGIN * (levels[n - 1] - levels[n]) if n else np.inf)
     begun = cut is not None and n < late.size and visible[-1].before <= top
     candidates = visible[:-1] if begun else visible

@@ -14,7 +14,7 @@ from agf.init import Init
 from agf.networks.sampled import SampledProblem
 from agf.sphere import polar
 
-#: Singular values of the active Jacobian above this part of the largest count as directions it spans; it decides a
+#: Singular values of the active Jacobian above this fraction of the largest count as directions it spans; it decides a
 #: result, and is what the unmasked self-interactions resolve.
 _RANK = 1e-6
 

@@ -28,7 +28,7 @@ class Count:
     chunks : Mapping[str, list of dict]
         The runs asked for, by the name of their chunk.
     tell : Observer or None
-        Whom to tell; nobody where None.
+        Whom to tell; no one where None.
     """
 
     def __init__(self, root: Path, chunks: Mapping[str, list[dict[str, Any]]], tell: Observer | None) -> None:
