@@ -40,6 +40,7 @@ _CONTENTS = {
         "docs/architecture",
         "docs/departures",
         "docs/bibliography",
+        "docs/statements",
         "docs/errata",
         "docs/constants",
         "CONTRIBUTING",
