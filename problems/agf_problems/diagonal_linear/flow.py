@@ -12,7 +12,6 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import qr
-from scipy.optimize import nnls
 
 import agf
 from agf.arrays import FloatArray, IntArray
@@ -38,6 +37,8 @@ def least_loss(x: FloatArray, y: FloatArray, init: agf.Init) -> float:
     left = left[:, values > RANK * values.max(initial=0.0)]
     signed, rest = signed - left @ (left.T @ signed), y - left @ (left.T @ y)
     if signed.any():
+        from scipy.optimize import nnls  # a third of the time of a first prediction, and rarely needed
+
         rest = rest - signed @ nnls(signed, rest)[0]
     return 0.5 * float(rest @ rest) / y.size
 
