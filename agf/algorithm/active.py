@@ -19,21 +19,21 @@ from agf.contract.flow_system import Snapshot
 from agf.contract.problem import Problem
 from agf.coordinates.weight_system import Weights
 from agf.integrators import Memory
+from agf.rounding import EPS
 from agf.sphere import norms, polar
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.horizon import Below, Course, Decayed, Horizon, Spent
 from agf.stopping.methods import Auto, Explicit
 from agf.stopping.rules import Budget, Certified, Event, Tolerance
 
-#: Norm over the one at the start of the phase below which a neuron no longer counts in the error test. Result: of how
-#: well a neuron that collapses is followed; what it adds to the loss there is the square, 1e-6.
+#: Norm over the one at the start of the phase below which a neuron no longer counts in the error test. Cost: it has
+#: collapsed before, and what it adds to the loss is the square, 1e-6.
 _NEGLIGIBLE = 1e-3
 #: Accepted steps of a phase. Limit: a flow that goes nowhere ends as `max_steps`.
 _MAX_STEPS = 100_000
 #: Rounding of the gradient over the age of the flow, as a fraction of the tolerance, above which it blurs where the
 #: flow is. Result: of where such a flow is left, with the rest in `predicted_decrease`.
 _BLURRED = 1e-2
-_EPS = float(np.finfo(np.float64).eps)
 #: Tolerance of implicit steps in that of explicit ones. Cost: it is the same over some decades of this.
 _IMPLICIT = 1e-3
 #: Steps at each tolerance, in decades, by which a state that slides along kinks is brought onto them. Cost: a few
@@ -164,7 +164,7 @@ def _follow(cost: Cost, course: Course, saved: Saved, rtol: float, negligible: f
     decayed = Decayed(
         course,
         tolerated,
-        blurred=lambda now: _EPS * cost.stiffness * now.t > _BLURRED * accuracy,
+        blurred=lambda now: EPS * cost.stiffness * now.t > _BLURRED * accuracy,
         growing=lambda now: cost.grew(course, now),
     )
     stops: list[Stop] = [

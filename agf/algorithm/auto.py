@@ -21,8 +21,9 @@ from agf.records.status import Status
 from agf.records.table import percent
 from agf.results.staircase import Drop, Staircase
 
-#: Error bar, relative, of a half-drop time up to which Algorithm 1 is taken to hold: as far off as the default may be
-#: in the median on real tables. Decides a result: beyond it drops are resolved in time.
+#: Error bar, relative, of a half-drop time up to which Algorithm 1 is taken to hold. Result: beyond it drops are
+#: resolved in time; it is as far off as the default may be in the median on real tables, at 1e-2 so far off in many,
+#: and at 1e-4 below what bars say of any drop, so that all would be resolved.
 HOLDS = 1e-3
 
 Observed = list[tuple[object, Drop | None]]

@@ -20,30 +20,40 @@ from agf.arrays import IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.records.state import State
-from agf.results.curve import detect
+from agf.results.curve import FINE_DEPTH, detect
 from agf.results.staircase import Drop, Staircase
+from agf.rounding import TIED
 from agf.sphere import lengths
 
-#: The measures bound what happens; this fraction of their sum does, at the most, in 95 of 100 drops (docs/accuracy.md).
+#: Fraction of the sum of the measures by which a drop is late. Result: of the bars; the measures bound what happens,
+#: and this fraction holds in 95 of 100 drops (docs/accuracy.md); at 1 bars would be twice as wide as needed, at 0.05
+#: most drops outside them.
 _PART = 0.5
-#: ... and this fraction of what its own slow end would give, as only its second half counts for its half-drop time.
+#: ... and of what a drop's own slow end would give, as only its second half counts for its half-drop time. Result: as
+#: above, calibrated on the same drops.
 _OWN = 0.3
-#: Error of any half-drop time: tolerances, and what neurons do before they matter.
+#: Error of any half-drop time: tolerances, and what neurons do before they matter. Result: of the narrowest bars; at
+#: 3e-3 no drop would hold (`HOLDS`), at 3e-5 they would be below what `TURN` leaves.
 _LEAST = 3e-4
-#: Factor of the conditioning of a drop resolved in time, and what a drop of all of L(0) would be off by through the
-#: rounding of its levels: a smaller one is by so much more. Both are calibrated on real tables (docs/accuracy.md).
-_SAFE, _FINEST = 2.0, 1e-8
-#: Hessians up to this order are taken apart for their slowest rate; motion beyond it is taken to last until the next
-#: drop.
+#: Factor of the conditioning of a drop resolved in time. Result: of its bar, calibrated on real tables
+#: (docs/accuracy.md); at 0.2 drops would lie outside, at 20 bars would say nothing.
+_SAFE = 2.0
+#: What a drop of all of L(0) would be off by through the rounding of its levels; a smaller one is by so much more.
+#: Result: of the bars of late drops alone, calibrated likewise; it is the square of a tolerance of 1e-4.
+_FINEST = 1e-8
+#: Order of Hessians that are taken apart for their slowest rate. Limit: motion beyond it is taken to last until the
+#: next drop, and the bar is wider.
 _ORDER = 64
-#: Eigenvalues below this fraction of the largest are those of symmetries.
-_FLAT = 1e-9
-#: Drops overlap when a neighbour's output is this fraction of its own half-way, or this fraction of a level moves.
-_MIXED, _MOVING = 1e-3, 1e-2
-#: The curve around a plateau that tells how certain its level is: this far in log time.
+#: Output of a neighbour, over its own, when a drop is half-way, above which both overlap. Result: of the mark
+#: `overlap`; at 1e-2 bars would not hold for all that lack it, at 1e-4 two plateaus of nine e-folds are needed not to
+#: have it.
+_MIXED = 1e-3
+#: Fraction of a level that still moves when the next drop is half-way, above which they overlap. Result: as above; at
+#: 0.1 a level off by a tenth of the drop would not have the mark, at 1e-3 levels along kinks all do.
+_MOVING = 1e-2
+#: Log time to either side of a plateau at which the curve tells how certain its level is. Result: of the bar of a
+#: level; at 0.5 neighbouring drops would count, at 5e-3 a plateau that slopes by a few percent would be certain.
 _BESIDE = 0.05
-#: ... and at least this fraction of the loss of the zero function: of the depth to which drops are looked for.
-_LEAST_LEVEL = 2e-4
 
 
 @dataclass(frozen=True)
@@ -107,7 +117,7 @@ class Deviation:
         if matrix is None or not np.isfinite(matrix).all():
             return np.inf
         rates = np.linalg.eigvalsh(matrix)
-        rates = rates[rates > _FLAT * max(float(rates[-1]), 0.0)]
+        rates = rates[rates > TIED * max(float(rates[-1]), 0.0)]
         return 1.0 / float(rates[0]) if rates.size else np.inf
 
     def barred(self, drops: Sequence[Drop], start_level: float) -> tuple[Drop, ...]:
@@ -135,7 +145,7 @@ class Deviation:
             left = moved[k] * np.exp(-after / tails[k]) + np.exp(-2.0 * after / wide[k]) if np.isfinite(after) else 0.0
             fall = abs(before - drop.level)
             certain = np.nan_to_num(drop.predicted_decrease) / start_level if start_level > 0 else 0.0
-            bar = _LEAST_LEVEL + certain + left * (fall / start_level if start_level > 0 else 0.0)
+            bar = FINE_DEPTH + certain + left * (fall / start_level if start_level > 0 else 0.0)
             mixed = float(np.max(np.delete(np.exp(-2.0 * gaps / wide), k), initial=0.0)) > _MIXED
             mixed |= drop.neurons.size > 1 or share[k] > _MIXED or left > _MOVING
             out.append(
@@ -174,7 +184,7 @@ def of_curve(stairs: Staircase, depth: float) -> Staircase:
         error = _LEAST + _SAFE * moved + min(_FINEST * scale / fall, 1.0)
         place = float(times[int(np.argmax(falling <= drop.level))])
         beside = np.interp(place * np.exp([-_BESIDE, _BESIDE]), times, losses)
-        bar = _LEAST_LEVEL + float(np.max(np.abs(beside - drop.level))) / scale
+        bar = FINE_DEPTH + float(np.max(np.abs(beside - drop.level))) / scale
         width = spans[k][1] - spans[k][0]
         gaps = [spans[k][0] - spans[k - 1][1]] if k else []
         gaps += [spans[k + 1][0] - spans[k][1]] if k + 1 < len(spans) else []

@@ -292,7 +292,7 @@ class _Race:
         if self.grouped:
             for row in rows:
                 log_group = log_norms[row] + self.crossings.share[row]
-                members = twins.members(steps.problem, directions, log_norms, ~steps.dead, row, log_group)
+                members = twins.members(steps.problem, directions, log_norms, ~steps.dead, row, log_group, steps.rtol)
                 if self.together:
                     out |= members & grows
         return out

@@ -29,18 +29,10 @@ from agf.records.state import Activation, Settled
 from agf.records.status import Status
 from agf.results.staircase import Staircase
 from agf.sphere import tangent
+from agf.stopping.horizon import LONGEST
 
-#: Growth times of the fastest neuron for which directions follow their flow to their local maximum. Result: one that
-#: takes longer counts where it is; it is ten e-folds at a thousandth of the fastest rate, at 1e3 at a hundredth, and at
-#: 1e5 the phase takes ten times as long where directions turn for ever.
-_ALIGNMENT = 1e4
 #: ... or until none turns any more (to rtol in the utility); looked at first after this many. Cost: of looking.
 _CHUNK = 10.0
-
-#: Tangent part of a utility gradient, relative to it, at which a direction counts as aligned with or against it; and
-#: the distance of directions that reached one maximum. Result: in the limit directions have all the time to align, and
-#: are known to the root of rtol (1e-3); at 1e-1 neighbouring maxima would be one.
-_EQUILIBRIUM = 1e-2
 
 
 def closed_form(problem: Problem, init: Init, settings: Settings) -> Staircase | None:
@@ -92,6 +84,11 @@ class LimitPhases(GenericPhases):
         clock = Clock(2, float(np.log(-init.log_alpha))) if init.log_alpha < 0 else Clock.from_norms(2, norms)
         return replace(init, log_norms=np.where(dormant, -clock.scale, init.log_norms)), clock
 
+    @property
+    def _equilibrium(self) -> float:
+        """Tangent part of a gradient, relative to it, of a direction that has aligned: tenfold what these are known to."""
+        return 10.0 * self.settings.rtol**0.5
+
     def dormant(self, state: GenericState) -> tuple[GenericState, Activation | Status]:
         """Charges grow at constant rates until the first reaches 1."""
         opening = self._opening(state)
@@ -117,7 +114,7 @@ class LimitPhases(GenericPhases):
         self, state: GenericState, waiting: IntArray, residual: object
     ) -> tuple[GenericState, Activation | Status]:
         while True:
-            held = Discharge.of(self.problem, residual, self.clock, self.origin, state, _EQUILIBRIUM)
+            held = Discharge.of(self.problem, residual, self.clock, self.origin, state, self._equilibrium)
             free = np.setdiff1d(waiting, held.neurons)
             directions, utility = self._aligned(state, free, residual)
             wait = self._waits(state, free, utility)
@@ -155,7 +152,7 @@ class LimitPhases(GenericPhases):
             utility, gradient = self.problem.utility(directions, waiting, residual)
             turning = np.linalg.norm(tangent(directions, gradient), axis=1)
             own = np.maximum(np.linalg.norm(gradient, axis=1), self.settings.rtol * drive)
-            if (turning <= np.sqrt(self.settings.rtol) * own).all() or flown >= _ALIGNMENT / drive:
+            if (turning <= np.sqrt(self.settings.rtol) * own).all() or flown >= LONGEST / drive:
                 return directions, np.asarray(utility)
             batch = Batch(self.problem, residual, self.clock, directions, np.zeros(waiting.size), waiting)
             ahead = float(self.clock.accelerated(chunk))
@@ -169,8 +166,8 @@ class LimitPhases(GenericPhases):
         chosen = wait <= first + self.settings.tie_rtol * max(first, state.time)
         if self.problem.interchangeable:  # those that reached its critical point are one neuron
             leader = int(np.argmin(wait))
-            near = np.linalg.norm(directions - directions[leader], axis=1) < _EQUILIBRIUM
-            chosen |= near & (wait <= first + _EQUILIBRIUM * max(first, state.time))
+            near = np.linalg.norm(directions - directions[leader], axis=1) < self._equilibrium
+            chosen |= near & (wait <= first + self._equilibrium * max(first, state.time))
         later = np.where(chosen, np.inf, wait)
         runner_up = None
         if np.isfinite(later).any():

@@ -25,22 +25,15 @@ from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.state import Activation, Settled, State
 from agf.records.status import Status
+from agf.rounding import RANK
 from agf.sphere import norms, polar
 from agf.stopping.drive import Moment, Why, drive
-from agf.stopping.horizon import Course, Horizon
+from agf.stopping.horizon import LONGEST, Course, Horizon
 from agf.stopping.methods import Auto
-from agf.stopping.rules import Budget, Rounding, Tolerance
+from agf.stopping.rules import BUDGET, Budget, Rounding, Tolerance
 
-#: Rates below this fraction of the largest initial one are rounding of a residual that has been fitted.
-_NO_GROWTH = 1e-10
-#: Fraction of its saturation norm at which a new mode starts in the active flow, so that the flow shows the whole drop:
-#: its square is what the start leaves out of the drop.
-_SMALL = 0.01
-#: Longest active flow, in growth times of the newest mode: for the last mode, and for settle="converged".
-_LONGEST = 1e4
-#: Gradients of one active flow: cost only, what it leaves is said by `predicted_decrease`.
-_BUDGET = 1e6
-#: Error of a step of the active flow over settings.rtol: a drop lasts a few of the log(1/alpha) e-folds of a plateau.
+#: Error of a step of the active flow over settings.rtol. Cost: a drop lasts a few of the log(1/alpha) e-folds of a
+#: plateau, and its error counts by as much less.
 _FLOW_RTOL = 100.0
 
 
@@ -171,7 +164,7 @@ class MixedPhases:
             outside -= span @ span.T
         rates, vectors = np.linalg.eigh(outside @ q @ outside)
         rates, vectors = rates[::-1].copy(), vectors[:, ::-1].copy()
-        growing = int(np.count_nonzero(rates > _NO_GROWTH * self._fastest))
+        growing = int(np.count_nonzero(rates > RANK * self._fastest))
         if growing == 0:
             return Modes(vectors, rates, 0, np.zeros(0))
         threshold = ExactThreshold(self.problem, True, theta, _nameless(len(theta)))
@@ -198,12 +191,13 @@ class MixedPhases:
         """
         dormant, theta, new = state.memory.dormant, state.memory.theta, activation.neurons
         switch, rate = float(self.clock.flow(activation.time)), 2.0 * float(activation.utility[0])
-        lead = min(-np.log(_SMALL) / rate, switch - state.memory.since)
+        # new modes start this small, over what they saturate at: the square of it is what this leaves out of the drop
+        lead = min(-np.log(self.settings.rtol) / 3.0 / rate, switch - state.memory.since)
         start = np.concatenate([theta[: new[0]], self._earlier(theta[: new[0]], theta[new], lead, rate)])
         system = ActiveModes(self.problem, start)
         tolerated = Tolerance(self.settings.rtol, self.settings.rtol * self.start_level)
         nothing = self.settings.rtol * self.start_level
-        span, least = lead + _LONGEST / rate, lead + 1.0 / rate
+        span, least = lead + LONGEST / rate, lead + 1.0 / rate
         horizon = self.settings.horizon
         assert horizon is not None  # it applies to the only mode there is here
 
@@ -224,7 +218,7 @@ class MixedPhases:
         found = drive(
             system,
             Auto(_FLOW_RTOL * self.settings.rtol),
-            [Horizon(Course(until, least=least)), Rounding(), Budget(_BUDGET)],
+            [Horizon(Course(until, least=least)), Rounding(), Budget(BUDGET)],
             start.ravel(),
             each=lambda now, saved: path.append(now),
         )

@@ -11,7 +11,7 @@ import numpy as np
 from agf import integrators
 from agf.algorithm.active import Rest, settle
 from agf.algorithm.departures import collapse
-from agf.algorithm.departures.discharge import Discharge
+from agf.algorithm.departures.discharge import ALIGNED, Discharge
 from agf.algorithm.departures.following import Following
 from agf.algorithm.departures.infimum import critical, ended, note, undecided
 from agf.algorithm.departures.newcomers import Newcomers, half_way
@@ -30,10 +30,14 @@ from agf.records.state import Activation, Settled, State
 from agf.records.status import Status
 from agf.sphere import cartesian, polar
 
-#: settle="converged" follows the flow for this many times the wait for the next activation.
+#: Waits for the next activation for which settle="converged" follows the flow. Result: what decays a thousandfold more
+#: slowly than the next neuron grows is not followed; at 100 a hundredfold, at 1e4 flows that never converge take ten
+#: times as long.
 CONVERGED = 1000.0
-#: Horizon when no activation is to come: this many times the time since the start, or this many durations of the drop.
-_LAST_TIMES, _LAST_DROPS = 10.0, 1000.0
+#: Horizon when no activation is to come, in times since the start, or CONVERGED durations of the drop if that is
+#: longer. Result: of the last level where it falls like a power of time; at 1 it would be that of the last drop's own
+#: slow end, at 100 such a fall is followed ten times as long.
+_LAST_TIMES = 10.0
 
 
 class GenericPhases:
@@ -135,7 +139,7 @@ class GenericPhases:
         threshold = self._threshold(state)
         stop, elapsed = self._stop(state), 0.0
         while True:
-            held = Discharge.of(self.problem, residual, self.clock, self.origin, state)
+            held = Discharge.of(self.problem, residual, self.clock, self.origin, state, ALIGNED * self.settings.rtol)
             free = np.setdiff1d(waiting, held.neurons)
             home = float(np.min(held.home(state), initial=np.inf))
             found = self._cross(state, residual, free, threshold, min(stop - elapsed, home))
@@ -307,7 +311,7 @@ class GenericPhases:
 
     def _cap(self, time: float, width: float) -> float:
         """Flow time after which a level counts, whether or not another activation is to come."""
-        cap = max(_LAST_TIMES * float(self.clock.flow(time)), _LAST_DROPS * width)
+        cap = max(_LAST_TIMES * float(self.clock.flow(time)), CONVERGED * width)
         if self.settings.t_max is None:
             return cap
         return min(cap, max(self.settings.t_max - float(self.clock.flow(time)), width))

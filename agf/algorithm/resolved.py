@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from agf import integrators
-from agf.algorithm.conditioning import LONGER, conditioned
+from agf.algorithm.conditioning import LONGER, TOLERANCE, conditioned
 from agf.algorithm.crossings import TURN
 from agf.algorithm.departures.symmetry import vanish
 from agf.algorithm.deviation import of_curve
 from agf.algorithm.outcome import staircase
-from agf.algorithm.resolved_coordinates import Landing, PolarRiding, Riding, ride_of
+from agf.algorithm.resolved_coordinates import NEVER, Landing, PolarRiding, Riding, ride_of
 from agf.algorithm.threshold import ExactThreshold, NonFinite
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock, charge
@@ -40,52 +40,65 @@ from agf.records.state import State
 from agf.records.status import Status
 from agf.results.curve import FINE_DEPTH, CurveDrop, detect
 from agf.results.staircase import Drop, Staircase, kept
+from agf.rounding import SUM
 from agf.stopping.coordinates import Stiff
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
-from agf.stopping.ending import Ending
+from agf.stopping.ending import FLOOR, Ending
 from agf.stopping.methods import Auto, Explicit
-from agf.stopping.rules import Budget, Certified, Event, Timeless, Tolerance
+from agf.stopping.rules import BUDGET, Budget, Certified, Event, Timeless, Tolerance
 
-#: An active neuron this far (in log norm) below the norm at which it would join has returned to dormancy.
+#: Log norm, over that at which it would join, below which an active neuron has returned to dormancy. Result: of when it
+#: turns on its own again; at -0.2 neurons would leave and join over and over, at -23 they drag steps down long after
+#: they stopped to matter.
 _LEAVES = np.log(0.1)
-#: Accuracy of the place in a step at which a neuron joins or leaves: cost only, as a joining norm is a convention.
+#: Accuracy of the place in a step at which a neuron joins or leaves. Cost: a joining norm is a convention.
 _SHARP = 1e-4
-#: Fraction of R* at which a neuron that joined is counted to the drop under way; many may share a feature.
+#: Fraction of R* at which a neuron that joined is counted to the drop under way. Result: of which neurons are named in
+#: a drop; many may share a feature, and each stays below R* then; at 1 few would be named, at 0.03 those that merely
+#: pass by.
 _ARRIVED = 0.3
-#: Dormant neurons within this log norm of the smallest norm at which a neuron ever joined are watched for joining.
+#: Log norm below the smallest norm at which a neuron ever joined from which on dormant ones are watched for joining.
+#: Result: one that would join at a norm smaller by more is seen too late; at 0.4 many would be, at 40 all are looked at
+#: after every step.
 _WATCH = 4.0
-#: Losses below this fraction of that of the zero function count as this when "settled" is decided.
-_SMALL_LOSS = 0.01
-#: Gradients that all flows of a run may take, a Hessian counted as one a weight: nothing runs practically for ever.
-_BUDGET = 1e6
-#: A neuron that would join this many times later than anything before it never does: it hovers where it cannot grow.
-_NEVER = 1e8
-#: Evaluations of one flow after which it gives up where the rest of the plateau would take this many times more.
+#: Evaluations of one flow after which it gives up where the rest of the plateau would take this many times more. Limit:
+#: the run ends there and says so.
 _PATIENT, _FOR_EVER = 20_000, 30.0
 _RESTLESS = (
     "The active neurons come to rest nowhere near, and stepping through the plateau, which lasts as long as one over "
     "alpha, would take for ever; use mode agf, or a larger alpha."
 )
-#: Log norms before joining at which the end of a plateau is drawn.
+#: Log norms before joining at which the end of a plateau is drawn. Cost: points of the curve.
 _BEND = (4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.4, 0.2, 0.0)
-#: Points of the curve are at most this fraction of the first loss apart, or this many in one step.
-_FINE, _MOST_INSIDE = 0.005, 30
-#: Active neurons that are still small may grow by this (in log norm, at their present rate) on any plateau.
+#: Fall of the loss, over the first, between two points of the curve at most, ... Cost: half-drop times are found on a
+#: cubic between points.
+_FINE = 0.005
+#: ... or so many points in one step. Cost: as above.
+_MOST_INSIDE = 30
+#: Log norm by which active neurons that are still small may grow, at their present rate, on any plateau. Result: a
+#: plateau on which one grows by more is stepped through; at 5 a drop of its own would be passed over, at 0.05 a plateau
+#: is seldom one.
 _STILL = 0.5
-#: What is left to relax on a plateau is relaxed at its end: no drop, though up to this many times the tolerance.
+#: What is left to relax on a plateau, over the tolerance, that is relaxed at its end and makes no drop. Result: at 100
+#: drops of a ten-thousandth at rtol 1e-6 would be none, at 1 what the bound of a slow mode overstates would be a drop.
 _RELAXES = 10.0
-#: A squared gradient of this fraction of the largest one is rounding.
-_ROUNDING = 1e-26
-#: Tolerance of a step over that of the settings: what joining at a finite norm leaves out is far more than this.
+#: Tolerance of a step over that of the settings. Cost: what joining at a finite norm leaves out is far more than this.
 _STEP = 60.0
-#: ... this at kinks; and never more than the second.
-_KINKS, _COARSEST = 3e-4, 3e-3
-#: Neurons that grew by this fraction of what the first one did, in what they contribute, share a drop without arrivals.
+#: Tolerance of a step at kinks. Cost: as above.
+_KINKS = 3e-4
+#: Largest tolerance of a step. Derived: with a coarser one long stabilised steps let the loss rise.
+_COARSEST = 3e-3
+#: Growth of a neuron, in what it contributes, over that of the first one, from which on it shares a drop without
+#: arrivals. Result: of the label of such a drop alone; above 1 it would have one neuron, at 0.025 each that moved a
+#: little.
 _SHARED = 0.25
-#: Memory for the states kept along the curve.
+#: Memory for the states kept along the curve. Limit: fewer are kept then.
 _STATE_BYTES = 64 * 2**20
-#: Conditioning is measured by a second pass, with the joining fraction and the tolerance multiplied by these.
-_PROBE_JOINING, _PROBE_STEP = 2.0, 20.0
+#: Factor of the joining fraction in the second pass by which conditioning is measured. Result: of the conditioning
+#: alone; at 1.1 what joining moves would not be seen, at 10 it would be that of another method.
+_PROBE_JOINING = 2.0
+#: Factor of the tolerance in this pass. Derived: that of a repeated prediction, and of joining.
+_PROBE_STEP = TOLERANCE * _PROBE_JOINING
 
 Observer = Callable[[State, Drop | None], None]
 View = Callable[[FloatArray], FloatArray]
@@ -310,7 +323,7 @@ class _Run:
     def _cross(self, rtol: float, stop: float, small: IntArray) -> Landing | Status:
         """The next to join. MAX_TIME when none does by `stop`, or ever as far as a run of this length can tell."""
         if self.state.time > 0:
-            stop = min(stop, _NEVER * self.state.time)
+            stop = min(stop, NEVER * self.state.time)
         return self.ride.cross(self.state, small, self.threshold, rtol, stop, self.stats)
 
     def _join(self, neurons: IntArray, utility: FloatArray) -> None:
@@ -348,7 +361,7 @@ class _Run:
         moving: FlowSystem = system
         saved = Saved(start, method=self._resumed(system, start, unit))
         ending = Ending(self.settings.rtol, self.start_level, self.least, max(before.time, 1.0) / unit)
-        budget = Budget(_BUDGET - self.gradients, hessian=start.size)
+        budget = Budget(BUDGET - self.gradients, hessian=start.size)
         steps = Auto(self.rtol) if system.smooth else Explicit(self.rtol, "rk45")
 
         def riding(y: FloatArray) -> FloatArray:
@@ -402,7 +415,7 @@ class _Run:
         if end.why is Why.HORIZON:  # of `_Settles`: the plateau is next, or the last stretch
             return None
         if end.why is Why.SETTLED:
-            self.left = max(end.left, _RELAXES * self.settings.rtol * max(now.loss, _SMALL_LOSS * self.start_level))
+            self.left = max(end.left, _RELAXES * self.settings.rtol * max(now.loss, FLOOR * self.start_level))
             if now.loss - max(self.least, self.floor) <= self.settings.rtol * self.start_level:
                 return Status.FITTED
             return Status.ALL_ACTIVE if self.state.active.all() else Status.NO_GROWTH
@@ -639,7 +652,7 @@ class _Settles:
         run, (looked, patience, steepest) = self.run, memory
         steepest = max(steepest, now.rate)
         tired = now.work.gradients > patience
-        size = max(now.loss, _SMALL_LOSS * run.start_level)
+        size = max(now.loss, FLOOR * run.start_level)
         quiet = now.rate * now.t <= run.settings.rtol * size and now.t > 1.25 * looked
         if not (quiet or tired) or self.before.time + now.t * self.unit < run.moving:
             return (looked, patience, steepest), None
@@ -657,7 +670,7 @@ class _Settles:
                 run.last = True
                 return (looked, patience, steepest), end
             # On plateaus too long for any relaxation to end, what is left of it is rounding.
-            still = now.rate * wait <= run.settings.rtol * size or now.rate <= _ROUNDING * steepest
+            still = now.rate * wait <= run.settings.rtol * size or now.rate <= SUM**2 * steepest
             settled = still or run._rest(self.system, y)
             if settled and run._growth(self.system, y) * wait <= _STILL:
                 run.settled = True

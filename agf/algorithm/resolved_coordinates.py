@@ -26,14 +26,17 @@ from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
+from agf.rounding import TIED
 from agf.stopping.drive import Why, drive
 from agf.stopping.methods import Explicit
 from agf.stopping.rules import Budget, Event
 
-#: A crossing in own coordinates is located to this fraction of the time it took.
+#: Fraction of the time it took to which a crossing in own coordinates is located. Cost: of bisections.
 _SHARP = 1e-9
-#: A neuron that has not crossed after this many times the shortest growth time at the start never does.
-_NEVER = 1e8
+#: Multiple of all times before at which what is still to come never does: it hovers where it cannot grow. Derived: its
+#: rate is then zero, as is what differs by `TIED`.
+NEVER = 1.0 / TIED
+#: Steps of one search for a crossing. Limit: it then says that there is none.
 _MAX_STEPS = 20_000
 #: What a plateau ends with on which no neuron joins.
 _STATUS = {
@@ -313,7 +316,7 @@ class OwnRide:
                 Explicit(rtol, "rk45"),
                 [Event(lambda y, now: look(y)[0], Why.JOINED, _SHARP), Budget(np.inf, _MAX_STEPS)],
                 y0,
-                s_end=min(stop / unit, _NEVER * fastest),
+                s_end=min(stop / unit, NEVER * fastest),
             )
             if end.why is not Why.JOINED:
                 return _STATUS[end.why]

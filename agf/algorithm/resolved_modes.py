@@ -28,19 +28,16 @@ from agf.records.state import State
 from agf.records.status import Status
 from agf.results.curve import CurveDrop, detect
 from agf.results.staircase import Drop, Staircase
+from agf.rounding import LOG_LEAST
 from agf.sphere import cartesian
 from agf.stopping.drive import Moment, Saved, Why, drive
 from agf.stopping.ending import SETTLE, Ending
 from agf.stopping.methods import Explicit
-from agf.stopping.rules import Budget, Timeless
+from agf.stopping.rules import BUDGET, Budget, Timeless
 
-#: A step that lowers the loss by more than this fraction of the first loss is drawn with points inside: cost only, half
-#: times are found on a cubic between points.
+#: Fall of the loss in a step, over the first, from which on it is drawn with points inside. Cost: half-drop times are
+#: found on a cubic between points.
 _FINE = 0.01
-#: Gradients of one run: cost only, a run that uses them up says so.
-_BUDGET = 1e6
-#: Log norms below this count as zero in the weights that features are read off.
-_LOWEST = -300.0
 
 _STATUS = {
     Why.SETTLED: Status.FITTED,
@@ -113,7 +110,7 @@ class _Modes:
             found = drive(
                 self.system,
                 Explicit(self.settings.rtol),
-                [*ending.rules(self.system.smooth), Timeless(), Budget(_BUDGET)],
+                [*ending.rules(self.system.smooth), Timeless(), Budget(BUDGET)],
                 start,
                 s_end=np.inf if end is None else end / self.unit,
                 each=each,
@@ -183,7 +180,7 @@ class _Modes:
         """The hidden units at a point; all carry what is learned."""
         time, units = shot
         alive = np.isfinite(units.log_norms)
-        loss = self._loss(cartesian(units.directions, np.maximum(units.log_norms, _LOWEST))[alive])
+        loss = self._loss(cartesian(units.directions, np.maximum(units.log_norms, LOG_LEAST))[alive])
         return State(float(self.clock.accelerated(time)), alive, units.directions, units.log_norms, loss)
 
     def _loss(self, theta: FloatArray) -> float:

@@ -20,7 +20,7 @@ _LOOKS_AT_REST = 1e-3
 _REST_STEPS = 8
 #: Tangent gradient, over rtol times the gradient, below which it then rests. Cost: a tolerance; the direction is off by
 #: as much.
-_AT_REST = 10.0
+AT_REST = 10.0
 #: Lanczos vectors that decide whether it is stable. Result: they give the largest rate from below, and exactly for P <=
 #: 16; with 2 a saddle with one unstable direction among many may pass for rest, with 150 a look costs as much as 150
 #: evaluations.
@@ -63,7 +63,7 @@ class Rest:
         unknown = ~crossings.grows(f) & (slope <= 2 * degree * crossings.threshold.noise)
         if unknown.any():
             vanished |= unknown & (crossings.gap(rows) > 1.0)
-        still = tangent <= _AT_REST * steps.rtol * slope
+        still = tangent <= AT_REST * steps.rtol * slope
         calm = np.where(tangent > _LOOKS_AT_REST * slope, 0, self._calm[rows] + 1)
         length = steps.h[rows]
         halved = np.where(calm == 1, 0.5 * length, np.minimum(steps.next_h[rows], length))

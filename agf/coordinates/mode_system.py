@@ -19,9 +19,9 @@ from agf.numerics.derivatives import hessian
 from agf.rounding import LOG_FAINT, SUM, TIED
 from agf.sphere import cartesian, polar
 
-#: Size of a mode, over the largest, above which it is active. Result: only where an active mode is smaller still, which
-#: then counts as one that may grow; at 1e-2 a weak one would, at 1e-4 modes on their way up would not.
-_ACTIVE = 1e-3
+#: Size of a mode, or of a neuron, over the largest, above which it is active, and relaxed. Result: what is smaller must
+#: grow on its own; at 1e-2 a weak active one would, at 1e-4 those on their way up would be relaxed with the others.
+ACTIVE = 1e-3
 #: Fall of the loss, relative to the first, that shows that anything is active. Result: at 1e-3 a first drop of that
 #: size would pass unseen, at 1e-5 what dormant neurons of alpha = 3e-3 take off would be one.
 FALLEN = 1e-4
@@ -31,9 +31,10 @@ _ITERATIONS = 3
 #: something is said to grow at a plateau; at 0.1 it may end at another critical point, at 1e-3 a plateau that still
 #: relaxes by a thousandth is taken as it is.
 MOVES = 1e-2
-#: Curvatures below this fraction of the largest are left alone. Result: of the same; at 1e-4 slow modes stay where they
-#: are, and what they still pull counts as growth, at 1e-9 they are differences of rounding.
-_STIFF = 1e-6
+#: Curvature, relative to the largest, from which on it is told from a flat direction. Derived: central differences, of
+#: a length EPS^(1/3), see EPS^(2/3) = 4e-11 of the largest; sums over the data (SUM) see 2e-9, and a factor 400 is
+#: left.
+TOLD = 1e-6
 
 
 def mixes(problem: Problem) -> bool:
@@ -112,7 +113,7 @@ class ModeSystem(FactoredFlow):
         """
         theta = self.weights(y).T
         _, sizes, rows = np.linalg.svd(theta, full_matrices=False)
-        active = (sizes[:, None] * rows)[sizes > _ACTIVE * sizes.max(initial=0.0)]
+        active = (sizes[:, None] * rows)[sizes > ACTIVE * sizes.max(initial=0.0)]
         if self.loss(y) >= (1.0 - FALLEN) * self.first_loss:
             active = active[:0]
         columns = self.present(y)
@@ -131,7 +132,7 @@ class ModeSystem(FactoredFlow):
         for _ in range(_ITERATIONS):
             gradient = self.problem.loss_grad(theta, names)[1].ravel()
             values, vectors = np.linalg.eigh(self._hessian(theta))
-            stiff = values > _STIFF * values[-1]
+            stiff = values > TOLD * values[-1]
             move = vectors[:, stiff] @ ((vectors[:, stiff].T @ gradient) / values[stiff])
             theta = theta - move.reshape(shape)
             if np.abs(theta - start).max() > MOVES * np.abs(start).max():

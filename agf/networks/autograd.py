@@ -21,9 +21,9 @@ from agf.numerics.backend import import_torch
 
 #: Scales at which the leading order is looked for: powers of two, so that scaling the weights is exact.
 _SCALES = 2.0 ** -np.arange(0, 101, 4)
-#: Largest relative change of f(s theta) / s^kappa between s and s/2 that counts as a limit. Result: of which neurons
-#: are accepted; one with a correction of relative order s has it at s = 1e-5; at 1e-3 powers that differ by as much
-#: from a whole number would pass, at 1e-8 modules that compute in float32 would not.
+#: Largest relative change of f(s theta) / s^kappa between s and s/2 that counts as a limit. Limit: a neuron is refused
+#: beyond; one with a correction of relative order s has it at s = 1e-5, at 1e-3 powers that differ by as much from a
+#: whole number would pass, at 1e-8 modules that compute in float32 would not.
 _LIMIT_RTOL = 1e-5
 _NONFINITE = "log or sqrt of a negative number, or a division by zero"
 _DETACHED = ".detach(), torch.no_grad() or torch.tensor(...) in the neuron"

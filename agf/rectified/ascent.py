@@ -14,13 +14,12 @@ from agf.rounding import TIED
 STARTS = 100
 #: Steps of each at most. Cost: one that takes more ends where it is, and is one of several equal.
 _STEPS = 1000
-#: Slope, or step along it, below which an ascent ends. Cost: utilities are then right to its square.
-_FLAT = 1e-6
-#: Difference of utilities, over the largest, below which ends of one name are one. Result: of how many maxima are
-#: listed; at 1e-3 different ones would be one, at 1e-12, the rounding of what ascents leave, one would be several.
-_SAME = 1e-6
+#: Slope, or step along it, relative to the gradient, below which an ascent ends; ends, utilities and sines that agree
+#: to it are one. Result: of how many maxima, and which pieces of the loss at a kink, are told apart; at 1e-3 neighbours
+#: of a wide fan of faces would be one, at 1e-12 one end would be several.
+SAME = 1e-6
 #: Distance of directions above which these are several of equal utility, or a continuum. Result: of that word alone;
-#: ends are right to `_FLAT`, and at 1e-5 one slow ascent would make a continuum of a maximum.
+#: ends are right to `SAME`, and at 1e-5 one slow ascent would make a continuum of a maximum.
 _NEAR = 1e-3
 
 
@@ -38,7 +37,7 @@ def maxima(
     for i in np.argsort(-utility, kind="stable"):
         if taken[i]:
             continue
-        same = ~taken & (np.abs(utility - utility[i]) <= _SAME * scale) & np.array([n == names[i] for n in names])
+        same = ~taken & (np.abs(utility - utility[i]) <= SAME * scale) & np.array([n == names[i] for n in names])
         taken |= same
         spread = np.linalg.norm(theta[same] - theta[i], axis=1).max()
         criticals.append(
@@ -79,8 +78,8 @@ def climb(problem: Problem, residual: object, theta: FloatArray, neurons: IntArr
     for _ in range(_STEPS):
         slope = sphere.tangent(theta, gradient)
         size = np.linalg.norm(slope, axis=1)
-        going &= size > _FLAT * np.linalg.norm(gradient, axis=1)
-        going &= step * size > _FLAT
+        going &= size > SAME * np.linalg.norm(gradient, axis=1)
+        going &= step * size > SAME
         rows = np.flatnonzero(going)
         if rows.size == 0:
             break

@@ -17,7 +17,7 @@ from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.records.table import Table, number, percent
-from agf.rectified.ascent import climb
+from agf.rectified.ascent import SAME, climb
 from agf.rectified.cones import name
 from agf.rectified.ends import ends
 from agf.rectified.landscape import dropping, landscape, network_of
@@ -43,10 +43,6 @@ SLIGHT = 1e-3
 #: still moving. Result: of the verdict `moving`; a frozen residual says little then. At 0.5 ends would be told of
 #: networks that have made half a drop, at 5e-3 one whose residual still changes by a hundredth would not be judged.
 AT_REST = 0.05
-#: Sine below which a sample is on the kink of a large neuron. Result: of which pieces of the loss meet there; neurons
-#: come to rest on a kink to the tolerance of their steps, 1e-8 where kinks are sharp, and at 1e-4 samples beside it
-#: would count as on it.
-_KINK = 1e-6
 #: Size of the neuron that is added to check a direction, over the size at which it would saturate. Cost: the fall it
 #: makes is right to the square.
 _PROBE = 1e-2
@@ -326,10 +322,10 @@ def _at_rest(samples: Samples, network: FloatArray) -> tuple[float, FloatArray]:
 
 
 def _patterns(units: FloatArray, theta: FloatArray) -> IntArray:
-    """Sign of w . x_k, (m, n), 0 within `_KINK`."""
+    """Sign of w . x_k, (m, n), 0 within `SAME`."""
     w = sphere.normalize(theta[:, :-1])
     heights = w @ units.T
-    return np.where(np.abs(heights) > _KINK, np.sign(heights), 0.0).astype(np.int64)
+    return np.where(np.abs(heights) > SAME, np.sign(heights), 0.0).astype(np.int64)
 
 
 def effective(samples: Samples, network: FloatArray) -> list[Group]:
@@ -390,7 +386,7 @@ def _next(
     times = []
     while left.size:
         i = int(left[0])
-        same = np.linalg.norm(turned[left] - turned[i], axis=1) <= _KINK
+        same = np.linalg.norm(turned[left] - turned[i], axis=1) <= SAME
         if not problem.interchangeable:
             same &= rows[left] == rows[i]
         own = problem.self_interaction(turned[i : i + 1], rows[i : i + 1], network, everyone)

@@ -10,7 +10,7 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray, matrix, vector
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
-from agf.rectified.ascent import STARTS, maxima
+from agf.rectified.ascent import SAME, STARTS, maxima
 from agf.rectified.cones import MAX_FACES, Arrangement, name
 from agf.rectified.ends import ends, isotropic
 from agf.rectified.extremal import MAXIMUM, MINIMUM, Extremal, extremal
@@ -28,9 +28,6 @@ _DRAWN = 1000
 _FOLLOWED, _FEWEST = 1.5e7, 8
 #: Seed of their directions. Derived: any, so that a landscape does not change from call to call.
 _SEED = 0
-#: Distance below which ends are one. Result: of how many are listed; neurons reach them to 1e-8, and at 1e-3 neighbours
-#: of a wide fan of faces would be one.
-_MATCH = 1e-6
 
 
 def landscape(
@@ -183,7 +180,7 @@ def followed(samples: Samples, c: FloatArray, starts: int) -> tuple[list[Critica
         left = np.flatnonzero(moves)
         while left.size:
             i = int(left[0])
-            same = np.linalg.norm(found.directions[left] - found.directions[i], axis=1) <= _MATCH
+            same = np.linalg.norm(found.directions[left] - found.directions[i], axis=1) <= SAME
             turned = float(np.sign(found.directions[i, -1]))
             criticals.append(
                 Critical(
@@ -234,7 +231,7 @@ def _shares(samples: Samples, c: FloatArray, found: Extremal) -> tuple[FloatArra
         there = ends(walls, isotropic(rng, _DRAWN, d, sign), np.zeros(_DRAWN), samples.leak)
         for k in np.flatnonzero(signs == sign):
             gap = np.linalg.norm(there.directions[:, :-1] * np.sqrt(2) - found.directions[k], axis=1)
-            shares[k] = np.mean((gap <= _MATCH) & (there.utilities != 0))
+            shares[k] = np.mean((gap <= SAME) & (there.utilities != 0))
         for j, flat in enumerate(found.flats):
             seen = flat.pattern != 0
             inside = (there.patterns[:, seen] == flat.pattern[seen]).all(axis=1)

@@ -8,11 +8,12 @@ may add a rule of its own: any value with `init` and `look` (`Stop`).
 """
 
 from agf.stopping.drive import End, Method, Moment, Saved, Stop, Why, drive
-from agf.stopping.horizon import Below, Course, Decayed, Horizon, Spent
+from agf.stopping.horizon import LONGEST, Below, Course, Decayed, Horizon, Spent
 from agf.stopping.methods import LSODA, Auto, Explicit
 from agf.stopping.rules import Budget, Certified, Drifting, Event, Parked, Rounding, Settled, Timeless, Tolerance
 
 __all__ = [
+    "LONGEST",
     "LSODA",
     "Auto",
     "Below",

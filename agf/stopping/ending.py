@@ -22,17 +22,13 @@ from agf.stopping.drive import End, Moment, Stop, Why
 from agf.stopping.rest import Rest
 from agf.stopping.rules import Certified, Drifting, Parked, Quiet, Settled, Tolerance
 
-#: Settled: at most this fraction of max(L, _FLOOR L(zero function)) can still be lost. A setting of `flow`. Result:
-#: levels are right to it; at 1e-3 a drop of `FINE_DEPTH` could be missed, at 1e-5 a flow that decays like a power of
-#: time takes ten times as long or more.
+#: At most this fraction of max(L, FLOOR L(zero function)) can still be lost where a flow has settled. Setting:
+#: `settle`; levels are right to it; at 1e-3 a drop of `FINE_DEPTH` could be missed, at 1e-5 a flow that decays like a
+#: power of time takes ten times as long or more.
 SETTLE = 1e-4
 #: Losses below this fraction of that of the zero function count as this one. Result: of when a flow that fits its data
 #: ends; at 0.1 drops below 1e-5 of that loss would be left out, at 1e-3 an exponential end takes two e-folds more.
-_FLOOR = 0.01
-#: A drift ends the run once the loss falls by less than this fraction in another e-fold of time. Result: what is left
-#: then, which the last sentence bounds, is not followed; at 0.2 it could be a fifth of the loss in every further
-#: e-fold, at 2e-3 a fall like t^-1/2 takes a hundred times as long.
-_DRIFTS = 0.02
+FLOOR = 0.01
 #: Loss of the targets, relative to what the network makes of order-one weights, below which there is nothing to learn.
 #: Derived: the square of eight roundings.
 _NOTHING = (8 * EPS) ** 2
@@ -78,11 +74,11 @@ class Ending:
 
     def rules(self, smooth: bool) -> list[Stop]:
         """In the order in which they are asked."""
-        tolerated = Tolerance(self.settle, _FLOOR * self.scale)
+        tolerated = Tolerance(self.settle, FLOOR * self.scale)
         # A bound is worth more than a rate: it is waited for until it is as small as the smallest loss that counts, and
         # half a millionth of a loss that stays.
-        millionth = self.settle * _FLOOR
-        certified: list[Stop] = [Certified(Tolerance(0.5 * millionth, _FLOOR * self.scale), self.least)]
+        millionth = self.settle * FLOOR
+        certified: list[Stop] = [Certified(Tolerance(0.5 * millionth, FLOOR * self.scale), self.least)]
         if self.least >= 0.0:
             certified.insert(0, Certified(Tolerance(millionth, self.scale)))
         settled = Settled(tolerated, self.leaving, self.first)
@@ -92,8 +88,8 @@ class Ending:
             *certified,
             settled,
             Parked(tolerated, self.unstable, self.first),
-            Drifting(Tolerance(_DRIFTS, _FLOOR * self.scale), self.growing),
-            Quiet(Tolerance(self.quiet, _FLOOR * self.scale), self.small, self.unstable),
+            Drifting(Tolerance(Drifting.SLOWEST, FLOOR * self.scale), self.growing),
+            Quiet(Tolerance(self.quiet, FLOOR * self.scale), self.small, self.unstable),
         ]
 
     def leaving(self, now: Moment) -> float | None:
@@ -173,7 +169,7 @@ class Ending:
         return f"{status.sentence} At most {left:.2g} of the loss {loss:.6g} can still be lost.", {"left": left}
 
     def _size(self, loss: float) -> float:
-        return max(abs(loss), _FLOOR * self.scale)
+        return max(abs(loss), FLOOR * self.scale)
 
 
 _PLAIN = {

@@ -17,6 +17,10 @@ from agf.stopping import remaining_loss
 from agf.stopping.drive import End, Moment, Stop, Why
 from agf.stopping.rules import LOOK, PARKED, Memory, Tolerance
 
+#: Growth times of what moves fastest for which a flow is followed that nothing ends. Result: a level that falls like a
+#: power of time, and a direction that turns more slowly, count where they are; it is ten e-folds at a thousandth of the
+#: fastest rate, at 1e3 at a hundredth, and at 1e5 what moves for ever takes ten times as long.
+LONGEST = 1e4
 #: Rate -dL/dt, relative to the largest seen, that is rounding. Derived: the square of a gradient that is a sum which
 #: vanishes.
 _ROUNDING = SUM**2

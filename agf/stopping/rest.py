@@ -14,7 +14,7 @@ import numpy as np
 
 from agf.arrays import FloatArray
 from agf.coordinates.held_neurons import Plateau
-from agf.coordinates.mode_system import MOVES
+from agf.coordinates.mode_system import ACTIVE, MOVES, TOLD
 from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.rounding import EPS, SUM
@@ -28,17 +28,9 @@ from agf.stopping.rules import Budget, Certified, Memory, Tolerance
 _RELAXED = -float(np.log(SUM))
 #: Newton iterations. Derived: each squares what is left, of `MOVES` after three 1e-16; and one more to see it.
 _ITERATIONS = 4
-#: Log size over the largest above which a neuron is large, and relaxed. Result: of what counts as small, which must
-#: grow on its own; at -4.6 (1 %) a weak active neuron would, at -9.2 (1e-4) neurons on their way up would be relaxed
-#: with the others.
-_LARGE = -7.0
 #: Largest Hessian that is decomposed, in weights. Cost: time of its eigenvalues; beyond it rates are found by
 #: differences.
 _LARGEST = 1200
-#: Rate of a mode, relative to the spectral radius, from which on it is told from a flat direction. Derived: central
-#: differences, of a length EPS^(1/3), see EPS^(2/3) = 4e-11 of the radius, and Arnoldi's last vector 1e-2 of a unit: a
-#: thousandfold is left.
-_SADDLE_RATE = 1e-6
 #: Magnification of the rounding of velocities by their differences. Derived: the inverse of the length of these, and
 #: eight of them.
 _DIFFERENCE = 8.0 * EPS ** (-1 / 3)
@@ -94,7 +86,7 @@ class Rest:
             return _fastest(matrix)
         rate, radius, evaluations = fastest_growth(self._ask.system, self._y)
         self._ask.charge(evaluations)
-        return rate if rate > max(_SADDLE_RATE * radius, _DIFFERENCE * self._ask.system.noise(self._y)) else 0.0
+        return rate if rate > max(TOLD * radius, _DIFFERENCE * self._ask.system.noise(self._y)) else 0.0
 
 
 def prospect(system: PolarSystem, y: FloatArray) -> tuple[float, int]:
@@ -145,11 +137,11 @@ def _relax(ask: Counted, system: WeightSystem, y: FloatArray, t: float) -> tuple
     matrix = ask.hessian(y)
     assert matrix is not None
     sizes = system.scale(y)
-    large = np.flatnonzero(sizes > np.exp(_LARGE) * sizes.max())
+    large = np.flatnonzero(sizes > ACTIVE * sizes.max())
     start = y
     for _ in range(_ITERATIONS):
         values, vectors = np.linalg.eigh(matrix[np.ix_(large, large)])
-        stiff = values > max(_RELAXED / t if t > 0 else np.inf, _SADDLE_RATE * values[-1])
+        stiff = values > max(_RELAXED / t if t > 0 else np.inf, TOLD * values[-1])
         pull = vectors[:, stiff].T @ ask.velocity(y)[large]
         move = vectors[:, stiff] @ (pull / values[stiff])
         if not np.abs(move).max(initial=0.0) > 10 * EPS * sizes.max():

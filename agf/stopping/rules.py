@@ -25,6 +25,9 @@ Memory = tuple[float, ...]
 #: smallest relative size in float64 grows to order one in -log EPS = 36 e-folds, and one that starts as the square of
 #: rounding, as in a symmetric state, in twice as many.
 PARKED = -2.0 * float(np.log(EPS))
+#: Gradients that one prediction, or one of its active flows, may take, a Hessian counted as one a weight. Limit: it
+#: ends there and says so; nothing runs practically for ever.
+BUDGET = 1e6
 #: Costly questions are asked again when the time has grown by this factor. Cost: of asking; an answer comes later by as
 #: much.
 LOOK = 1.25
@@ -238,9 +241,10 @@ class Drifting:
     #: Least ratio of the times at the ends of a span. Result: t exp(-t) looks like a power over two spans of this ratio
     #: at most; at 1.1 it would over twenty, at 20 a drift is known after 1e6 times its start.
     SPAN: ClassVar[float] = 2.0
-    #: Smallest power of a drift. Result: a slower one loses less than 1.4 % in a doubling of the time, and `settle`
-    #: ends it or the budget; at 0.2 flows that fall more slowly than that would go on to the budget, at 2e-3 rounding
-    #: may look like a drift.
+    #: Smallest power of a drift, and the fraction of the loss in an e-fold of time below which it ends a run: a fall to
+    #: nothing loses as much as its power. Result: what is left then, which the last sentence bounds, is not followed;
+    #: at 0.2 it could be a fifth of the loss in every further e-fold, at 2e-3 a fall like t^-1/2 takes a hundred times
+    #: as long, and rounding may look like one.
     SLOWEST: ClassVar[float] = 0.02
     #: Largest power of a drift. Result: two neurons moving off to infinity make 1 at most, and a finite time adds to
     #: it; at 12 the end of an exponential would be one.

@@ -16,7 +16,8 @@ from agf.arrays import FloatArray, IntArray
 from agf.sphere import norms
 
 #: Norm over the natural one, R*, below which an active neuron that still shrinks has returned to dormancy. Result: the
-#: flow is accurate to the root of rtol, and what balances the parts of a neuron is then kept to a norm below this.
+#: flow is accurate to the root of rtol, and what balances the parts of a neuron is kept to a norm below this; at 0.5
+#: neurons that others push aside for a while would leave, at 5e-3 rounding would decide in which direction they return.
 COLLAPSED = 0.05
 
 

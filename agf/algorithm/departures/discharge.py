@@ -15,16 +15,17 @@ from typing import Any
 import numpy as np
 
 from agf.algorithm.memory import GenericState
+from agf.algorithm.rest import AT_REST
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock, log_norm, log_threshold
 from agf.contract.problem import Problem
 from agf.init import Init
 from agf.sphere import tangent
 
-#: Tangent part of the utility gradient, relative to it, below which a direction is at an equilibrium. Result:
-#: deviations above it are resolved, and the neuron is free to turn; at 1e-3 one that is about to leave would be held,
-#: at 1e-5 the tolerance of directions (1e-6, times ten at rest) would free those that stand.
-ALIGNED = 1e-4
+#: Tangent part of the utility gradient, relative to it, over rtol, below which a direction is at an equilibrium.
+#: Derived: ten times what directions at rest are known to; deviations above it are resolved, and the neuron is free to
+#: turn.
+ALIGNED = 10.0 * AT_REST
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,13 @@ class Discharge:
         clock: Clock,
         origin: Init,
         state: GenericState,
-        aligned: float = ALIGNED,
+        aligned: float,
     ) -> Discharge:
         """Dormant neurons that grew, stand at an equilibrium of the direction flow, and now lose charge.
 
         Parameters
         ----------
-        aligned : float, optional
+        aligned : float
             Largest tangent part of the gradient, relative to it, that counts as an equilibrium.
         """
         above = state.log_norms > origin.log_norms

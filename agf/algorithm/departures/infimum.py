@@ -12,10 +12,12 @@ from agf.algorithm.active import Rest
 from agf.records.status import Status
 
 #: Loss that one more horizon would take off, over the level and over the drop, below which the level is a critical
-#: point. Result: of `Drop.critical`, and of how a run ends whose last level drifts.
+#: point. Result: of `Drop.critical`, and of how a run ends whose last level drifts; at 0.1 a level that is off by a
+#: tenth of the drop would be one, at 1e-4 none would be that settles to `settle`.
 _CRITICAL = 1e-2
 #: Gain U^2 / 4C of a neuron, over what the active ones may still lose, below which it is not announced. Result: by
-#: Cauchy-Schwarz they may then change its utility by up to (left / gain)^(1/2), three times itself.
+#: Cauchy-Schwarz they may then change its utility by up to (left / gain)^(1/2), three times itself; at 1 neurons that
+#: certainly come would be held back, at 0.01 those would be announced whose utility may change tenfold.
 _UNDECIDED = 0.1
 #: What is noted, by `Rest.how`.
 _NOTES = {

@@ -12,10 +12,11 @@ from agf.arrays import FloatArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.records.state import Activation
+from agf.rounding import EPS
 
-#: Step of the difference by which a curvature is measured, relative to the weights. Derived: about the cube root of
-#: epsilon, which balances the error of the difference, its square, against rounding.
-_DIFFERENCE = 1e-5
+#: Step of the difference by which a curvature is measured, relative to the weights. Derived: one-sided, its truncation
+#: equals what rounding leaves, EPS over it, at EPS^(1/2).
+_DIFFERENCE = EPS**0.5
 
 
 def opening(problem: Problem, clock: Clock, theta: FloatArray, rtol: float) -> Activation | None:

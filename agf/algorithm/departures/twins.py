@@ -15,10 +15,6 @@ from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.sphere import lengths
 
-#: Fraction of the squared norm of a group that members must make together to activate with it; others follow. Result:
-#: of who is listed in a drop.
-_LEAST = 1e-6
-
 
 def same(problem: Problem, start: FloatArray, rows: IntArray) -> BoolArray:
     """Neurons that started (m, P + 1) exactly where one of rows (k,) did, these included, (m,)."""
@@ -31,15 +27,22 @@ def same(problem: Problem, start: FloatArray, rows: IntArray) -> BoolArray:
 
 
 def members(
-    problem: Problem, directions: FloatArray, log_norms: FloatArray, alive: BoolArray, row: int, log_group: float
+    problem: Problem,
+    directions: FloatArray,
+    log_norms: FloatArray,
+    alive: BoolArray,
+    row: int,
+    log_group: float,
+    rtol: float,
 ) -> BoolArray:
     """Neurons of the group of `row`, of log norm `log_group`, that make a visible share of it, (m,).
 
-    Directions (m, P) of the group are made one where f has kinks.
+    Directions (m, P) of the group are made one where f has kinks. Those that make less than `rtol` of its squared norm,
+    with all like them, follow.
     """
     near = (lengths(directions - directions[row]) < TURN) & alive
     if problem.kink > 0 or not problem.smooth:
         group = np.flatnonzero(near)
         directions[group] = directions[group[np.argmax(log_norms[group])]]
-    least = 0.5 * np.log(_LEAST / max(int(near.sum()), 1))
+    least = 0.5 * np.log(rtol / max(int(near.sum()), 1))
     return np.asarray(near & (log_norms >= log_group + least))

@@ -20,6 +20,7 @@ from agf.arrays import FloatArray, IntArray
 from agf.factored import Factored
 from agf.rounding import EPS, RANK
 from agf.sphere import polar
+from agf.stopping import LONGEST
 from agf_problems.linear.active import ActiveModes
 from agf_problems.linear.moments import Moments
 from agf_problems.linear.settle import SETTLED, Route
@@ -39,10 +40,6 @@ _DROP = 0.3
 #: Error of a step of the active flow over settings.rtol. Cost: a drop lasts a few of the log(1/alpha) e-folds of a
 #: plateau, and its error counts by as much less.
 _FLOW_RTOL = 10.0
-#: Longest active flow, in growth times of the newest mode: for the last mode, and for settle="converged". Result: a
-#: level that falls like a power of time is not followed further (`predicted_decrease` says what is left); at a tenth of
-#: it what decays a thousandfold slower than the mode grew would be cut off.
-_LONGEST = 1e4
 
 
 @dataclass(frozen=True)
@@ -257,7 +254,7 @@ class ModePhases:
         # With hidden units used up before the modes are, what an active mode has of other blocks may turn it: then all
         # move, and their least entries count.
         alone = dormant.empty and order.size < self.moments.rank
-        moving = self._moving(held, _LONGEST / rate)
+        moving = self._moving(held, LONGEST / rate)
         blocks = [b for b in self.moments.blocks if alone or np.isin(labels, b[0]).any() or np.isin(moving, b[0]).any()]
         rows, columns = (np.concatenate([b[k] for b in blocks]) for k in (0, 1))
         mine = np.flatnonzero(np.isin(order, rows))
@@ -277,7 +274,7 @@ class ModePhases:
             return min(lead + horizons * float(waits.min(initial=np.inf)), span)
 
         assert self.settings.horizon is not None  # it applies to the only mode these phases know
-        span, horizons = _LONGEST / rate, self.settings.horizon
+        span, horizons = LONGEST / rate, self.settings.horizon
         system = ActiveModes(theta[inside], sxx, syx, target, entries=alone and len(blocks) > 1)
         system.others = self._loss(theta) - self.moments.floor - system.loss(system.start())
         path = Route(

@@ -14,9 +14,9 @@ from agf.arrays import FloatArray, matrix
 from agf.errors import explain
 from agf.losses import one_hot
 
-#: A column of whole numbers with at most this many distinct values, each seen twice or more, is read as class labels.
-#: Result: of task="auto" alone; at 5 the ten digits would be numbers, at 500 whole-numbered measurements that repeat
-#: would be classes.
+#: A column of whole numbers with at most this many distinct values, each seen twice or more, is read as class labels
+#: where task="auto". Setting: `task`; at 5 the ten digits would be numbers, at 500 whole-numbered measurements that
+#: repeat would be classes.
 _MAX_CLASSES = 50
 _TASKS = ("auto", "classification", "regression")
 _SCALES = ("given", "rms", "whiten")
