@@ -86,7 +86,7 @@ class LimitPhases(GenericPhases):
 
     @property
     def _equilibrium(self) -> float:
-        """Tangent part of a gradient, relative to it, of a direction that has aligned: tenfold what these are known to."""
+        """Tangent part of a gradient, relative to it, of an aligned direction: tenfold what these are known to."""
         return 10.0 * self.settings.rtol**0.5
 
     def dormant(self, state: GenericState) -> tuple[GenericState, Activation | Status]:
