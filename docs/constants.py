@@ -171,13 +171,36 @@ class Outcome:
 
 
 def _outcome(result: Any) -> Outcome:
-    """Half-drop times and levels (over the first), and why it ended."""
+    """Half-drop times and levels (over the first), and why it ended; or what else the result is about."""
+    if isinstance(result, Outcome):
+        return result
     top = float(result.start_level if isinstance(result, agf.Staircase) else result.losses[0])
     if isinstance(result, agf.Staircase):
         times, levels = [d.half_time for d in result.drops], [d.level for d in result.drops]
     else:
         times, levels = [d.time for d in result.drops], [d.after for d in result.drops]
     return Outcome((result.status.word, str(len(times))), np.array([*times, *(1.0 + np.array(levels) / top)]))
+
+
+def _matched(comparison: agf.Comparison) -> Outcome:
+    """Which drop belongs to which."""
+    pairs = [str(match) for match in comparison.to_dict()["matches"]]
+    return Outcome((*pairs, str(len(comparison.unmatched_predicted))), np.zeros(0))
+
+
+def _aligned(phase: Any) -> Outcome:
+    """When neurons meet walls, and where they end."""
+    return Outcome(tuple(map(str, phase.fates)), np.concatenate([phase.event_times, phase.utilities]))
+
+
+def _listed(found: agf.Landscape) -> Outcome:
+    """Kinds and utilities of critical directions."""
+    return Outcome(tuple(one.kind for one in found.criticals), np.array([one.utility for one in found.criticals]))
+
+
+def _escaping(found: agf.Escape) -> Outcome:
+    """The verdict, and its numbers."""
+    return Outcome((found.verdict,), np.array([found.level, found.reached, found.gain, found.motion]))
 
 
 @cache
@@ -216,6 +239,15 @@ def runs() -> dict[str, Callable[[], Any]]:
             )
         if name in ("diagonal", "tanh"):
             out[f"{name} limit"] = lambda p=problem, i=init, o=many: agf.predict(p, i, mode="limit", **o)
+    relu, gauss = _systems()["relu"][0], agf.problem("gaussian-teacher", teacher=np.diag([3.0, 2.0, 1.0]), width=3)
+    small, large, other = relu.init(1e-5, seed=1), relu.init(0.1, seed=1), gauss.init(1e-5, seed=1)
+    out["gaussian agf"] = lambda: agf.predict(gauss, other, mode="agf", **many, **rtol)
+    out["relu align"] = lambda: _aligned(agf.align(relu, small))
+    out["relu landscape"] = lambda: _listed(agf.landscape(relu))
+    out["tanh landscape"] = lambda: _listed(agf.landscape(_systems()["tanh"][0], starts=20))
+    out["relu escape"] = lambda: _escaping(agf.escape(relu, out["relu agf"]()))
+    out["relu descent"] = lambda: agf.descend(relu, large, lr=0.05, steps=300, batch_size=4)
+    out["diagonal compare"] = lambda: _matched(agf.compare(out["diagonal agf"](), out["diagonal flow"]()))
     return out
 
 
@@ -317,14 +349,15 @@ def _imported(name: str) -> dict[str, set[str]]:
     return out
 
 
-def moves(constant: Constant) -> float | None:
-    """How far doubling and halving it moves any run that reads it; None when none does."""
-    if not concerned(constant):
+def moves(constant: Constant, most: int | None = None) -> float | None:
+    """How far doubling and halving it moves any run that reads it (the first `most` of them); None when none does."""
+    names = concerned(constant)[:most]
+    if not names:
         return None
     worst = 0.0
     for factor in (2.0, 0.5):
         with changed(constant, factor):
-            for name in concerned(constant):
+            for name in names:
                 try:
                     with _limited(PATIENCE):
                         worst = max(worst, _outcome(runs()[name]()).distance(reference()[name][0]))
@@ -353,6 +386,10 @@ def words(key: str) -> str:
     if move is None:
         return "no run comes here"
     return "other drops" if move == math.inf else "nothing" if move == 0.0 else f"{move:.0e}"
+
+
+#: Constants that may be tuned, at most: half of what there were before each had to say what it decides.
+MOST_TUNED = 76
 
 
 def bound(key: str) -> float:

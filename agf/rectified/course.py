@@ -18,7 +18,7 @@ from agf.records.table import Table, number, percent
 from agf.rectified.samples import Samples
 from agf.results.trajectory import Trajectory
 
-#: Rows of a printed table, evenly through the snapshots; all are in the result.
+#: Rows of a printed table, evenly through the snapshots. Limit: all are in the result.
 _ROWS = 20
 _COLUMNS = ("time", "own_cone", "dead", "stable_rank", "spectral", "norm_change", "direction_change")
 

@@ -20,6 +20,7 @@ from agf_problems.diagonal_linear.mirror import Mirror
 
 Parts = tuple[FloatArray, FloatArray]
 
+#: log 4. Derived: p^2 and q^2 are four times the squares of the two halves of z.
 _LOG_4 = float(np.log(4.0))
 
 
