@@ -19,7 +19,7 @@ from agf_problems.diagonal_linear.limit import staircase
 from agf_problems.diagonal_linear.many import MAX_SIZE, DiagonalMany
 from agf_problems.diagonal_linear.phases import DiagonalPhases
 
-#: A label of more neurons names the first few: cost only, `Drop.neurons` has them all.
+#: Neurons of a drop that its label names, and how many where they are more. Limit: `Drop.neurons` has them all.
 _MOST_NAMED, _FIRST_NAMED = 20, 8
 
 
