@@ -184,7 +184,7 @@ def _outcome(result: Any) -> Outcome:
 
 def _matched(comparison: agf.Comparison) -> Outcome:
     """Which drop belongs to which."""
-    pairs = [str(match) for match in comparison.to_dict()["matches"]]
+    pairs = [f"{match['k']} {match['visible']}" for match in comparison.to_dict()["matches"]]
     return Outcome((*pairs, str(len(comparison.unmatched_predicted))), np.zeros(0))
 
 
