@@ -47,9 +47,9 @@ KINDS = {
 #: What a doubled or halved constant may move where nothing else was measured: a tenth of what `agf.compare` calls
 #: reproducible.
 USUAL = 3e-4
-#: What a constant that decides cost alone may move: the root of the rtol, 1e-4, of the predictions, to which they follow
-#: the active neurons. Measured for the choice of the integrator, which moves most of these: the second drop of modular
-#: addition by 4e-3, 8e-5 and 1e-6 at rtol 1e-4, 1e-6 and 1e-8.
+#: What a constant that decides cost alone may move: the root of the rtol, 1e-4, of the predictions, to which they
+#: follow the active neurons. Measured for the choice of the integrator, which moves most of these: the second drop of
+#: modular addition by 4e-3, 8e-5 and 1e-6 at rtol 1e-4, 1e-6 and 1e-8.
 ACCURACY = 1e-2
 #: Seconds after which a run with a changed constant is given up; the unchanged ones take a tenth of one.
 PATIENCE = 10
