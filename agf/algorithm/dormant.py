@@ -8,6 +8,7 @@ threshold; neurons whose directions came to `rest` follow a closed law. Norms ar
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,10 @@ from agf.algorithm.exact_stepper import rest_of, steps_of
 from agf.algorithm.stepper import Batch
 from agf.algorithm.threshold import ExactThreshold, Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.clock import Clock
+from agf.contract.problem import Problem
 from agf.coordinates.aligned import groups, homogeneous, log_group_norms
+from agf.init import Init
 from agf.records.status import Status
 from agf.sphere import lengths
 
@@ -131,6 +135,36 @@ def wait(
 
 
 def carry(
+    problem: Problem,
+    residual: Any,
+    clock: Clock,
+    directions: FloatArray,
+    log_norms: FloatArray,
+    neurons: IntArray,
+    duration: float,
+    *,
+    rtol: float = 1e-6,
+    stats: dict[str, float] | None = None,
+    origin: Init | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Directions (m, P) and log norms (m,) of dormant neurons after `duration` of accelerated time, no threshold.
+
+    Parameters
+    ----------
+    problem, residual, clock, directions, log_norms, neurons, origin
+        See `Batch`, which this takes apart for callers from outside.
+    duration : float
+        In accelerated time.
+    rtol : float, optional
+        Of directions.
+    stats : dict, optional
+        Its counts grow.
+    """
+    batch = Batch(problem, residual, clock, directions, log_norms, neurons, origin)
+    return carried(batch, duration, rtol=rtol, stats=stats)
+
+
+def carried(
     batch: Batch,
     duration: float,
     *,
@@ -232,7 +266,7 @@ class _Race:
         if lost.size:  # their steps began after the crossing: once more, now that its time is known
             stats: dict[str, float] = {}
             again = steps.batch.some(lost, directions, log_norms)
-            directions[lost], log_norms[lost] = carry(again, time, rtol=steps.rtol, stats=stats)
+            directions[lost], log_norms[lost] = carried(again, time, rtol=steps.rtol, stats=stats)
             steps.evaluations += int(stats["utility_evaluations"])
             steps.steps += int(stats["dormant_steps"])
         return directions, log_norms

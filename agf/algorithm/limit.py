@@ -13,7 +13,7 @@ import numpy as np
 
 from agf import integrators
 from agf.algorithm.departures.discharge import Discharge
-from agf.algorithm.dormant import carry
+from agf.algorithm.dormant import carried
 from agf.algorithm.exact_stepper import aligned
 from agf.algorithm.memory import GenericState
 from agf.algorithm.phases import GenericPhases
@@ -156,7 +156,7 @@ class LimitPhases(GenericPhases):
                 return directions, np.asarray(utility)
             batch = Batch(self.problem, residual, self.clock, directions, np.zeros(waiting.size), waiting)
             ahead = float(self.clock.accelerated(chunk))
-            directions, _ = carry(batch, ahead, rtol=self.settings.rtol, stats=self.stats)
+            directions, _ = carried(batch, ahead, rtol=self.settings.rtol, stats=self.stats)
             flown, chunk = flown + chunk, 2.0 * chunk
 
     def _activate(

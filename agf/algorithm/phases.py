@@ -17,7 +17,7 @@ from agf.algorithm.departures.infimum import critical, ended, note, undecided
 from agf.algorithm.departures.newcomers import Newcomers, half_way
 from agf.algorithm.departures.opening import opening
 from agf.algorithm.departures.symmetry import vanish
-from agf.algorithm.dormant import Crossing, carry, cross, wait
+from agf.algorithm.dormant import Crossing, carried, cross, wait
 from agf.algorithm.memory import GenericState, Memory
 from agf.algorithm.stepper import Batch
 from agf.algorithm.threshold import EstimatedThreshold, ExactThreshold, NonFinite, Threshold
@@ -149,7 +149,7 @@ class GenericPhases:
                 return state, free, found, elapsed
             directions, log_norms = state.directions.copy(), state.log_norms.copy()
             batch = self._batch(state, free, residual)
-            directions[free], log_norms[free] = carry(batch, home, rtol=self.settings.rtol, stats=self.stats)
+            directions[free], log_norms[free] = carried(batch, home, rtol=self.settings.rtol, stats=self.stats)
             state = held.advance(replace(state, directions=directions, log_norms=log_norms), home)
             elapsed += home
 

@@ -183,7 +183,7 @@ class PolarRide:
         directions[waiting], log_norms[waiting] = found.directions, found.log_norms
         if small.size:
             riding = batch.some(small, directions, log_norms)
-            directions[small], log_norms[small] = dormant.carry(riding, found.time, rtol=rtol, stats=stats)
+            directions[small], log_norms[small] = dormant.carried(riding, found.time, rtol=rtol, stats=stats)
         after = replace(state, time=state.time + found.time, directions=directions, log_norms=log_norms)
         return Landing(found.time, waiting[found.neurons], found.utility, after)
 

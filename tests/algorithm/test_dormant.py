@@ -160,7 +160,7 @@ def test_carry_is_the_flow_for_a_given_time():
     problem = QuadraticUtility(symmetric(rng, 4, 3))
     directions, log_norms = sphere.random(rng, 4, 3), np.full(4, -7.0)
     clock = Clock.from_norms(2, log_norms)
-    got = dormant.carry(Batch(problem, None, clock, directions, log_norms, np.arange(4)), 2.5 / clock.scale)
+    got = dormant.carry(problem, None, clock, directions, log_norms, np.arange(4), 2.5 / clock.scale)
     exact = problem.exact(directions, log_norms, 2.5)
     assert got[0] == pytest.approx(exact[0], abs=1e-5)
     assert got[1] == pytest.approx(exact[1], abs=1e-5)
