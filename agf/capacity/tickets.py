@@ -198,11 +198,11 @@ def tickets(
     Raises
     ------
     RequestError
-        For a wrong request, or a `keep` that asks about no neuron or more than there are.
+        For a wrong request, or a `keep` that asks about more neurons than there are.
     """
     init = admit(problem, init, "tickets")
     width = problem.width - len(problem.permanent)
-    seats = round(keep * width) if 0 < keep < 1 else count(keep, "keep", where="tickets")
+    seats = max(round(keep * width), 1) if 0 < keep < 1 else count(keep, "keep", where="tickets")
     if not 1 <= seats <= width:
         raise RequestError(explain(f"keep = {keep:g} asks about {seats} of {width} neurons.", where="tickets"))
     rtol = positive(rtol, "rtol", where="tickets")

@@ -74,10 +74,15 @@ def test_a_problem_of_another_kind_has_tickets_too():
     assert "|u0 + w0|" not in tickets.scores(agf.flow(problem, init))
 
 
+def test_a_small_fraction_of_few_neurons_is_one_of_them():
+    problem = agf.problem("diagonal-linear", X=np.eye(3), y=np.array([3.0, 2.0, 1.0]))
+    assert agf.tickets(problem, problem.init(1e-3), keep=0.1, until=1.0).keep == 1
+
+
 def test_what_cannot_be_is_refused_in_a_sentence(digits):
     problem, init, trained = digits
-    with pytest.raises(agf.RequestError, match="asks about 0"):
-        agf.tickets(problem, init, keep=0.001)
+    with pytest.raises(agf.RequestError, match="asks about 10000 of"):
+        agf.tickets(problem, init, keep=10_000)
     with pytest.raises(agf.RequestError, match="other weights"):
         agf.tickets(problem, problem.init(1e-3), until=1.0).scores(trained)
     small = race_cases.network()

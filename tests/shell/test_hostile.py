@@ -383,3 +383,26 @@ def test_refusals_name_a_missing_folder(tmp_path):
         files.check_writable(tmp_path / "none" / "run.npz")
     with pytest.raises(RequestError):
         agf.sweep("diagonal-linear", folder=tmp_path / "s", alpha=[1e-3], seed=range(10**18))
+
+
+#: Commands on run files beside what each refuses: a file of another kind, or none, is a sentence and exit code 2.
+READERS = [
+    ["graph"], ["rerun"], ["groups"], ["merge"], ["prune", "--keep", "1"], ["flips"], ["escape"], ["report"],
+    ["landscape", "relu", "--at"], ["bounds", "relu", "--check"], ["tickets", "relu", "--against"],
+    ["rewind", "diagonal-linear", "--masks"], ["compare"], ["diff", "none.npz"],
+    ["train", "diagonal-linear", "--resume"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", READERS, ids=lambda words: words[0])
+def test_a_run_file_of_another_kind_is_a_sentence(tmp_path, capsys, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).standard_normal((8, 2))
+    sharp = agf.TwoLayer(X, X[:, 0], activation="relu", width=2)
+    agf.landscape(sharp, None).save("other.npz")
+    (tmp_path / "torn.npz").write_bytes((tmp_path / "other.npz").read_bytes()[:300])
+    for path in ("other.npz", "torn.npz", "none.npz"):
+        assert main.main([*command, path]) == main.WRONG
+        told = capsys.readouterr().err
+        assert "Traceback" not in told
+        assert told.startswith("agf: error: ")
