@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_docs import check_output
 
 from agf import figures
 from agf.errors import RequestError
@@ -166,12 +165,3 @@ def test_an_unknown_figure_is_refused():
 def test_only_the_figure_of_images_takes_data(tmp_path):
     with pytest.raises(RequestError, match=r"'fig3' takes no data.*fig7"):
         figures.make("fig3", data=tmp_path)
-
-
-@pytest.mark.parametrize("name", ["fig3", "fig4", "fig5"])
-def test_the_table_of_a_page_is_what_the_full_version_prints(name):
-    """Of the figures that take seconds; `docs/gallery/build.py` renews them all."""
-    page = (Path(__file__).parents[2] / "docs" / "gallery" / f"{name}.md").read_text(encoding="utf-8")
-    table = re.search(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert table is not None
-    check_output(table[1], figures.make(name).table().text())
