@@ -83,7 +83,7 @@ _STILL = 0.5
 #: drops of a ten-thousandth at rtol 1e-6 would be none, at 1 what the bound of a slow mode overstates would be a drop.
 _RELAXES = 10.0
 #: Tolerance of a step over that of the settings. Cost: what joining at a finite norm leaves out is far more than this.
-_STEP = 60.0
+_STEP = 25.0
 #: Tolerance of a step at kinks. Cost: as above.
 _KINKS = 3e-4
 #: Largest tolerance of a step. Derived: with a coarser one long stabilised steps let the loss rise.
