@@ -32,15 +32,17 @@ _NEGLIGIBLE = 1e-3
 #: Accepted steps of a phase. Limit: a flow that goes nowhere ends as `max_steps`.
 _MAX_STEPS = 100_000
 #: Rounding of the gradient over the age of the flow, as a fraction of the tolerance, above which it blurs where the
-#: flow is. Result: of where such a flow is left, with the rest in `predicted_decrease`.
+#: flow is. Result: of where such a flow is left, with the rest in `predicted_decrease`; at 0.1 rounding would be a
+#: tenth of the tolerance, at 1e-3 flows would be left that can still be followed.
 _BLURRED = 1e-2
 #: Tolerance of implicit steps in that of explicit ones. Cost: it is the same over some decades of this.
 _IMPLICIT = 1e-3
 #: Steps at each tolerance, in decades, by which a state that slides along kinks is brought onto them. Cost: a few
 #: steps are enough, and more only go on with the slide.
 _POLISH_STEPS = 15
-#: Factor over a doubling of the age from which on the largest norm grows. Result: of whether there is a critical point;
-#: t^0.02, the slowest drift that is told (`rules.Drifting`), makes 1.014 of it, and the tolerance of a path 1e-3.
+#: Factor over a doubling of the age from which on the largest norm grows. Derived: it lies between the two that are to
+#: be told apart, 1 + 1e-3 at most by the tolerance of a path, and 1.014 by the slowest drift that is told, t^0.02
+#: (`rules.Drifting`).
 _GROWS = 1.001
 
 
