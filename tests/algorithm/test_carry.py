@@ -7,7 +7,6 @@ import pytest
 
 import agf
 from agf.algorithm import dormant
-from agf.algorithm.stepper import Batch
 from agf.integrators import Stalled
 
 M4 = (np.array([[1, 0.2], [0.3, 1], [-1, 0.5], [-0.4, -1]]), np.array([1, -0.8, 1.2, 0.6]))
@@ -21,9 +20,7 @@ def test_a_slide_is_carried_to_its_end(kink):
     clock = agf.Clock.from_norms(2, init.log_norms)
     residual = problem.residual(np.zeros((0, 3)), np.zeros(0, dtype=int))
     duration = float(clock.accelerated(60.0))
-    rows, norms = dormant.carry(
-        Batch(problem, residual, clock, init.directions, init.log_norms, np.arange(1)), duration
-    )
+    rows, norms = dormant.carry(problem, residual, clock, init.directions, init.log_norms, np.arange(1), duration)
     exact = 1e-8 if kink != 1e-3 else 1e-3
     assert np.rad2deg(np.arctan2(rows[0, 1], rows[0, 0])) == pytest.approx(-16.69924423, rel=exact)
     assert norms[0] - init.log_norms[0] == pytest.approx(13.50374583, rel=exact)
@@ -36,4 +33,4 @@ def test_steps_that_run_out_are_not_silent(monkeypatch):
     clock = agf.Clock.from_norms(2, init.log_norms)
     residual = problem.residual(np.zeros((0, 3)), np.zeros(0, dtype=int))
     with pytest.raises(Stalled, match="more steps than there are"):
-        dormant.carry(Batch(problem, residual, clock, init.directions, init.log_norms, np.arange(2)), 1e3)
+        dormant.carry(problem, residual, clock, init.directions, init.log_norms, np.arange(2), 1e3)
