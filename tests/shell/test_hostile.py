@@ -17,7 +17,7 @@ import agf
 from agf.errors import AgfError, FileError, RequestError
 from agf.records import files
 from agf.records.table import Table, visible
-from agf.shell import main
+from agf.shell import entry, main
 from agf.shell.listeners import Forgiving
 
 AGF = [sys.executable, "-m", "agf.shell"]
@@ -274,6 +274,21 @@ def test_an_early_interrupt_is_a_sentence(tmp_path, delay):
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
     assert "Traceback" not in process.communicate(timeout=60)[1]
+
+
+@pytest.mark.parametrize(("mine", "used"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, None)])
+def test_the_command_computes_in_one_thread_unless_told_otherwise(monkeypatch, mine, used):
+    for name in entry.THREADS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in mine.items():
+        monkeypatch.setenv(name, value)
+    # put back afterwards whatever the command sets
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(main, "main", lambda: 0)
+    assert entry.main() == 0
+    assert {name: os.environ.get(name) for name in entry.THREADS} == {
+        name: mine.get(name, used) for name in entry.THREADS
+    }
 
 
 def test_a_signal_in_the_middle_of_one_long_operation_is_heeded_within_seconds(tmp_path):
