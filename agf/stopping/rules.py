@@ -142,8 +142,8 @@ class Settled:
 class Parked:
     """A saddle that rounding will never leave: a mode has grown for PARKED e-folds, and the loss has not moved.
 
-    `leaving` as for `Settled`: the rate of a growing *perturbation*, which exact dynamics would amplify, had it any
-    size. Rates are added up between looks (trapezoidal rule), while the loss falls by less than tolerated.
+    `leaving` as for `agf.stopping.Settled`: the rate of a growing *perturbation*, which exact dynamics would amplify,
+    had it any size. Rates are added up between looks (trapezoidal rule), while the loss falls by less than tolerated.
     """
 
     tolerated: Tolerance

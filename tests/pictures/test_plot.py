@@ -286,7 +286,7 @@ def test_a_band_holds_the_share_of_runs_it_states_at_every_time():
     runs = [staircase(times=TIMES * factor) for factor in np.linspace(0.8, 1.2, 21)]
     ax = plot.bands([*runs, trajectory()])
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "trained: median and 90% of 1 runs",
+        "trained",
         "predicted: median and 90% of 21 runs",
     ]
     (line,) = [line for line in ax.lines if "predicted" in line.get_label()]
