@@ -19,7 +19,7 @@ class Move:
     ----------
     activation : Activation
         What activated.
-    settled : Settled
+    settled : agf.Settled
         Where the active neurons then settled.
     state : State
         After both phases; its `memory` is the script's own.
