@@ -71,6 +71,10 @@ class _FromCopies(ABCMeta):
         return taken.replace(parameters=list(taken.parameters.values())[1:])
 
 
+#: Arrays of the size of the weights that a prediction or a training holds at once, measured on a linear network.
+_ARRAYS = 16
+
+
 class Problem(ABC, metaclass=_FromCopies):
     """A two-layer network with its data and loss.
 
@@ -189,6 +193,14 @@ class Problem(ABC, metaclass=_FromCopies):
         network = slice(None) if members.all() else members
         theta = sphere.cartesian(directions[network], log_norms[network])
         return self.pull(directions, log_norms, neurons, self.residual(theta, neurons[network]))
+
+    @property
+    def footprint(self) -> int:
+        """Numbers that a computation holds at once for each neuron: a width that needs more than the memory is refused.
+
+        Default: some arrays of the size of the weights; more where each sample takes a number.
+        """
+        return _ARRAYS * self.n_params
 
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
         """Order-one parameters (H, P); `init` scales them by alpha.
@@ -477,13 +489,9 @@ def check_sizes(problem: Problem, where: str) -> None:
             )
 
 
-#: Arrays of the size of the weights that a prediction or a training holds at once, measured on a linear network.
-_ARRAYS = 16
-
-
 def check_memory(problem: Problem, where: str) -> None:
     """Refuse a network whose weights leave no room for a computation. Raises RequestError with the memory needed."""
-    needed, there = 8.0 * problem.width * problem.n_params * _ARRAYS, float(files.memory())
+    needed, there = 8.0 * problem.width * problem.footprint, float(files.memory())
     if needed > there:
         raise RequestError(
             explain(

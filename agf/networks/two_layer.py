@@ -228,6 +228,11 @@ class TwoLayer(SecondOrder):
             what = f"classes are not balanced ({', '.join(str(int(n)) for n in counts)} samples)"
         return (f"The {what}: the output bias moves at once, whatever the scale of the weights.",)
 
+    @property
+    def footprint(self) -> int:
+        """Weights, and pre-activations, activations, slopes and gates of every sample."""
+        return super().footprint + 4 * self.n_samples
+
     def kink_normals(self) -> FloatArray | None:
         """The inputs (n, d) where kinks are sharp, else None."""
         return None if self.smooth else self.X

@@ -34,7 +34,7 @@ def align(
     from agf.rectified.align import align as found
 
     out = Output(output, picture, as_json, quiet, [words["data"], words["init_file"]])
-    asked = arguments.problem(name, **{key: words[key] for key in ("data", "target", "pairs", "width")})
+    asked = arguments.problem(name, **{key: words[key] for key in arguments.SOURCES})
     for note in asked.notes:
         out.report.say(note)
     start = {key: words[key] for key in ("alpha", "seed", "kind")}

@@ -98,6 +98,10 @@ class Asked:
     notes: tuple[str, ...]
 
 
+#: The options of a command that say which problem it is, as `problem` takes them.
+SOURCES = ("data", "target", "pairs", "standardize", "width")
+
+
 def problem(
     name: str,
     *,

@@ -30,7 +30,7 @@ def bounds(name: str, log_eps: float | None, run: str | None, as_json: bool, qui
 
     out = Output(None, None, as_json, quiet, [words["data"], words["init_file"], run])
     curve = None if run is None else trajectory(run)
-    asked = arguments.problem(name, **{key: words[key] for key in ("data", "target", "pairs", "width")})
+    asked = arguments.problem(name, **{key: words[key] for key in arguments.SOURCES})
     for note in asked.notes:
         out.report.say(note)
     if curve is not None and curve.init is not None:

@@ -84,7 +84,7 @@ def _asked(
     cls = registry.find(name)
     if cls.name != side.problem:
         raise RequestError(explain(f"{run[0]!r} is a run of {side.problem!r}.", expected=f"a run of {cls.name!r}"))
-    if any(words[key] not in (None, ()) for key in ("data", "target", "pairs", "width")):
+    if any(words[key] not in (None, ()) for key in arguments.SOURCES):
         raise RequestError(explain("--at takes the data from the run.", remedy="Leave other sources out."))
     at = neurons(result, run[1])
     return registry.build(cls, side.arguments), at.network, f"{at.words} of {run[0]}"

@@ -83,7 +83,7 @@ def rewind(
 ) -> int:
     """Train the problem NAME, prune it, restart, over and over: imp, wr (weight) or lrr (learning-rate rewinding)."""
     files.check_distinct(output, [masks, None if signs == "own" else signs])
-    asked = arguments.problem(name, **{key: words[key] for key in ("data", "target", "pairs", "width")}).problem
+    asked = arguments.problem(name, **{key: words[key] for key in arguments.SOURCES}).problem
     start = arguments.initialization(
         asked, alpha=words["alpha"], seed=words["seed"], kind=words["kind"], file=words["init_file"]
     )

@@ -33,7 +33,7 @@ def tickets(
     With --against, the problem's start is that of RUN.
     """
     run = None if against is None else trajectory(against)
-    asked = arguments.problem(name, **{key: words[key] for key in ("data", "target", "pairs", "width")}).problem
+    asked = arguments.problem(name, **{key: words[key] for key in arguments.SOURCES}).problem
     start: Init | None = run.init if run is not None else None
     if start is None:
         start = arguments.initialization(

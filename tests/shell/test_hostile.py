@@ -17,7 +17,7 @@ import agf
 from agf.errors import AgfError, FileError, RequestError
 from agf.records import files
 from agf.records.table import Table, visible
-from agf.shell import entry, main
+from agf.shell import arguments, entry, main
 from agf.shell.listeners import Forgiving
 
 AGF = [sys.executable, "-m", "agf.shell"]
@@ -421,3 +421,30 @@ def test_a_run_file_of_another_kind_is_a_sentence(tmp_path, capsys, monkeypatch,
         told = capsys.readouterr().err
         assert "Traceback" not in told
         assert told.startswith("agf: error: ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["modular-addition", "-p", "p=1000000000"], ["relu", "--width", "1000000"]],
+    ids=["group", "one number a sample"],
+)
+def test_what_does_not_fit_is_refused_at_once(capsys, words):
+    assert main.main(["predict", *words, "--alpha", "1e-3"]) == main.WRONG
+    assert "smaller" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["align", "bounds", "rewind", "tickets", "landscape"])
+def test_every_command_that_takes_a_csv_file_standardizes_it(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.csv").write_text("size,age,price\n1,2,300\n2,3,100\n3,1,500\n4,4,250\n", encoding="utf-8")
+    asked = []
+    original = arguments.problem
+
+    def heard(*args, **words):
+        asked.append(words)
+        return original(*args, **words)
+
+    monkeypatch.setattr(arguments, "problem", heard)
+    source = ["relu", "--data", "s.csv", "--target", "price", "--standardize", "--width", "3", "--quiet"]
+    main.main([command, *source, *({"rewind": ["--cycles", "1", "--alpha", "1e-3"]}.get(command, []))])
+    assert [words.get("standardize") for words in asked] == [True]

@@ -127,8 +127,21 @@ class Template:
         return self.values[self.characters.differences()]
 
 
+#: Elements of a group. Limit: of memory and time; a neuron holds three numbers for each, and a neuron alone is far from
+#: what a network of so many can learn.
+_LARGEST = 10_000_000
+
+
 def characters_of(p: Any, group: Any, length: int | None) -> Characters:
     """The group from `p`, `group` (orders) or the length of a template, whichever is given. Raises DataError."""
+    orders = _orders(p, group, length)
+    if math.prod(orders) > _LARGEST:
+        raise DataError(explain(f"a group of {math.prod(orders):,} elements is too large.", where="modular-addition",
+                                expected=f"at most {_LARGEST:,}", remedy="Use a smaller p."))  # fmt: skip
+    return Characters(orders)
+
+
+def _orders(p: Any, group: Any, length: int | None) -> tuple[int, ...]:
     where = "modular-addition"
     if group is not None:
         if isinstance(group, int):
@@ -140,12 +153,12 @@ def characters_of(p: Any, group: Any, length: int | None) -> Characters:
         if p is not None and math.prod(orders) != count(p, "p", where=where):
             raise DataError(explain(f"`p` is {p} and the group {orders} has {math.prod(orders)} elements.", where=where,
                                     remedy="Leave one of them out."))  # fmt: skip
-        return Characters(orders)
+        return orders
     if p is None:
         if length is None:
             raise DataError(explain("`p`, the number of residues, is missing.", where=where, remedy="Use p=23."))
         p = length
-    return Characters((count(p, "p", where=where, least=2),))
+    return (count(p, "p", where=where, least=2),)
 
 
 def read_template(template: Any, characters: Characters) -> Template:
@@ -160,7 +173,9 @@ def read_template(template: Any, characters: Characters) -> Template:
     if isinstance(template, str):
         word, _, rest = template.partition(":")
         if template == "one-hot":
-            return Template(characters, np.eye(p)[0])
+            values = np.zeros(p)
+            values[0] = 1.0
+            return Template(characters, values)
         if word == "power-law":
             exponent = _number(rest or "1", "the exponent of the power law")
             rank = np.arange(1, characters.frequencies.size + 1, dtype=np.float64)
