@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agf.integrators import NonFinite, OutOfSteps, Stalled
-from agf.numerics.collocation import NAME, STAGES, TABLE, march
+from agf.numerics.collocation import NAME, STAGES, TABLE, _error, march
 
 
 def logistic(y):
@@ -75,6 +75,38 @@ def test_stiff_modes_are_damped_at_once():
     )
     assert len(steps) < 60
     assert np.allclose(steps[-1].y1, 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("c", 10.0 ** np.arange(0, 13, 2))
+def test_the_estimated_error_is_that_of_a_decay_however_fast(c):
+    """y' = -c y over one step of length 1; without the implicit step of Euler it would be c / 60 times as large."""
+    slopes = -c * np.linalg.solve(np.eye(STAGES) + c * TABLE.weights, np.ones(STAGES))
+    x = np.concatenate([[0.0], np.logspace(-13, 0, 2000)])
+    error = np.abs(1 + TABLE.integrals(x) @ slopes - np.exp(-c * x)).max()
+    estimate = abs(_error(1.0, np.array([[-c]]), np.array([-c - TABLE.first @ slopes]))[0])
+    assert 0.95 * error < estimate < 1.34 * error
+
+
+def test_rounding_of_a_fast_mode_neither_shortens_steps_nor_is_integrated():
+    """y' = -A (y - 1), A of rates 1e12 and 1 along turned axes: velocities are off by 1e12 roundings of y."""
+    turn = np.array([[0.8, -0.6], [0.6, 0.8]])
+    rates = np.array([1e12, 1.0])
+    matrix = (turn * rates) @ turn.T
+    start = 1.0 - turn[:, 1]  # along the slow axis: y = 1 - e^-s (-0.6, 0.8)
+    steps = list(
+        march(
+            lambda y: (((1.0 - y) @ turn) * rates) @ turn.T,
+            lambda y: np.broadcast_to(-matrix, (y.shape[0], 2, 2)),
+            start,
+            rtol=1e-6,
+            scale=ones,
+            s_end=1e4,
+        )
+    )
+    assert len(steps) < 60
+    for step in steps:
+        for s in np.linspace(step.s0, step.s1, 5):
+            assert np.abs(step.dense(s) - 1.0 + np.exp(-s) * turn[:, 1]).max() < 1e-6  # that is rtol
 
 
 def test_a_march_resumes_as_if_it_had_never_stopped():
