@@ -79,7 +79,7 @@ def _reason(drops: Sequence[Drop], first: Staircase | None) -> str:
     if near:
         words.append(f"drop(s) {', '.join(near)} are not over when a neighbour begins")
     if first is not None and first.drops:
-        words.append(f"its error bars reach {percent(max(drop.error for drop in first.drops))}")
+        words.append(f"its error bars would reach {percent(max(drop.error for drop in first.drops))}")
     elif not words:
         words.append("what has settled moves on between drops, and no closed form follows it")
     return f"Resolved in time, as Algorithm 1 does not hold throughout: {'; '.join(words)}."

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from agf import registry
 from agf.capacity.tickets import tickets as predicted
 from agf.init import Init
 from agf.results.runs import trajectory
@@ -30,10 +31,15 @@ def tickets(
 ) -> int:
     """Predict which neurons of the problem NAME will have the largest norms, before training it.
 
-    With --against, the problem's start is that of RUN.
+    With --against, the problem's start is that of RUN, and so are its data where none are given.
     """
     run = None if against is None else trajectory(against)
-    asked = arguments.problem(name, **{key: words[key] for key in arguments.SOURCES}).problem
+    sources = {key: words[key] for key in arguments.SOURCES}
+    cls = registry.find(name)
+    if run is not None and run.problem == cls.name and all(value in (None, ()) for value in sources.values()):
+        asked = registry.build(cls, run.arguments)
+    else:
+        asked = arguments.problem(name, **sources).problem
     start: Init | None = run.init if run is not None else None
     if start is None:
         start = arguments.initialization(

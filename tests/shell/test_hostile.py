@@ -448,3 +448,12 @@ def test_every_command_that_takes_a_csv_file_standardizes_it(tmp_path, monkeypat
     source = ["relu", "--data", "s.csv", "--target", "price", "--standardize", "--width", "3", "--quiet"]
     main.main([command, *source, *({"rewind": ["--cycles", "1", "--alpha", "1e-3"]}.get(command, []))])
     assert [words.get("standardize") for words in asked] == [True]
+
+
+def test_tickets_are_held_against_a_run_of_other_data_than_the_example(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.csv").write_text("size,age,price\n1,2,300\n2,3,100\n3,1,500\n4,4,250\n", encoding="utf-8")
+    source = ["relu", "--data", "s.csv", "--target", "price", "--standardize", "--width", "6", "--alpha", "1e-3"]
+    assert main.main(["train", *source, "--t-max", "3", "-o", "run.npz", "--quiet"]) == 0
+    assert main.main(["tickets", "relu", "--against", "run.npz"]) == 0
+    assert "Spearman" in capsys.readouterr().err
