@@ -26,8 +26,22 @@ from agf.init import Init
 from agf.records.status import Status
 from agf.sphere import lengths
 
-#: Rounds of steps of a dormant phase. Limit: it ends as `max_steps` beyond.
+#: Rounds of steps of a dormant phase, and of all questions of an active phase for its horizon. Limit: the first ends as
+#: `max_steps` beyond, and the second keeps the last answer; nothing runs practically for ever.
 _MAX_ROUNDS = 20_000
+
+
+@dataclass
+class Rounds:
+    """How many rounds of steps may still be taken; several questions can share them.
+
+    Parameters
+    ----------
+    left : int, optional
+        Each round takes one.
+    """
+
+    left: int = _MAX_ROUNDS
 
 
 @dataclass(frozen=True)
@@ -123,10 +137,11 @@ def wait(
     rtol: float = 1e-3,
     stop: float = np.inf,
     stats: dict[str, float] | None = None,
+    rounds: Rounds | None = None,
 ) -> tuple[float, Threshold]:
-    """Accelerated time to the first crossing, inf when there is none before `stop`: `cross` without the state there;
-    and the threshold with the self-interactions that were found on the way, to ask again with."""
-    race = _Race(batch, threshold, rtol)
+    """Accelerated time to the first crossing, inf when none is found before `stop` or with `rounds`: `cross` without
+    the state there; and the threshold with the self-interactions that were found on the way, to ask again with."""
+    race = _Race(batch, threshold, rtol, rounds)
     try:
         time = float(race.crossings.crossed.min()) if race.run(stop) is None else np.inf
         return time, race.crossings.learned()
@@ -190,7 +205,8 @@ def carried(
 class _Race:
     """All neurons, each at the end of its last accepted step, and what is known of their crossings."""
 
-    def __init__(self, batch: Batch, threshold: Threshold, rtol: float) -> None:
+    def __init__(self, batch: Batch, threshold: Threshold, rtol: float, rounds: Rounds | None = None) -> None:
+        self.rounds = rounds or Rounds()
         problem, directions, log_norms = batch.problem, batch.directions, batch.log_norms
         self.steps = steps_of(batch, rtol, problem.degree * threshold.noise)
         self.crossings = Crossings(self.steps, threshold)
@@ -224,17 +240,18 @@ class _Race:
 
     def _run(self, stop: float) -> Status | None:
         steps, crossed = self.steps, self.crossings.crossed
-        for _ in range(_MAX_ROUNDS):
+        while True:
             end = min(float(crossed.min(initial=np.inf)), stop)
             behind = ~self.rest.resting & (steps.y1[:, -1] < end) & np.isinf(crossed)
             if not behind.any():
                 break
+            if self.rounds.left <= 0:
+                return Status.MAX_STEPS
+            self.rounds.left -= 1
             # A step may pass the first crossing but must not begin after it, or the state there would be lost.
             ready = behind & (steps.y1[:, -1] <= self.crossings.earliest(np.flatnonzero(behind)))
             for block in steps.blocks(np.flatnonzero(ready)):
                 self._step(block)
-        else:
-            return Status.MAX_STEPS
         first = float(crossed.min(initial=np.inf))
         if first <= stop and np.isfinite(first):
             return None

@@ -17,7 +17,7 @@ from agf.algorithm.departures.infimum import critical, ended, note, undecided
 from agf.algorithm.departures.newcomers import Newcomers, half_way
 from agf.algorithm.departures.opening import opening
 from agf.algorithm.departures.symmetry import vanish
-from agf.algorithm.dormant import Crossing, carried, cross, wait
+from agf.algorithm.dormant import Crossing, Rounds, carried, cross, wait
 from agf.algorithm.memory import GenericState, Memory
 from agf.algorithm.stepper import Batch
 from agf.algorithm.threshold import EstimatedThreshold, ExactThreshold, NonFinite, Threshold
@@ -287,10 +287,14 @@ class GenericPhases:
         assert self.settings.horizon is not None  # it applies to the only mode there is here
         multiple = self.settings.horizon * (1.0 if self.settings.settle == "horizon" else CONVERGED)
 
+        due, rounds = np.inf, Rounds()  # once all questions of a phase have spent these, the last answer stays
+
         def horizon(now: FloatArray, neurons: IntArray) -> float:
-            nonlocal threshold
-            others = np.setdiff1d(np.flatnonzero(~state.active), following.neurons)
-            due, threshold = self._wait(state, others, neurons, now, threshold, cap / multiple)
+            nonlocal threshold, due
+            if rounds.left > 0:
+                others = np.setdiff1d(np.flatnonzero(~state.active), following.neurons)
+                found, threshold = self._wait(state, others, neurons, now, threshold, cap / multiple, rounds)
+                due = found if rounds.left > 0 else due
             return min(max(width, multiple * due), cap)
 
         rest = settle(
@@ -365,9 +369,11 @@ class GenericPhases:
         theta: FloatArray,
         threshold: Threshold,
         stop: float,
+        rounds: Rounds,
     ) -> tuple[float, Threshold]:
         """Flow time to the activation of one of `waiting` (k,) if the residual were frozen at theta (m, P), the
-        parameters of `chosen`, roughly; inf beyond `stop`; and the threshold to ask with next."""
+        parameters of `chosen`, roughly; inf beyond `stop`, or where `rounds` are spent; and the threshold to ask with
+        next."""
         if waiting.size == 0:
             return np.inf, threshold
         try:
@@ -376,6 +382,7 @@ class GenericPhases:
                 threshold,
                 stop=float(self.clock.accelerated(stop)) if np.isfinite(stop) else np.inf,
                 stats=self.stats,
+                rounds=rounds,
             )
         except (NonFinite, integrators.Stalled):
             return np.inf, threshold  # the next dormant phase meets it again, and reports it

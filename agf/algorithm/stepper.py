@@ -26,9 +26,9 @@ BLOCK = 1 << 21
 #: Gradients below this fraction of the largest one at the start are rounding: such a neuron never moves. Derived: 64
 #: roundings of a sum that is zero.
 DEAD = 64 * EPS
-#: Error of a step that leaves a saddle, relative to the step, over rtol. Cost: a tolerance; when it leaves is decided
-#: while it has hardly moved.
-_ESCAPE = 10.0
+#: Error of a step that leaves a saddle, relative to the step. Result: of when it leaves, which is decided while it has
+#: hardly moved, also for a rough question: at 1e-2 a horizon is off by enough to move a level in its second digit.
+_ESCAPE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Stepper:
         loose, p = self.loose, self.p
         gathers = lengths(f1[:, :p]) > 2.0 * lengths(f0[:, :p])
         move = lengths(y1[:, :p] - y0[:, :p])
-        allowed = np.where(gathers, np.minimum(loose, _ESCAPE * self.rtol * move + EPS), loose)
+        allowed = np.where(gathers, np.minimum(loose, _ESCAPE * move + EPS), loose)
         direction = lengths(err[:, :p]) / allowed
         norm = np.abs(err[:, p]) / loose
         time = np.abs(err[:, -1]) / (self.rtol * y1[:, -1])

@@ -144,6 +144,16 @@ def test_neurons_that_ran_ahead_are_brought_back_to_the_crossing():
     assert found.directions == pytest.approx(exact_directions, abs=2e-4)
 
 
+def test_a_rough_question_still_knows_when_a_neuron_leaves_a_saddle():
+    """20 e-folds beside the saddle decide the time; with errors of a hundredth of each step it would be 0.86 late."""
+    problem = QuadraticUtility([np.diag([5.0, 0.0, 0.0])])
+    directions, log_norms = sphere.normalize(np.array([[1e-9, 1.0, 0.0]])), np.array([-10.0])
+    found, clock = run(problem, directions, log_norms, rtol=1e-3)
+    exact = brentq(lambda t: problem.exact(directions, log_norms, t)[1][0], 1.0, 30.0)
+    # in e-folds (the log norm grows at rate 5): some twenty steps of rtol
+    assert abs(float(clock.flow(found.time)) - exact) * 5.0 < 0.02
+
+
 def test_a_neuron_that_comes_to_rest_in_the_step_of_its_crossing_crosses_where_it_does():
     """Many draws, so that some end the damping of their last transients in the very step that crosses."""
     rng = np.random.default_rng(1)
@@ -263,6 +273,26 @@ def test_stop_ends_before_the_crossing():
     problem = Scripted([1.0])
     assert run(problem, init.directions, init.log_norms, stop=0.49)[0] is Status.MAX_TIME
     assert run(problem, init.directions, init.log_norms, stop=0.51)[0].time == pytest.approx(0.5)
+
+
+def test_questions_share_rounds_and_end_when_they_are_spent():
+    problem = QuadraticUtility([np.diag([1.0, 0.6, 0.1])])
+    start = sphere.normalize(np.array([[0.1, 1.0, 0.3]])), np.array([-10.0]), np.arange(1)
+    empty = np.zeros((0, problem.n_params))
+    threshold = ExactThreshold(problem, False, empty, NOBODY)
+    batch = Batch(problem, problem.residual(empty, NOBODY), Clock.from_norms(problem.degree, start[1]), *start)
+    rounds = dormant.Rounds()
+    before = rounds.left
+    time, _ = dormant.wait(batch, threshold, rounds=rounds)
+    used = before - rounds.left
+    assert np.isfinite(time)
+    assert dormant.wait(batch, threshold, rounds=rounds)[0] == time
+    assert before - rounds.left == 2 * used
+    rounds = dormant.Rounds(used - 1)
+    stats = {}
+    assert np.isinf(dormant.wait(batch, threshold, rounds=rounds)[0])
+    assert np.isinf(dormant.wait(batch, threshold, rounds=rounds, stats=stats)[0])
+    assert stats["dormant_steps"] == 0
 
 
 # -- cost -----------------------------------------------------------------------------------------------------------
