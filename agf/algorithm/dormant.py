@@ -87,6 +87,7 @@ def cross(
     *,
     rtol: float = 1e-6,
     tie_rtol: float = 1e-9,
+    align: bool = True,
     stop: float = np.inf,
     stats: dict[str, float] | None = None,
 ) -> Crossing | Status:
@@ -103,6 +104,9 @@ def cross(
         problem has kinks (sharp, or rounded: `problem.kink`) its power 2/3, as a kink costs a method its order.
     tie_rtol : float, optional
         Crossings closer than this fraction of the elapsed time are one.
+    align : bool, optional
+        Whether a group that crosses takes one direction where f has kinks (`departures.twins`); not where its members
+        are followed in real time from here.
     stop : float, optional
         Accelerated time, since the start of the phase, at which to give up.
     stats : dict[str, float] or None, optional
@@ -125,7 +129,7 @@ def cross(
     race = _Race(batch, threshold, rtol)
     try:
         status = race.run(stop)
-        return race.crossing(tie_rtol) if status is None else status
+        return race.crossing(tie_rtol, align) if status is None else status
     finally:
         race.count(stats)
 
@@ -288,7 +292,7 @@ class _Race:
             steps.steps += int(stats["dormant_steps"])
         return directions, log_norms
 
-    def crossing(self, tie_rtol: float) -> Crossing:
+    def crossing(self, tie_rtol: float, align: bool) -> Crossing:
         """The first crossing, with its ties, and all neurons at that time."""
         steps, crossings, p = self.steps, self.crossings, self.steps.p
         time = float(crossings.crossed.min())
@@ -316,7 +320,7 @@ class _Race:
         log_radius = crossings.threshold.log_radius(drive, crossings.log_2c)
         if time > 0:  # before, a neuron may stand above its threshold, and starts from there
             log_norms[tied] = log_radius[tied] - crossings.share[tied]
-        tied |= self._together(first, directions, log_norms, grows)
+        tied |= self._together(first, directions, log_norms, grows, align)
         chosen = np.flatnonzero(tied)
         others = np.where(tied, np.inf, lacks)
         next_ = int(np.argmin(others)) if others.size else 0
@@ -336,14 +340,18 @@ class _Race:
             growing=grows,
         )
 
-    def _together(self, rows: IntArray, directions: FloatArray, log_norms: FloatArray, grows: BoolArray) -> BoolArray:
+    def _together(
+        self, rows: IntArray, directions: FloatArray, log_norms: FloatArray, grows: BoolArray, align: bool
+    ) -> BoolArray:
         """Neurons that activate with rows, (m,): twins, and members of their groups that grow."""
         steps = self.steps
         out = twins.same(steps.problem, steps.start, rows)
         if self.grouped:
             for row in rows:
                 log_group = log_norms[row] + self.crossings.share[row]
-                members = twins.members(steps.problem, directions, log_norms, ~steps.dead, row, log_group, steps.rtol)
+                group, members = twins.members(directions, log_norms, ~steps.dead, row, log_group, steps.rtol)
+                if align:
+                    twins.align(steps.problem, directions, log_norms, group)
                 if self.together:
                     out |= members & grows
         return out

@@ -177,7 +177,7 @@ class PolarRide:
         everyone = np.arange(state.active.size)
         batch = Batch(self.problem, residual, self.clock, directions, log_norms, everyone, self.init)
         free, tie_rtol = batch.some(waiting, directions, log_norms), self.settings.tie_rtol
-        found = dormant.cross(free, threshold, rtol=rtol, tie_rtol=tie_rtol, stop=stop, stats=stats)
+        found = dormant.cross(free, threshold, rtol=rtol, tie_rtol=tie_rtol, align=False, stop=stop, stats=stats)
         if not isinstance(found, Crossing):
             return found
         directions[waiting], log_norms[waiting] = found.directions, found.log_norms

@@ -82,6 +82,23 @@ def test_the_order_of_neurons_changes_no_drop_of_a_relu_network(seed):
     assert stairs.levels[-1] == pytest.approx(0.0178188188, rel=1e-6)  # of agf.flow to t = 8000
 
 
+@pytest.mark.parametrize("seed", [4, 5])
+def test_neurons_that_met_part_again_and_make_a_drop(seed):
+    """At the first drop two are closer than .1; held as one from there they never make the second."""
+    r = np.random.default_rng(seed)
+    outputs, width, inputs = 1 + seed % 3, 2 + seed % 4, 2 + seed % 3
+    X, W, A = r.standard_normal((30, inputs)), r.standard_normal((inputs, 2)), r.standard_normal((2, outputs))
+    Y = (np.maximum(X @ W, 0.0) if seed % 2 else X @ W) @ A
+    problem = agf.TwoLayer(X, Y, activation="relu", width=width)
+    init = problem.init(1e-6, seed=seed)
+    stairs, flow = agf.predict(problem, init, t_max=70.0), agf.flow(problem, init, t_max=70.0)
+    assert len(stairs.drops) == len(flow.drops) == 2
+    for predicted, seen in zip(stairs.drops, flow.drops, strict=True):
+        # what joining at .03 R* leaves out moves the spread, of which the second time is the logarithm
+        assert predicted.half_time == pytest.approx(seen.time, rel=0.03)
+    assert stairs.levels[-1] == pytest.approx(flow.drops[-1].after, abs=1e-3 * flow.losses[0])
+
+
 def test_group_norms_are_sums_of_squares_over_a_cap():
     directions = np.array([[1.0, 0.0], [np.cos(0.05), np.sin(0.05)], [0.0, 1.0], [1.0, 0.0]])
     log_norms = np.array([0.0, -1.0, -300.0, -np.inf])
