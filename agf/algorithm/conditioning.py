@@ -14,6 +14,7 @@ import numpy as np
 from agf.arrays import FloatArray
 from agf.init import Init
 from agf.records.settings import Settings
+from agf.records.status import Status
 from agf.records.table import number
 from agf.results.staircase import Drop, Staircase
 
@@ -50,30 +51,35 @@ def shaken(init: Init, settings: Settings) -> tuple[Init, Settings]:
 
 
 def measured(stairs: Staircase, again: Staircase) -> Staircase:
-    """`stairs` with the conditioning of each drop by the repeat `again`, and the cost of both."""
+    """`stairs` with the conditioning of each drop by the repeat `again`, and the cost of both.
+
+    An interrupt of the repeat is one of the prediction.
+    """
     halves, levels = np.repeat(again.half_times[1:], 2), np.repeat(again.levels, 2)[1:-1]
     times = np.concatenate([[0.0], halves])
     losses = np.concatenate([[again.start_level], levels])
-    drops, notes = conditioned(stairs.drops, stairs.start_level, times, losses, again.status.word)
+    drops, notes = conditioned(stairs.drops, stairs.start_level, times, losses, again.status)
     stats = {name: stairs.stats.get(name, 0) + again.stats.get(name, 0) for name in {**stairs.stats, **again.stats}}
-    return replace(stairs, drops=drops, stats=stats, notes=(*stairs.notes, *notes))
+    status = again.status if again.status is Status.INTERRUPTED else stairs.status
+    return replace(stairs, drops=drops, status=status, stats=stats, notes=(*stairs.notes, *notes))
 
 
 def conditioned(
-    drops: Sequence[Drop], start_level: float, times: FloatArray, losses: FloatArray, ended: str
+    drops: Sequence[Drop], start_level: float, times: FloatArray, losses: FloatArray, ended: Status
 ) -> tuple[tuple[Drop, ...], tuple[str, ...]]:
     """Drops with the relative change of their half-drop time on the curve (times, losses) of a repeat, in flow time.
 
     The time on the repeat is when it first passes the middle of the drop; inf where it ended, with the status `ended`,
-    before it did. Returns the drops, and a note on those.
+    before it did, and NaN where it was interrupted before. Returns the drops, and a note on those that are inf.
     """
+    never = np.nan if ended is Status.INTERRUPTED else np.inf
     lowest = np.minimum.accumulate(losses)
     out: list[Drop] = []
     before = start_level
     for drop in drops:
         middle = 0.5 * (before + drop.level)
         below = np.flatnonzero(lowest <= middle)
-        change = np.inf
+        change = never
         if below.size:
             k = max(int(below[0]), 1)
             share = (lowest[k - 1] - middle) / (lowest[k - 1] - lowest[k]) if lowest[k - 1] > lowest[k] else 1.0
@@ -85,7 +91,7 @@ def conditioned(
     if not lost:
         return tuple(out), ()
     note = (
-        f"The repeat that measures conditioning ended ({ended}) at time {number(float(times[-1]))} and loss "
+        f"The repeat that measures conditioning ended ({ended.word}) at time {number(float(times[-1]))} and loss "
         f"{number(float(lowest[-1]))}, before drop(s) {', '.join(lost)}: their conditioning is unbounded (inf)."
     )
     return tuple(out), (note,)

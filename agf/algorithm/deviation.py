@@ -170,6 +170,8 @@ def _finite(value: float) -> float:
 def of_curve(stairs: Staircase, depth: float) -> Staircase:
     """A prediction resolved in time, with bars from its conditioning, and whether its drops overlap others.
 
+    Where the conditioning of a drop is not known, neither are its bars: they are NaN.
+
     depth : at which drops were looked for in the curve.
     """
     times, losses, drops = stairs.curve_times, stairs.curve_losses, stairs.drops
@@ -178,17 +180,22 @@ def of_curve(stairs: Staircase, depth: float) -> Staircase:
         spans = [(drop.half_time, drop.half_time) for drop in drops]
     scale = stairs.start_level if stairs.start_level > 0 else 1.0
     falling, out, before = np.minimum.accumulate(losses), [], stairs.start_level
+    unknown = np.isnan([drop.conditioning for drop in drops])
     for k, drop in enumerate(drops):
         fall, before = max(before - drop.level, np.finfo(float).tiny * scale), drop.level
-        moved = 0.0 if np.isnan(drop.conditioning) else drop.conditioning
-        error = _LEAST + _SAFE * moved + min(_FINEST * scale / fall, 1.0)
+        error = _LEAST + _SAFE * drop.conditioning + min(_FINEST * scale / fall, 1.0)
         place = float(times[int(np.argmax(falling <= drop.level))])
         beside = np.interp(place * np.exp([-_BESIDE, _BESIDE]), times, losses)
-        bar = FINE_DEPTH + float(np.max(np.abs(beside - drop.level))) / scale
+        bar = np.nan if unknown[k] else FINE_DEPTH + float(np.max(np.abs(beside - drop.level))) / scale
         width = spans[k][1] - spans[k][0]
         gaps = [spans[k][0] - spans[k - 1][1]] if k else []
         gaps += [spans[k + 1][0] - spans[k][1]] if k + 1 < len(spans) else []
         several = drop.utility.size > 1  # also those that left again
         close = several or min(gaps, default=np.inf) < width  # from a tenth to nine tenths of the fall
         out.append(replace(drop, error=error, level_error=bar, overlap=bool(close)))
-    return replace(stairs, drops=tuple(out))
+    notes = stairs.notes
+    if unknown.any() and stairs.settings.conditioning is not False:
+        which = ", ".join(str(k) for k in np.flatnonzero(unknown) + 1)
+        note = f"The repeat that measures error bars was not run to its end: those of drop(s) {which} are not known."
+        notes = (*notes, note)
+    return replace(stairs, drops=tuple(out), notes=notes)

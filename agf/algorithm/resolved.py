@@ -171,7 +171,7 @@ def resolve(
     def result(status: Status, drops: list[Drop]) -> Staircase:
         most = settings.max_drops
         if most is not None and len(drops) > most:
-            drops, status = drops[:most], Status.MAX_DROPS
+            drops, status = drops[:most], status if status is Status.INTERRUPTED else Status.MAX_DROPS
         times, losses = run.clock.flow(np.array(run.path.times)), np.array(run.path.losses)
         stairs = staircase(problem, init, settings, run, status, drops, began, (times, losses))
         return of_curve(stairs, FINE_DEPTH)
@@ -187,11 +187,12 @@ def resolve(
             probe = _Run(problem, init, settings, None, probe=True, floor=middle)
             ended = probe.go()
             times = run.clock.flow(np.array(probe.path.times))
-            told, notes = conditioned(drops, run.start_level, times, np.array(probe.path.losses), ended.word)
+            told, notes = conditioned(drops, run.start_level, times, np.array(probe.path.losses), ended)
             drops = list(told)
             run.notes.extend(notes)
             for name, value in probe.stats.items():
                 run.stats[name] = run.stats.get(name, 0) + value
+            status = ended if ended is Status.INTERRUPTED else status
         found = result(status, drops)
         if observer is not None:
             for drop in found.drops:  # which they are is known in the end

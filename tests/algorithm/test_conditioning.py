@@ -7,9 +7,11 @@ import pytest
 from tiny import Plain
 
 import agf
+from agf.algorithm import resolved
 from agf.algorithm.conditioning import WEIGHTS, conditioned, shaken
 from agf.errors import RequestError
 from agf.records.settings import Settings
+from agf.records.status import Status
 from agf.shell.main import main
 
 
@@ -64,11 +66,36 @@ def test_mode_resolved_measures_it_unless_told_not_to():
 
 def test_a_drop_that_the_repeat_does_not_reach_is_unbounded_and_the_note_says_why():
     drops = [agf.Drop(1.0, 1.0, 1.0, 0.5), agf.Drop(3.0, 3.0, 3.0, 0.1)]
-    told, notes = conditioned(drops, 1.0, np.array([0.0, 1.1, 1.1, 4.0]), np.array([1.0, 1.0, 0.5, 0.5]), "max_time")
+    times, losses = np.array([0.0, 1.1, 1.1, 4.0]), np.array([1.0, 1.0, 0.5, 0.5])
+    told, notes = conditioned(drops, 1.0, times, losses, Status.MAX_TIME)
     assert told[0].conditioning == pytest.approx(0.1)
     assert told[1].conditioning == np.inf
     assert "drop(s) 2" in notes[0]
     assert "max_time" in notes[0]
+
+
+@pytest.mark.parametrize("known", [0, 1], ids=["in the first pass", "in the repeat"])
+def test_an_interrupt_before_the_bars_are_measured_leaves_them_unknown_and_says_so(monkeypatch, known):
+    # Cut as the first of two drops ends: a repeat has measured the first by then, and not the second.
+    see, problem = resolved._Run._see, Plain([2.0, -0.5])
+
+    def cut(run, *moment):
+        see(run, *moment)
+        if np.isfinite(run.floor) == known and run.state.level < 0.2:
+            raise KeyboardInterrupt
+
+    init = problem.init(1e-4, seed=1)
+    whole = agf.predict(problem, init, mode="resolved")
+    assert all(drop.error < 0.1 for drop in whole.drops)
+    monkeypatch.setattr(resolved._Run, "_see", cut)
+    stairs = agf.predict(problem, init, mode="resolved")
+    assert stairs.status is Status.INTERRUPTED
+    unknown = stairs.drops[known:]
+    assert unknown
+    assert all(drop.error < 0.1 for drop in stairs.drops[:known])
+    assert np.isnan([(drop.error, drop.level_error) for drop in unknown]).all()
+    assert any("error bars was not run to its end" in note for note in stairs.notes)
+    assert "%" not in str(stairs).splitlines()[3 + len(stairs.drops)]
 
 
 def test_several_starts_at_once_measure_it_as_one_does():
