@@ -7,7 +7,7 @@ threshold; neurons whose directions came to `rest` follow a closed law. Norms ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ class Rounds:
         Each round takes one.
     """
 
-    left: int = _MAX_ROUNDS
+    left: int = field(default_factory=lambda: _MAX_ROUNDS)
 
 
 @dataclass(frozen=True)
