@@ -20,6 +20,7 @@ from agf import AgfError, FileError, plot
 from agf.capacity.pictures import aligned, holdings, race
 from agf.pictures import html_report
 from agf.rewinding.pictures import signs
+from agf.shell import main
 from agf.shell.rerun import differences, rerun
 
 #: What a member of the header may be replaced by; GONE takes it away.
@@ -242,3 +243,26 @@ def test_a_damaged_member_of_any_compression_is_refused(runs, tmp_path):
             with contextlib.suppress(FileError):
                 agf.load(tmp_path / "odd.npz")
     assert lzma.LZMAError in agf.records.files.DAMAGE
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A sweep of two runs, and its rows."""
+    folder = tmp_path_factory.mktemp("swept") / "s"
+    agf.sweep("diagonal-linear", folder=folder, alpha=[1e-3], seed=range(2), mode=["agf"], keep_files=False)
+    (rows,) = (folder / "rows").iterdir()
+    return folder, rows, [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_row_of_a_sweep_is_summarized_or_refused_whatever_is_in_it(swept, capsys, seed):
+    folder, rows, documents = swept
+    rng = random.Random(seed)
+    changed = json.loads(json.dumps(documents))
+    row = rng.randrange(len(changed))
+    path, value = rng.choice([p for p in _paths(changed[row]) if p]), rng.choice(ODD)
+    _replace(changed[row], path, value)
+    rows.write_text("".join(json.dumps(document) + "\n" for document in changed), encoding="utf-8")
+    code = main.main(["summarize", str(folder)])
+    assert code in (main.DONE, main.FAILED, main.WRONG), f"row {row} {path} = {value!r}"
+    assert "Traceback" not in capsys.readouterr().err
