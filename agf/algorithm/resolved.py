@@ -11,25 +11,24 @@ from __future__ import annotations
 import time as wall
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from agf import integrators
 from agf.algorithm.conditioning import LONGER, TOLERANCE, conditioned
-from agf.algorithm.crossings import TURN
 from agf.algorithm.departures.symmetry import vanish
 from agf.algorithm.deviation import of_curve
 from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved_coordinates import NEVER, Landing, PolarRiding, Riding, ride_of
-from agf.algorithm.threshold import ExactThreshold, NonFinite
+from agf.algorithm.resolved_members import Members
+from agf.algorithm.resolved_path import Change, Path
+from agf.algorithm.threshold import NonFinite
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock, charge
 from agf.contract.blame import guard
 from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
-from agf.coordinates.aligned import groups, homogeneous, log_group_norms
 from agf.coordinates.held_neurons import hold
 from agf.coordinates.mode_system import mixes
 from agf.init import Init
@@ -38,8 +37,8 @@ from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
-from agf.results.curve import FINE_DEPTH, CurveDrop, detect
-from agf.results.staircase import Drop, Staircase, kept
+from agf.results.curve import FINE_DEPTH
+from agf.results.staircase import Drop, Staircase
 from agf.rounding import SUM
 from agf.stopping.coordinates import Stiff
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
@@ -47,20 +46,8 @@ from agf.stopping.ending import FLOOR, Ending
 from agf.stopping.methods import Auto, Explicit
 from agf.stopping.rules import BUDGET, Budget, Certified, Event, Timeless, Tolerance
 
-#: Log norm, over that at which it would join, below which an active neuron has returned to dormancy. Result: of when it
-#: turns on its own again; at -0.2 neurons would leave and join over and over, at -23 they drag steps down long after
-#: they stopped to matter.
-_LEAVES = np.log(0.1)
 #: Accuracy of the place in a step at which a neuron joins or leaves. Cost: a joining norm is a convention.
 _SHARP = 1e-4
-#: Fraction of R* at which a neuron that joined is counted to the drop under way. Result: of which neurons are named in
-#: a drop; many may share a feature, and each stays below R* then; at 1 few would be named, at 0.03 those that merely
-#: pass by.
-_ARRIVED = 0.3
-#: Log norm below the smallest norm at which a neuron ever joined from which on dormant ones are watched for joining.
-#: Result: one that would join at a norm smaller by more is seen too late; at 0.4 many would be, at 40 all are looked at
-#: after every step.
-_WATCH = 4.0
 #: Evaluations of one flow after which it gives up where the rest of the plateau would take this many times more. Limit:
 #: the run ends there and says so.
 _PATIENT, _FOR_EVER = 20_000, 30.0
@@ -88,12 +75,6 @@ _STEP = 25.0
 _KINKS = 3e-4
 #: Largest tolerance of a step. Derived: with a coarser one long stabilised steps let the loss rise.
 _COARSEST = 3e-3
-#: Growth of a neuron, in what it contributes, over that of the first one, from which on it shares a drop without
-#: arrivals. Result: of the label of such a drop alone; above 1 it would have one neuron, at 0.025 each that moved a
-#: little.
-_SHARED = 0.25
-#: Memory for the states kept along the curve. Limit: fewer are kept then.
-_STATE_BYTES = 64 * 2**20
 #: Factor of the joining fraction in the second pass by which conditioning is measured. Result: of the conditioning
 #: alone; at 1.1 what joining moves would not be seen, at 10 it would be that of another method.
 _PROBE_JOINING = 2.0
@@ -101,52 +82,6 @@ _PROBE_JOINING = 2.0
 _PROBE_STEP = TOLERANCE * _PROBE_JOINING
 
 Observer = Callable[[State, Drop | None], None]
-View = Callable[[FloatArray], FloatArray]
-
-
-@dataclass(frozen=True)
-class _Event:
-    """Neurons that grew to a fair part of R* (True) or left (False); their utilities are those at which they joined."""
-
-    time: float
-    neurons: IntArray
-    joined: bool
-    utility: FloatArray
-    state: State
-
-
-@dataclass
-class _Path:
-    """The predicted curve in accelerated time, who joined and left along it, and states by which drops are told apart.
-
-    Parameters
-    ----------
-    spacing : float
-        In log loss, of the states that are kept.
-    """
-
-    times: list[float] = field(default_factory=lambda: [0.0])
-    losses: list[float] = field(default_factory=list)
-    events: list[_Event] = field(default_factory=list)
-    states: list[State] = field(default_factory=list)
-    spacing: float = 0.5 * FINE_DEPTH
-
-    def add(self, time: float, loss: float) -> None:
-        self.times.append(time)
-        self.losses.append(loss)
-
-    def keep(self, state: State) -> None:
-        """Keep a state, in place of the last one unless the loss has fallen between them."""
-        if len(self.states) > 1 and state.level > self.states[-2].level * (1.0 - self.spacing):
-            self.states.pop()
-        self.states.append(state)
-        if len(self.states) > 2 and len(self.states) * state.directions.nbytes > _STATE_BYTES:
-            self.states[1:-1] = self.states[1:-1:2]
-            self.spacing *= 2.0
-
-    def state(self, time: float) -> State:
-        """The last state kept by a time."""
-        return [self.states[0], *(state for state in self.states if state.time <= time)][-1]
 
 
 def resolve(
@@ -200,6 +135,43 @@ def resolve(
         return found
 
 
+@dataclass
+class _Stretch:
+    """A flow in real time from one change of the active set to the next.
+
+    Parameters
+    ----------
+    system : Riding
+        All neurons, in the coordinates in which the dormant ones ride.
+    before : State
+        Where it began.
+    unit : float
+        Accelerated time per unit of s.
+    """
+
+    system: Riding
+    before: State
+    unit: float
+    moving: FlowSystem = field(init=False)  # what is stepped: in the end the weights may take over
+
+    def __post_init__(self) -> None:
+        self.moving = self.system
+
+    def riding(self, y: FloatArray) -> FloatArray:
+        """What is stepped, in the coordinates of `system`."""
+        if self.moving is self.system or not isinstance(self.system, PolarRiding):
+            return y
+        return self.system.at(y.reshape(-1, self.before.directions.shape[1]))
+
+    def time(self, s: float) -> float:
+        """Accelerated time."""
+        return self.before.time + s * self.unit
+
+    def state(self, y: FloatArray, now: Moment) -> State:
+        """At a moment, y being what rides."""
+        return replace(self.system.state(y, self.before, self.time(now.t)), level=now.loss)
+
+
 class _Run:
     """One pass from the initialization to an end."""
 
@@ -218,7 +190,7 @@ class _Run:
         joining = min(_PROBE_JOINING * joining, 1.0) if probe else joining
         self.problem, self.init, self.settings, self.observer = problem, init, settings, observer
         self.floor = floor  # a loss below which nothing is asked
-        self.joining, self.rtol = joining, _tolerance(problem, settings, probe)
+        self.rtol = _tolerance(problem, settings, probe)
         # At kinks `cross` allows an error of this to the power 2/3 a step. Each member of a group takes steps of its
         # own, and what these leave between them grows on the next plateau like a difference: there no looser.
         self.precise = settings.rtol**1.5 if problem.smooth and problem.kink > 0 else settings.rtol
@@ -230,20 +202,12 @@ class _Run:
         self.start_level = float(problem.loss_grad(none, no_index)[0])
         self.ride = ride_of(problem, self.clock, settings, init)
         self.state = self.ride.start(State(0.0, first, init.directions, init.log_norms, self.start_level))
-        self.path = _Path(losses=[self.start_level], states=[self.state])
-        # Alone, without the active neurons: the norm at which a neuron starts to matter need not be exact.
-        natural, factor = settings.threshold == "natural", float(np.log(joining))
-        self.threshold = ExactThreshold(problem, natural, none, no_index, log_factor=factor)
+        self.path = Path(losses=[self.start_level], states=[self.state])
+        self.members = Members(problem, init.width, settings.threshold == "natural", joining, self.stats)
         limit = settings.t_max
         self.stop = np.inf if limit is None else float(self.clock.accelerated(LONGER * limit if probe else limit))
-        self.lowest = np.inf  # smallest log norm at which a neuron joined
         self.settled = not first.any()  # else no neuron is active yet
         self.moving = 0.0  # time before which the active set is known not to be settled
-        self.grown = np.full(init.width, -np.inf)  # log norm at which a neuron that joined counts in a drop
-        self.arriving = np.zeros(init.width, dtype=bool)  # joined, and not yet counted
-        self.utility = np.zeros(init.width)  # at which it joined
-        self.params = init.n_params
-        self.grouped = groups(problem) and homogeneous(problem)
         self.last = False  # whether no neuron will join any more
         self.least = float(problem.least_loss(init))
         self.gradients = 0.0  # work of the flows so far
@@ -283,7 +247,7 @@ class _Run:
             return None
         if waiting.size == 0:
             return self._none_joins()
-        small = np.flatnonzero(self._small())
+        small = np.flatnonzero(self.members.small(self.state))
         found = self._cross(self.precise, max(self.stop - self.state.time, 0.0), small)
         if isinstance(found, Status):
             if found is Status.MAX_TIME and np.isfinite(self.stop):
@@ -291,7 +255,7 @@ class _Run:
                 return found
             return self._none_joins() if found in (Status.MAX_TIME, Status.NO_GROWTH) else found
         log_norms = found.state.log_norms
-        if not (log_norms[small] <= self.grown[small] + _STILL).all():
+        if not (log_norms[small] <= self.members.grown[small] + _STILL).all():
             # They turned to faster growth on the way: the flow goes on, and is not asked again too soon.
             self.settled, self.moving = False, self.state.time + 0.5 * found.time
             return None
@@ -301,10 +265,6 @@ class _Run:
             self.planned = None  # a plateau is left more slowly than it was reached
         self._join(found.neurons, found.utility)
         return None
-
-    def _small(self) -> BoolArray:
-        """Active neurons that have not grown up: they still ride, as dormant ones do."""
-        return self.state.active & (self.state.log_norms < self.grown)
 
     def _residual(self, state: State) -> Any:
         active = np.flatnonzero(state.active)
@@ -328,24 +288,33 @@ class _Run:
         """The next to join. MAX_TIME when none does by `stop`, or ever as far as a run of this length can tell."""
         if self.state.time > 0:
             stop = min(stop, NEVER * self.state.time)
-        return self.ride.cross(self.state, small, self.threshold, rtol, stop, self.stats)
+        return self.ride.cross(self.state, small, self.members.threshold, rtol, stop, self.stats)
 
     def _join(self, neurons: IntArray, utility: FloatArray) -> None:
         active = self.state.active.copy()
         active[neurons] = True
-        self.lowest = min(self.lowest, float(self.state.log_norms[neurons].min()))
         self.settled = False
         self.state = replace(self.state, active=active)
-        self.grown[neurons] = self.state.log_norms[neurons] + np.log(_ARRIVED / self.joining)
-        self.arriving[neurons] = True
-        self.utility[neurons] = utility
+        self.members.join(neurons, self.state.log_norms, utility)
+
+    def drops(self) -> list[Drop]:
+        """Visible drops so far."""
+        return self.path.drops(self.problem, self.clock, self.left)
+
+    def _leave(self, neurons: IntArray) -> None:
+        active: BoolArray = self.state.active.copy()
+        active[neurons] = False
+        self.state = replace(self.state, active=active)
+        self.settled = not active.any()
+        self.members.leave(neurons)
+        self.path.events.append(Change(self.state.time, neurons, False, np.zeros(0), self.state))
 
     def _vanish(self, waiting: IntArray) -> bool:
         """Whether the utilities of the dormant neurons are rounding, by a symmetry that a higher order breaks."""
         if waiting.size == 0 or not self.problem.smooth:
             return False
         residual, directions = self._residual(self.state), self.state.directions[waiting]
-        return vanish(self.problem, self.threshold, directions, waiting, residual, self.state.level)
+        return vanish(self.problem, self.members.threshold, directions, waiting, residual, self.state.level)
 
     def _none_joins(self) -> Status | None:
         """What follows where no neuron will join any more: the flow of those that are active, to its end."""
@@ -358,39 +327,41 @@ class _Run:
 
     def _flow(self) -> Status | None:
         """All neurons in real time until the active set changes or has settled; a status at an end."""
-        before, system = self.state, self.ride.system(self.state)
-        self.last |= bool(before.active[system.alive].all())
-        unit = float(np.exp(system.log_time_unit - self.clock.log_scale))  # accelerated time per unit of s
+        system = self.ride.system(self.state)
+        self.last |= bool(self.state.active[system.alive].all())
+        unit = float(np.exp(system.log_time_unit - self.clock.log_scale))
+        stretch = _Stretch(system, self.state, unit)
+        began = self.state.time
         start: FloatArray = system.start()
-        moving: FlowSystem = system
         saved = Saved(start, method=self._resumed(system, start, unit))
-        ending = Ending(self.settings.rtol, self.start_level, self.least, max(before.time, 1.0) / unit)
+        ending = Ending(self.settings.rtol, self.start_level, self.least, max(began, 1.0) / unit)
         budget = Budget(BUDGET - self.gradients, hessian=start.size)
         steps = Auto(self.rtol) if system.smooth else Explicit(self.rtol, "rk45")
 
-        def riding(y: FloatArray) -> FloatArray:
-            return (
-                y if moving is system or not isinstance(system, PolarRiding) else system.at(y.reshape(-1, self.params))
-            )
+        def joins(y: FloatArray, now: Moment) -> FloatArray:
+            return self.members.joins(self.state, system, stretch.riding(y))
+
+        def leaves(y: FloatArray, now: Moment) -> FloatArray:
+            return self.members.leaves(system, stretch.riding(y))
 
         def each(now: Moment, saved: Saved) -> None:
-            self._see(now, system, riding, before, unit)
+            self._see(now, stretch)
 
         while True:
             stops: list[Stop] = [
-                Event(lambda y, now: self._joining(system, riding(y)), Why.JOINED, _SHARP),
-                Event(lambda y, now: self._leaving(system, riding(y)), Why.LEFT, _SHARP),
+                Event(joins, Why.JOINED, _SHARP),
+                Event(leaves, Why.LEFT, _SHARP),
                 Certified(Tolerance(self.settings.rtol, self.start_level), max(self.least, self.floor)),
             ]
             if self.last:
                 stops += ending.rules(system.smooth)
             else:
-                stops += [_Settles(self, system, riding, before, unit), *ending.rules(system.smooth)[3:]]
-            stops += [*([Stiff()] if self.last and moving is system else []), Timeless(), budget]
-            end = drive(moving, steps, stops, saved, s_end=(self.stop - before.time) / unit, each=each)
+                stops += [_Settles(self, stretch), *ending.rules(system.smooth)[3:]]
+            stops += [*([Stiff()] if self.last and stretch.moving is system else []), Timeless(), budget]
+            end = drive(stretch.moving, steps, stops, saved, s_end=(self.stop - began) / unit, each=each)
             if end.after is None:
                 break
-            moving, y = end.after
+            stretch.moving, y = end.after
             length = 0.0 if end.at.step is None else end.at.step.s1 - end.at.step.s0
             saved = Saved(y, end.at.t, 0.0, History(length), None, end.at.work)
         work = end.at.work
@@ -398,16 +369,14 @@ class _Run:
         self._count("velocity_evaluations", work.gradients)
         self._count("hessians", work.hessians)
         self.planned = self._planned(end.at, unit)
-        return self._ended(end, ending, system, riding, before, unit)
+        return self._ended(end, ending, stretch)
 
-    def _ended(
-        self, end: End, ending: Ending, system: Riding, riding: View, before: State[Any], unit: float
-    ) -> Status | None:
+    def _ended(self, end: End, ending: Ending, stretch: _Stretch) -> Status | None:
         """What follows the end of a stretch: None to go on, or the status of the run."""
-        now = end.at
+        now, system = end.at, stretch.system
         if end.why in (Why.JOINED, Why.LEFT):
-            y = riding(now.y if now.step is None else self._inside(system, now))
-            self.state = replace(system.state(y, before, before.time + now.t * unit), level=now.loss)
+            y = stretch.riding(now.y if now.step is None else self._inside(system, now))
+            self.state = stretch.state(y, now)
             self.last = False
             if end.why is Why.LEFT:
                 self._leave(end.who)
@@ -434,15 +403,17 @@ class _Run:
         """The method that steps and its next step, in accelerated time."""
         return None if now.step is None else replace(now.step.memory, step=now.step.memory.step * unit)
 
-    def _see(self, now: Moment, system: Riding, riding: View, before: State[Any], unit: float) -> None:
+    def _see(self, now: Moment, stretch: _Stretch) -> None:
         """Take a moment into the state and the curve."""
         assert now.step is not None
-        self._draw(now, before.time, unit)
-        self.state = replace(system.state(riding(now.y), before, before.time + now.t * unit), level=now.loss)
+        self._draw(now, stretch)
+        self.state = stretch.state(stretch.riding(now.y), now)
         self.path.keep(self.state)
         if self.observer is not None:
             self.observer(self.state, None)
-        self._arrive()
+        here = self.members.arrive(self.state.log_norms)
+        if here.size:
+            self.path.events.append(Change(self.state.time, here, True, self.members.utility[here], self.state))
 
     def _rest(self, system: Riding, y: FloatArray) -> bool:
         """Put the active neurons onto the minimum they approach; whether they are there: the flow would come as near
@@ -488,15 +459,15 @@ class _Run:
         self._count("velocity_evaluations", last.work.gradients)
         return last.y
 
-    def _draw(self, now: Moment, began: float, unit: float) -> None:
+    def _draw(self, now: Moment, stretch: _Stretch) -> None:
         """Add a step to the curve, with points inside where the loss falls much."""
         step = now.step
         assert step is not None
         s, fall = now.t - now.origin, abs(self.path.losses[-1] - now.loss) / (_FINE * self.start_level)
         for place in np.linspace(step.s0, s, min(int(fall), _MOST_INSIDE) + 2)[1:-1]:
             inside, _ = now.system.loss_and_rate(step.dense(place))
-            self.path.add(began + (now.origin + place) * unit, inside)
-        self.path.add(began + now.t * unit, now.loss)
+            self.path.add(stretch.time(now.origin + place), inside)
+        self.path.add(stretch.time(now.t), now.loss)
 
     def _wait(self, unit: float) -> float:
         """How long (in units of s) the residual must stand still: until the next neuron joins, inf when none will."""
@@ -504,59 +475,6 @@ class _Run:
             return float(np.inf)
         found = self._cross(1e-3, np.inf, np.zeros(0, dtype=np.int64))
         return found.time / unit if isinstance(found, Landing) else float(np.inf)
-
-    def _growth(self, system: Riding, y: FloatArray) -> float:
-        """Largest d log rho/ds at y over the active neurons that have not grown up, or 0."""
-        small = self._small()
-        return float(np.max(system.rates(y, system.velocity(y))[small], initial=0.0)) if small.any() else 0.0
-
-    def _joining(self, system: Riding, y: FloatArray) -> FloatArray:
-        """Log norm over the one at which it would join of each dormant neuron that may, (H,); -inf for others.
-
-        The norm is that of its group: what k aligned neurons do to the residual before they join is k times what one
-        of them does.
-        """
-        directions, log_norms = system.polar(y)
-        out = np.full(log_norms.shape, -np.inf)
-        near = (log_norms > self.lowest - _WATCH) | np.isinf(self.lowest)  # none has joined: all are watched
-        rows = np.flatnonzero(~self.state.active & system.alive & near)
-        if rows.size:
-            self._count("utility_evaluations", 1)
-            gaps = self.threshold.gaps(directions[rows], log_norms[rows], rows, system.residual(y))[0]
-            if self.grouped and np.max(gaps) + 0.5 * np.log(rows.size) >= 0:  # else no group can be so far
-                group = log_group_norms(directions[rows], log_norms[rows], np.arange(rows.size), TURN)
-                gaps = gaps + group - log_norms[rows]
-            out[rows] = gaps
-        return out
-
-    def _leaving(self, system: Riding, y: FloatArray) -> FloatArray:
-        """Log of how far each active neuron has shrunk below the norm at which it would leave, (H,)."""
-        directions, log_norms = system.polar(y)
-        out = np.full(log_norms.shape, -np.inf)
-        low = system.active[log_norms[system.active] < self.lowest + _LEAVES]
-        low = np.setdiff1d(low, self.problem.permanent)
-        if low.size:
-            utility, gradient = self.problem.utility(directions[low], low, system.residual(y))
-            self._count("utility_evaluations", 1)
-            drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
-            radius = self.threshold.log_radius(drive, self.threshold.log_self_interaction(directions[low], low))
-            out[low] = np.where(utility < 0, radius + _LEAVES - log_norms[low], -np.inf)
-        return out
-
-    def _arrive(self) -> None:
-        """Note the neurons that joined and are by now so large that the drop is theirs."""
-        here = np.flatnonzero(self.arriving & (self.state.log_norms >= self.grown))
-        if here.size:
-            self.arriving[here] = False
-            self.path.events.append(_Event(self.state.time, here, True, self.utility[here], self.state))
-
-    def _leave(self, neurons: IntArray) -> None:
-        active: BoolArray = self.state.active.copy()
-        active[neurons] = False
-        self.state = replace(self.state, active=active)
-        self.settled = not active.any()
-        self.arriving[neurons] = False
-        self.path.events.append(_Event(self.state.time, neurons, False, np.zeros(0), self.state))
 
     def _count(self, name: str, number: float) -> None:
         self.stats[name] = self.stats.get(name, 0) + number
@@ -568,71 +486,6 @@ class _Run:
             states = [*states, self.state]
         self.notes.extend(self.ride.warnings(np.array([state.log_norms for state in states])))
 
-    # -- reading the curve ------------------------------------------------------------------------------------
-
-    def drops(self) -> list[Drop]:
-        """Visible drops of the predicted curve, each with the neurons that arrived and left since the one before."""
-        times, losses = np.array(self.path.times), np.array(self.path.losses)
-        seen = detect(times, losses, depth=FINE_DEPTH, left=self.left)
-        arrived = [min(a.end, b.start) for a, b in pairwise(seen)]  # who arrives after most of a drop makes the next
-        left = [max(a.end, b.start) for a, b in pairwise(seen)]  # leaving may take most of the plateau after a drop
-        # A plateau is where a drop has its level; the curve is at it as soon as the loss has fallen so far.
-        reached = [float(times[int(np.argmax(losses <= drop.after))]) for drop in seen[:-1]]
-        windows = zip(
-            pairwise([-np.inf, *arrived, np.inf]),
-            pairwise([-np.inf, *left, np.inf]),
-            pairwise([-np.inf, *reached, np.inf]),
-            strict=True,
-        )
-        return [self._drop(drop, *window) for drop, window in zip(seen, windows, strict=False)]
-
-    def _drop(
-        self, seen: CurveDrop, arrival: tuple[float, float], leave: tuple[float, float], span: tuple[float, float]
-    ) -> Drop:
-        joined = [e for e in self.path.events if e.joined and arrival[0] <= e.time < arrival[1]]
-        left = [e for e in self.path.events if not e.joined and leave[0] <= e.time < leave[1]]
-        none = [np.zeros(0, dtype=np.int64)]
-        neurons = np.unique(np.concatenate([e.neurons for e in joined] or none))
-        gone = np.unique(np.concatenate([e.neurons for e in left] or none))
-        neurons, gone = np.setdiff1d(neurons, gone), np.setdiff1d(gone, neurons)
-        before, state = (self.path.state(time) for time in span)
-        active = np.flatnonzero(state.active)
-        features = self.problem.features(state.params[active], active)
-        half = float(self.clock.flow(seen.time))
-        return Drop(
-            time=half,
-            half_time=half,
-            accelerated_time=seen.time,
-            level=seen.after,
-            neurons=neurons,
-            collapsed=gone,
-            label=self._label(before, state, neurons, features),
-            utility=np.concatenate([event.utility for event in joined]) if joined else np.zeros(0),
-            how="curve",
-            features=features,
-            log_norms=state.log_norms.copy(),
-            active=state.active.copy(),
-            directions=kept(state.directions),
-        )
-
-    def _label(self, before: State, after: State, neurons: IntArray, features: dict[str, FloatArray]) -> str:
-        """What the network acquired over a drop, in the problem's words, else who arrived in it, else who grew most."""
-        was = np.flatnonzero(before.active)
-        words = self.problem.acquired(self.problem.features(before.params[was], was), features)
-        if words:
-            return words
-        active, rose = np.flatnonzero(after.active), ""
-        if neurons.size == 0:
-            sizes = [
-                np.where(each.active, np.exp(each.log_norms), 0.0) ** self.problem.degree for each in (before, after)
-            ]
-            gain = sizes[1] - sizes[0]
-            if not (gain > 0).any():
-                return "re-arrangement"
-            neurons = np.flatnonzero(gain >= _SHARED * gain.max())
-            rose = "" if np.isin(neurons, self.problem.permanent).all() else " grew on"
-        return self.problem.label(after.params[active], active, neurons) + rose
-
 
 @dataclass(frozen=True)
 class _Settles:
@@ -642,10 +495,7 @@ class _Settles:
     """
 
     run: _Run
-    system: Riding
-    riding: View
-    before: State
-    unit: float
+    stretch: _Stretch
 
     def init(self, now: Moment) -> tuple[float, ...]:
         """When it was last asked, the gradients at which to give up, and the steepest fall."""
@@ -658,11 +508,11 @@ class _Settles:
         tired = now.work.gradients > patience
         size = max(now.loss, FLOOR * run.start_level)
         quiet = now.rate * now.t <= run.settings.rtol * size and now.t > 1.25 * looked
-        if not (quiet or tired) or self.before.time + now.t * self.unit < run.moving:
+        if not (quiet or tired) or self.stretch.time(now.t) < run.moving:
             return (looked, patience, steepest), None
-        y = self.riding(now.y)
-        run.state = replace(self.system.state(y, self.before, self.before.time + now.t * self.unit), level=now.loss)
-        wait = run._wait(self.unit)
+        y, system = self.stretch.riding(now.y), self.stretch.system
+        run.state = self.stretch.state(y, now)
+        wait = run._wait(self.stretch.unit)
         end = End(Why.HORIZON, now)
         if tired:
             patience *= 2.0
@@ -675,11 +525,16 @@ class _Settles:
                 return (looked, patience, steepest), end
             # On plateaus too long for any relaxation to end, what is left of it is rounding.
             still = now.rate * wait <= run.settings.rtol * size or now.rate <= SUM**2 * steepest
-            settled = still or run._rest(self.system, y)
-            if settled and run._growth(self.system, y) * wait <= _STILL:
+            settled = still or run._rest(system, y)
+            if settled and self._growth(system, y) * wait <= _STILL:
                 run.settled = True
                 return (looked, patience, steepest), end
         return (looked, patience, steepest), None
+
+    def _growth(self, system: Riding, y: FloatArray) -> float:
+        """Largest d log rho/ds at y over the active neurons that have not grown up, or 0."""
+        small = self.run.members.small(self.run.state)
+        return float(np.max(system.rates(y, system.velocity(y))[small], initial=0.0)) if small.any() else 0.0
 
 
 def _tolerance(problem: Problem, settings: Settings, probe: bool) -> float:

@@ -8,7 +8,8 @@ from scipy.integrate import solve_ivp
 from tiny import Sensing
 
 import agf
-from agf.algorithm import resolved
+from agf.algorithm import resolved, resolved_path
+from agf.algorithm.resolved_path import label
 from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.results.curve import FINE_DEPTH
@@ -235,17 +236,17 @@ def test_a_drop_in_which_nobody_arrives_is_named_by_who_grew():
     between = run.path.state(0.5 * (first.accelerated_time + second.accelerated_time))
     start, end = run.path.states[0], run.path.states[-1]
     nobody = np.zeros(0, dtype=np.int64)
-    assert run._label(start, between, nobody, {}) == "coordinate 0 grew on"
-    assert run._label(between, end, nobody, {}) == "coordinate 1 grew on"
-    assert run._label(end, end, nobody, {}) == "re-arrangement"
-    assert run._label(start, end, np.array([1]), {}) == "coordinate 1"
+    assert label(problem, start, between, nobody, {}) == "coordinate 0 grew on"
+    assert label(problem, between, end, nobody, {}) == "coordinate 1 grew on"
+    assert label(problem, end, end, nobody, {}) == "re-arrangement"
+    assert label(problem, start, end, np.array([1]), {}) == "coordinate 1"
 
 
 def test_states_that_tell_drops_apart_are_bounded_in_memory(monkeypatch):
     problem = orthogonal()
     free = resolved._Run(problem, problem.init(1e-6), Settings(mode="resolved"), None)
     free.go()
-    monkeypatch.setattr(resolved, "_STATE_BYTES", 10 * free.path.states[0].directions.nbytes)
+    monkeypatch.setattr(resolved_path, "_STATE_BYTES", 10 * free.path.states[0].directions.nbytes)
     tight = resolved._Run(problem, problem.init(1e-6), Settings(mode="resolved"), None)
     tight.go()
     assert len(tight.path.states) <= 11 < len(free.path.states)

@@ -1,0 +1,112 @@
+"""Which neurons flow in real time: when a dormant one joins them, when an active one leaves, and when it counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agf.algorithm.crossings import TURN
+from agf.algorithm.resolved_coordinates import Riding
+from agf.algorithm.threshold import ExactThreshold
+from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.contract.problem import Problem
+from agf.coordinates.aligned import groups, homogeneous, log_group_norms
+from agf.records.state import State
+
+#: Log norm, over that at which it would join, below which an active neuron has returned to dormancy. Result: of when it
+#: turns on its own again; at -0.2 neurons would leave and join over and over, at -23 they drag steps down long after
+#: they stopped to matter.
+_LEAVES = np.log(0.1)
+#: Fraction of R* at which a neuron that joined is counted to the drop under way. Result: of which neurons are named in
+#: a drop; many may share a feature, and each stays below R* then; at 1 few would be named, at 0.03 those that merely
+#: pass by.
+_ARRIVED = 0.3
+#: Log norm below the smallest norm at which a neuron ever joined from which on dormant ones are watched for joining.
+#: Result: one that would join at a norm smaller by more is seen too late; at 0.4 many would be, at 40 all are looked at
+#: after every step.
+_WATCH = 4.0
+
+
+class Members:
+    """The bookkeeping of who joins, arrives and leaves; the active set itself is in the `State`.
+
+    Parameters
+    ----------
+    problem : Problem
+        Whose neurons.
+    width : int
+        How many.
+    natural : bool
+        Whether thresholds are natural norms.
+    joining : float
+        Fraction of R* at which a neuron joins.
+    stats : dict[str, float]
+        Counters to add to.
+    """
+
+    def __init__(self, problem: Problem, width: int, natural: bool, joining: float, stats: dict[str, float]) -> None:
+        none, no_index = np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64)
+        # Alone, without the active neurons: the norm at which a neuron starts to matter need not be exact.
+        self.threshold = ExactThreshold(problem, natural, none, no_index, log_factor=float(np.log(joining)))
+        self.problem, self.joining, self.stats = problem, joining, stats
+        self.lowest = np.inf  # smallest log norm at which a neuron joined
+        self.grown = np.full(width, -np.inf)  # log norm at which a neuron that joined counts in a drop
+        self.arriving = np.zeros(width, dtype=bool)  # joined, and not yet counted
+        self.utility = np.zeros(width)  # at which it joined
+        self.grouped = groups(problem) and homogeneous(problem)
+
+    def small(self, state: State) -> BoolArray:
+        """Active neurons that have not grown up, (H,): they still ride, as dormant ones do."""
+        return state.active & (state.log_norms < self.grown)
+
+    def join(self, neurons: IntArray, log_norms: FloatArray, utility: FloatArray) -> None:
+        """Note neurons (k,) that join, of log norms (H,), with their utilities (k,)."""
+        self.lowest = min(self.lowest, float(log_norms[neurons].min()))
+        self.grown[neurons] = log_norms[neurons] + np.log(_ARRIVED / self.joining)
+        self.arriving[neurons] = True
+        self.utility[neurons] = utility
+
+    def leave(self, neurons: IntArray) -> None:
+        """Note neurons (k,) that leave."""
+        self.arriving[neurons] = False
+
+    def arrive(self, log_norms: FloatArray) -> IntArray:
+        """Neurons that joined and are by now, at log norms (H,), so large that the drop is theirs; once each."""
+        here = np.flatnonzero(self.arriving & (log_norms >= self.grown))
+        self.arriving[here] = False
+        return here
+
+    def joins(self, state: State, system: Riding, y: FloatArray) -> FloatArray:
+        """Log norm over the one at which it would join of each dormant neuron that may, (H,); -inf for others.
+
+        The norm is that of its group: what k aligned neurons do to the residual before they join is k times what one
+        of them does.
+        """
+        directions, log_norms = system.polar(y)
+        out = np.full(log_norms.shape, -np.inf)
+        near = (log_norms > self.lowest - _WATCH) | np.isinf(self.lowest)  # none has joined: all are watched
+        rows = np.flatnonzero(~state.active & system.alive & near)
+        if rows.size:
+            self._count()
+            gaps = self.threshold.gaps(directions[rows], log_norms[rows], rows, system.residual(y))[0]
+            if self.grouped and np.max(gaps) + 0.5 * np.log(rows.size) >= 0:  # else no group can be so far
+                group = log_group_norms(directions[rows], log_norms[rows], np.arange(rows.size), TURN)
+                gaps = gaps + group - log_norms[rows]
+            out[rows] = gaps
+        return out
+
+    def leaves(self, system: Riding, y: FloatArray) -> FloatArray:
+        """Log of how far each active neuron has shrunk below the norm at which it would leave, (H,)."""
+        directions, log_norms = system.polar(y)
+        out = np.full(log_norms.shape, -np.inf)
+        low = system.active[log_norms[system.active] < self.lowest + _LEAVES]
+        low = np.setdiff1d(low, self.problem.permanent)
+        if low.size:
+            utility, gradient = self.problem.utility(directions[low], low, system.residual(y))
+            self._count()
+            drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
+            radius = self.threshold.log_radius(drive, self.threshold.log_self_interaction(directions[low], low))
+            out[low] = np.where(utility < 0, radius + _LEAVES - log_norms[low], -np.inf)
+        return out
+
+    def _count(self) -> None:
+        self.stats["utility_evaluations"] = self.stats.get("utility_evaluations", 0) + 1

@@ -1,0 +1,145 @@
+"""What a time-resolved prediction has gone through: the curve, who joined and left along it, and the drops in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from agf.arrays import FloatArray, IntArray
+from agf.clock import Clock
+from agf.contract.problem import Problem
+from agf.records.state import State
+from agf.results.curve import FINE_DEPTH, CurveDrop, detect
+from agf.results.staircase import Drop, kept
+
+#: Growth of a neuron, in what it contributes, over that of the first one, from which on it shares a drop without
+#: arrivals. Result: of the label of such a drop alone; above 1 it would have one neuron, at 0.025 each that moved a
+#: little.
+_SHARED = 0.25
+#: Memory for the states kept along the curve. Limit: fewer are kept then.
+_STATE_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Change:
+    """Neurons that joined and grew to a fair part of R* (True), or left (False); utilities are those of joining."""
+
+    time: float
+    neurons: IntArray
+    joined: bool
+    utility: FloatArray
+    state: State
+
+
+@dataclass
+class Path:
+    """The predicted curve in accelerated time, who joined and left along it, and states by which drops are told apart.
+
+    Parameters
+    ----------
+    spacing : float
+        In log loss, of the states that are kept.
+    """
+
+    times: list[float] = field(default_factory=lambda: [0.0])
+    losses: list[float] = field(default_factory=list)
+    events: list[Change] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    spacing: float = 0.5 * FINE_DEPTH
+
+    def add(self, time: float, loss: float) -> None:
+        self.times.append(time)
+        self.losses.append(loss)
+
+    def keep(self, state: State) -> None:
+        """Keep a state, in place of the last one unless the loss has fallen between them."""
+        if len(self.states) > 1 and state.level > self.states[-2].level * (1.0 - self.spacing):
+            self.states.pop()
+        self.states.append(state)
+        if len(self.states) > 2 and len(self.states) * state.directions.nbytes > _STATE_BYTES:
+            self.states[1:-1] = self.states[1:-1:2]
+            self.spacing *= 2.0
+
+    def state(self, time: float) -> State:
+        """The last state kept by a time."""
+        return [self.states[0], *(state for state in self.states if state.time <= time)][-1]
+
+    def drops(self, problem: Problem, clock: Clock, left: float | None = None) -> list[Drop]:
+        """Visible drops of the predicted curve, each with the neurons that arrived and left since the one before.
+
+        Parameters
+        ----------
+        problem : Problem
+            Whose words are used, and features.
+        clock : Clock
+            What accelerated time is.
+        left : float or None, optional
+            Loss that may still be lost at the end.
+        """
+        times, losses = np.array(self.times), np.array(self.losses)
+        seen = detect(times, losses, depth=FINE_DEPTH, left=left)
+        arrived = [min(a.end, b.start) for a, b in pairwise(seen)]  # who arrives after most of a drop makes the next
+        gone = [max(a.end, b.start) for a, b in pairwise(seen)]  # leaving may take most of the plateau after a drop
+        # A plateau is where a drop has its level; the curve is at it as soon as the loss has fallen so far.
+        reached = [float(times[int(np.argmax(losses <= drop.after))]) for drop in seen[:-1]]
+        windows = zip(
+            pairwise([-np.inf, *arrived, np.inf]),
+            pairwise([-np.inf, *gone, np.inf]),
+            pairwise([-np.inf, *reached, np.inf]),
+            strict=True,
+        )
+        return [self._drop(problem, clock, drop, *window) for drop, window in zip(seen, windows, strict=False)]
+
+    def _drop(
+        self,
+        problem: Problem,
+        clock: Clock,
+        seen: CurveDrop,
+        arrival: tuple[float, float],
+        leave: tuple[float, float],
+        span: tuple[float, float],
+    ) -> Drop:
+        joined = [e for e in self.events if e.joined and arrival[0] <= e.time < arrival[1]]
+        left = [e for e in self.events if not e.joined and leave[0] <= e.time < leave[1]]
+        none = [np.zeros(0, dtype=np.int64)]
+        neurons = np.unique(np.concatenate([e.neurons for e in joined] or none))
+        gone = np.unique(np.concatenate([e.neurons for e in left] or none))
+        neurons, gone = np.setdiff1d(neurons, gone), np.setdiff1d(gone, neurons)
+        before, state = (self.state(time) for time in span)
+        active = np.flatnonzero(state.active)
+        features = problem.features(state.params[active], active)
+        half = float(clock.flow(seen.time))
+        return Drop(
+            time=half,
+            half_time=half,
+            accelerated_time=seen.time,
+            level=seen.after,
+            neurons=neurons,
+            collapsed=gone,
+            label=label(problem, before, state, neurons, features),
+            utility=np.concatenate([event.utility for event in joined]) if joined else np.zeros(0),
+            how="curve",
+            features=features,
+            log_norms=state.log_norms.copy(),
+            active=state.active.copy(),
+            directions=kept(state.directions),
+        )
+
+
+def label(problem: Problem, before: State, after: State, neurons: IntArray, features: dict[str, FloatArray]) -> str:
+    """What the network acquired over a drop, in the problem's words, else who arrived in it, else who grew most."""
+    was = np.flatnonzero(before.active)
+    words = problem.acquired(problem.features(before.params[was], was), features)
+    if words:
+        return words
+    active, rose = np.flatnonzero(after.active), ""
+    if neurons.size == 0:
+        sizes = [np.where(each.active, np.exp(each.log_norms), 0.0) ** problem.degree for each in (before, after)]
+        gain = sizes[1] - sizes[0]
+        if not (gain > 0).any():
+            return "re-arrangement"
+        neurons = np.flatnonzero(gain >= _SHARED * gain.max())
+        rose = "" if np.isin(neurons, problem.permanent).all() else " grew on"
+    return problem.label(after.params[active], active, neurons) + rose
