@@ -17,8 +17,9 @@ from agf.algorithm.departures.infimum import critical, ended, note, undecided
 from agf.algorithm.departures.newcomers import Newcomers, half_way
 from agf.algorithm.departures.opening import opening
 from agf.algorithm.departures.symmetry import vanish
-from agf.algorithm.dormant import Crossing, Rounds, carried, cross, wait
+from agf.algorithm.dormant import Crossing, carried, cross
 from agf.algorithm.memory import GenericState, Memory
+from agf.algorithm.next_activation import NextActivation
 from agf.algorithm.stepper import Batch
 from agf.algorithm.threshold import EstimatedThreshold, ExactThreshold, NonFinite, Threshold
 from agf.arrays import FloatArray, IntArray
@@ -287,21 +288,14 @@ class GenericPhases:
         assert self.settings.horizon is not None  # it applies to the only mode there is here
         multiple = self.settings.horizon * (1.0 if self.settings.settle == "horizon" else CONVERGED)
 
-        due, rounds = np.inf, Rounds()  # once all questions of a phase have spent these, the last answer stays
-
-        def horizon(now: FloatArray, neurons: IntArray) -> float:
-            nonlocal threshold, due
-            if rounds.left > 0:
-                others = np.setdiff1d(np.flatnonzero(~state.active), following.neurons)
-                found, threshold = self._wait(state, others, neurons, now, threshold, cap / multiple, rounds)
-                due = found if rounds.left > 0 else due
-            return min(max(width, multiple * due), cap)
-
+        waiting = np.setdiff1d(np.flatnonzero(~state.active), following.neurons)
+        dormant = self._batch(state, waiting, None)
+        to_next = NextActivation(dormant, threshold, cap / multiple, self.stats)
         rest = settle(
             self.problem,
             theta,
             chosen,
-            horizon,
+            lambda now, neurons: min(max(width, multiple * to_next.after(now, neurons)), cap),
             rtol=self.settings.rtol,
             negligible=self._negligible(),
             before=before,
@@ -360,33 +354,6 @@ class GenericPhases:
         log_radius = state.memory.radii[activation.neurons]
         width = float(np.max(np.exp((2 - kappa) * log_radius) / (kappa * activation.utility)))
         return min(width, float(self.clock.flow(activation.time))) if activation.time > 0 else width
-
-    def _wait(
-        self,
-        state: GenericState,
-        waiting: IntArray,
-        chosen: IntArray,
-        theta: FloatArray,
-        threshold: Threshold,
-        stop: float,
-        rounds: Rounds,
-    ) -> tuple[float, Threshold]:
-        """Flow time to the activation of one of `waiting` (k,) if the residual were frozen at theta (m, P), the
-        parameters of `chosen`, roughly; inf beyond `stop`, or where `rounds` are spent; and the threshold to ask with
-        next."""
-        if waiting.size == 0:
-            return np.inf, threshold
-        try:
-            time, threshold = wait(
-                self._batch(state, waiting, self.problem.residual(theta, chosen)),
-                threshold,
-                stop=float(self.clock.accelerated(stop)) if np.isfinite(stop) else np.inf,
-                stats=self.stats,
-                rounds=rounds,
-            )
-        except (NonFinite, integrators.Stalled):
-            return np.inf, threshold  # the next dormant phase meets it again, and reports it
-        return float(self.clock.flow(time)), threshold
 
     def _count(self, name: str, number: float) -> None:
         self.stats[name] = self.stats.get(name, 0) + number
