@@ -12,6 +12,9 @@ from agf.arrays import USUAL, FloatArray, matrix
 from agf.errors import DataError, explain
 from agf.records import torch_weights
 
+#: What the constructors of problems call the number of neurons, where it is a choice.
+WIDTHS = ("width", "heads")
+
 
 @dataclass(frozen=True, repr=False)
 class Init:

@@ -113,8 +113,8 @@ class Ride(Protocol):
 def ride_of(problem: Problem, clock: Clock, settings: Settings, init: Init) -> Ride:
     """The ride in the problem's own coordinates where they offer one, else in polar ones."""
     system = problem.flow_system(init)
-    nobody = np.zeros(0, dtype=np.int64)
-    if system is not None and system.riding(nobody) is not None:
+    no_neurons = np.zeros(0, dtype=np.int64)
+    if system is not None and system.riding(no_neurons) is not None:
         return OwnRide(problem, clock, system, init)
     return PolarRide(problem, clock, settings, init)
 

@@ -17,7 +17,7 @@ from agf.capacity.groups import Group, groups, parameters_of
 from agf.capacity.layers import require_two_layer, two_layer
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
-from agf.init import Init
+from agf.init import WIDTHS, Init
 from agf.records.table import Table, number, percent
 from agf.results.trajectory import Trajectory
 from agf.sphere import lengths, polar
@@ -320,7 +320,7 @@ def measured(problem: Problem, theta: FloatArray) -> tuple[float, float]:
 
 def resized(problem: Problem, width: int) -> Problem:
     """The same problem with another number of neurons. Raises RequestError where its constructor takes none."""
-    for name in ("width", "heads"):
+    for name in WIDTHS:
         if name in problem.arguments or name in type(problem).__init__.__annotations__:
             return type(problem)(**{**problem.arguments, name: width})
     raise RequestError(

@@ -208,8 +208,8 @@ def tickets(
     rtol = positive(rtol, "rtol", where="tickets")
     began = wall.perf_counter()
     first = alignment(problem, init)
-    nobody = np.zeros(0, dtype=np.int64)
-    start_loss = float(problem.loss_grad(np.zeros((0, problem.n_params)), nobody)[0])
+    no_neurons = np.zeros(0, dtype=np.int64)
+    start_loss = float(problem.loss_grad(np.zeros((0, problem.n_params)), no_neurons)[0])
     time, norms, loss, spent = _race(problem, init, rtol, until, start_loss)
     coarse = _race(problem, init, min(_COARSER * rtol, 0.2), time, start_loss)
     with np.errstate(invalid="ignore"):
@@ -281,8 +281,8 @@ def _baselines(problem: Problem, init: Init, first: Alignment) -> dict[str, Floa
     network = two_layer(problem)
     if network is None or kappa != 2:
         return out
-    none, nobody = np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64)
-    residual = np.asarray(network.residual(none, nobody))
+    none, no_neurons = np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64)
+    residual = np.asarray(network.residual(none, no_neurons))
     d = network.n_inputs
     open_gates = gates(network, init.directions) if not network.activation.smooth else None
     scores = np.empty(problem.width)

@@ -56,10 +56,10 @@ def _shapes(probe: Probe) -> str:
 
 
 def _empty(probe: Probe) -> str:
-    loss, _ = probe.loss_grad(probe.empty, probe.nobody)
-    residual = probe.residual(probe.empty, probe.nobody)
-    probe.utility(probe.empty, probe.nobody, residual)
-    probe.pull(probe.empty, np.zeros(0), probe.nobody, residual)
+    loss, _ = probe.loss_grad(probe.empty, probe.no_neurons)
+    residual = probe.residual(probe.empty, probe.no_neurons)
+    probe.utility(probe.empty, probe.no_neurons, residual)
+    probe.pull(probe.empty, np.zeros(0), probe.no_neurons, residual)
     one = probe.neurons[:1]
     zero, grad = probe.loss_grad(np.zeros((1, probe.problem.n_params)), one)
     if abs(zero - loss) > 1e-12 * abs(loss):
@@ -221,7 +221,7 @@ def _outputs(probe: Probe) -> str:
         raise NotApplicable("`outputs` is not offered")
     first, second = (probe.theta[:1], probe.neurons[:1]), (probe.theta[1:2], probe.neurons[1:2])
     both = probe.theta[:2], probe.neurons[:2]
-    losses = [probe.loss_grad(*pair)[0] for pair in (both, first, second, (probe.empty, probe.nobody))]
+    losses = [probe.loss_grad(*pair)[0] for pair in (both, first, second, (probe.empty, probe.no_neurons))]
     wanted = losses[0] - losses[1] - losses[2] + losses[3]
     found = float(out[0] @ out[1])
     scale = float(np.linalg.norm(out[0]) * np.linalg.norm(out[1]))
@@ -238,7 +238,7 @@ def _self_interaction(probe: Probe) -> str:
     p = probe.problem
     alone = probe.finite(
         "self_interaction",
-        probe.ask("self_interaction", probe.directions, probe.neurons, probe.empty, probe.nobody),
+        probe.ask("self_interaction", probe.directions, probe.neurons, probe.empty, probe.no_neurons),
     )
     if (alone < 0).any():
         raise Violation("self_interaction", f"{alone.min():.3g}", "0 or more", "a subtraction of nearly equal numbers")
@@ -246,10 +246,10 @@ def _self_interaction(probe: Probe) -> str:
     if p.quadratic_loss and _homogeneous_outputs(probe):
         k, s = int(np.argmax(alone)), probe.size
         who = probe.neurons[k : k + 1]
-        utility = probe.utility(probe.directions[k : k + 1], who, probe.residual(probe.empty, probe.nobody))[0][0]
-        gain = probe.gain(probe.empty, probe.nobody, s * probe.directions[k : k + 1], who)
+        utility = probe.utility(probe.directions[k : k + 1], who, probe.residual(probe.empty, probe.no_neurons))[0][0]
+        gain = probe.gain(probe.empty, probe.no_neurons, s * probe.directions[k : k + 1], who)
         wanted = (s**p.degree * utility - gain) / s ** (2 * p.degree)
-        noise = 1e-13 * abs(probe.loss_grad(probe.empty, probe.nobody)[0]) / s ** (2 * p.degree)
+        noise = 1e-13 * abs(probe.loss_grad(probe.empty, probe.no_neurons)[0]) / s ** (2 * p.degree)
         if abs(alone[k] - wanted) > 1e-6 * abs(wanted) + noise:
             raise Violation(
                 "self_interaction",
@@ -270,7 +270,7 @@ def _self_interaction(probe: Probe) -> str:
 def _homogeneous_outputs(probe: Probe) -> bool:
     """Whether the neuron itself, not only its leading order, is homogeneous: -grad L of a lone neuron tells."""
     one, who = probe.theta[:1], probe.neurons[:1]
-    gains = [probe.gain(probe.empty, probe.nobody, s * one, who) for s in (1.0, 0.5, 2.0)]
+    gains = [probe.gain(probe.empty, probe.no_neurons, s * one, who) for s in (1.0, 0.5, 2.0)]
     # gain = s^k U - s^2k C: three scales, two unknowns
     k = probe.problem.degree
     matrix = np.array([[s**k, -(s ** (2 * k))] for s in (1.0, 0.5, 2.0)])
@@ -426,7 +426,7 @@ def _theory(probe: Probe) -> str:
         theory = p.theory()
     except NoTheory as reason:
         raise NotApplicable("no closed form is offered") from reason
-    start = probe.loss_grad(probe.empty, probe.nobody)[0]
+    start = probe.loss_grad(probe.empty, probe.no_neurons)[0]
     if abs(theory.levels[0] - start) > 1e-9 * abs(start):
         raise Violation(
             "theory",

@@ -23,10 +23,10 @@ ROUNDING = 1e-12
 def at_start(probe: Probe, init: Init) -> None:
     """What is computed first: the loss without neurons, not negative, and the utilities of the given neurons."""
     p = probe.problem
-    loss, _ = probe.loss_grad(probe.empty, probe.nobody)
+    loss, _ = probe.loss_grad(probe.empty, probe.no_neurons)
     some = np.flatnonzero(np.isfinite(init.log_norms[probe.neurons]))
     who = probe.neurons[some]
-    residual = probe.residual(probe.empty, probe.nobody)
+    residual = probe.residual(probe.empty, probe.no_neurons)
     probe.utility(init.directions[who], who, residual)
     probe.pull(init.directions[who], init.log_norms[who], who, residual)
     beside, _ = probe.loss_grad(probe.theta, probe.neurons)
@@ -51,7 +51,7 @@ def gradient_of_loss(probe: Probe) -> str:
 
 
 def gradient_of_utility(probe: Probe) -> str:
-    residual = probe.residual(probe.empty, probe.nobody)
+    residual = probe.residual(probe.empty, probe.no_neurons)
 
     def total(theta: FloatArray) -> tuple[float, FloatArray]:
         values, grads = probe.utility(theta, probe.neurons, residual)
@@ -117,7 +117,7 @@ def likely_factor(ratio: float) -> str:
 
 def homogeneity(probe: Probe) -> str:
     p = probe.problem
-    residual = probe.residual(probe.empty, probe.nobody)
+    residual = probe.residual(probe.empty, probe.no_neurons)
     values, grads = probe.utility(probe.theta, probe.neurons, residual)
     top = np.abs(values).max()
     if top == 0:
@@ -147,7 +147,7 @@ def utility_against_loss(probe: Probe) -> str:
     """L(active) - L(active + s neuron) = s^degree U + smaller terms, with and without active neurons."""
     p = probe.problem
     half = probe.neurons.size // 2
-    cases = [(probe.empty, probe.nobody, probe.neurons)]
+    cases = [(probe.empty, probe.no_neurons, probe.neurons)]
     if half:
         cases.append((probe.theta[:half], probe.neurons[:half], probe.neurons[half:]))
     worst = 0.0

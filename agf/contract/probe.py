@@ -50,7 +50,7 @@ class Probe:
         self.last = "Problem"
         rows = np.setdiff1d(np.arange(problem.width), problem.permanent)
         self.neurons: IntArray = np.sort(rng.choice(rows, min(rows.size, _MOST), replace=False)).astype(np.int64)
-        self.nobody: IntArray = np.zeros(0, dtype=np.int64)
+        self.no_neurons: IntArray = np.zeros(0, dtype=np.int64)
 
     @cached_property
     def empty(self) -> FloatArray:
@@ -64,8 +64,8 @@ class Probe:
     @cached_property
     def size(self) -> float:
         """Norm at which a neuron would take a fifth of the loss: the natural unit of theta."""
-        loss = abs(self.loss_grad(self.empty, self.nobody)[0])
-        utility = np.abs(self.utility(self.directions, self.neurons, self.residual(self.empty, self.nobody))[0])
+        loss = abs(self.loss_grad(self.empty, self.no_neurons)[0])
+        utility = np.abs(self.utility(self.directions, self.neurons, self.residual(self.empty, self.no_neurons))[0])
         best = float(utility.max(initial=0.0))
         return float((0.2 * loss / best) ** (1.0 / self.problem.degree)) if best > 0 and loss > 0 else 1.0
 

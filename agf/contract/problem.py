@@ -93,7 +93,8 @@ class Problem(ABC, metaclass=_FromCopies):
     -----
     A problem must define these attributes and the methods `loss_grad`, `residual` and `utility`. It may define
     network_pull, initial, outputs, self_interaction, theory, critical, features, label, acquired, conserved, phases,
-    many_phases, flow_system, hessian, least_loss, remarks, example. Derived are init, arguments, describe and table.
+    many_phases, flow_system, hessian, least_loss, remarks, footprint, example. Derived are init, arguments, describe
+    and table.
 
     Conventions: `theta` is (m, P), `neurons` the (m,) indices of these rows in 0..H-1 (they matter where neurons are
     not interchangeable); m may be 0. `directions` (m, P) are unit rows and `log_norms` (m,) natural logs of norms, for
@@ -255,9 +256,9 @@ class Problem(ABC, metaclass=_FromCopies):
         out = self.outputs(directions, neurons)
         if out is None:
             none = np.zeros((0, self.n_params))
-            nobody = np.zeros(0, dtype=np.int64)
-            zero = self.loss_grad(none, nobody)[0]
-            utilities = self.utility(directions, neurons, self.residual(none, nobody))[0]
+            no_neurons = np.zeros(0, dtype=np.int64)
+            zero = self.loss_grad(none, no_neurons)[0]
+            utilities = self.utility(directions, neurons, self.residual(none, no_neurons))[0]
             losses = [self.loss_grad(directions[i : i + 1], neurons[i : i + 1])[0] for i in range(neurons.size)]
             return np.maximum(np.asarray(losses) - zero + utilities, 0.0)
         if active_neurons.size:

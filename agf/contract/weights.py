@@ -10,10 +10,7 @@ import numpy as np
 from agf import datasets
 from agf.contract.problem import Problem
 from agf.errors import DataError, RequestError, explain
-from agf.init import Init
-
-#: What the constructors of problems call the number of neurons, where it is a choice.
-WIDTHS = ("width", "heads")
+from agf.init import WIDTHS, Init
 
 
 def read(problem: Problem, path: str | os.PathLike[str]) -> Init:

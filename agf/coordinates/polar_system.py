@@ -225,8 +225,8 @@ class PolarSystem(FlowSystem):
     def _natural(self) -> float:
         """Length of the largest pull that the residual of the zero function makes."""
         directions, log_norms, _ = self._split(self.start())
-        nobody = np.zeros(self.neurons.size, dtype=bool)
-        pull = np.asarray(self.problem.network_pull(directions, log_norms, self.neurons, nobody))
+        no_neurons = np.zeros(self.neurons.size, dtype=bool)
+        pull = np.asarray(self.problem.network_pull(directions, log_norms, self.neurons, no_neurons))
         return float(np.max(norms(pull)[self.alive], initial=0.0))
 
     def snapshot(self, y: FloatArray) -> Snapshot:

@@ -361,8 +361,7 @@ class Comparison:
             f"prediction {self.stairs.status.word}: {self.stairs.ending}",
             f"trajectory {self.trajectory.status.word}: {self.trajectory.ending}",
             *self.notes,
-            *self.stairs.notes,
-            *self.trajectory.notes,
+            *dict.fromkeys([*self.stairs.notes, *self.trajectory.notes]),  # what holds of both is said once
         ]
 
     def __repr__(self) -> str:

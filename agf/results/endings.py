@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from agf.init import WIDTHS
 from agf.records.status import Status
 from agf.records.table import level, number, percent
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 _NOTHING = 1e-5
 #: Tolerances up to here may be loosened by a factor ten and still be tolerances.
 _LOOSE = 1e-2
-#: What the constructors of problems call a width that is a choice.
-_WIDTHS = ("width", "heads")
 
 
 def prediction(stairs: Staircase) -> str:
@@ -62,7 +61,10 @@ def _max_drops(stairs: Staircase) -> str:
 
 def _max_time(stairs: Staircase) -> str:
     most = stairs.settings.t_max
-    return Status.MAX_TIME.sentence if most is None else f"Reached the time limit, flow time {number(most)} (t_max)."
+    if most is None:
+        return Status.MAX_TIME.sentence
+    none = "" if stairs.drops else ", before any drop"
+    return f"Reached the time limit, flow time {number(most)} (t_max){none}."
 
 
 def _no_critical_point(stairs: Staircase) -> str:
@@ -130,7 +132,7 @@ def _waiting(stairs: Staircase) -> int | None:
 
 def _is_choice(stairs: Staircase) -> bool:
     """Whether the number of neurons was chosen, and does not follow from the data."""
-    return any(name in stairs.arguments for name in _WIDTHS)
+    return any(name in stairs.arguments for name in WIDTHS)
 
 
 def _more_to_learn(stairs: Staircase) -> bool:

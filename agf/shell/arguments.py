@@ -16,7 +16,7 @@ from agf.contract import weights
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.errors import DataError, RequestError, explain
-from agf.init import Init
+from agf.init import WIDTHS, Init
 
 DEFAULT_ALPHA = 1e-8
 DEFAULT_ALPHA_HIGHER = 1e-3  # for degree 3 and more, where plateaus last like alpha**(2 - degree)
@@ -171,7 +171,7 @@ def complete(cls: type[Problem], known: dict[str, Parameter], given: dict[str, A
 
 
 def width_name(cls: type[Problem], known: dict[str, Parameter]) -> str:
-    for name in weights.WIDTHS:
+    for name in WIDTHS:
         if name in known:
             return name
     raise RequestError(

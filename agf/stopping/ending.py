@@ -61,8 +61,8 @@ class Ending:
     @classmethod
     def of(cls, problem: Problem, init: Init, system: FlowSystem, settle: float) -> Ending:
         """For a flow from `init`; a few gradients."""
-        nobody = np.zeros(0, dtype=np.int64)
-        zero = abs(float(problem.loss_grad(np.zeros((0, problem.n_params)), nobody)[0]))
+        no_neurons = np.zeros(0, dtype=np.int64)
+        zero = abs(float(problem.loss_grad(np.zeros((0, problem.n_params)), no_neurons)[0]))
         unit = abs(float(problem.loss_grad(init.directions, np.arange(init.width))[0]))
         y = system.start()
         with np.errstate(over="ignore", invalid="ignore"):

@@ -114,9 +114,9 @@ class ModePhases:
         self.settings = settings
         self.n_inputs = moments.sxx.shape[0]
         self.size = self.n_inputs + moments.syx.shape[0]
-        nobody = np.zeros((0, self.size))
+        no_neurons = np.zeros((0, self.size))
         self.explainable = moments.loss(np.zeros(moments.syx.shape)) - moments.floor
-        self._untouched = [self._block(r, c, moments.syx, nobody, r) for r, c in moments.blocks]
+        self._untouched = [self._block(r, c, moments.syx, no_neurons, r) for r, c in moments.blocks]
         self.energies = energies(moments)
         self.notes: list[str] = []
         self.stats: dict[str, float] = {"evaluations": 0.0, "phases": 0.0}
@@ -127,8 +127,8 @@ class ModePhases:
         """All modes dormant, with the amplitudes measured from the initial weights."""
         dormant = self._at_start(self._init)
         active = np.zeros(min(self.moments.rank, self._init.width), dtype=bool)
-        nobody = np.zeros(0, dtype=np.int64)
-        return self._state(0.0, active, Held(dormant, np.zeros((0, self.size)), nobody))
+        no_neurons = np.zeros(0, dtype=np.int64)
+        return self._state(0.0, active, Held(dormant, np.zeros((0, self.size)), no_neurons))
 
     def _at_start(self, init: Init) -> Factored:
         """The initial weights: by singular values, or by units where norms are so far apart that these lose some."""

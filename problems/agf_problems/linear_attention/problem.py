@@ -196,8 +196,8 @@ class LinearAttention(ContextRegression):
             )
         clock = self._clock(alpha, init)
         if init is None:
-            nobody = np.zeros(0, dtype=np.int64)
-            unknown = Jump(np.nan, np.nan, nobody, nobody, np.nan, np.nan)
+            no_neurons = np.zeros(0, dtype=np.int64)
+            unknown = Jump(np.nan, np.nan, no_neurons, no_neurons, np.nan, np.nan)
             jumps = [replace(unknown, components=np.array([k])) for k in range(min(self.rank, self.width))]
             notes = ["Times depend on the heads: give init=problem.init(alpha, seed) for times and bounds."]
         else:
