@@ -318,3 +318,24 @@ def test_what_cannot_be_is_refused_in_a_sentence():
             GaussianTeacher(np.eye(2), **options)
     with pytest.raises(agf.NoTheory, match="one ReLU student"):
         GaussianTeacher(np.eye(2), width=2).theory()
+
+
+@pytest.mark.parametrize("mode", ["agf", "resolved"])
+def test_a_neuron_whose_input_weights_shrink_to_nothing_holds_nobody_up(mode):
+    # Of the example's six students from seed 1 one has output weight -0.81: its input weights go to 0, a kink.
+    problem = agf.problem("gaussian-teacher", **agf.registry.find("gaussian-teacher").example())
+    init = problem.init(1e-4, seed=1)
+    stairs, flow = agf.predict(problem, init, mode=mode, max_drops=1), agf.flow(problem, init)
+    assert stairs.half_times[1] == pytest.approx(flow.drops[0].time, rel=1e-3)
+    assert stairs.stats["utility_evaluations"] < 20_000  # 120,000 rounds and no drop where it chatters
+
+
+def test_input_weights_that_are_gone_stay_gone_and_others_move():
+    problem = agf.problem("gaussian-teacher", teacher=np.eye(3), width=3)
+    residual = problem.residual(np.zeros((0, 4)), np.zeros(0, dtype=int))
+    small = np.array([1e-5, 2e-5, -1e-5])
+    rows = np.array([[*small, -1.0], [*small, 1.0], [*(1e3 * small), -1.0]])
+    utility, gradient = problem.utility(rows, np.arange(3), residual)
+    assert (gradient[0] == 0).all()
+    assert utility[0] == 0
+    assert np.linalg.norm(gradient[1:], axis=1).min() > 0.1

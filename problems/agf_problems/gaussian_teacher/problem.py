@@ -10,11 +10,18 @@ from typing import Any
 import numpy as np
 
 import agf
-from agf.arrays import FloatArray, IntArray, count, in_range, matrix, vector
+from agf.arrays import BoolArray, FloatArray, IntArray, count, in_range, matrix, vector
 from agf.errors import DataError, NoTheory, explain
 from agf.rounding import LOG_LEAST, RANK
+from agf.sphere import norms
 from agf_problems.gaussian_teacher.kernels import NAMES, kernel_of
 from agf_problems.gaussian_teacher.single_neuron import NeuronTheory, theory_of
+
+#: Activations with a kink where w = 0.
+_KINKED = ("relu", "leaky-relu")
+#: Input weights over the output weight below which those that shrink are gone. Derived: steps of the default rtol, 1e-6,
+#: hold the direction of (w, a) to 1e-6, so that of w alone has less than two digits; it has had nine e-folds to turn.
+_GONE = 1e-4
 
 
 class GaussianTeacher(agf.Problem):
@@ -114,7 +121,19 @@ class GaussianTeacher(agf.Problem):
         """a E[r sigma(w . x)] with sigma at leading order, and its gradient."""
         u, a = self._split(theta)
         value, force = self._force(self.kernel.leading, u, a, residual)
+        gone = self._gone(u, a, value)
+        value[gone], force[gone] = 0.0, 0.0
         return a * value, force
+
+    def _gone(self, u: FloatArray, a: FloatArray, value: FloatArray) -> BoolArray:
+        """Neurons (m,) whose input weights have shrunk to nothing: w = 0, where sigma has a kink, and they stay.
+
+        A neuron of negative utility loses input weights, |w|' = U / |w|, at the rate at which they turn downhill. So
+        one that has lost all but `_GONE` of them has long turned to where E[r sigma] is least, and loses the rest.
+        """
+        if self.activation not in _KINKED:
+            return np.zeros(a.size, dtype=bool)
+        return np.asarray((norms(u) < _GONE * np.abs(a)) & (a * value < 0))
 
     def pull(self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any) -> FloatArray:
         """-grad L / rho^(degree - 1), exact at any norm."""
