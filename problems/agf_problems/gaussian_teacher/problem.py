@@ -19,8 +19,8 @@ from agf_problems.gaussian_teacher.single_neuron import NeuronTheory, theory_of
 
 #: Activations with a kink where w = 0.
 _KINKED = ("relu", "leaky-relu")
-#: Input weights over the output weight below which those that shrink are gone. Derived: steps of the default rtol, 1e-6,
-#: hold the direction of (w, a) to 1e-6, so that of w alone has less than two digits; it has had nine e-folds to turn.
+#: Input weights over the output weight below which those that shrink are gone. Derived: steps of the default rtol,
+#: 1e-6, hold the direction of (w, a), so that of w alone has less than two digits; it has had nine e-folds to turn.
 _GONE = 1e-4
 
 
