@@ -10,6 +10,7 @@ log_norms are the natural logs of the initial and the present norms, log_radius 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -123,11 +124,10 @@ class Clock:
             )
         return clock
 
-    @property
-    @np.errstate(**USUAL)
+    @cached_property
     def scale(self) -> float:
         """Flow time per unit of accelerated time; inf where float64 overflows (`log_scale` stays finite)."""
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             return float(np.exp(self.log_scale))
 
     @np.errstate(**USUAL)

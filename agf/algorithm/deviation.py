@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from agf.algorithm.crossings import TURN
-from agf.arrays import IntArray
+from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.records.state import State
@@ -79,6 +79,8 @@ class Deviation:
     problem: Problem
     clock: Clock
     legs: list[_Leg] = field(default_factory=list)
+    #: The last state that was looked at, and the output of its network.
+    _last: tuple[State[Any], FloatArray] | None = None
 
     def add(self, before: State[Any], after: State[Any], drop: Drop) -> None:
         """A drop that led from one state to another."""
@@ -94,18 +96,24 @@ class Deviation:
 
     def _moved(self, before: State[Any], after: State[Any]) -> float:
         """See `_Leg`; 1 where the problem has no outputs."""
+        parts = self._parts(after)
+        if parts is None:
+            return 1.0 if before.active.any() else 0.0
+        known, self._last = self._last, (after, parts.sum(axis=0))
         if not before.active.any():
             return 0.0
-        parts = []
-        for state in (before, after):
-            active = np.flatnonzero(state.active)
-            found = self.problem.outputs(state.params[active], active)
-            if found is None:
-                return 1.0
-            parts.append((found[before.active[active]].sum(axis=0), found.sum(axis=0)))
-        (old, all_before), (new, all_after) = parts
-        change = float(np.linalg.norm(all_after - all_before))
-        return min(float(np.linalg.norm(new - old)) / change, 1.0) if change > 0 else 1.0
+        if known is None or known[0] is not before:
+            earlier = self._parts(before)
+            assert earlier is not None
+            known = before, earlier.sum(axis=0)
+        change = float(np.linalg.norm(self._last[1] - known[1]))
+        kept = parts[before.active[after.active]].sum(axis=0)
+        return min(float(np.linalg.norm(kept - known[1])) / change, 1.0) if change > 0 else 1.0
+
+    def _parts(self, state: State[Any]) -> FloatArray | None:
+        """Outputs of the active neurons, or None."""
+        active = np.flatnonzero(state.active)
+        return self.problem.outputs(state.params[active], active)
 
     def _tail(self, state: State[Any]) -> float:
         """See `_Leg`; inf where it is not known."""

@@ -32,6 +32,7 @@ from agf.contract.problem import Problem
 from agf.coordinates.held_neurons import hold
 from agf.coordinates.mode_system import mixes
 from agf.init import Init
+from agf.numerics.collocation import Collocated
 from agf.numerics.ndf import History
 from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
@@ -62,6 +63,11 @@ _BEND = (4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.4, 0.2, 0.0)
 _FINE = 0.005
 #: ... or so many points in one step. Cost: as above.
 _MOST_INSIDE = 30
+#: Points of the curve in a collocation step, which may pass a whole drop. Cost: as above.
+_LONG = 20
+#: Points of such a step between two looks at the state. Result: of who arrived in which drop, and of what was learned by
+#: then; at 60 a drop that a step passes would have what was learned in the middle of it.
+_EVERY = 4
 #: Log norm by which active neurons that are still small may grow, at their present rate, on any plateau. Result: a
 #: plateau on which one grows by more is stepped through; at 5 a drop of its own would be passed over, at 0.05 a plateau
 #: is seldom one.
@@ -404,16 +410,43 @@ class _Run:
         return None if now.step is None else replace(now.step.memory, step=now.step.memory.step * unit)
 
     def _see(self, now: Moment, stretch: _Stretch) -> None:
-        """Take a moment into the state and the curve."""
-        assert now.step is not None
-        self._draw(now, stretch)
-        self.state = stretch.state(stretch.riding(now.y), now)
-        self.path.keep(self.state)
+        """Take a step into the curve, and where it ends into the state; what a long one passes is taken in as well."""
+        losses, moments = self._inside_of(now)
+        for t, loss, y in moments:
+            self._take(stretch.state(y, replace(now, t=t, loss=loss)))
+        for t, loss in losses:
+            self.path.add(stretch.time(t), loss)
+        self.path.add(stretch.time(now.t), now.loss)
+        self._take(stretch.state(stretch.riding(now.y), now))
+
+    def _take(self, state: State) -> None:
+        self.state = state
+        self.path.keep(state)
         if self.observer is not None:
-            self.observer(self.state, None)
-        here = self.members.arrive(self.state.log_norms)
+            self.observer(state, None)
+        here = self.members.arrive(state.log_norms)
         if here.size:
-            self.path.events.append(Change(self.state.time, here, True, self.members.utility[here], self.state))
+            self.path.events.append(Change(state.time, here, True, self.members.utility[here], state))
+
+    def _inside_of(self, now: Moment) -> tuple[list[tuple[float, float]], list[tuple[float, float, FloatArray]]]:
+        """Times and losses within the step that ended here, where the loss falls much; and states, where it is long."""
+        step = now.step
+        assert step is not None
+        end, before, whole = now.t - now.origin, self.path.losses[-1], isinstance(step, Collocated)
+        fall = abs(before - now.loss) / (_FINE * self.start_level)
+        count = _LONG if whole else min(int(fall), _MOST_INSIDE)
+        if count == 0:
+            return [], []
+        places = np.linspace(step.s0, end, count + 2)[1:-1]
+        ys = step.many([step], np.zeros(count, dtype=np.int64), places)
+        losses = now.system.losses_and_rates(ys)[0]
+        times = now.origin + places
+        seen = []
+        for k in range(_EVERY - 1, count if whole else 0, _EVERY):
+            if losses[k] < (1.0 - self.path.spacing) * before:
+                before = float(losses[k])
+                seen.append((float(times[k]), before, ys[k]))
+        return list(zip(times.tolist(), losses.tolist(), strict=True)), seen
 
     def _rest(self, system: Riding, y: FloatArray) -> bool:
         """Put the active neurons onto the minimum they approach; whether they are there: the flow would come as near
@@ -458,16 +491,6 @@ class _Run:
         last = drive(system, Explicit(self.rtol, "rkc2"), [], again, s_end=s).at
         self._count("velocity_evaluations", last.work.gradients)
         return last.y
-
-    def _draw(self, now: Moment, stretch: _Stretch) -> None:
-        """Add a step to the curve, with points inside where the loss falls much."""
-        step = now.step
-        assert step is not None
-        s, fall = now.t - now.origin, abs(self.path.losses[-1] - now.loss) / (_FINE * self.start_level)
-        for place in np.linspace(step.s0, s, min(int(fall), _MOST_INSIDE) + 2)[1:-1]:
-            inside, _ = now.system.loss_and_rate(step.dense(place))
-            self.path.add(stretch.time(now.origin + place), inside)
-        self.path.add(stretch.time(now.t), now.loss)
 
     def _wait(self, unit: float) -> float:
         """How long (in units of s) the residual must stand still: until the next neuron joins, inf when none will."""

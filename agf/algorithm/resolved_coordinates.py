@@ -196,6 +196,7 @@ class OwnRiding(Riding):
         self.active, self.alive = np.flatnonzero(state.active), alive
         self.smooth, self.log_time_unit = system.smooth, system.log_time_unit
         self.moving: BoolArray | None = None  # entries that move, on a plateau; else all
+        self._seen: tuple[FloatArray, FloatArray, FloatArray] | None = None  # of the last `polar`, which several ask
 
     @property
     def groups(self) -> IntArray:
@@ -230,6 +231,19 @@ class OwnRiding(Riding):
     def retract(self, y: FloatArray) -> FloatArray:
         return self._system.retract(y)
 
+    @property
+    def contracts(self) -> bool:
+        return self._system.contracts and self.moving is None
+
+    def velocities(self, ys: FloatArray) -> FloatArray:
+        return self._system.velocities(ys)
+
+    def jacobians(self, ys: FloatArray) -> FloatArray:
+        return self._system.jacobians(ys)
+
+    def losses_and_rates(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return self._system.losses_and_rates(ys)
+
     def growth(self, y: FloatArray) -> float | None:
         return self._system.growth(y)
 
@@ -247,8 +261,10 @@ class OwnRiding(Riding):
         return self._system.hessian(y)
 
     def polar(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        found = self._system.snapshot(y)
-        return found.directions, found.log_norms
+        if self._seen is None or self._seen[0] is not y:
+            found = self._system.snapshot(y)
+            self._seen = y, found.directions, found.log_norms
+        return self._seen[1:]
 
     def residual(self, y: FloatArray) -> Any:
         directions, log_norms = self.polar(y)

@@ -40,14 +40,14 @@ def refuse_large(problem: Problem, init: Init) -> None:
         ahead = normalize(init.directions[rows] + np.divide(pull, lengths, out=np.zeros_like(pull), where=lengths > 0))
         drive = norms(problem.utility(ahead, rows, residual)[1]) / problem.degree
         threshold = ExactThreshold(problem, True, none, no_index)
+        radii = threshold.log_radius(drive, threshold.log_self_interaction(ahead, rows))
+        pulled = np.isfinite(radii)
+        if not pulled.any() or (init.log_norms[rows] < radii)[pulled].any():
+            return
         if vanish(problem, threshold, init.directions[rows], rows, residual, problem.loss_grad(none, no_index)[0]):
             return  # the pull is rounding
-        radii = threshold.log_radius(drive, threshold.log_self_interaction(ahead, rows))
     except NonFinite:
         return  # the first phase meets it again, and reports it
-    pulled = np.isfinite(radii)
-    if not pulled.any() or (init.log_norms[rows] < radii)[pulled].any():
-        return
     with np.errstate(over="ignore"):
         norm, natural = np.exp([init.log_norms[rows][pulled].min(), radii[pulled].max()])
     raise RequestError(

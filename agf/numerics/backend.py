@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 from agf.arrays import FloatArray
 from agf.errors import RequestError, explain
@@ -17,10 +16,9 @@ from agf.errors import RequestError, explain
 
 @dataclass(frozen=True)
 class Backend:
-    """numpy or torch as `xp`, scipy.special or torch.special as `special`; `device` is None for numpy."""
+    """numpy or torch as `xp`, and a device, None for numpy."""
 
     xp: Any
-    special: Any
     device: Any = None
 
     @classmethod
@@ -30,7 +28,7 @@ class Backend:
         Raises RequestError when torch is missing or has no such device.
         """
         if device is None:
-            return cls(np, scipy.special)
+            return cls(np)
         torch = import_torch("device=")
         try:
             where = torch.device(device)
@@ -42,7 +40,16 @@ class Backend:
                     remedy='Use device="cpu", or leave it out for numpy.',
                 )
             ) from None
-        return cls(torch, torch.special, where)
+        return cls(torch, where)
+
+    @property
+    def special(self) -> Any:
+        """scipy.special or torch.special."""
+        if self.device is not None:
+            return self.xp.special
+        import scipy.special  # a twentieth of a second that most networks do not need
+
+        return scipy.special
 
     def array(self, value: Any) -> Any:
         """`value` as a float64 array of this backend."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from agf.contract.problem import Problem
 from agf.errors import RequestError
-from agf.rectified.cones import Arrangement
-from agf.rectified.escape import MOVING, escape
 from agf.rectified.samples import Samples
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
@@ -20,6 +18,9 @@ def verdict(problem: Problem, run: Staircase | Trajectory) -> str | None:
     samples = Samples.of(problem)
     if samples is None or run.status.failed or run.init is None:
         return None
+    from agf.rectified.cones import Arrangement  # a tenth of a second to import, and few runs come here
+    from agf.rectified.escape import MOVING, escape
+
     if run.init.width * samples.X.shape[0] > _PRODUCTS or Arrangement.of(samples.X).bound > _FACES:
         return None
     try:

@@ -176,6 +176,25 @@ def test_an_interrupt_keeps_the_curve_so_far():
     assert stairs.curve_times.size > 5
 
 
+@pytest.mark.parametrize(("d", "n", "alpha"), [(5, 20, 1e-8), (10, 25, 1e-6), (8, 20, 1e-4)])
+def test_steps_that_pass_much_of_a_drop_leave_nothing_out_of_the_curve_and_of_what_was_learned(d, n, alpha):
+    # Small diagonal networks take collocation steps, a few a drop: times are those of the flow to what joining leaves
+    # out, 0.01^2 of R*, and coefficients those where the flow has lost as much, to a root of what is left to lose.
+    rng = np.random.default_rng(12)
+    x = rng.standard_normal((n, d))
+    y = x @ (10 * rng.standard_normal(d)) + rng.standard_normal(n)
+    problem = agf.problem("diagonal-linear", X=x, y=y)
+    init = problem.init(alpha)
+    stairs, flow = agf.predict(problem, init, mode="resolved"), agf.flow(problem, init, rtol=1e-9)
+    report = agf.compare(stairs, flow)
+    assert report.max_time_error < 2e-4
+    assert report.max_level_error < 2e-4
+    for drop in stairs.drops[:-1]:
+        near = int(np.argmin(np.abs(flow.losses - drop.level)))
+        found, truth = drop.features["coefficients"], flow.features("coefficients")[near]
+        np.testing.assert_allclose(found, truth, atol=0.05 * np.abs(truth).max())
+
+
 def test_a_slide_is_followed_where_steps_merge():
     # Nearly tied singular values, gaps of a few per cent: the steps of mode agf have no plateau between them.
     rng = np.random.default_rng(3)

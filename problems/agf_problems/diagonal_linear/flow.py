@@ -173,7 +173,8 @@ class MirrorFlow(agf.FlowSystem):
 
     def snapshots(self, ys: FloatArray) -> list[agf.Snapshot]:
         mirror = self._mirror
-        arrays = mirror.log_norms(ys), mirror.directions(ys), mirror.coefficients(ys)
+        directions, log_norms = mirror.polar(ys)
+        arrays = log_norms, directions, mirror.coefficients(ys)
         return [agf.Snapshot(*row[:2], {"coefficients": row[2]}) for row in zip(*arrays, strict=True)]
 
     def _residual(self, z: FloatArray, parts: Parts) -> FloatArray:

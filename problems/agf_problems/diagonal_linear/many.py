@@ -183,8 +183,8 @@ class DiagonalMany:
         level, gap = 0.5 * float(r @ r) / r.size, abs(float(beta @ v))
         collapsed = np.flatnonzero((edge != 0.0) & ~active)
         whole, z = self._mirror(members, np.arange(edge.size)), group.z.ravel()
-        log_norms = whole.log_norms(z).reshape(group.z.shape)
-        directions = whole.directions(z).reshape(*group.z.shape, 2)
+        rows, norms = whole.polar(z)
+        log_norms, directions = norms.reshape(group.z.shape), rows.reshape(*group.z.shape, 2)
         slopes = np.exp(log_norms[:, inside]) * v[inside]
         for i, member in enumerate(members):
             settled = agf.Settled(level, collapsed, float(np.linalg.norm(slopes[i])), gap, "closed form")

@@ -9,12 +9,15 @@ start u = v (q = 0) is a case like the others: beta then never turns negative.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 import agf
-from agf import sphere
 from agf.arrays import FloatArray, IntArray
+
+Columns = IntArray | slice
+_ROOT, _LARGEST = float(np.sqrt(2.0)), float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,7 @@ class Mirror:
         with np.errstate(divide="ignore"):
             return cls(np.log(np.abs(p)) + init.log_norms, np.log(np.abs(q)) + init.log_norms, np.sign(p), np.sign(q))
 
-    def take(self, columns: IntArray) -> Mirror:
-        """The same for some coordinates only."""
-        return Mirror(self.log_p[columns], self.log_q[columns], self.sign_p[columns], self.sign_q[columns])
-
-    @property
+    @cached_property
     def log_product(self) -> FloatArray:
         """(d,) log |p q|, which is conserved: |u^2 - v^2|, 2 alpha^2 from the usual start."""
         return self.log_p + self.log_q
@@ -69,29 +68,37 @@ class Mirror:
 
     def log_norms(self, z: FloatArray) -> FloatArray:
         """log rho (d,)."""
-        _, _, large, gap = self._logs(z)
-        return large + 0.5 * (np.log1p(np.exp(2.0 * gap)) - np.log(2.0))
+        return self.polar(z)[1]
 
-    def directions(self, z: FloatArray) -> FloatArray:
-        """(..., d, 2) unit rows (u, v) / rho; zero rows for coordinates that are exactly zero."""
-        p, q, large, _ = self._logs(z)
-        large = np.where(large > -np.inf, large, 0.0)
-        p, q = self.sign_p * np.exp(p - large), self.sign_q * np.exp(q - large)
-        return sphere.normalize(np.stack([p + q, p - q], axis=-1))
+    def polar(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Unit rows (u, v) / rho (..., d, 2) and log rho (..., d); coordinates that are exactly zero: 0 and -inf."""
+        p, q = self.log_p + z, self.log_q - z
+        large = np.maximum(p, q)
+        finite = np.maximum(large, -_LARGEST)  # what both parts lack is 0 beside it
+        p = self.sign_p * np.exp(p - finite)
+        q = self.sign_q * np.exp(q - finite)
+        size = np.maximum(np.sqrt(p * p + q * q), 1.0)  # the larger part is 1, or both are missing
+        rows = np.empty((*size.shape, 2))
+        rows[..., 0], rows[..., 1] = p + q, p - q
+        rows /= (_ROOT * size)[..., None]
+        return rows, large + np.log(size / _ROOT)
 
     def height(self, z: FloatArray, signs: FloatArray) -> FloatArray:
         """(d,) log |p| where the sign is positive, log |q| where it is negative: grows at the rate |v_z| outwards."""
         return np.where(signs > 0, self.log_p + z, self.log_q - z)
 
-    def depth(self, height: FloatArray, signs: FloatArray) -> FloatArray:
-        """z (d,) at that `height`, for coordinates that have a part of that sign."""
-        return np.where(signs > 0, height - self.log_p, self.log_q - height)
+    def depth(self, height: FloatArray, signs: FloatArray, columns: Columns = slice(None)) -> FloatArray:
+        """z (m,) of these coordinates at that `height` (m,), for those that have a part of that sign."""
+        return np.where(signs > 0, height - self.log_p[columns], self.log_q[columns] - height)
 
-    def height_of_coefficient(self, sizes: FloatArray) -> FloatArray:
-        """(d,) height at which |beta| has this size: p^2 = 2|beta| + sqrt(4 beta^2 + p^2 q^2), to any alpha."""
+    def height_of_coefficient(self, sizes: FloatArray, columns: Columns = slice(None)) -> FloatArray:
+        """(m,) height at which |beta| of these coordinates has these sizes (m,), to any alpha.
+
+        p^2 = 2|beta| + sqrt(4 beta^2 + p^2 q^2).
+        """
         with np.errstate(divide="ignore"):
             size = np.log(2.0 * sizes)
-        return 0.5 * np.logaddexp(size, log_hypot(size, self.log_product))
+        return 0.5 * np.logaddexp(size, log_hypot(size, self.log_product[columns]))
 
     def height_of_norm(self, log_radius: float) -> FloatArray:
         """(d,) height at which rho = exp(log_radius), or least if that is more: p^2 = rho^2 + sqrt(rho^4 - p^2 q^2)."""

@@ -21,6 +21,8 @@ from agf_problems.diagonal_linear.signed_fit import SignedFit
 #: Change of z between the half-drop and the switch. Derived: sinh(2 z) rises from 0 to 1 in it, so it is asinh(1)/2,
 #: and asinh(1)/(4 U) in time.
 LEAD = 0.5 * float(np.arcsinh(1.0))
+#: Coordinates whose times are computed at once, to begin with. Cost: of a call against that of a coordinate.
+_CHUNK = 16
 
 
 @dataclass(frozen=True)
@@ -86,61 +88,63 @@ class DiagonalPhases:
             if not moving.any():
                 return state, agf.Status.FITTED
             # an infinite height belongs to a coordinate that starts without a part of this sign: it never gets there
-            columns = np.flatnonzero(moving & np.isfinite(mirror.height(z, v)))
+            heights = mirror.height(z, v)
+            columns = (moving & np.isfinite(heights)).nonzero()[0]
             if columns.size == 0:
                 return state, agf.Status.NO_GROWTH
-            signs, speeds = np.sign(v[columns]), np.abs(v[columns])
-            part = mirror.take(columns)
-            heights = part.height(z[columns], signs)
-            times, known = self._times(part, columns, speeds, heights)
-            first = known[np.argmin(times[known])]
+            speeds, heights = np.abs(v[columns]), heights[columns]
+            times, known = self._times(columns, speeds, heights)
+            first = known[times[known].argmin()]
             step = float(times[first])
             slack = self._settings.tie_rtol * step + SUM * np.abs(heights[known]) / speeds[known]
-            tied = np.sort(known[times[known] <= step + slack])
+            together = times[known] <= step + slack
+            tied, rest = np.sort(known[together]), known[~together]
+            new = columns[tied]
             edge = memory.signs.copy()
-            edge[columns[tied]] = signs[tied]
-            if self._settle(memory.coefficients, edge).shared[columns[tied]].any():
+            edge[new] = np.sign(v[new])
+            if self._settle(memory.coefficients, edge).shared[new].any():
                 break
             idle = idle.copy()  # combinations of the active columns, up to rounding: they can add nothing
-            idle[columns[tied]] = True
+            idle[new] = True
         lead = LEAD if self._settings.threshold == "natural" else 0.0
         half = max(step - lead / float(speeds[first]), 0.0)
         moved = z + np.where(moving, v * step, 0.0)
-        rest = np.sort(known[np.isin(known, tied, invert=True)])
         runner_up = None
         if rest.size:
-            second = rest[np.argmin(times[rest])]
+            rest = np.sort(rest)
+            second = rest[times[rest].argmin()]
             runner_up = (int(columns[second]), float(max(times[second] - step, 0.0)) / scale)
         after = agf.State(
             state.time + step / scale,
             state.active,
-            mirror.directions(moved),
-            mirror.log_norms(moved),
+            *mirror.polar(moved),
             state.level,
             replace(memory, z=moved, signs=edge, idle=idle),
         )
-        return after, agf.Activation(
-            after.time, state.time + half / scale, columns[tied], 0.5 * speeds[tied], runner_up
-        )
+        return after, agf.Activation(after.time, state.time + half / scale, new, 0.5 * speeds[tied], runner_up)
 
-    def _times(
-        self, part: Mirror, columns: IntArray, speeds: FloatArray, heights: FloatArray
-    ) -> tuple[FloatArray, IntArray]:
-        """(m,) time each coordinate still needs, and the indices at which it is exact: those of the first two at least.
+    def _times(self, columns: IntArray, speeds: FloatArray, heights: FloatArray) -> tuple[FloatArray, IntArray]:
+        """(m,) time each of these coordinates still needs, and the indices at which it is exact: those of the first two
+        at least. Elsewhere it is a lower bound.
 
         At the natural threshold the coefficient is |v| n / |x - P_A x|^2, in equal shares where columns are equal.
-        Leaving P_A out gives a lower bound of the time, and as thresholds are logarithms few coordinates need it.
+        Leaving P_A out gives the bound, and as thresholds are logarithms few coordinates need it.
         """
+        mirror = self.mirror
         if self._settings.threshold == "unit":
-            return np.maximum(part.height_of_norm(0.0) - heights, 0.0) / speeds, np.arange(columns.size)
+            return np.maximum(mirror.height_of_norm(0.0)[columns] - heights, 0.0) / speeds, np.arange(columns.size)
         pulls = speeds * self._n / self._fit.copies[columns]
-        bound = part.height_of_coefficient(pulls / self._fit.norms[columns] ** 2)
+        if columns.size <= _CHUNK:
+            target = mirror.height_of_coefficient(pulls / self._fit.distance(columns), columns)
+            return np.maximum(target - heights, 0.0) / speeds, np.arange(columns.size)
+        bound = mirror.height_of_coefficient(pulls / self._fit.norms[columns] ** 2, columns)
         times = np.maximum(bound - heights, 0.0) / speeds
         order = np.argsort(times)
-        known, chunk = 0, 8
+        known, chunk = 0, _CHUNK
         while known < order.size and (known < 2 or times[order[known]] <= np.partition(times[order[:known]], 1)[1]):
             some = order[known : known + chunk]
-            target = part.take(some).height_of_coefficient(pulls[some] / self._fit.distance(columns[some]))
+            distance = self._fit.distance(columns[some])
+            target = mirror.height_of_coefficient(pulls[some] / distance, columns[some])
             times[some] = np.maximum(target - heights[some], 0.0) / speeds[some]
             known += some.size
             chunk *= 2
@@ -158,15 +162,14 @@ class DiagonalPhases:
         collapsed = np.flatnonzero((edge != 0.0) & ~active)
         inside = np.flatnonzero(active)
         z = memory.z.copy()
-        part = mirror.take(inside)
-        z[inside] = part.depth(part.height_of_coefficient(np.abs(beta[inside])), edge[inside])
+        z[inside] = mirror.depth(mirror.height_of_coefficient(np.abs(beta[inside]), inside), edge[inside], inside)
         r = self._y - self._x @ beta
         v = r @ self._x / self._n
         after = Memory(
             z, minimum.coefficients, np.where(active, edge, 0.0), memory.idle & np.bool_(collapsed.size == 0)
         )
         level = 0.5 * float(r @ r) / self._n
-        final = agf.State(state.time, active, mirror.directions(z), mirror.log_norms(z), level, after)
+        final = agf.State(state.time, active, *mirror.polar(z), level, after)
         settled = agf.Settled(
             level=level,
             collapsed=collapsed,

@@ -7,6 +7,7 @@ signed coordinate z of `mirror`, and active ones solve a least-squares problem w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,25 @@ class DiagonalLinear(agf.Problem):
 
     def outputs(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
         """u_i v_i x_i / sqrt(n), (m, n)."""
-        return (theta[:, 0] * theta[:, 1] / np.sqrt(self.n_samples))[:, None] * self.X[:, neurons].T
+        return (theta[:, 0] * theta[:, 1] / np.sqrt(self.n_samples))[:, None] * self._columns[neurons]
+
+    def self_interaction(
+        self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
+    ) -> FloatArray:
+        """u_i^2 v_i^2 |x_i|^2 / (2n) beside nothing; beside active coordinates, less what these explain."""
+        if active_neurons.size:
+            return super().self_interaction(directions, neurons, active, active_neurons)
+        return (directions[:, 0] * directions[:, 1]) ** 2 * self._squares[neurons]
+
+    @cached_property
+    def _squares(self) -> FloatArray:
+        """|x_i|^2 / (2n), (d,)."""
+        return np.asarray(0.5 * np.einsum("ij,ij->j", self.X, self.X) / self.n_samples)
+
+    @cached_property
+    def _columns(self) -> FloatArray:
+        """X^T (d, n), its rows in one piece."""
+        return np.ascontiguousarray(self.X.T)
 
     def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
         """Dense Hessian (2m, 2m), rows and columns ordered as theta.ravel()."""
