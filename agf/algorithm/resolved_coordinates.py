@@ -194,7 +194,7 @@ class OwnRiding(Riding):
     def __init__(self, problem: Problem, system: FlowSystem, state: State[FloatArray], alive: BoolArray) -> None:
         self.problem, self._system, self._y = problem, system, state.memory
         self.active, self.alive = np.flatnonzero(state.active), alive
-        self.smooth, self.log_time_unit = system.smooth, system.log_time_unit
+        self.smooth, self.contracts, self.log_time_unit = system.smooth, system.contracts, system.log_time_unit
         self.moving: BoolArray | None = None  # entries that move, on a plateau; else all
         self._seen: tuple[FloatArray, FloatArray, FloatArray] | None = None  # of the last `polar`, which several ask
 
@@ -230,10 +230,6 @@ class OwnRiding(Riding):
 
     def retract(self, y: FloatArray) -> FloatArray:
         return self._system.retract(y)
-
-    @property
-    def contracts(self) -> bool:
-        return self._system.contracts and self.moving is None
 
     def velocities(self, ys: FloatArray) -> FloatArray:
         return self._system.velocities(ys)

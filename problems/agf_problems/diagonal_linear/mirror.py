@@ -17,7 +17,6 @@ import agf
 from agf.arrays import FloatArray, IntArray
 
 Columns = IntArray | slice
-_ROOT, _LARGEST = float(np.sqrt(2.0)), float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
@@ -74,14 +73,14 @@ class Mirror:
         """Unit rows (u, v) / rho (..., d, 2) and log rho (..., d); coordinates that are exactly zero: 0 and -inf."""
         p, q = self.log_p + z, self.log_q - z
         large = np.maximum(p, q)
-        finite = np.maximum(large, -_LARGEST)  # what both parts lack is 0 beside it
+        finite = np.where(large > -np.inf, large, 0.0)
         p = self.sign_p * np.exp(p - finite)
         q = self.sign_q * np.exp(q - finite)
         size = np.maximum(np.sqrt(p * p + q * q), 1.0)  # the larger part is 1, or both are missing
         rows = np.empty((*size.shape, 2))
         rows[..., 0], rows[..., 1] = p + q, p - q
-        rows /= (_ROOT * size)[..., None]
-        return rows, large + np.log(size / _ROOT)
+        rows /= (2.0**0.5 * size)[..., None]
+        return rows, large + np.log(size) - 0.5 * np.log(2.0)
 
     def height(self, z: FloatArray, signs: FloatArray) -> FloatArray:
         """(d,) log |p| where the sign is positive, log |q| where it is negative: grows at the rate |v_z| outwards."""
