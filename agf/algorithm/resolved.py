@@ -65,8 +65,8 @@ _FINE = 0.005
 _MOST_INSIDE = 30
 #: Points of the curve in a collocation step, which may pass a whole drop. Cost: as above.
 _LONG = 20
-#: Points of such a step between two looks at the state. Result: of who arrived in which drop, and of what was learned
-#: by then; at 20, once a step, coefficients after a drop are off by a tenth.
+#: Points of such a step between two looks at the state. Cost: of looks; with one a step, coefficients after a drop
+#: would be known to a tenth.
 _EVERY = 4
 #: Log norm by which active neurons that are still small may grow, at their present rate, on any plateau. Result: a
 #: plateau on which one grows by more is stepped through; at 5 a drop of its own would be passed over, at 0.05 a plateau
