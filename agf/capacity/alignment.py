@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from agf.arrays import FloatArray, IntArray, matrix
+from agf.arrays import BoolArray, FloatArray, IntArray, matrix
 from agf.capacity.layers import favoured, gates, output_names, two_layer
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -24,7 +24,7 @@ from agf.sphere import cartesian, lengths, polar
 #: Log norms below this are no part of the residual: their parameters are 0 in float64 arithmetic.
 _VANISHED = -345.0
 #: What `_driven` finds, in order.
-_COLUMNS = ("utility", "drive", "cos_delta", "rate", "gate_share", "side", "target")
+_COLUMNS = ("utility", "drive", "cos_delta", "rate", "gate_share", "side", "target", "driven")
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,6 +38,7 @@ class Alignment:
     cos_delta : (T, H) cosine between w and gamma, or theta_i and -grad_i L; NaN for a neuron that nothing drives.
     rate : (T, H) d log|theta_i| / dt under gradient flow, exact.
     gate_share : (T, H) fraction of samples with w . x > 0; NaN where there are no gates.
+    driven : (T, H) whether anything moves it; a neuron that nothing moves is dead, or zero.
     side, target : (T, H) output that a favours, and that its drive turns it to: index into `classes`; -1 for none.
     classes : names of the outputs.  permanent : rows that are no neurons (an output bias), and driven by no angle.
     """
@@ -52,6 +53,7 @@ class Alignment:
     gate_share: FloatArray
     side: IntArray
     target: IntArray
+    driven: BoolArray
     classes: tuple[Any, ...] = field(default=())
     permanent: tuple[int, ...] = field(default=())
 
@@ -71,7 +73,7 @@ class Alignment:
         ]  # fmt: skip
         columns = ["neuron", "norm", "utility", "drive", "cos delta", "growth rate", "gates open", "side", "target"]
         width = self.log_norms.shape[1] - len(self.permanent)
-        still = int(np.isnan(np.delete(self.cos_delta[k], self.permanent)).sum())
+        still = int((~np.delete(self.driven[k], self.permanent)).sum())
         notes = [f"The {len(rows)} fastest of {width} neurons."] if len(rows) < width else []
         notes += [f"{still} neuron(s) are not driven at all (dead, or nothing left to fit)."] if still else []
         return Table(f"Alignment of {self.problem} at flow time {number(self.times[k])}", columns, rows, notes)
@@ -154,12 +156,13 @@ def _driven(problem: Problem, directions: FloatArray, log_norms: FloatArray) -> 
     utility = problem.utility(directions, neurons, problem.residual(theta, neurons[members]))[0]
     growth = np.exp((problem.degree - 2) * np.where(alive, log_norms, -np.inf)) if problem.degree > 2 else alive
     rate = growth * np.einsum("ij,ij->i", directions, pull)
+    driven = alive & pull.any(axis=1)
     network = two_layer(problem)
     nothing = np.full(problem.width, -1)
     if network is None:
         drive = lengths(pull)
         cosine = _quotient(np.einsum("ij,ij->i", directions, pull), drive)
-        return utility, drive, cosine, rate, np.full(problem.width, np.nan), nothing, nothing
+        return utility, drive, cosine, rate, np.full(problem.width, np.nan), nothing, nothing, driven
     d = network.n_inputs
     w, a = directions[:, :d], directions[:, d:]
     on_w, on_a = pull[:, :d], pull[:, d:]
@@ -167,7 +170,7 @@ def _driven(problem: Problem, directions: FloatArray, log_norms: FloatArray) -> 
     cosine = _quotient(np.einsum("ij,ij->i", w, on_w), lengths(w) * lengths(on_w))
     share = gates(network, directions).mean(axis=1)
     target = np.where(on_a.any(axis=1), favoured(on_a), -1)
-    return utility, np.nan_to_num(drive), cosine, rate, share, np.where(a.any(axis=1), favoured(a), -1), target
+    return utility, np.nan_to_num(drive), cosine, rate, share, np.where(a.any(axis=1), favoured(a), -1), target, driven
 
 
 def _quotient(above: FloatArray, below: FloatArray) -> FloatArray:

@@ -20,6 +20,7 @@ from agf.errors import RequestError, explain
 from agf.init import WIDTHS, Init
 from agf.records.table import Table, number, percent
 from agf.results.trajectory import Trajectory
+from agf.rounding import SUM
 from agf.sphere import lengths, polar
 
 #: Ways of merging and of choosing whom to keep.
@@ -155,7 +156,7 @@ def merge(problem: Problem, theta: Any, *, cosine: float = 0.999, rule: str = "t
         weight = sizes * lengths(theta[some, d:])
         w = polar((weight @ unit[some])[None])[0][0] if weight.any() else unit[some[0]]
         a = sizes @ theta[some, d:]
-        if not a.any():
+        if lengths(a[None])[0] <= SUM * weight.sum():  # they cancel, to rounding
             continue
         scale = (p * float(a @ a)) ** (1 / (2 * (p + 1)))  # p |a / s^p|^2 = s^2: the balance of the flow
         rows.append(np.concatenate([scale * w, a / scale**p]))

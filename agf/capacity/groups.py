@@ -303,7 +303,7 @@ def _at(
 ) -> Groups:
     """The groups at one moment, without their past."""
     moment = alignment(problem, Init(directions, log_norms, alpha=1.0))
-    driven = np.isfinite(log_norms) & ~np.isnan(moment.cos_delta[0])
+    driven = moment.driven[0]
     dead = np.setdiff1d(np.flatnonzero(~driven), problem.permanent)
     always = np.array(problem.permanent, dtype=np.int64)
     kappa = problem.degree

@@ -8,6 +8,7 @@ It is stopped there, long before norms have settled.
 from __future__ import annotations
 
 import time as wall
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,10 +22,13 @@ from agf.contract.problem import Problem
 from agf.coordinates.choice import flow_system
 from agf.errors import RequestError, explain
 from agf.init import Init
-from agf.integrators import MarchError, march
 from agf.records.table import Table, number
 from agf.results.comparison import Comparison
 from agf.results.trajectory import Trajectory
+from agf.stopping.drive import End, Moment, Stop, Why, drive
+from agf.stopping.ending import SETTLE, Ending
+from agf.stopping.methods import Explicit
+from agf.stopping.rules import LOOK, Budget, Certified, Memory, Timeless, Tolerance
 
 #: Error of one step relative to a neuron: a cost, since an order asks for far less than a time does. Every step's error
 #: is common to a group, so that 1e-2 places neurons to 1e-3 of the ranks.
@@ -32,14 +36,16 @@ RTOL = 1e-2
 #: The order is decided when the loss has fallen to this fraction of L(0): a cost, since norms still grow afterwards but
 #: hardly pass one another (Spearman .996 there, .9998 at a loss ten times smaller, on digits).
 DECIDED = 0.03
-#: Without such a fall, it is over when the loss falls by less than this fraction of itself in another time as long,
-#: and no neuron grows by a factor e in ten such times.
-_STILL, _PATIENCE = 0.01, 10.0
-#: Steps between two looks at the loss, which cost a gradient each.
-_LOOK = 4
+#: Without such a fall, it is over when the loss falls by less than this fraction of itself in another time as long, ...
+#: Cost: norms still move a little then, and hardly pass one another.
+_STILL = 0.01
+#: ... and no small neuron grows by a factor e in so many such times. Result: what takes longer is not in the order; at
+#: 1 a neuron that is about to make a drop would be left out, at 100 a loss that creeps is followed ten times as long.
+_PATIENCE = 10.0
 #: The conditioning is measured by a run at this multiple of the tolerance, a third of the cost.
 _COARSER = 5.0
-_MOST_STEPS = 20_000
+#: Gradients of one run. Limit: the order is then that of what there is; those of the examples take a few hundred.
+_MOST = 20_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -198,7 +204,8 @@ def tickets(
     Raises
     ------
     RequestError
-        For a wrong request, or a `keep` that asks about more neurons than there are.
+        For a wrong request, a `keep` that asks about more neurons than there are, and where there is no race: nothing
+        to learn, or no neuron that anything drives.
     """
     init = admit(problem, init, "tickets")
     width = problem.width - len(problem.permanent)
@@ -206,15 +213,28 @@ def tickets(
     if not 1 <= seats <= width:
         raise RequestError(explain(f"keep = {keep:g} asks about {seats} of {width} neurons.", where="tickets"))
     rtol = positive(rtol, "rtol", where="tickets")
+    until = None if until is None else positive(until, "until", where="tickets")
     began = wall.perf_counter()
     first = alignment(problem, init)
     no_neurons = np.zeros(0, dtype=np.int64)
     start_loss = float(problem.loss_grad(np.zeros((0, problem.n_params)), no_neurons)[0])
+    always = list(problem.permanent)
+    dead = np.setdiff1d(np.flatnonzero(~first.driven[0]), always)
+    if start_loss == 0.0:
+        raise RequestError(explain("the zero function has no loss: there is nothing to learn.", where="tickets"))
+    if dead.size == width:
+        raise RequestError(
+            explain(
+                f"nothing drives any of the {width} neuron(s) at the start: all are dead, and keep their norms.",
+                where="tickets",
+                remedy="Start from weights that some sample drives.",
+            )
+        )
     time, norms, loss, spent = _race(problem, init, rtol, until, start_loss)
     coarse = _race(problem, init, min(_COARSER * rtol, 0.2), time, start_loss)
     with np.errstate(invalid="ignore"):
         error = np.nan_to_num(np.abs(coarse[1] - norms))
-    norms, always = norms.copy(), list(problem.permanent)
+    norms = norms.copy()
     norms[always] = -np.inf
     return Tickets(
         problem=problem.name,
@@ -223,7 +243,7 @@ def tickets(
         log_norms=norms,
         error=error,
         keep=seats,
-        dead=np.setdiff1d(np.flatnonzero(np.isnan(first.cos_delta[0]) | ~np.isfinite(init.log_norms)), always),
+        dead=dead,
         loss=loss,
         start_loss=start_loss,
         evaluations=spent + coarse[3],
@@ -236,28 +256,45 @@ def tickets(
 def _race(
     problem: Problem, init: Init, rtol: float, until: float | None, start_loss: float
 ) -> tuple[float, FloatArray, float, int]:
-    """Flow time reached, log norms (H,) and loss there, gradients spent."""
+    """Flow time reached, log norms (H,) and loss there, gradients spent.
+
+    Where steps fail at this tolerance the order of what there is will do; its error says how well.
+    """
     system = flow_system(problem, init)
     unit = float(np.exp(system.log_time_unit))
-    y, s, spent, looks = system.start(), 0.0, 0, 0
-    end = np.inf if until is None else positive(until, "until", where="tickets") / unit
-    steps = march(
-        system.velocity, y, method="auto" if system.smooth else "rk45", rtol=rtol, scale=system.scale,
-        groups=system.groups, retract=system.retract, s_end=end, max_steps=_MOST_STEPS,
-    )  # fmt: skip
-    try:
-        for number_of, step in enumerate(steps, 1):
-            y, s, spent = step.y1, step.s1, step.evaluations
-            if until is None and number_of % _LOOK == 0:
-                looks += 1
-                loss, rate = system.loss_and_rate(y)
-                if loss <= DECIDED * start_loss or (
-                    -rate * s <= _STILL * loss and (system.growth(y) or 0.0) * _PATIENCE * s < 1 and loss < start_loss
-                ):
-                    break
-    except MarchError:  # at this tolerance the order of what there is will do; its error says how well
-        pass
-    return s * unit, system.snapshot(y).log_norms, float(system.loss(y)), spent + looks + 1
+    s_end = np.inf if until is None else until / unit
+    stops: list[Stop] = [Timeless(), Budget(_MOST)]
+    if until is None:
+        ending = Ending.of(problem, init, system, SETTLE)
+        decided: list[Stop] = [Certified(Tolerance(DECIDED, start_loss)), _Over(start_loss, ending.small)]
+        stops = [*decided, *ending.rules(system.smooth), *stops]
+    end = drive(system, Explicit(rtol, "auto" if system.smooth else "rk45"), stops, system.start(), s_end=s_end)
+    return end.at.t * unit, system.snapshot(end.at.y).log_norms, end.at.loss, end.at.work.gradients
+
+
+@dataclass(frozen=True)
+class _Over:
+    """Something was learned, the loss falls by less than `_STILL` of itself in another time as long, and no small
+    neuron grows by a factor e in `_PATIENCE` such times.
+
+    Looser than the rules of a flow, which hold at once too and prove more: an order is decided earlier than a level.
+    """
+
+    start_loss: float
+    small: Callable[[Moment], float | None]
+
+    def init(self, now: Moment) -> Memory:
+        """When to ask next."""
+        return (0.0,)
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether it is over."""
+        learned = self.start_loss - now.loss > _STILL * self.start_loss
+        if not learned or now.fall > _STILL * now.loss or now.t < memory[0]:
+            return memory, None
+        if (self.small(now) or 0.0) * _PATIENCE * now.t < 1.0:
+            return memory, End(Why.SETTLED, now)
+        return (LOOK * now.t,), None
 
 
 def _without(scores: FloatArray, rows: list[int]) -> FloatArray:

@@ -152,3 +152,16 @@ def test_the_commands_write_weights_that_init_reads(tmp_path, capsys):
     assert main(["prune", path, "--keep", "2", "--by", "norm", "--train", "3", "-o", small]) == 0
     assert "trained on" in capsys.readouterr().err
     assert main(["train", "two-layer", "--width", "2", "--init", small, "--t-max", "1"]) == 0
+
+
+def test_input_weights_that_cancel_to_rounding_leave_no_ghost():
+    """.3 (.7 / 3) is .1 (.7) but for a rounding: a neuron of norm 3e-9 stood for their sum."""
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    problem = agf.TwoLayer(X, X[:, :1], width=3, kink=0)
+    w = np.array([1.0, 2.0, 0.5])
+    theta = np.array([[*(0.1 * w), 0.7], [*(0.3 * w), -0.7 / 3], [0.3, 0.2, -0.5, 1.0]])
+    merged = agf.merge(problem, theta, rule="input")
+    assert merged.neurons == 1
+    assert merged.loss_after == pytest.approx(merged.loss_before, rel=1e-12)
+    theta[1, 3] += 1e-9  # this is no rounding
+    assert agf.merge(problem, theta, rule="input").neurons == 2

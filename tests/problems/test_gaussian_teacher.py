@@ -333,9 +333,41 @@ def test_a_neuron_whose_input_weights_shrink_to_nothing_holds_nobody_up(mode):
 def test_input_weights_that_are_gone_stay_gone_and_others_move():
     problem = agf.problem("gaussian-teacher", teacher=np.eye(3), width=3)
     residual = problem.residual(np.zeros((0, 4)), np.zeros(0, dtype=int))
-    small = np.array([1e-5, 2e-5, -1e-5])
+    small = -1e-5 * np.ones(3)  # where E[r relu(w . x)] is least: it heads for 0
     rows = np.array([[*small, -1.0], [*small, 1.0], [*(1e3 * small), -1.0]])
     utility, gradient = problem.utility(rows, np.arange(3), residual)
     assert (gradient[0] == 0).all()
     assert utility[0] == 0
-    assert np.linalg.norm(gradient[1:], axis=1).min() > 0.1
+    assert np.linalg.norm(gradient[1:], axis=1).min() > 1e-3
+    assert (problem.loss_grad(rows, np.arange(3))[1][0] == 0).all()
+    assert (problem.hessian(rows, np.arange(3))[:4, :4] == 0).all()
+
+
+@pytest.mark.parametrize("activation", ["relu", "leaky-relu"])
+def test_small_input_weights_turn_first_where_the_residual_has_both_signs(activation):
+    """Against the same network on 20,000 samples: w is 1e-6 of a, loses length at first, and turns and grows."""
+    problem = GaussianTeacher(np.array([[1.0, 0.0], [0.0, 1.0]]), outer=[1.0, -1.0], activation=activation)
+    init = agf.Init.from_params(1e-3 * np.array([[0.9e-6, 0.8e-6, -1.0]]))
+    assert problem.utility(init.directions, np.arange(1), problem.residual(np.zeros((0, 3)), np.arange(0)))[0][0] < 0
+    exact, sampled = agf.flow(problem, init), agf.flow(problem.sampled(20_000), init)
+    assert exact.status.word == "settled"
+    assert exact.drops[0].time == pytest.approx(sampled.drops[0].time, rel=0.05)
+    assert agf.predict(problem, init).half_times[1] == pytest.approx(exact.drops[0].time, rel=2e-3)
+
+
+@pytest.mark.parametrize("alpha", [1e-2, 1e-6])
+def test_a_student_whose_input_weights_die_has_settled(alpha):
+    """a < 0 and teachers of positive sign: w goes to 0 in a time of order one, and there is no way back."""
+    problem = GaussianTeacher(np.diag([3.0, 2.0, 1.0]))
+    init = problem.init(alpha, seed=1)
+    assert init.directions[0, -1] < -0.8
+    flow = agf.flow(problem, init)
+    assert flow.status.word == "settled"
+    assert flow.times[-1] < 10.0
+    assert agf.predict(problem, init).status.word == "no_growth"
+
+
+def test_the_hessian_with_a_student_of_no_input_weights_is_finite():
+    problem = GaussianTeacher(np.eye(2), width=2)
+    theta = np.array([[0.3, 0.4, 0.5], [0.0, 0.0, -0.7]])
+    assert np.isfinite(problem.hessian(theta, np.arange(2))).all()

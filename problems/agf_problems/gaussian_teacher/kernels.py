@@ -176,7 +176,7 @@ class Relu(Kernel):
             return out
         unit = u / size
         for k in range(v.shape[0]):
-            if sine[0, k] <= RANK:
+            if lv[0, k] == 0 or sine[0, k] <= RANK:
                 continue
             across = (v[k] / lv[0, k] - cosine[0, k] * unit) / sine[0, k]
             bend = float(lv[0, k] * sine[0, k] / size) * (

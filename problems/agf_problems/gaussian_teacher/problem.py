@@ -19,9 +19,12 @@ from agf_problems.gaussian_teacher.single_neuron import NeuronTheory, theory_of
 
 #: Activations with a kink where w = 0.
 _KINKED = ("relu", "leaky-relu")
-#: Input weights over the output weight below which those that shrink are gone. Derived: steps of the default rtol,
+#: Input weights over the output weight below which those that head for 0 are gone. Derived: steps of the default rtol,
 #: 1e-6, hold the direction of (w, a), so that of w alone has less than two digits; it has had nine e-folds to turn.
 _GONE = 1e-4
+#: Largest sine of the angle between the way that input weights go and the way to 0. Derived: at 45 degrees they lose
+#: length as fast as they turn, and those that are not gone yet turn on.
+_ASIDE = 0.5**0.5
 
 
 class GaussianTeacher(agf.Problem):
@@ -103,7 +106,13 @@ class GaussianTeacher(agf.Problem):
     # -- contract ---------------------------------------------------------------------------------------------
 
     def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
-        """E (f* - f)^2 / 2 and its gradient, exact."""
+        """E (f* - f)^2 / 2 and its gradient, exact; that of neurons whose input weights are gone is 0."""
+        loss, gradient = self._loss_grad(theta)
+        gradient[self._gone(theta, -gradient)] = 0.0
+        return loss, gradient
+
+    def _loss_grad(self, theta: FloatArray) -> tuple[float, FloatArray]:
+        """The formulas themselves, for `loss_grad`."""
         u, a = self._split(theta)
         with_teacher, with_students = self.kernel.value(u, self._v), self.kernel.value(u, u)
         on_a = with_students @ a - with_teacher @ self.outer
@@ -121,19 +130,30 @@ class GaussianTeacher(agf.Problem):
         """a E[r sigma(w . x)] with sigma at leading order, and its gradient."""
         u, a = self._split(theta)
         value, force = self._force(self.kernel.leading, u, a, residual)
-        gone = self._gone(u, a, value)
+        gone = self._gone(theta, force)
         value[gone], force[gone] = 0.0, 0.0
         return a * value, force
 
-    def _gone(self, u: FloatArray, a: FloatArray, value: FloatArray) -> BoolArray:
+    def _gone(self, theta: FloatArray, force: FloatArray) -> BoolArray:
         """Neurons (m,) whose input weights have shrunk to nothing: w = 0, where sigma has a kink, and they stay.
 
         A neuron of negative utility loses input weights, |w|' = U / |w|, at the rate at which they turn downhill. So
-        one that has lost all but `_GONE` of them has long turned to where E[r sigma] is least, and loses the rest.
+        one that has lost all but `_GONE` of them, and heads for 0, has turned to where E[r sigma] is least, and loses
+        the rest. All that is asked of the problem has them at rest: losses that rates promise there never come.
+
+        Parameters
+        ----------
+        theta : ndarray, shape (m, P)
+            Rows (w, a).
+        force : ndarray, shape (m, P)
+            What drives them.
         """
         if self.activation not in _KINKED:
-            return np.zeros(a.size, dtype=bool)
-        return np.asarray((norms(u) < _GONE * np.abs(a)) & (a * value < 0))
+            return np.zeros(theta.shape[0], dtype=bool)
+        w, way = theta[:, :-1], force[:, :-1]
+        size, speed = norms(w), norms(way)
+        inward = -np.einsum("ij,ij->i", w, way) > (1.0 - _ASIDE**2) ** 0.5 * size * speed
+        return np.asarray((size < _GONE * np.abs(theta[:, -1])) & (inward | (size == 0)))
 
     def pull(self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any) -> FloatArray:
         """-grad L / rho^(degree - 1), exact at any norm."""
@@ -170,6 +190,7 @@ class GaussianTeacher(agf.Problem):
     def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
         """Dense Hessian of the loss, (mP, mP), exact (kinks average out)."""
         u, a = self._split(theta)
+        u[self._gone(theta, -self._loss_grad(theta)[1])] = 0.0
         m, d = u.shape
         out = self._gram(u, a).reshape(m, d + 1, m, d + 1)
         rows, weights = np.concatenate([self._v, u]), np.concatenate([-self.outer, a])
