@@ -63,9 +63,15 @@ def _from_tensor(value: Any, name: str, where: str) -> Any:
         raise DataError(
             explain(f"`{name}` is a sparse tensor ({value.layout}).", where=where, remedy=f"Give {name}.to_dense().")
         )
-    value = value.detach().cpu()
-    narrow = str(value.dtype) in ("torch.bfloat16", "torch.float16")  # numpy has no bfloat16; both fit in float64
-    return (value.double() if narrow else value.resolve_conj().resolve_neg()).numpy()
+    try:
+        value = value.detach().cpu()
+        narrow = str(value.dtype) in ("torch.bfloat16", "torch.float16")  # numpy has no bfloat16; both fit in float64
+        return (value.double() if narrow else value.resolve_conj().resolve_neg()).numpy()
+    except (TypeError, RuntimeError) as error:  # a tensor without data, or of a type that numpy has not
+        raise DataError(
+            explain(f"`{name}` is a tensor that cannot be read ({error}).", where=where,
+                    expected="a dense tensor of real numbers, with data")
+        ) from None  # fmt: skip
 
 
 def _floats(value: Any, name: str, where: str) -> FloatArray:
@@ -168,15 +174,22 @@ def in_range(array: FloatArray, name: str, *, where: str = "", power: int = 2) -
     return array
 
 
+def number(value: Any) -> float:
+    """The float that a number is; NaN for what is none, or none of float64."""
+    if isinstance(value, bool | np.bool_ | str | bytes):
+        return np.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
+
+
 def positive(value: Any, name: str, *, where: str = "") -> float:
     """A finite positive float. Raises DataError."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = np.nan
-    if not (np.isfinite(number) and number > 0):
+    found = number(value)
+    if not (np.isfinite(found) and found > 0):
         raise DataError(explain(f"`{name}` must be a positive finite number.", where=where, found=repr(value)))
-    return number
+    return found
 
 
 def count(value: Any, name: str, *, where: str = "", least: int = 1) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import importlib.util
+import math
 import os
 import zipfile
 from collections.abc import Callable
@@ -161,7 +162,14 @@ def _csv(name: str, target: str | None) -> Dataset:
     try:
         with open(name, newline="", encoding="utf-8-sig") as handle:
             rows = list(csv.reader(handle))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise DataError(
+            explain(
+                f"cannot read {name!r} as a csv file: its text is not UTF-8 ({error.reason} at byte {error.start}).",
+                remedy="Save it as UTF-8.",
+            )
+        ) from None
+    except (OSError, csv.Error) as error:
         raise DataError(explain(f"cannot read {name!r} as a csv file ({error}).")) from None
     if not rows or not any(cell.strip() for cell in rows[0]):
         raise DataError(explain("the file is empty.", where=name, expected="a first row of column names"))
@@ -209,8 +217,14 @@ def _standardized(found: Dataset, name: str) -> Dataset:
     for column, values in columns.items():
         if np.ptp(values) == 0:
             raise DataError(explain(f"column {column!r} is constant: it has no scale.", where=name, remedy="Drop it."))
-    arrays = {"X": (x - x.mean(axis=0)) / x.std(axis=0), "y": (y - y.mean()) / y.std(), "names": found.arrays["names"]}
+    arrays = {"X": _unit(x), "y": _unit(y), "names": found.arrays["names"]}
     return Dataset(arrays, found.words.replace("numbers as given (not standardized: --standardize)", "standardized"))
+
+
+def _unit(values: FloatArray) -> FloatArray:
+    """Columns of mean 0 and variance 1; of any size, as squares of numbers leave float64 long before numbers do."""
+    values = values / np.abs(values).max(axis=0)
+    return (values - values.mean(axis=0)) / values.std(axis=0)
 
 
 def _row(name: str, line: int, row: list[str], columns: list[str]) -> list[float]:
@@ -229,6 +243,15 @@ def _row(name: str, line: int, row: list[str], columns: list[str]) -> list[float
                     found=repr(cell),
                     expected="numbers",
                     remedy="Encode or drop that column, and fill or drop missing values.",
+                )
+            )
+        if not math.isfinite(value):
+            raise DataError(
+                explain(
+                    f"column {column!r} is not finite, first on line {line}.",
+                    where=name,
+                    found=repr(cell if len(cell) < 40 else cell[:37] + "..."),
+                    remedy="Fill or drop missing values.",
                 )
             )
         values.append(value)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from agf import sphere
-from agf.arrays import USUAL, FloatArray, matrix
+from agf.arrays import USUAL, FloatArray, matrix, number
 from agf.errors import DataError, explain
 from agf.records import torch_weights
 
@@ -175,10 +175,7 @@ class Init:
 
 def check_alpha(alpha: Any) -> float:
     """alpha as a float; DataError unless it is finite and positive."""
-    try:
-        value = float(alpha)
-    except (TypeError, ValueError):
-        value = np.nan
+    value = number(alpha)
     if not (np.isfinite(value) and value > 0):
         raise DataError(
             explain(

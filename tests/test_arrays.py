@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import agf
-from agf.arrays import matrix, parsed, vector
+from agf.arrays import matrix, parsed, positive, vector
 from agf.errors import DataError, RequestError
 
 ODD = {
@@ -108,3 +108,17 @@ def test_a_constant_template_has_nothing_to_learn_in_any_way_of_asking(template)
     assert agf.flow(problem, init).losses.max() == 0.0
     assert agf.descend(problem, init, lr=0.1, steps=3).losses.max() == 0.0
     assert agf.check(problem).passed
+
+
+@pytest.mark.parametrize("value", [True, np.True_, "1e-8", b"1", 10**400, None, 1j, [1.0], float("nan"), 0, -1])
+def test_what_is_no_positive_number_is_told(value):
+    with pytest.raises(DataError, match="positive finite number"):
+        positive(value, "x")
+    with pytest.raises(DataError, match="positive finite number"):
+        agf.init.check_alpha(value)
+
+
+def test_a_tensor_without_data_is_no_array():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(DataError, match="`x` is a tensor that cannot be read"):
+        matrix(torch.empty(2, 3, device="meta"), "x")

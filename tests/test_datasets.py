@@ -195,3 +195,29 @@ def test_the_option_of_the_command_line(tmp_path, monkeypatch, capsys):
     sweep = ["sweep", "relu", *data, "--alpha", "1e-3", "--width", "2,3", "-o", "s", "--no-files"]
     assert cli.main(sweep) == cli.DONE
     assert "2 runs, 0 failed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("scale", [1e150, 1e200, 1e300, 1e-150, 1e-200, 1e-300])
+def test_columns_of_any_size_are_standardized(tmp_path, scale):
+    rows = [(1.0, 2.0, 5.0), (-1.0, 0.5, 1.0), (0.3, 1.0, -2.0)]
+    one = datasets.load(write(tmp_path, "one.csv", "a,b,y\n" + "\n".join(f"{a},{b},{y}" for a, b, y in rows)),
+                        "y", standardize=True)  # fmt: skip
+    text = "a,b,y\n" + "\n".join(f"{scale * a},{b},{scale * y}" for a, b, y in rows)
+    other = datasets.load(write(tmp_path, "other.csv", text), "y", standardize=True)
+    for name in ("X", "y"):
+        np.testing.assert_allclose(other[name], one[name], rtol=1e-12)  # rounding of a division
+
+
+@pytest.mark.parametrize("cell", ["nan", "inf", "-Infinity", "1e999", "9" * 5000])
+def test_a_cell_that_is_not_finite_is_named_by_its_column_and_line(tmp_path, cell):
+    path = write(tmp_path, "odd.csv", CSV + f"1,{cell},3\n")
+    for standardize in (False, True):
+        with pytest.raises(DataError, match="column 'bmi' is not finite, first on line 6") as caught:
+            datasets.load(path, "risk", standardize=standardize)
+        assert len(str(caught.value)) < 300
+
+
+def test_text_of_another_encoding_says_which_is_read(tmp_path):
+    (tmp_path / "odd.csv").write_bytes(CSV.encode("utf-16"))
+    with pytest.raises(DataError, match=r"not UTF-8 .* Save it as UTF-8"):
+        datasets.load(tmp_path / "odd.csv", "risk")

@@ -69,7 +69,10 @@ class Blame:
 
 def told(error: BaseException) -> str:
     """Type and message of an exception, on one line."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # a stranger's exception, which cannot say itself what it is
+        text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -177,6 +180,8 @@ def guard(problem: Problem | type[Problem], partial: Callable[[], Any] = nothing
             words = found.words(error) if found is not None else _returned(problem, owner, error)
         if words is None:
             raise
+        if isinstance(error, StopIteration):  # which a context takes for its own end, also as a cause
+            error = RuntimeError(told(error))
         kept = None
         with contextlib.suppress(Exception):  # what raised may do so again
             kept = partial()

@@ -94,6 +94,14 @@ def check_path(path: str | os.PathLike[str]) -> None:
             )
         )
     files.check_writable(path)
+    if import_matplotlib().rcParams["text.usetex"]:
+        raise FileError(
+            explain(
+                "matplotlib is told to set text by LaTeX, and the labels of these pictures are not written in it.",
+                found="text.usetex: True",
+                remedy="Set it to False for them, in matplotlibrc or by matplotlib.rc_context.",
+            )
+        )
 
 
 def save(ax: Axes, path: str | os.PathLike[str] | None) -> Axes:

@@ -53,6 +53,7 @@ class Checkpoint:
         self.soonest = 0.0 if eager else _SOONEST
         self.began = self.saved = wall.perf_counter()
         self.cost = 0.0
+        self.latest: Result | None = None  # what the file holds
         if eager:
             self.saved = -float("inf")
 
@@ -86,6 +87,7 @@ class Checkpoint:
         """Save now."""
         if self.path is not None:
             (result if self.whole is None else self.whole(result)).save(self.path)
+            self.latest = result
 
     @contextmanager
     def last(self) -> Iterator[None]:

@@ -31,6 +31,8 @@ VERSION = 1
 _MAX_HEADER = 64 * 2**20
 #: An archive that unpacks to more than this, and to so many times its size, holds nothing but zeros or means harm.
 _LARGE, _PACKED = 2**30, 200
+#: Bytes of an array that are tried before it is packed. Cost: of trying, a millisecond.
+_SAMPLE = 2**16
 #: What zipfile and numpy raise on damaged, encrypted or hostile archives, besides ValueError.
 DAMAGE: tuple[type[BaseException], ...] = (
     zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, MemoryError, struct.error, SyntaxError, TypeError,
@@ -132,7 +134,9 @@ def check_writable(path: str | os.PathLike[str], then: str = "Nothing was comput
     if "\0" in str(path):
         raise FileError(explain(f"cannot write {str(path)!r}: its name holds a null character.", remedy=then))
     target = Path(os.path.realpath(path))
-    if target.is_dir():
+    if not str(path):
+        why = "the name is empty"
+    elif target.is_dir():
         why = "it is a folder"
     elif target.exists() and not target.is_file():
         why = "it is a device or a pipe, not an ordinary file"  # replacing it would destroy it
@@ -150,6 +154,9 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
+        kinds = set(map(type, value))
+        if kinds <= {int, str, bool} or (kinds == {float} and all(map(math.isfinite, value))):
+            return list(value)  # a list of a million neurons is no work
         return [jsonable(item) for item in value]
     if isinstance(value, np.ndarray):
         return jsonable(value.tolist())
@@ -193,14 +200,28 @@ def from_json_float(value: Any) -> float:
 def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Write a run file. kind : "staircase", "trajectory", "comparison", ...; arrays : numbers, booleans or strings."""
     document = {"format": FORMAT, "version": VERSION, "kind": kind, **jsonable(header)}
-    with atomic(path) as handle, zipfile.ZipFile(handle, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("header.json", json.dumps(document, indent=1, allow_nan=False))
+    with atomic(path) as handle, zipfile.ZipFile(handle, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("header.json", json.dumps(document, allow_nan=False))
         for name, array in arrays.items():
             array = np.asarray(array)
             if array.dtype.hasobject:
                 raise TypeError(f"array {name!r} holds Python objects")
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            info = zipfile.ZipInfo(f"{name}.npy")
+            info.compress_type = _packing(array)
+            with archive.open(info, "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def _packing(array: np.ndarray) -> int:
+    """How an array is stored: as it is where it is large and a sample from its middle does not shrink.
+
+    Packing the digits of a flow takes seconds for each 30 MB and saves 4 %, and a run that is told to stop has two.
+    """
+    if array.nbytes <= 16 * _SAMPLE:
+        return zipfile.ZIP_DEFLATED
+    middle = array.size // 2
+    sample = array.ravel()[middle : middle + _SAMPLE // array.itemsize].tobytes()
+    return zipfile.ZIP_DEFLATED if 2 * len(zlib.compress(sample, 1)) < len(sample) else zipfile.ZIP_STORED
 
 
 def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:

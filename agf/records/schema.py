@@ -37,6 +37,8 @@ def _shown(value: Any) -> str:
 
 def real(value: Any, where: str) -> None:
     """A number as `files.jsonable` writes it: null is NaN, and infinities are words."""
+    if isinstance(value, float) and math.isfinite(value):  # the usual case first: a list may be long
+        return
     number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 10**400
     if not (number or value is None or value in ("inf", "-inf")):
         raise Wrong(where, _shown(value), "a number")
@@ -130,7 +132,11 @@ def listing(inner: Rule, length: int | None = None) -> Rule:
         if not isinstance(value, list) or (length is not None and len(value) != length):
             raise Wrong(where, _shown(value), "a list" + (f" of {length}" if length is not None else ""))
         for k, item in enumerate(value):
-            inner(item, f"{where}[{k}]")
+            try:
+                inner(item, where)
+            except Wrong:
+                inner(item, f"{where}[{k}]")  # its place is written out only where it is told: a list may be long
+                raise
 
     return rule
 
@@ -411,9 +417,11 @@ def _check_staircase(header: dict[str, Any], arrays: dict[str, np.ndarray], size
             if f"drop{k}_{name}" in arrays:
                 kinds = "biuf" if name == "log_norms" else "b"
                 _numbers(arrays, f"drop{k}_{name}", Array(("M",), False, kinds), sizes)
-        for name in header["feature_names"]:
-            if f"drop{k}_feature_{name}" in arrays:
-                _member(arrays, f"drop{k}_feature_{name}", "biuf", "real numbers")
+    for name in header["feature_names"]:
+        members = [f"drop{k}_feature_{name}" for k in range(len(header["result"]["drops"]))]
+        found = {_member(arrays, member, "biuf", "real numbers").shape for member in members if member in arrays}
+        if len(found) > 1:
+            raise Wrong(f"drop*_feature_{name}", "of several shapes", "one shape, that of the feature")
 
 
 def _check_trajectory(header: dict[str, Any], arrays: dict[str, np.ndarray], sizes: dict[str, int]) -> None:

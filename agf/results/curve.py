@@ -121,8 +121,7 @@ def detect(
     if t.size < 2:
         return []
     fit = _decreasing(raw)
-    with np.errstate(over="ignore"):  # a diverged run
-        noise = _SIGMAS * float(np.sqrt(np.mean((raw - fit) ** 2)))
+    noise = _SIGMAS * _scatter(raw - fit)
     base = min(0.0, float(fit[-1]))
     first = float(fit[0]) - base
     if first <= max(noise, 0.0):
@@ -230,6 +229,12 @@ def check(times: FloatArray, losses: FloatArray, where: str = "curve") -> tuple[
             )
         )
     return times, losses
+
+
+def _scatter(gaps: FloatArray) -> float:
+    """Root mean square, whatever the unit of the loss: squares of losses leave float64 long before losses do."""
+    largest = float(np.abs(gaps).max())
+    return largest * float(np.sqrt(np.mean((gaps / largest) ** 2))) if 0 < largest < np.inf else largest
 
 
 def _decreasing(values: FloatArray) -> FloatArray:

@@ -12,6 +12,7 @@ from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
+from agf.records.status import Status
 from agf.results.trajectory import Trajectory
 from agf.rewinding.masked import masked
 from agf.rewinding.pruning import inputs_of, prunable_of
@@ -90,6 +91,8 @@ class ProblemSubject(Subject):
         same = whole and np.array_equal(start, self.init.params())
         init = self.init if same else Init.from_params(start, alpha=self.init.alpha)
         run = self._run(self.problem if whole else masked(self.problem, mask), init, budget)
+        if run.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt  # half a cycle is no cycle
         self._dense = self._dense or run
         return _end(run)
 

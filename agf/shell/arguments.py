@@ -266,6 +266,8 @@ def typed(text: str, kind: str) -> Any:
         value = json.loads(_JSON_WORDS.get(text, text))
     except json.JSONDecodeError:
         value = text
+    except (RecursionError, ValueError):  # lists in lists, or thousands of digits, beyond what Python reads
+        raise ValueError("a value that can be read") from None
     if isinstance(value, float) and value.is_integer() and "int" in words and "float" not in words:
         value = int(value)
     if not words <= set(_PLAIN):

@@ -9,6 +9,7 @@ import click
 
 from agf.errors import FileError, explain
 from agf.figures import FIGURES, make
+from agf.shell import signals
 from agf.shell.console import reporter
 from agf.shell.main import DONE
 from agf.shell.output import print_json
@@ -33,6 +34,7 @@ def figure(name: str, folder: str, data: str | None, fast: bool, as_json: bool, 
         began = time.perf_counter()
         with report.progress(f"{each}: {FIGURES[each][1]}"):
             drawn = make(each, fast, data if each == "fig7" or name != "all" else None)
+        signals.stop_if_told()  # a picture of half a training would be another one
         written = drawn.save(folder)
         report.table(drawn.table())
         report.say(f"{each}: {time.perf_counter() - began:.1f} s. Wrote {', '.join(map(str, written))}.")

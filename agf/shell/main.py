@@ -25,6 +25,8 @@ from agf.records.table import visible
 from agf.shell import listeners, signals
 
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+#: Letters of an error message: some fifteen lines of a terminal.
+_LONGEST = 1200
 
 #: Command -> where it is defined, and its line in the help; nothing is imported to list them.
 COMMANDS = {
@@ -123,6 +125,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         sys.stdout.flush()
     except (click.Abort, KeyboardInterrupt):
         return _complain("interrupted", INTERRUPTED)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help(), err=True)
+        return WRONG
     except click.UsageError as error:
         return _complain(error.format_message(), WRONG)
     except RequestError as error:
@@ -140,6 +145,8 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 def _complain(words: str, code: int) -> int:
     sentence = visible(" ".join(words.split()))
+    if len(sentence) > _LONGEST:  # what was found may be as long as the request: the ends say what it is about
+        sentence = f"{sentence[: _LONGEST // 2]} ... {sentence[-_LONGEST // 2 :]}"
     click.echo(f"agf: error: {sentence}" if code != INTERRUPTED else f"agf: {sentence}", err=True)
     return code
 

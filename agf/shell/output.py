@@ -12,6 +12,7 @@ import click
 
 from agf.errors import ComputationError, RequestError, explain
 from agf.records import files
+from agf.records.checkpoint import Checkpoint
 from agf.records.status import Status
 from agf.shell import signals
 from agf.shell.console import reporter
@@ -38,6 +39,8 @@ class Output:
     ----------
     kept : Any
         What to deliver when an interrupt finds the command between two results.
+    checkpoint : Checkpoint or None
+        Who writes the run file as the computation goes on: what it wrote last is not written again, as it may be large.
 
     Raises
     ------
@@ -48,6 +51,7 @@ class Output:
     """
 
     kept: Any = None
+    checkpoint: Checkpoint | None = None
 
     def __init__(
         self,
@@ -94,14 +98,14 @@ class Output:
         return exit_code(result)
 
     def _deliver(self, result: Any) -> None:
-        if self.output is not None:
+        if self.output is not None and (self.checkpoint is None or self.checkpoint.latest is not result):
             with signals.holding():
                 result.save(self.output)
-        if self.picture is not None:
-            result.plot(self.picture)
         if self.as_json:
             print_json(result.to_dict())
         self.report.table(result.table())
+        if self.picture is not None:
+            result.plot(self.picture)
         for written in self.named:
             self.report.say(f"Wrote {written}.")
 

@@ -9,6 +9,7 @@ import click
 from agf.records import files
 from agf.results.comparison import Comparison
 from agf.results.runs import prediction, training
+from agf.shell import signals
 from agf.shell.console import reporter
 from agf.shell.main import DONE, FAILED
 from agf.shell.output import print_json
@@ -104,6 +105,7 @@ def rerun(run: str, output: str | None, problem: str | None, quiet: bool) -> int
     teller = reporter(quiet)
     with teller.progress("computing again") as update:
         again = rerun(run, problem=problem, observer=Watcher("computing again", update))
+    signals.stop_if_told()
     if target is not None:
         again.save(target)
         teller.say(f"Wrote {output}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,7 +124,9 @@ def train(
         problem, init = _problem_and_init(name, words, out.report, predict=False)
         if descent and words["seed"] is not None:
             descent["seed"] = words["seed"]
-    kept = {"checkpoint": output if checkpoint is None else checkpoint}
+    writer = Checkpoint(out.output if checkpoint is None else os.path.abspath(checkpoint))
+    out.checkpoint = writer if checkpoint is None else None
+    kept = {"checkpoint": writer}
     if descent:
         code = out.finish(lambda: _descent(problem, init, {**descent, **kept}, out.report))
     else:

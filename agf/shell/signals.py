@@ -117,6 +117,12 @@ def _end_unheeded(reader: socket.socket, interrupts: Interrupts) -> None:
                 os._exit(128 + int(min(wanted)))
 
 
+def stop_if_told() -> None:
+    """Raise KeyboardInterrupt where a signal has come: what computed at that time took it, and ended early."""
+    if _current.number is not None:
+        raise KeyboardInterrupt
+
+
 @contextmanager
 def holding() -> Iterator[None]:
     """Finish what is inside, such as writing a result, before a signal is heeded."""

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from agf import sphere
-from agf.arrays import USUAL, FloatArray, IntArray, count, positive
+from agf.arrays import USUAL, FloatArray, IntArray, count, number, positive
 from agf.clock import Clock
 from agf.contract.admission import admit
 from agf.contract.blame import guard
@@ -102,7 +102,7 @@ def descend(
     lr = positive(lr, "lr", where="descend")
     count(steps, "steps", where="descend")
     count(snapshots, "snapshots", where="descend", least=2)
-    if not 0 <= momentum < 1:
+    if not 0 <= number(momentum) < 1:
         raise RequestError(explain("`momentum` must be in [0, 1).", where="descend", found=momentum))
     batches = None if batch_size is None else _Batches(problem, count(batch_size, "batch_size", where="descend"), seed)
     kept = Checkpoint.of(checkpoint)
@@ -118,7 +118,7 @@ def descend(
         settings["frozen"] = _columns(frozen, init.n_params)
     run = _Descent(problem, init, settings, batches)
     if resume is not None:
-        with taking_over("descend"):
+        with taking_over("descend", resume):
             run.resume(resume)
     return run.go(steps, observer, kept)
 

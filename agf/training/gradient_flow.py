@@ -67,8 +67,9 @@ MAX_GRADIENTS = 2_000_000
 _DRIFT = 1e3
 #: Largest log of the unit of time. Limit: flow times beyond do not fit in float64, and the run is refused.
 _MAX_LOG_TIME = 700.0
-#: Memory that snapshots take at most (but at least eight are kept). Limit: fewer are kept then.
-_SNAPSHOT_BYTES = 512 * 2**20
+#: Memory that snapshots take at most (but at least eight are kept). Limit: fewer are kept then; so much is written to a
+#: file within the two seconds in which a run that is told to stop should be gone.
+_SNAPSHOT_BYTES = 128 * 2**20
 
 
 @np.errstate(**USUAL)
@@ -192,7 +193,7 @@ def flow(
     with guard(problem):
         run = _Run(problem, init, system, settings)
     if resume is not None:
-        with taking_over("flow"):
+        with taking_over("flow", resume):
             run.resume(resume)
     return run.go(max_steps, max_gradients, observer, kept)
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import Snapshot
-from agf.errors import AgfError, RequestError, explain
+from agf.errors import AgfError, ProblemError, RequestError, explain
 from agf.results.curve import FLOOR, interpolate
+from agf.results.trajectory import Trajectory
 
 Point = tuple[float, float, float]  # time, loss, slope
 Evaluate = Callable[[IntArray, FloatArray], tuple[FloatArray, FloatArray]]
@@ -45,8 +46,11 @@ class Progress:
 
 
 @contextmanager
-def taking_over(where: str) -> Iterator[None]:
-    """Go on from the state of an earlier run. Raises RequestError where that is not such a state, as in an odd file."""
+def taking_over(where: str, run: object) -> Iterator[None]:
+    """Go on from the state of `run`. Raises RequestError where it has no such state, as one of an odd file."""
+    if not isinstance(run, Trajectory):
+        raise RequestError(explain("`resume` is no trajectory.", where=where, found=repr(run), expected="one of flow"
+                                   " or descend, or agf.load of a saved one"))  # fmt: skip
     try:
         yield
     except (LookupError, TypeError, ValueError, ArithmeticError) as error:
@@ -231,6 +235,11 @@ class Recorder:
         """The snapshots, and `last` after them, as fields of a Trajectory (snapshot_times, log_norms, ...)."""
         kept = self.kept if last is None else [*self.kept, last]
         shots = [shot for _, _, shot in kept]
+        if len({tuple((name, np.shape(value)) for name, value in shot.features.items()) for shot in shots}) > 1:
+            raise ProblemError(
+                explain("`features` has other names or shapes at one time than at another.",
+                        expected="the same names with arrays of the same shapes at every call")
+            )  # fmt: skip
         names = shots[0].features.keys() if shots else ()
         return {
             "snapshot_times": np.array([time for time, _, _ in kept]),

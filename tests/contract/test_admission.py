@@ -312,3 +312,27 @@ def test_returns_are_checked_in_the_middle_of_a_run_too():
     problem = Later(X, np.tanh(X[:, 0]) + 0.4 * np.tanh(X[:, 1]), activation="tanh", width=4)
     with pytest.raises(agf.AgfError, match=r"`label` returned an int"):
         agf.predict(problem, problem.init(1e-4), mode="agf")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("linear-attention", {"covariance": [2e100, 1e100]}),
+        ("linear-attention", {"covariance": [2e-100, 1e-100]}),
+        ("linear-attention", {"context": 10**160}),
+        ("modular-addition", {"template": np.array([3e100, -1e100, 0.0, -1e100, -1e100])}),
+        ("modular-addition", {"p": 7, "template": {1: 1e-100}}),
+        ("diagonal-linear", {"X": np.eye(2), "y": [1e130, 1.0]}),
+    ],
+)
+def test_data_whose_products_leave_float64_are_refused_and_not_called_learned(name, arguments):
+    with pytest.raises(agf.DataError, match="leave the range of float64"):
+        agf.problem(name, **arguments)
+
+
+@pytest.mark.parametrize("odd", [3, "run.npz", None.__class__])
+def test_only_a_trajectory_is_resumed(odd):
+    problem = agf.problem("diagonal-linear", X=np.eye(2), y=[1.0, 0.5])
+    for train in (agf.flow, lambda *a, **k: agf.descend(*a, lr=0.1, steps=2, **k)):
+        with pytest.raises(agf.RequestError, match="`resume` is no trajectory"):
+            train(problem, problem.init(1e-4), resume=odd)

@@ -240,3 +240,14 @@ def test_the_curve_of_a_loop_is_written_as_it_is_read(tmp_path):
     assert (np.diff(np.log(run.times[1:])) < 0.7).all()
     with pytest.raises(FileError, match="folder does not exist"):
         agf.CurveWriter(tmp_path / "none" / "curve.csv")
+
+
+@pytest.mark.parametrize("scale", [1e-290, 1e-200, 1e160, 1e290])
+def test_drops_are_found_in_losses_of_any_unit(scale):
+    times = np.geomspace(1.0, 1e4, 400)
+    losses = 1.0 / (1 + (times / 20) ** 4) + 0.1 / (1 + (times / 1000) ** 4) + 0.01
+    noisy = losses * (1 + 1e-4 * np.random.default_rng(0).standard_normal(400))
+    for curve in (losses, noisy):
+        usual = [drop.time for drop in detect(times, curve)]
+        assert len(usual) == 2
+        assert [drop.time for drop in detect(times, curve * scale)] == pytest.approx(usual, rel=1e-9)

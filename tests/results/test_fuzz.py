@@ -266,3 +266,11 @@ def test_a_row_of_a_sweep_is_summarized_or_refused_whatever_is_in_it(swept, caps
     code = main.main(["summarize", str(folder)])
     assert code in (main.DONE, main.FAILED, main.WRONG), f"row {row} {path} = {value!r}"
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_features_of_several_shapes_are_refused(runs, tmp_path):
+    found, *_ = runs
+    _, members = found["staircase"]
+    write(tmp_path / "odd.npz", {**members, "drop1_feature_coefficients.npy": _npy(np.zeros(7))})
+    with pytest.raises(FileError, match="of several shapes"):
+        agf.load(tmp_path / "odd.npz")

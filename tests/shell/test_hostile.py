@@ -380,13 +380,17 @@ def test_a_label_of_many_neurons_is_cut_where_it_is_shown():
     assert cell.endswith("characters)")
 
 
-def test_many_tied_coordinates_are_answered_in_seconds_with_a_short_label():
+def test_many_tied_coordinates_are_answered_in_seconds_with_a_short_label(tmp_path):
     d = 200_000
     problem = agf.problem("diagonal-linear", X=np.ones((2, d)), y=np.ones(2))
     began = time.process_time()
     stairs = agf.predict(problem, problem.init(1e-8), mode="agf")
     assert time.process_time() - began < 10.0  # 1 s where nothing else runs; a loop over columns took 20
     assert stairs.drops[0].neurons.size == d
+    began = time.process_time()
+    stairs.save(tmp_path / "run.npz")
+    assert agf.load(tmp_path / "run.npz").drops[0].neurons.size == d
+    assert time.process_time() - began < 3.0  # 0.6 s where nothing else runs; Python's own JSON took 2.5
     assert len(stairs.drops[0].label) < 120
     assert stairs.drops[0].label.endswith(f"and {d - 8:,} more")
     assert stairs.graph().number_of_nodes() == 2
@@ -457,3 +461,100 @@ def test_tickets_are_held_against_a_run_of_other_data_than_the_example(tmp_path,
     assert main.main(["train", *source, "--t-max", "3", "-o", "run.npz", "--quiet"]) == 0
     assert main.main(["tickets", "relu", "--against", "run.npz"]) == 0
     assert "Spearman" in capsys.readouterr().err
+
+
+def test_what_a_run_is_told_to_stop_with_is_written_within_seconds(tmp_path):
+    numbers = np.random.default_rng(0).standard_normal(2**21)  # 16 MB; packed as text is, they took 1.5 s
+    began = time.process_time()
+    files.write(tmp_path / "run.npz", "note", {}, {"numbers": numbers, "zeros": np.zeros(2**21)})
+    assert time.process_time() - began < 0.7  # 0.15 s where nothing else runs
+    assert (tmp_path / "run.npz").stat().st_size < 1.1 * numbers.nbytes
+    found = files.read(tmp_path / "run.npz")[2]
+    assert np.array_equal(found["numbers"], numbers)
+    assert not found["zeros"].any()
+
+
+def test_a_run_file_is_written_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written = []
+    original = files.write
+    monkeypatch.setattr(files, "write", lambda path, *rest: (written.append(str(path)), original(path, *rest)))
+    words = ["train", "diagonal-linear", "--alpha", "1e-2", "--t-max", "3", "--quiet"]
+    assert main.main([*words, "-o", "run.npz"]) == main.DONE
+    assert written == [str(tmp_path / "run.npz")]
+    assert main.main([*words, "-o", "run.npz", "--checkpoint", "c.npz"]) == main.DONE
+    assert sorted(written[1:]) == [str(tmp_path / "c.npz"), str(tmp_path / "run.npz")]
+
+
+@pytest.mark.parametrize("raised", ["StopIteration()", "type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})()"])
+def test_exceptions_that_trip_what_catches_them_are_sentences(tmp_path, capsys, monkeypatch, raised):
+    monkeypatch.chdir(tmp_path)
+    text = WANDERS.replace('return "wanders"', f"raise {raised}").replace('os.chdir("/")', "pass")
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    for command in (["predict", "mine.py"], ["check", "mine.py"], ["sweep", "mine.py", "-o", "s"]):
+        assert main.main([*command, *(["--alpha", "1e-4"] if command[0] != "check" else [])]) in (1, 2)
+        assert "Traceback" not in capsys.readouterr().err
+
+
+def test_features_that_change_their_names_are_a_sentence(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (
+        WANDERS.replace('os.chdir("/")', "pass")
+        + """
+    def features(self, theta, neurons):
+        self.asked = getattr(self, "asked", 0) + 1
+        return {"one" if self.asked < 9 else "two": np.ones(1)}
+"""
+    )
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    assert main.main(["train", "mine.py", "--alpha", "1e-3", "--t-max", "30"]) in (1, 2)
+    assert "`features` has other names" in capsys.readouterr().err
+
+
+def test_a_list_in_lists_and_a_message_as_long_as_the_request_are_sentences(capsys):
+    for value in ("[" * 5000, "9" * 6000, "{" * 5000):
+        assert main.main(["predict", "linear", "-p", f"Sxx={value}"]) == main.WRONG
+        told = capsys.readouterr().err
+        assert "Traceback" not in told
+        assert len(told) < 1400
+    assert main.main(["predict", "a" * 10**5]) == main.WRONG
+    told = capsys.readouterr().err
+    assert told.startswith("agf: error: there is no problem 'aaa")
+    assert "Expected one of diagonal-linear" in told
+    assert len(told) < 1400
+
+
+def test_without_a_command_the_help_is_printed(capsys):
+    assert main.main([]) == main.WRONG
+    told = capsys.readouterr().err
+    assert told.startswith("Usage: agf")
+    assert len(told.splitlines()) > 20
+
+
+def test_text_by_latex_is_refused_before_anything_is_computed(tmp_path, monkeypatch, capsys):
+    import matplotlib as mpl
+
+    monkeypatch.chdir(tmp_path)
+    with mpl.rc_context({"text.usetex": True}):
+        assert main.main([*PREDICT, "--plot", "a.png"]) == main.WRONG
+    assert "text.usetex" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_cycle_is_no_cycle(tmp_path):
+    X = np.random.default_rng(0).standard_normal((12, 2))
+    problem = agf.TwoLayer(X, X[:, 0], activation="relu", width=3)
+    runs = []
+
+    def train(problem, init):
+        def observer(progress):
+            if len(runs) == 2:
+                raise KeyboardInterrupt
+
+        runs.append(agf.flow(problem, init, t_max=5.0, snapshots=2, observer=observer))
+        return runs[-1]
+
+    with pytest.raises(KeyboardInterrupt):
+        agf.rewind(problem, problem.init(1e-2), cycles=4, train=train, path=tmp_path / "run.npz")
+    assert runs[2].status is agf.Status.INTERRUPTED
+    assert agf.load(tmp_path / "run.npz").cycles == 1

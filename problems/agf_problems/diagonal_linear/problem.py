@@ -81,7 +81,7 @@ class DiagonalLinear(agf.Problem):
                 )
             )
         for role, data in (("X", self.X), ("y", self.y)):
-            in_range(data, role, where=where)
+            in_range(data, role, where=where, power=3)
         not_zero(self.X, "X", where=where)
         self.names = None if names is None else [str(name) for name in names]
         if self.names is not None and len(self.names) != d:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from agf import Problem
-from agf.arrays import FloatArray, IntArray, count, matrix, vector
+from agf.arrays import FloatArray, IntArray, count, in_range, matrix, vector
 from agf.errors import DataError, explain
 from agf.rounding import EPS, TIED
 
@@ -92,6 +92,7 @@ class ContextRegression(Problem):
         where = f"problem {self.name!r}"
         self.covariance = _covariance(covariance, where)
         self.context = count(context, "context", where=where)
+        in_range(np.asarray(self.context, dtype=np.float64), "context", where=where, power=8)
         values, vectors = np.linalg.eigh(self.covariance)
         order = np.argsort(-values, kind="stable")
         self.dimension = values.size
@@ -211,7 +212,7 @@ def _covariance(given: Any, where: str) -> FloatArray:
     """The covariance (d, d) from a matrix or from eigenvalues; refused unless symmetric, semidefinite and not zero."""
     if given is None:
         given = default_eigenvalues()
-    array = matrix(given, "covariance", where=where)
+    array = in_range(matrix(given, "covariance", where=where), "covariance", where=where, power=8)
     if 1 in array.shape:  # eigenvalues, however they are laid out
         cov = np.diag(array.reshape(-1))
     elif array.shape[0] != array.shape[1]:

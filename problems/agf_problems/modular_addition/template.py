@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agf.arrays import FloatArray, IntArray, count, vector
+from agf.arrays import FloatArray, IntArray, count, in_range, vector
 from agf.errors import DataError, explain
 from agf.rounding import RANK
 
@@ -192,10 +192,15 @@ def read_template(template: Any, characters: Characters) -> Template:
             key = int(key) if isinstance(key, str) and key.strip().isdecimal() else key  # JSON has no other keys
             amplitudes[_position(key, characters)] = _number(value, f"the amplitude of frequency {key}")
         return _from_spectrum(characters, amplitudes)
-    return Template(characters, vector(template, "template", where=where, length=p))
+    return Template(characters, in_range(vector(template, "template", where=where, length=p), "template", **_RANGE))
+
+
+#: Of a template: its products in a loss and what its weights come to leave float64 beyond.
+_RANGE: dict[str, Any] = {"where": "modular-addition", "power": 8}
 
 
 def _from_spectrum(characters: Characters, amplitudes: FloatArray) -> Template:
+    in_range(amplitudes, "template", **_RANGE)
     return Template(characters, characters.inverse(characters.fill(amplitudes.astype(np.complex128))))
 
 
