@@ -17,6 +17,10 @@ import numpy as np
 from agf.arrays import BoolArray, FloatArray
 from agf.rounding import RANK
 
+#: Range of the log norms of rows that may be mixed from the start. Derived: their sizes then differ by e^3, and mixing
+#: costs a digit of the smallest.
+_ALIKE = 3.0
+
 
 @dataclass(frozen=True)
 class Factored:
@@ -38,8 +42,20 @@ class Factored:
 
     @classmethod
     def of(cls, directions: FloatArray, log_norms: FloatArray) -> Factored:
-        """Of rows given as unit `directions` (H, n) and `log_norms` (H,); rows of norm 0 are left out."""
+        """Of rows given as unit `directions` (H, n) and `log_norms` (H,); rows of norm 0 are left out.
+
+        More rows of about one size than columns are n mixtures of them.
+        """
         alive = np.isfinite(log_norms)
+        logs = log_norms[alive]
+        if logs.size > directions.shape[1] and np.ptp(logs) <= _ALIKE:
+            top = float(logs.max())
+            q, r = np.linalg.qr(directions[alive] * np.exp(logs - top)[:, None])
+            hidden = np.zeros((r.shape[0], log_norms.size))
+            hidden[:, alive] = q.T
+            sizes = np.linalg.norm(r, axis=1)
+            kept = sizes > 0
+            return cls((r[kept] / sizes[kept, None]).T, top + np.log(sizes[kept]), hidden[kept])
         return cls(directions[alive].T, log_norms[alive], np.eye(log_norms.size)[alive])
 
     @property

@@ -61,3 +61,15 @@ def test_rows_of_norm_zero_are_nothing():
     none = Factored.of(np.eye(2), np.full(2, -np.inf))
     assert none.empty
     assert np.isneginf(none.log_amplitudes(np.eye(2))).all()
+
+
+def test_many_rows_of_about_one_size_are_as_many_mixtures_as_there_are_columns(rng):
+    directions = rng.standard_normal((2000, 5))
+    directions /= np.linalg.norm(directions, axis=1)[:, None]
+    logs = -500.0 + 0.3 * rng.standard_normal(2000).clip(-3, 3)
+    logs[7] = -np.inf
+    found = Factored.of(directions, logs)
+    assert found.logs.size == 5
+    assert found.hidden.shape == (5, 2000)
+    scaled = (found.basis * np.exp(found.logs + 500.0)) @ found.hidden
+    np.testing.assert_allclose(scaled.T, directions * np.exp(logs + 500.0)[:, None], atol=1e-14 * np.exp(1.0))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from agf.algorithm.crossings import Crossings
+from agf.algorithm.linear_stepper import LinearRest, LinearStepper, linear
 from agf.algorithm.rest import Rest
 from agf.algorithm.stepper import Batch, Stepper
 from agf.arrays import FloatArray, IntArray
@@ -128,14 +129,17 @@ class ExactRest(Rest):
 def steps_of(batch: Batch, rtol: float, noise: float) -> Stepper:
     """Exact steps where the problem's dormant neurons have them, else Dormand-Prince steps."""
     walls = dormant_walls(batch.problem, batch.residual)
-    if walls is None or batch.neurons.size * walls.sample.size > _LARGEST:
-        return Stepper(batch, rtol)
-    return ExactStepper(walls, batch, rtol, noise)
+    if walls is not None and batch.neurons.size * walls.sample.size <= _LARGEST:
+        return ExactStepper(walls, batch, rtol, noise)
+    matrix = linear(batch)
+    return Stepper(batch, rtol) if matrix is None else LinearStepper(batch, matrix, rtol)
 
 
 def rest_of(steps: Stepper, crossings: Crossings) -> Rest:
     """What finds the neurons that rest, for these steps."""
-    return ExactRest(steps, crossings) if isinstance(steps, ExactStepper) else Rest(steps, crossings)
+    if isinstance(steps, ExactStepper):
+        return ExactRest(steps, crossings)
+    return LinearRest(steps, crossings) if isinstance(steps, LinearStepper) else Rest(steps, crossings)
 
 
 def aligned(

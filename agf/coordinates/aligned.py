@@ -10,9 +10,12 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
+from agf.rounding import LOG_FAINT
 
-#: Entries of a block of distances. Cost: memory, 32 MB at any width.
-_BLOCK = 1 << 22
+#: Entries of a block of distances. Cost: memory, 4 MB at any width, which caches hold.
+_BLOCK = 1 << 19
+#: Log norm over the largest below which a neuron counts as one of this. Derived: its square is a normal number.
+_LEAST = 0.5 * LOG_FAINT
 
 
 def groups(problem: Problem) -> bool:
@@ -49,11 +52,17 @@ def log_group_norms(directions: FloatArray, log_norms: FloatArray, rows: IntArra
     close : float
         Largest distance of two unit directions of one group; the whole sphere is within 2.
     """
-    out = np.empty(rows.size)
-    size = max(1, _BLOCK // max(log_norms.size, 1))
+    top = float(np.max(log_norms, initial=-np.inf))
+    if not np.isfinite(top):
+        return np.full(rows.size, -np.inf)
+    if close >= 2.0:
+        with np.errstate(divide="ignore"):
+            return np.full(rows.size, 0.5 * np.logaddexp.reduce(2.0 * log_norms))
+    squares = np.exp(2.0 * np.maximum(log_norms - top, _LEAST))
+    squares[np.isinf(log_norms)] = 0.0
+    out, size = np.empty(rows.size), max(1, _BLOCK // log_norms.size)
+    for some in (slice(k, k + size) for k in range(0, rows.size, size)):
+        cosines = directions[rows[some]] @ directions.T
+        out[some] = np.greater_equal(cosines, 1.0 - 0.5 * close**2, out=cosines) @ squares
     with np.errstate(divide="ignore"):
-        for some in (slice(k, k + size) for k in range(0, rows.size, size)):
-            cosines = directions[rows[some]] @ directions.T
-            inside = np.where(cosines >= 1.0 - 0.5 * close**2, 2.0 * log_norms, -np.inf)
-            out[some] = 0.5 * np.logaddexp.reduce(inside, axis=1)
-    return out
+        return top + 0.5 * np.log(out)

@@ -101,12 +101,16 @@ class Activation:
         """Leading order of sigma, itself where sigma is homogeneous."""
         if self.homogeneous:
             return self.value(b, z)
+        if self.power == 1 and self.left == -self.right:
+            return self.right * z
         return b.xp.where(z > 0, b.array(self.right), b.array(self.left)) * abs(z) ** self.power
 
     def leading_slope(self, b: Backend, z: Any) -> Any:
         """Its derivative."""
         if self.homogeneous:
             return self.slope(b, z)
+        if self.power == 1 and self.left == -self.right:
+            return b.xp.full_like(z, self.right)
         factor = b.xp.where(z > 0, b.array(self.right), b.array(-self.left))
         return self.power * factor * abs(z) ** (self.power - 1)
 
