@@ -6,7 +6,6 @@ What a user gives and reads is here. The formulas, analytic and batched over neu
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +13,13 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray
 from agf.errors import DataError, RequestError, explain
 from agf.init import Init
+from agf.networks import labels
 from agf.networks.activations import activation as activation_of
+from agf.networks.biases import Biases, moves_at_once
 from agf.networks.hidden_layer import HiddenLayer
 from agf.networks.second_order import SecondOrder
+from agf.networks.starts import KINDS, drawn
 from agf.records import torch_weights
-from agf.sphere import polar
 
 if TYPE_CHECKING:
     from agf.results.staircase import Staircase
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
 #: Half-width of kinks where none is given, over |w| rms|x|. Setting: `kink`; at 1e-2 activations next to a kink are off
 #: by a percent of the width, at 1e-4 steps of 1e-4 no longer see it.
 _KINK = 1e-3
-#: Squared gradient of an output bias, over the loss, below which it rests at 0. Result: of a sentence alone; a bias
-#: fitted to six digits has it, and one of ten samples that has not been fitted is of order one.
-_BALANCED = 1e-6
-#: Which biases a network has.
-BIASES = ("none", "hidden", "output", "both")
-#: A label names the neurons of a drop one by one up to this many. Limit: more are counted.
-_MOST_NAMED = 8
 
 
 class TwoLayer(SecondOrder):
@@ -97,7 +91,7 @@ class TwoLayer(SecondOrder):
 
     name = "two-layer"
     theory_at_infinite_width = True
-    kinds = ("gaussian", "balanced", "dominated", "ball", "unbalanced")
+    kinds = KINDS
 
     @classmethod
     def from_torch(cls, model: Any, X: Any, Y: Any, **options: Any) -> TwoLayer:
@@ -160,9 +154,7 @@ class TwoLayer(SecondOrder):
         bias: str = "none",
     ) -> None:
         where = type(self).__name__
-        if bias not in BIASES:
-            message = f"unknown bias {bias!r}."
-            raise DataError(explain(message, where=where, expected="one of " + ", ".join(BIASES)))
+        self.biases = Biases.of(bias, where)
         self.activation = activation_of(activation, leak=leak, power=power)
         super().__init__(X, Y, width, loss, device)
         if reduction not in ("mean", "sum"):
@@ -172,14 +164,12 @@ class TwoLayer(SecondOrder):
             raise DataError(explain(f"`X` has shape {self.X.shape}.", where=where, expected="(n, d)"))
         if not self.X.any():
             raise DataError(explain("all of `X` is zero, so no neuron can ever grow.", where=where))
-        if bias in ("hidden", "both"):
-            self.X = np.column_stack([self.X, np.ones(self.n_samples)])
-            self.n_inputs += 1
+        self.X = self.biases.inputs(self.X)
+        self.n_inputs = self.X.shape[1]
         #: Number of neurons, without the row of an output bias.
         self.hidden = self.width
-        if bias in ("output", "both"):
-            self.permanent = (self.width,)
-            self.width += 1
+        self.permanent = self.biases.permanent(self.hidden)
+        self.width += len(self.permanent)
         self.bias = bias
         # Samples last in memory: sums and products run along them, and thin products take half the time or less.
         self._x, self._y = (self._backend.array(rows.T.copy()).T for rows in (self.X, self.Y))
@@ -197,36 +187,18 @@ class TwoLayer(SecondOrder):
     # -- contract ---------------------------------------------------------------------------------------------
 
     def start_of(self, init: Init) -> Init:
-        """The initialization with the row of the output bias: added at zero where it is missing, and what does nothing
-        in it, the size of the targets, so that its norm says how much the bias is to them."""
+        """The initialization with the row of the output bias, added at zero where it is missing (`Biases.start`)."""
         if not self.permanent or init.n_params != self.n_params:
             return init
-        directions, log_norms = init.directions, init.log_norms
-        b = np.zeros(self.n_outputs)
-        if init.width == self.width:
-            with np.errstate(under="ignore"):
-                b = directions[-1, self.n_inputs :] * np.exp(log_norms[-1])
-            directions, log_norms = directions[:-1], log_norms[:-1]
-        row = np.zeros((1, self.n_params))
-        row[0, self.n_inputs - 1] = np.sqrt(np.mean(self.Y**2)) if self.quadratic_loss else 1.0
-        row[0, self.n_inputs :] = b
-        unit, size = polar(row)
-        return Init(
-            np.concatenate([directions, unit]), np.concatenate([log_norms, size]), init.alpha, init.seed, init.kind
-        )
+        size = float(np.sqrt(np.mean(self.Y**2))) if self.quadratic_loss else 1.0
+        return self.biases.start(init, self.hidden, self.n_inputs, size)
 
     def remarks(self) -> tuple[str, ...]:
         """That an output bias moves at once, where targets or classes are not balanced."""
         if not self.permanent:
             return ()
         loss, gradient = self.loss_grad(np.zeros((1, self.n_params)), np.array(self.permanent))
-        if float(np.sum(gradient**2)) <= _BALANCED * self._weight * loss:
-            return ()
-        what = "mean of the targets is not 0"
-        if self.classes and not self.quadratic_loss:
-            counts = (self.Y > 0).sum(axis=0) if self.n_outputs > 1 else [np.sum(self.Y <= 0), np.sum(self.Y > 0)]
-            what = f"classes are not balanced ({', '.join(str(int(n)) for n in counts)} samples)"
-        return (f"The {what}: the output bias moves at once, whatever the scale of the weights.",)
+        return moves_at_once(loss * self._weight, gradient, self.loss, self.Y, self.classes)
 
     @property
     def footprint(self) -> int:
@@ -254,24 +226,9 @@ class TwoLayer(SecondOrder):
             One of `kinds`.
         """
         full = super().initial(alpha, rng, "gaussian")
-        if self.bias in ("hidden", "both"):
-            full[:, self.n_inputs - 1] = 0.0
-        if self.permanent:
-            full[-1] = 0.0
+        self.biases.clear(full, self.n_inputs)
         theta = full[: self.hidden]
-        w, a = theta[:, : self.n_inputs], theta[:, self.n_inputs :]
-        if kind in ("gaussian", "unbalanced"):
-            return full
-        if kind == "balanced":
-            size = np.linalg.norm(w, axis=1) / np.sqrt(self.activation.power)
-        elif kind == "ball":
-            radii = rng.random(self.hidden) ** (1.0 / self.n_inputs)
-            w *= (radii / np.linalg.norm(w, axis=1))[:, None]
-            size = np.ones(self.hidden)
-        else:
-            w[:] = rng.uniform(-1.0, 1.0, w.shape)
-            size = np.full(self.hidden, np.sqrt(self.n_inputs))
-        a *= (size / np.linalg.norm(a, axis=1))[:, None]
+        drawn(kind, theta[:, : self.n_inputs], theta[:, self.n_inputs :], self.activation.power, rng)
         return full
 
     def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
@@ -305,28 +262,17 @@ class TwoLayer(SecondOrder):
 
         More than eight neurons are counted: "neurons of class 7 (34), of class 2 (1)"; `Drop.neurons` has them all.
         """
-        rows = {int(i): row for i, row in zip(neurons, theta[:, self.n_inputs :], strict=True)}
-        favoured = {i: self._direction(row) for i, row in rows.items()}
         biased, chosen = np.isin(chosen, self.permanent).any(), np.setdiff1d(chosen, self.permanent)
-        if chosen.size > _MOST_NAMED:
-            count = Counter(favoured.get(int(i), "no output") for i in chosen).most_common()
-            named = "neurons " + ", ".join(f"of {word} ({number})" for word, number in count)
-        elif chosen.size:
-            words = [f"{int(i)} ({favoured[int(i)]})" if int(i) in rows else str(int(i)) for i in chosen]
-            named = ("neuron " if len(words) == 1 else "neurons ") + ", ".join(words)
-        else:
-            named = ""
+        named = labels.of_neurons(theta[:, self.n_inputs :], neurons, chosen, self.classes)
         return ", ".join(part for part in ("output bias" if biased else "", named) if part)
 
     def describe(self) -> str:
         """Width, activation, data and loss in one line."""
         summed = " summed over them" if self._weight > 1 else ""
-        biases = {"none": "", "hidden": " with biases", "output": " and an output bias"}.get(
-            self.bias, " with biases, and an output bias"
-        )
-        inputs = self.n_inputs - (self.bias in ("hidden", "both"))
+        inputs = self.n_inputs - self.biases.hidden
+        neurons = f"{self.hidden} {self.activation.name} neurons{self.biases.described}"
         return (
-            f"{self.name}: {self.hidden} {self.activation.name} neurons{biases} on {self.n_samples} samples, "
+            f"{self.name}: {neurons} on {self.n_samples} samples, "
             f"{inputs} inputs to {self.n_outputs}, {self.loss.name} loss{summed}, degree {self.degree}"
         )
 
@@ -337,14 +283,3 @@ class TwoLayer(SecondOrder):
         X = rng.standard_normal((20, 3))
         Y = np.tanh(X @ [1.0, -1.0, 0.5]) - 0.5 * np.tanh(X @ [0.0, 1.0, 1.0])
         return {"X": X, "Y": Y, "activation": "tanh", "width": 4}
-
-    def _direction(self, a: FloatArray) -> str:
-        if self.classes:
-            if self.n_outputs == 1:
-                return f"class {self.classes[int(a[0] > 0)]}"
-            a = a - a.mean()  # what all outputs share tells no class from another
-            k = int(np.argmax(a if a.size == 2 else np.abs(a)))  # of two classes, "not" one is the other
-            return f"class {self.classes[k]}" if a[k] > 0 else f"not class {self.classes[k]}"
-        k = int(np.argmax(np.abs(a)))
-        sign = "+" if a[k] > 0 else "-"
-        return sign if self.n_outputs == 1 else f"output {k} {sign}"
