@@ -175,12 +175,14 @@ def _finite(value: float) -> float:
     return np.inf if np.isnan(value) else float(value)
 
 
-def of_curve(stairs: Staircase, depth: float) -> Staircase:
+def of_curve(stairs: Staircase, depth: float, decades: float = 1.0) -> Staircase:
     """A prediction resolved in time, with bars from its conditioning, and whether its drops overlap others.
 
     Where the conditioning of a drop is not known, neither are its bars: they are NaN.
 
     depth : at which drops were looked for in the curve.
+    decades : by which the tolerance of the repeat differs from that of the prediction, over the usual ones. The time at
+    which a saddle is left goes as the logarithm of what errs there, so that conditioning does as well.
     """
     times, losses, drops = stairs.curve_times, stairs.curve_losses, stairs.drops
     spans = [(drop.start, drop.end) for drop in detect(times, losses, depth=depth)]
@@ -191,7 +193,7 @@ def of_curve(stairs: Staircase, depth: float) -> Staircase:
     unknown = np.isnan([drop.conditioning for drop in drops])
     for k, drop in enumerate(drops):
         fall, before = max(before - drop.level, np.finfo(float).tiny * scale), drop.level
-        error = _LEAST + _SAFE * drop.conditioning + min(_FINEST * scale / fall, 1.0)
+        error = _LEAST + _SAFE / decades * drop.conditioning + min(_FINEST * scale / fall, 1.0)
         place = float(times[int(np.argmax(falling <= drop.level))])
         beside = np.interp(place * np.exp([-_BESIDE, _BESIDE]), times, losses)
         bar = np.nan if unknown[k] else FINE_DEPTH + float(np.max(np.abs(beside - drop.level))) / scale

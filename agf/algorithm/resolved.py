@@ -77,7 +77,13 @@ _STILL = 0.5
 _RELAXES = 10.0
 #: Tolerance of a step over that of the settings. Cost: what joining at a finite norm leaves out is far more than this.
 _STEP = 25.0
-#: Tolerance of a step at kinks. Cost: as above.
+#: Tolerance of a step over the half-width to which a kink is rounded. Result: a step that errs by a fair part of the
+#: layer throws a neuron that rests in it across, to chatter for ever or leave a saddle where the flow stays: of 25
+#: ReLU networks three ended at a wrong level at a third of the layer, none at this; finer steps hardly move anything.
+_LAYER = 1e-2
+#: Factor of it in the second pass. Derived: it must not chatter either.
+_PROBE_LAYER = 3.0
+#: Tolerance of a step where kinks are sharp. Cost: every method is of first order there, and costs as one over it.
 _KINKS = 3e-4
 #: Largest tolerance of a step. Derived: with a coarser one long stabilised steps let the loss rise.
 _COARSEST = 3e-3
@@ -115,7 +121,7 @@ def resolve(
             drops, status = drops[:most], status if status is Status.INTERRUPTED else Status.MAX_DROPS
         times, losses = run.clock.flow(np.array(run.path.times)), np.array(run.path.losses)
         stairs = staircase(problem, init, settings, run, status, drops, began, (times, losses))
-        return of_curve(stairs, FINE_DEPTH)
+        return of_curve(stairs, FINE_DEPTH, _decades(problem, settings))
 
     if kept is not None:
         run.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED, run.drops()))
@@ -189,13 +195,12 @@ class _Run:
         observer: Observer | None,
         *,
         probe: bool = False,
-        floor: float = -np.inf,
+        floor: float | None = None,
     ) -> None:
         assert settings.joining is not None  # in this mode it is never left out
         joining = settings.joining
         joining = min(_PROBE_JOINING * joining, 1.0) if probe else joining
         self.problem, self.init, self.settings, self.observer = problem, init, settings, observer
-        self.floor = floor  # a loss below which nothing is asked
         self.rtol = _tolerance(problem, settings, probe)
         # At kinks `cross` allows an error of this to the power 2/3 a step. Each member of a group takes steps of its
         # own, and what these leave between them grows on the next plateau like a difference: there no looser.
@@ -215,7 +220,8 @@ class _Run:
         self.settled = not first.any()  # else no neuron is active yet
         self.moving = 0.0  # time before which the active set is known not to be settled
         self.last = False  # whether no neuron will join any more
-        self.least = float(problem.least_loss(init))
+        # what is asked is over when no more than the tolerance is left above this
+        self.least = float(problem.least_loss(init)) if floor is None else floor - settings.rtol * self.start_level
         self.gradients = 0.0  # work of the flows so far
         self.left: float | None = None  # loss that may still be lost at the end
         self.planned: integrators.Memory | None = None  # of the last flow
@@ -357,7 +363,7 @@ class _Run:
             stops: list[Stop] = [
                 Event(joins, Why.JOINED, _SHARP),
                 Event(leaves, Why.LEFT, _SHARP),
-                Certified(Tolerance(self.settings.rtol, self.start_level), max(self.least, self.floor)),
+                Certified(Tolerance(self.settings.rtol, self.start_level), self.least),
             ]
             if self.last:
                 stops += ending.rules(system.smooth)
@@ -395,7 +401,7 @@ class _Run:
             return None
         if end.why is Why.SETTLED:
             self.left = max(end.left, _RELAXES * self.settings.rtol * max(now.loss, FLOOR * self.start_level))
-            if now.loss - max(self.least, self.floor) <= self.settings.rtol * self.start_level:
+            if now.loss - self.least <= self.settings.rtol * self.start_level:
                 return Status.FITTED
             return Status.ALL_ACTIVE if self.state.active.all() else Status.NO_GROWTH
         if end.why is Why.TIME:
@@ -561,11 +567,20 @@ class _Settles:
 
 
 def _tolerance(problem: Problem, settings: Settings, probe: bool) -> float:
-    """Of a step. At kinks every method is of low order: a tighter one only shortens the steps, and a coarser one makes
-    a neuron that rests on a kink chatter about it for ever.
+    """Of a step. Where kinks are sharp every method is of low order, and a tighter one only shortens the steps; where
+    they are rounded it is bound to resolve the rounding.
 
     Elsewhere long stabilised steps at a coarser one than `_COARSEST` let the loss rise.
     """
-    kinks = problem.kink > 0 or not problem.smooth
-    rtol = _KINKS if kinks else min(_STEP * settings.rtol, _COARSEST)
-    return min(_PROBE_STEP * rtol, _COARSEST) if probe else rtol
+    sharp = not problem.smooth
+    rtol = _KINKS if sharp else min(_STEP * settings.rtol, _COARSEST)
+    rtol = min(_PROBE_STEP * rtol, _COARSEST) if probe else rtol
+    if sharp or problem.kink == 0:
+        return rtol
+    return min(rtol, _LAYER * problem.kink * (_PROBE_LAYER if probe else 1.0))
+
+
+def _decades(problem: Problem, settings: Settings) -> float:
+    """Logarithm of the factor between the tolerances of the two passes, over that where kinks do not bound them."""
+    first, second = (_tolerance(problem, settings, probe) for probe in (False, True))
+    return float(np.log(second / first) / np.log(_PROBE_STEP)) if first < second < _COARSEST else 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agf.algorithm.departures.symmetry import vanish
+from agf.algorithm.departures.symmetry import rounded
 from agf.algorithm.threshold import ExactThreshold, NonFinite
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -44,8 +44,8 @@ def refuse_large(problem: Problem, init: Init) -> None:
         pulled = np.isfinite(radii)
         if not pulled.any() or (init.log_norms[rows] < radii)[pulled].any():
             return
-        if vanish(problem, threshold, init.directions[rows], rows, residual, problem.loss_grad(none, no_index)[0]):
-            return  # the pull is rounding
+        if rounded(problem, threshold, ahead, rows, residual, problem.loss_grad(none, no_index)[0]):
+            return  # there is no pull
     except NonFinite:
         return  # the first phase meets it again, and reports it
     with np.errstate(over="ignore"):

@@ -370,3 +370,18 @@ def test_one_relu_neuron_costs_as_the_order_of_the_method_allows(seed):
         work.append(sum(n for name, n in stairs.stats.items() if name.endswith("evaluations")))
     slopes = np.log(np.array(work[1:]) / work[0]) / np.log([1e2, 1e4])
     assert np.max(np.abs(slopes)) < 1 / 5  # Dormand-Prince is of order 5
+
+
+@pytest.mark.parametrize("kink", [1e-3, 1e-4])
+def test_a_neuron_near_a_rounded_kink_leaves_as_late_as_in_the_flow(kink):
+    # With steps that err by a third of the rounding it chatters, and leaves a fifth of the time late or in three drops.
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((44, 2))
+    y = np.sin(2.0 * x[:, 0]) + 0.3 * rng.standard_normal(44)
+    problem = agf.problem("relu", X=x, Y=y, width=3, task="regression", kink=kink)
+    init = problem.init(1e-6, seed=1)
+    stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
+    middles = 0.5 * (stairs.levels[:-1] + stairs.levels[1:])
+    assert abs(stairs.levels[-1] - flow.losses[-1]) < 1e-6 * stairs.levels[0]
+    for drop, middle in zip(stairs.drops, middles, strict=True):
+        assert abs(drop.half_time / flow.time_at(middle) - 1.0) < drop.error < 5e-3

@@ -39,3 +39,13 @@ def test_targets_and_weights_in_other_units_are_predicted_alike(name):
 def test_neurons_without_a_pull_do_not_count():
     problem = agf.TwoLayer(DATA, np.zeros(12), activation="tanh", width=2)
     assert agf.predict(problem, problem.init(0.3), mode="agf").status is agf.Status.FITTED
+
+
+def test_targets_that_no_input_tells_anything_about_are_nothing_to_learn():
+    # their pull is rounding, which no weights are small against; and no drop comes of it
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((50, 2)), rng.standard_normal(50)
+    y -= x @ np.linalg.lstsq(x, y, rcond=None)[0]
+    problem = agf.problem("diagonal-linear", X=x, y=y)
+    found = agf.predict(problem, problem.init(1e-6))
+    assert (len(found.drops), found.status.word) == (0, "fitted")

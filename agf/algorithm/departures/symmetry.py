@@ -32,18 +32,33 @@ def vanish(
     problem: Problem, threshold: Threshold, directions: FloatArray, neurons: IntArray, residual: Any, loss: float
 ) -> bool:
     """Whether the utilities of these neurons, unit rows (m, P), are rounding at a residual of this loss, and their pull
-    at norm 1 is not.
+    at norm 1 is not."""
+    if neurons.size == 0 or not rounded(problem, threshold, directions, neurons, residual, loss):
+        return False
+    chosen = _chosen(neurons)
+    pull = problem.pull(directions[chosen], np.zeros(chosen.size), neurons[chosen], residual)
+    return bool(np.linalg.norm(pull, axis=1).max() > SUM * _largest(problem, threshold, directions, neurons, loss))
+
+
+def rounded(
+    problem: Problem, threshold: Threshold, directions: FloatArray, neurons: IntArray, residual: Any, loss: float
+) -> bool:
+    """Whether the utilities of these neurons, unit rows (m, P), are rounding at a residual of this loss."""
+    gradient = problem.utility(directions, neurons, residual)[1]
+    largest = _largest(problem, threshold, directions, neurons, loss)
+    return bool(np.linalg.norm(gradient, axis=1).max() <= SUM * largest)
+
+
+def _largest(problem: Problem, threshold: Threshold, directions: FloatArray, neurons: IntArray, loss: float) -> float:
+    """What the gradient of a utility may be at most.
 
     By Cauchy-Schwarz |grad U| <= degree (2 C)^(1/2) |r|, with |r|^2 = 2 L for half-squared loss, and of the size of the
     loss for others.
     """
-    if neurons.size == 0:
-        return False
-    chosen = np.linspace(0, neurons.size - 1, min(_SOME, neurons.size)).astype(np.int64)
-    some, unit = neurons[chosen], directions[chosen]
-    largest = problem.degree * np.sqrt(4.0 * threshold.alone(unit, some).max() * loss)
-    gradient = problem.utility(directions, neurons, residual)[1]
-    if np.linalg.norm(gradient, axis=1).max() > SUM * largest:
-        return False
-    pull = problem.pull(unit, np.zeros(some.size), some, residual)
-    return bool(np.linalg.norm(pull, axis=1).max() > SUM * largest)
+    chosen = _chosen(neurons)
+    alone = threshold.alone(directions[chosen], neurons[chosen]).max()
+    return float(problem.degree * np.sqrt(4.0 * alone * loss))
+
+
+def _chosen(neurons: IntArray) -> IntArray:
+    return np.linspace(0, neurons.size - 1, min(_SOME, neurons.size)).astype(np.int64)
