@@ -77,7 +77,7 @@ _STILL = 0.5
 _RELAXES = 10.0
 #: Tolerance of a step over that of the settings. Cost: what joining at a finite norm leaves out is far more than this.
 _STEP = 25.0
-#: Tolerance of a step over the half-width to which a kink is rounded. Derived: the force of a kink goes from none to all
+#: Tolerance of a step over the half-width to which a kink is rounded. Derived: the force of a kink goes from 0 to all
 #: within the rounding, so that a step errs by a percent of it. At a third a neuron that rests in it is thrown across,
 #: to chatter for ever or leave a saddle where the flow stays: of 25 random networks three ended at a wrong level.
 _LAYER = 1e-2
