@@ -40,8 +40,8 @@ TOLD = 1e-6
 def mixes(problem: Problem) -> bool:
     """Whether the loss is the same for rotated hidden units: neurons are quadratic forms of their parameters.
 
-    Tried on random weights with one reflection of the neurons among themselves, which is orthogonal and cheap at any
-    width; two losses and the zero function's are evaluated.
+    Tried on random weights with two maps that are orthogonal and cheap at any width: a reflection of the neurons among
+    themselves, and the change of sign of one, by which the ReLU of a single input is told from a line.
     """
     if problem.degree != 2 or not problem.interchangeable or not problem.smooth or problem.permanent:
         return False
@@ -50,25 +50,27 @@ def mixes(problem: Problem) -> bool:
     theta = rng.standard_normal((count, problem.n_params))
     v = rng.standard_normal(count)
     mixed = theta - np.outer(v, 2 * (v @ theta) / (v @ v))
+    flipped = theta * np.array([[1.0], [-1.0]])
     neurons = np.zeros(count, dtype=np.int64)
-    losses = [problem.loss_grad(weights, neurons)[0] for weights in (theta, mixed, np.zeros_like(theta))]
-    plain, other, none = (float(loss) for loss in losses)
-    return bool(abs(plain - other) < TIED * abs(plain - none))
+    losses = [problem.loss_grad(weights, neurons)[0] for weights in (theta, mixed, flipped, np.zeros_like(theta))]
+    plain, other, back, none = (float(loss) for loss in losses)
+    return bool(max(abs(plain - other), abs(plain - back)) < TIED * abs(plain - none))
 
 
 def turns(problem: Problem) -> bool:
     """Whether small neurons all turn to the same directions: the utility is a quadratic form of their parameters.
 
     Every degree-2 activation that is differentiable at the origin does this, and a ReLU does not. Tried by the
-    parallelogram law on two random neurons.
+    parallelogram law on two random neurons, and by their signs.
     """
     if problem.degree != 2 or not problem.interchangeable or not problem.smooth:
         return False
     first, second = np.random.default_rng(0).standard_normal((2, problem.n_params))
-    rows = np.stack([first, second, first + second, first - second])
+    rows = np.stack([first, second, first + second, first - second, -first])
     residual = problem.residual(np.zeros((0, problem.n_params)), _nameless(0))
-    u = problem.utility(rows, _nameless(4), residual)[0]
-    return bool(abs(u[2] + u[3] - 2 * (u[0] + u[1])) <= TIED * np.abs(u).sum())
+    u = problem.utility(rows, _nameless(5), residual)[0]
+    off = max(abs(u[2] + u[3] - 2 * (u[0] + u[1])), abs(u[4] - u[0]))
+    return bool(off <= TIED * np.abs(u).sum())
 
 
 class ModeSystem(FactoredFlow):

@@ -9,6 +9,7 @@ import numpy as np
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.contract.problem import Problem
+from agf.coordinates.balance import Balance
 from agf.coordinates.mode_system import FALLEN, turns
 from agf.coordinates.turning import Turning
 from agf.coordinates.weight_system import WeightSystem
@@ -54,6 +55,7 @@ class PolarSystem(FlowSystem):
         self.smooth = problem.smooth
         self.power = problem.degree - 2
         self.log_largest = float(init.log_norms[self.alive].max())
+        self._balance = None if problem.layers is None or self.power else Balance.of(init, *problem.layers)
         self.log_time_unit = -self.power * self.log_largest if self.power else 0.0
         width, n_params = init.directions.shape
         self._groups = np.concatenate([np.repeat(self.neurons, n_params), self.neurons])
@@ -148,9 +150,16 @@ class PolarSystem(FlowSystem):
         return self.alive & (log_norms > _VANISHED)
 
     def retract(self, y: FloatArray) -> FloatArray:
-        """Unit rows restored; y itself while they are unit to 1e-6."""
-        directions, _, lengths = self._split(y)
-        if np.all(np.abs(lengths[self.alive] - 1) < _DRIFT):
+        """Unit rows restored, and what the layers of a neuron conserve; y itself while neither is off by much."""
+        directions, log_norms, lengths = self._split(y)
+        off = np.zeros(self.neurons.size, dtype=bool)
+        if self._balance is not None:
+            off = self.alive & self._balance.off(directions, log_norms)
+            off[list(self.problem.permanent)] = False
+        if off.any():
+            assert self._balance is not None
+            directions[off] = self._balance.restored(directions, log_norms)[off]
+        elif np.all(np.abs(lengths[self.alive] - 1) < _DRIFT):
             return y
         return np.concatenate([directions.ravel(), y[directions.size :]])
 

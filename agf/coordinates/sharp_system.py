@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.coordinates.polar_system import PolarSystem
 from agf.init import Init
@@ -20,6 +20,11 @@ from agf.rounding import SUM
 #: Angle beside a kink at which its sides are looked at. Derived: far above rounding (UNIT) and far below what the
 #: finest steps resolve, 1e-8.
 _BESIDE = 1e-9
+#: Height over a kink, and its change over a step, below which a neuron whose step would have reached the kink is looked
+#: at as if it had. Result: steps that stop short of a kink that holds it would go on for ever, each as long as that
+#: height; neurons are put onto such kinks from so far, which at 1e-5 would show beside a tolerance of 1e-8, and at 1e-8
+#: would leave some of them where they are.
+_SHORT = 1e-7
 
 
 class SharpSystem(PolarSystem):
@@ -31,7 +36,7 @@ class SharpSystem(PolarSystem):
         assert normals is not None  # or these are not the coordinates to choose
         lengths = np.linalg.norm(normals, axis=1)
         self._normals = normals / np.where(lengths > 0, lengths, 1.0)[:, None]
-        self._sides: BoolArray | None = None  # (H, n) at the last accepted state
+        self._heights: FloatArray | None = None  # (H, n) over the kinks, at the last accepted state
         self._held: dict[int, IntArray] = {}  # kinks along which a neuron slides
         self._bases: dict[int, FloatArray] = {}  # orthonormal rows that span their normals
 
@@ -50,13 +55,16 @@ class SharpSystem(PolarSystem):
         y = super().retract(y)
         directions, log_norms, _ = self._split(y)
         heights = directions[:, : self._normals.shape[1]] @ self._normals.T
-        sides = heights > 0
-        first = self._sides is None
-        met = np.abs(heights) <= SUM if first else sides != self._sides
+        before = self._heights
+        if before is None:
+            met = np.abs(heights) <= SUM
+        else:
+            moved = np.abs(heights - before)
+            met = ((heights > 0) != (before > 0)) | ((np.abs(heights) <= moved) & (moved <= _SHORT))
         met[~self.alive] = False
         for neuron, held in self._held.items():
             met[neuron, held] = True
-        self._sides = sides
+        self._heights = heights
         changed = False
         for row in np.flatnonzero(met.any(axis=1)).tolist():
             held = self._holding(row, np.flatnonzero(met[row]), directions, log_norms)
@@ -65,7 +73,7 @@ class SharpSystem(PolarSystem):
             return y
         theta = self._along(directions.copy())
         theta /= np.maximum(np.linalg.norm(theta, axis=1), np.finfo(float).tiny)[:, None]
-        self._sides = theta[:, : self._normals.shape[1]] @ self._normals.T > 0
+        self._heights = theta[:, : self._normals.shape[1]] @ self._normals.T
         return np.concatenate([theta.ravel(), y[directions.size :]])
 
     def _hold(self, neuron: int, held: IntArray, before: IntArray | None) -> bool:

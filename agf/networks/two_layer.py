@@ -182,6 +182,7 @@ class TwoLayer(SecondOrder):
         #: Whether predictions take the dormant phase as that of sharp kinks, which is exact where there is one output.
         self.sharp_dormant = not self.activation.smooth and (kink is None or self.kink < _KINK)
         self.smooth = self.activation.smooth or self.kink > 0
+        self.layers = None if self.activation.smooth else (self.n_inputs, self.activation.power)
         self.layer = HiddenLayer(self._backend, self._x, self.activation, self.kink, self._blocks)
 
     # -- contract ---------------------------------------------------------------------------------------------

@@ -9,7 +9,9 @@ Of P and M the one that cancels is computed from the other and K, and a^2 - |w|^
 as it was at the start: so signs of a are kept through any shrinking. At a wall whose two sides push the same way the
 neuron crosses; where both push towards it, it slides along, on the field of least norm that slopes between the two give
 (Filippov); a wall at which both push away is left at once to the side that relu'(0) = 0 makes inactive. A neuron
-without an active sample stays where it is for ever, and so does one that reaches w = 0 (regular solutions).
+without an active sample stays where it is for ever (regular solutions). One whose w comes to 0, or to the subspace
+that no sample sees, where all walls meet, passes straight through if the field beyond carries it on, as every step of
+gradient descent does, and stays there for ever if not.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from agf.arrays import FloatArray, IntArray
+from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.rectified.walls import Walls
 from agf.rounding import EPS, SUM, UNIT
 
@@ -27,6 +29,12 @@ from agf.rounding import EPS, SUM, UNIT
 _ROUNDING = 4 * EPS
 #: Fraction of w across the field, on a ray, that is rounding. Derived: a difference of squares loses half the digits.
 _RAY = EPS**0.5
+#: How far beyond the point where all walls meet a neuron is put that passes it, over its norm. Derived: nothing in the
+#: field has a length there; far above rounding, and its error is as small.
+_BEYOND = 100 * UNIT
+#: Times that a neuron passes it, at most. Result: one that comes back within no time is held there by the sides that it
+#: came from and came to, and stays; more would only be more events at that time.
+_PASSES = 3
 #: Pivots after which a slide on several walls is left to bounded least squares. Cost: both end at the same point.
 _PIVOTS = 60
 
@@ -41,7 +49,8 @@ class Event(IntEnum):
     LOSS = 2  #: a sample became inactive
     SLIDE = 3  #: the neuron began to slide along the wall of a sample
     FLIP = 4  #: its output weight changed sign
-    VANISH = 5  #: its input weights reached 0, where they stay
+    VANISH = 5  #: its input weights reached 0, or what no sample sees, and stay there
+    PASS = 6  #: they passed through it
 
 
 class Fate(IntEnum):
@@ -125,6 +134,8 @@ class DormantFlow:
         """
         self.walls = walls
         self._least = max(noise, SUM * walls.scale)
+        #: Orthonormal rows (r, d) that span the inputs.
+        self._span = np.linalg.svd(walls.normals, full_matrices=False)[2][: walls.rank]
         d = walls.normals.shape[1]
         self.w, self.a = directions[:, :d].copy(), directions[:, d].copy()
         self.log_norms = log_norms.copy()
@@ -134,6 +145,7 @@ class DormantFlow:
         self.fate = np.full(m, Fate.TURNING, dtype=np.int64)
         self.sides = walls.sides(self.w)
         self.shares = np.zeros(self.sides.shape)
+        self._passed = np.zeros(m, dtype=np.int64)
         self._slides, self._ties = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=bool)
         self.D = walls.middle + self.sides @ walls.halves
         self._u, self._across = np.zeros((m, d)), np.zeros((m, d))
@@ -174,12 +186,15 @@ class DormantFlow:
         u *= sign[:, None]
         p *= sign
         across = w - p[:, None] * u
-        square = np.einsum("ij,ij->i", across, across)
+        seen = (across @ self._span.T) @ self._span  # by the samples
+        square = np.einsum("ij,ij->i", seen, seen)
         along = square <= (_ROUNDING * lengths) ** 2
         # what it slides along leaves a ray, w itself, unless walls depend on each other
-        along |= (self._slides[rows] >= walls.normals.shape[1] - 1) & (square <= (_RAY * lengths) ** 2)
-        across[along] = 0.0
-        square[along] = 0.0
+        along |= (self._slides[rows] >= walls.rank - 1) & (square <= (_RAY * lengths) ** 2)
+        across[along] -= seen[along]
+        if walls.rank == walls.normals.shape[1]:
+            across[along] = 0.0
+        square = np.einsum("ij,ij->i", across, across)
         balance = self.balance_sign[rows] * np.exp(self.log_balance[rows] - 2.0 * self.log_norms[rows])
         k = square + balance
         # |a|: that of the state where the sum cancels
@@ -209,8 +224,8 @@ class DormantFlow:
         turn = np.where(back, -p - np.sqrt(np.maximum(-k, 0.0)), np.inf)
         flips = back & (turn <= step)
         step, event = np.where(flips, turn, step), np.where(flips, Event.FLIP, event)
-        against = ~ahead & (square == 0.0)
-        ends = against & (step >= -p * (1.0 - 1e-12))
+        against = ~ahead & along & ((walls.rank > 1) | (square == 0.0))  # beside the origin one wall is as any other
+        ends = against & (step >= -p * (1.0 - 1e-12) - UNIT * lengths)
         vanish, never = ends & (k > 0), ends & (k == 0)
         step = np.where(vanish, -p, np.where(never, np.inf, step))
         event = np.where(vanish, Event.VANISH, np.where(never, 0, event))
@@ -225,7 +240,8 @@ class DormantFlow:
         self._plus[rows], self._minus[rows], self._k[rows], self._stop[rows] = plus, minus, k, stop
         self._event[rows], self._wall[rows] = event, wall
         self.until[rows] = self.time[rows] + np.maximum(span, 0.0) / speed
-        self.fate[rows] = np.where(event != 0, Fate.TURNING, np.where(against & (k == 0), Fate.OPPOSED, Fate.ALIGNS))
+        opposed = against & (k == 0) & (event == 0)
+        self.fate[rows] = np.where(event != 0, Fate.TURNING, np.where(opposed, Fate.OPPOSED, Fate.ALIGNS))
 
     def _bury(self, rows: IntArray) -> None:
         """Put dead neurons that stand on walls just beyond them: rounding must not bring them back to life."""
@@ -299,9 +315,9 @@ class DormantFlow:
         self.log_norms[rows] += np.log(norms)
         self.time[rows] = self.until[rows]
         vanish = event == Event.VANISH
-        gone = rows[vanish]
-        self.w[gone], self.fate[gone], self.until[gone], self._speed[gone] = 0.0, Fate.VANISHED, np.inf, 0.0
-        parts = [self._events(gone, np.full(gone.size, -1), np.full(gone.size, Event.VANISH))]
+        passes, through = self._through(rows[vanish])
+        parts = [through]
+        vanish[np.flatnonzero(vanish)[passes]] = False
         flips = rows[event == Event.FLIP]
         parts.append(self._flip(flips))
         meets = event == Event.SLIDE
@@ -311,6 +327,45 @@ class DormantFlow:
 
     def _events(self, rows: IntArray, sample: IntArray, kind: IntArray) -> Events:
         return Events(rows, sample, kind, self.time[rows])
+
+    def _through(self, rows: IntArray) -> tuple[BoolArray, Events]:
+        """Neurons that came straight to where all walls meet: which of them pass, put just beyond, and their events.
+
+        One stays where the field beyond holds it on the same line and leads back, or nothing is active there. What it
+        meets beyond takes no time, as nothing there has a length; one that comes back again and again stays.
+        """
+        if rows.size == 0:
+            return np.zeros(0, dtype=bool), Events.join([])
+        walls, along = self.walls, np.sign(self._u[rows] @ self.walls.normals.T)
+        held = self.sides[rows] == 0  # along walls that hold the ray, it comes and goes
+        sides = np.where(held, 0.0, np.where(along == 0, self.sides[rows], along))
+        D, shares = walls.middle + sides @ walls.halves, np.zeros(sides.shape)
+        for i in np.flatnonzero(held.any(axis=1)):
+            which = np.flatnonzero(held[i])
+            shares[i, which] = least_norm(D[i : i + 1], walls.halves[which][None])[0]
+            D[i] += shares[i] @ walls.halves
+            free = which[np.abs(shares[i, which]) >= 1.0]
+            sides[i, free], shares[i, free] = np.sign(shares[i, free]), 0.0
+        onwards = self._sign(rows) * np.einsum("ij,ij->i", D, self._u[rows])
+        aside = np.linalg.norm(D - (self._sign(rows) * onwards)[:, None] * self._u[rows], axis=1)
+        self._passed[rows] += 1
+        passes = (onwards > self._least) | (aside > self._least)
+        unseen = self.w[rows] - (self.w[rows] @ self._span.T) @ self._span
+        self.w[rows] = np.where(np.linalg.norm(unseen, axis=1)[:, None] > UNIT, unseen, 0.0)
+        # what no sample sees is left, and they are dead beyond
+        passes |= self.w[rows].any(axis=1) & ~walls.active(sides) & (np.abs(onwards) <= self._least)
+        passes &= self._passed[rows] <= _PASSES
+        over, gone = rows[passes], rows[~passes]
+        self.w[over] += _BEYOND * self._u[over]
+        self.sides[over], self.shares[over], self.D[over] = sides[passes], shares[passes], D[passes]
+        self._slides[over] = (sides[passes] == 0).sum(axis=1)
+        self.fate[gone], self.until[gone], self._speed[gone] = Fate.VANISHED, np.inf, 0.0
+        return passes, Events.join(
+            [
+                self._events(over, np.full(over.size, -1), np.full(over.size, Event.PASS)),
+                self._events(gone, np.full(gone.size, -1), np.full(gone.size, Event.VANISH)),
+            ]
+        )
 
     def _flip(self, rows: IntArray) -> Events:
         """Past a = 0: a neuron that slid is pushed away from its walls, and leaves them to the inactive side."""

@@ -230,7 +230,11 @@ def escape(problem: Problem, at: Any, *, drop: int | None = None, starts: int = 
     if not isinstance(problem, Problem):
         words = f"a {type(problem).__name__} is not a problem."
         raise RequestError(explain(words, where="escape", expected="agf.problem(name, ...)"))
-    there = _neurons(problem, at, drop)
+    return judged(problem, _neurons(problem, at, drop), starts)
+
+
+def judged(problem: Problem, there: Neurons, starts: int = 100) -> Escape:
+    """The same for neurons as they are."""
     network = there.network
     everyone = np.arange(network.shape[0]) % problem.width
     level = float(problem.loss_grad(network, everyone)[0])
@@ -299,12 +303,14 @@ def _at_rest(samples: Samples, network: FloatArray) -> tuple[float, FloatArray]:
     """Residual (n,) of the critical point next to the network, and how far off the present one is, relative to it.
 
     At a critical point the field of every large neuron is 0, apart from what its kinks hold; the least change of the
-    residual that makes it so is taken.
+    residual that makes it so is taken, unless it is so large that the network is on its way. None is large as long as
+    all together have learned nothing.
     """
-    theta = np.arange(network.shape[0])
-    r = samples.problem._backend.numpy(samples.problem.residual(network, theta))[:, 0]
+    r, zero = _residual(samples, network), _residual(samples, network[:0])
     sizes = np.linalg.norm(network, axis=1)
     large = network[sizes > SLIGHT * sizes.max(initial=0.0)]
+    if np.linalg.norm(r - zero) <= SLIGHT * np.linalg.norm(zero):
+        large = network[:0]
     rows = []
     units = samples.X / np.maximum(np.linalg.norm(samples.X, axis=1), np.finfo(float).tiny)[:, None]
     for pattern in np.unique(_patterns(units, large), axis=0):
@@ -318,7 +324,14 @@ def _at_rest(samples: Samples, network: FloatArray) -> tuple[float, FloatArray]:
         return 0.0, r
     pull = np.concatenate(rows)
     change = np.linalg.lstsq(pull, -pull @ r, rcond=1e-12)[0]
-    return float(np.linalg.norm(change) / np.linalg.norm(r)), r + change
+    motion = float(np.linalg.norm(change) / np.linalg.norm(r))
+    return motion, r + change if motion <= AT_REST else r
+
+
+def _residual(samples: Samples, network: FloatArray) -> FloatArray:
+    """-dl/df (n,) of a network (m, d + 1)."""
+    problem = samples.problem
+    return np.asarray(problem._backend.numpy(problem.residual(network, np.arange(network.shape[0])))[:, 0])
 
 
 def _patterns(units: FloatArray, theta: FloatArray) -> IntArray:
@@ -413,7 +426,7 @@ def _checked(problem: Problem, network: FloatArray, level: float, best: Critical
 def _linear(problem: Problem, samples: Samples | None, network: FloatArray) -> bool | None:
     if samples is None or not problem.quadratic_loss:
         return None
-    r = samples.problem._backend.numpy(problem.residual(network, np.arange(network.shape[0])))[:, 0]
+    r = _residual(samples, network)
     y = samples.problem.Y[:, 0]
     best = y - samples.X @ np.linalg.lstsq(samples.X, y, rcond=None)[0]
     return bool(np.linalg.norm(r - best) <= SLIGHT * np.linalg.norm(y))

@@ -8,10 +8,6 @@ from agf.rectified.samples import Samples
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 
-#: Faces, and products of neurons and samples, up to which the sentence is added. Limit: some hundredths of a second;
-#: `agf escape` gives it at any size.
-_FACES, _PRODUCTS = 5_000, 10**5
-
 
 def verdict(problem: Problem, run: Staircase | Trajectory) -> str | None:
     """One sentence, or None for other problems, large ones, and networks in motion."""
@@ -20,8 +16,9 @@ def verdict(problem: Problem, run: Staircase | Trajectory) -> str | None:
         return None
     from agf.rectified.cones import Arrangement  # a tenth of a second to import, and few runs come here
     from agf.rectified.escape import MOVING, escape
+    from agf.rectified.prospects import FACES, PRODUCTS
 
-    if run.init.width * samples.X.shape[0] > _PRODUCTS or Arrangement.of(samples.X).bound > _FACES:
+    if run.init.width * samples.X.shape[0] > PRODUCTS or Arrangement.of(samples.X).bound > FACES:
         return None
     try:
         found = escape(problem, run)

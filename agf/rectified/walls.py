@@ -46,6 +46,8 @@ class Walls:
         Whether a neuron can be without any active sample (no leak).
     owner, orient : numpy.ndarray, shape (n,)
         Wall of each sample, -1 for a zero sample, and whether the sample points to its positive side (1) or not (-1).
+    rank : int
+        Dimension of the span of the samples.
     """
 
     normals: FloatArray
@@ -57,6 +59,7 @@ class Walls:
     dies: bool
     owner: IntArray
     orient: FloatArray
+    rank: int
 
     @classmethod
     def of(cls, X: FloatArray, c: FloatArray, leak: float = 0.0, found: Arrangement | None = None) -> Walls:
@@ -86,6 +89,7 @@ class Walls:
             dies=leak == 0.0,
             owner=found.owner,
             orient=found.orient,
+            rank=found.rank,
         )
 
     def sides(self, w: FloatArray) -> FloatArray:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Fates by number, and what they mean; as `agf.rectified.dormant_flow.Fate`.
 FATES = ("aligns", "opposed", "dead", "flat", "vanished", "turning")
 #: Kinds of events by number, as `agf.rectified.dormant_flow.Event`; none has number 0.
-EVENTS = ("", "gains", "loses", "slides on", "flips", "vanishes")
+EVENTS = ("", "gains", "loses", "slides on", "flips", "vanishes", "passes 0")
 _ARRAYS = (
     "X", "weights", "start", "start_log_norms", "fates", "arrivals", "charges", "ends", "utilities", "clusters",
     "event_neurons", "event_samples", "event_kinds", "event_times",

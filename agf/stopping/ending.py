@@ -9,6 +9,7 @@ the loss falls like a power of time, and `plateau` when the budget ran out befor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,9 @@ class Ending:
         Time s in which the fastest neuron first changes by order one.
     quiet : float
         Fraction of the loss by which a crawl may fall and not be followed.
+    prospects : callable or None
+        Moment -> rate that small neurons will come to, where that is known exactly, 0 where they never grow; None where
+        it is not known. None: never known.
     """
 
     settle: float
@@ -57,6 +61,7 @@ class Ending:
     least: float
     first: float
     quiet: float = SETTLE
+    prospects: Callable[[Moment], float | None] | None = None
 
     @classmethod
     def of(cls, problem: Problem, init: Init, system: FlowSystem, settle: float) -> Ending:
@@ -94,6 +99,9 @@ class Ending:
 
     def leaving(self, now: Moment) -> float | None:
         """Rate of what grows here: a small neuron, else a perturbation; 0 when nothing does, None if not known."""
+        known = None if self.prospects is None else self.prospects(now)
+        if known is not None:
+            return known
         rest = self.rest(now)
         return rest.growth or rest.perturbed if rest.growth is not None else None
 

@@ -13,6 +13,7 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.integrators import Accepted
+from agf.rounding import SUM
 from agf.stopping.drive import Counted, Moment
 from agf.training.recorder import Point, Recorder
 
@@ -44,6 +45,8 @@ class FlowRecord:
         self.recorder = recorder
         self.unit = float(np.exp(system.log_time_unit))
         self.conserved = system.conserved(system.start())
+        #: Rounding of the squared norms at the start, which a neuron that shrinks keeps.
+        self._rounding = SUM * np.exp(2.0 * system.snapshot(system.start()).log_norms)
         self.drift = 0.0
         self._waiting: list[_Waiting] = []
         self._counted: Counted | None = None
@@ -110,6 +113,8 @@ class FlowRecord:
         for name, value in system.conserved(y).items():
             drift = np.abs(np.asarray(value) - self.conserved[name])
             unit = squares if drift.shape == squares.shape else np.max(squares, initial=0.0)
+            if drift.shape == squares.shape:
+                drift = np.maximum(drift - self._rounding, 0.0)
             with np.errstate(divide="ignore", invalid="ignore"):
                 relative = np.where(drift > 0, drift / unit, 0.0)
             self.drift = max(self.drift, float(np.max(relative, initial=0.0)))

@@ -198,6 +198,12 @@ def flow(
     return run.go(max_steps, max_gradients, observer, kept)
 
 
+def _neurons(now: Moment) -> tuple[FloatArray, FloatArray]:
+    """Unit rows and log norms at a moment."""
+    shot = now.system.system.snapshot(now.y)
+    return shot.directions, shot.log_norms
+
+
 def same_start(trajectory: Trajectory, problem: Problem, init: Init) -> bool:
     """Whether a trajectory is of this problem's name from these initial weights."""
     theirs = trajectory.init
@@ -233,6 +239,12 @@ class _Run:
         room = max(int(_SNAPSHOT_BYTES / (8 * init.directions.size)), 8)
         self.record = FlowRecord(Recorder(min(settings["snapshots"], room), 0.1 * settings["rtol"]), system)
         self.ending = Ending.of(problem, init, system, settings["settle"])
+        if not system.smooth:
+            from agf.rectified.prospects import prospects  # a tenth of a second to import, and few problems have kinks
+
+            known = prospects(problem, init.width)
+            if known is not None:
+                self.ending = replace(self.ending, prospects=lambda now: known(*_neurons(now)))
         self.saved = Saved(system.start())
         self.seconds = 0.0
         self.evidence, self.numbers = "", dict[str, float]()

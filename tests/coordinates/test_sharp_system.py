@@ -51,3 +51,46 @@ def test_a_problem_without_known_kinks_keeps_its_polar_coordinates():
     assert agf.TwoLayer(*M4).kink_normals() is None
     assert agf.TwoLayer(*M4, activation="tanh", kink=0).kink_normals() is None
     assert np.array_equal(agf.TwoLayer(*M4, kink=0).kink_normals(), M4[0])
+
+
+def test_steps_that_stop_short_of_a_kink_end_on_it():
+    # one of these neurons was approached from one side only, in steps of 1e-8, for ever
+    rng = np.random.default_rng(4)
+    X, y = rng.standard_normal((7, 4)), rng.standard_normal(7)
+    problem = agf.TwoLayer(X, y, width=15, kink=0)
+    init = problem.init(1e-6, seed=4, kind="balanced")
+    flow = agf.flow(problem, init, t_max=8.0)
+    assert flow.stats["steps"] < 2_000
+    exact = agf.align(problem, init).at(8.0)[0]
+    assert flow.directions[-1] == pytest.approx(exact, abs=1e-4)  # what crossings leave grows beside saddles
+
+
+def test_balanced_neurons_keep_their_sign_however_long_they_shrink():
+    # all opposed: each stands at a saddle of the sphere, which rounding would leave within 40 growth times
+    X, y = np.array([[1.0], [-1.0]]), np.array([1.0, 1.0])
+    for kink in (0, None):
+        problem = agf.TwoLayer(X, y, width=3, kink=kink)
+        init = agf.Init.from_params(1e-6 * np.array([[1, -1], [-1, -1], [1, 1.0]]))
+        flow = agf.flow(problem, init, t_max=400.0)
+        assert np.sign(flow.directions[-1]).tolist() == np.sign(init.directions).tolist()
+        assert flow.log_norms[-1][1] < init.log_norms[1] - 100.0
+        assert not flow.notes or "drifted" not in " ".join(flow.notes)
+        assert flow.losses[-1] == pytest.approx(0.25, abs=1e-6)
+
+
+def test_a_flow_ends_where_no_neuron_will_ever_grow():
+    # two groups of different size: the smaller was taken for dormant neurons, growing on what it has fitted itself
+    X, y = np.array([[2.0], [-0.5]]), np.array([1.0, -0.4])
+    problem = agf.TwoLayer(X, y, width=3, kink=0)
+    flow = agf.flow(problem, agf.Init.from_params(1e-6 * np.array([[1, 1], [1, 1], [-1, -1.0]])))
+    assert flow.status.word == "settled"
+    assert flow.losses[-1] < 1e-6
+
+
+def test_a_relu_of_one_input_is_no_line():
+    # all weights of a random draw may be on one side of the only kink, where it is one
+    X, y = np.array([[1.0], [-1.0]]), np.array([1.0, 1.0])
+    for kink in (None, 0):
+        problem = agf.TwoLayer(X, y, width=2, kink=kink)
+        flow = agf.flow(problem, agf.Init.from_params(1e-3 * np.array([[1, 1], [-1, 1.0]])))
+        assert flow.losses[-1] < 1e-5

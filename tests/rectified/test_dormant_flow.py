@@ -168,6 +168,58 @@ def test_a_heavy_input_neuron_flips_its_sign_and_leaves_the_ray():
     assert flow.fate[0] == Fate.ALIGNS
 
 
+def test_a_heavy_output_neuron_passes_through_zero_where_the_other_side_carries_it_on():
+    # x = 1 with c < 0 pushes w to 0, x = -1 with c > 0 pulls it beyond: one exponential, w - a and w + a
+    X, c = np.array([[1.0], [-1.0]]), np.array([-0.5, 0.5])
+    flow, events = run(X, c, np.array([[1.0]]), 2.0)
+    assert events.kind.tolist() == [Event.PASS]
+    assert events.time == pytest.approx([np.log(3.0)], abs=1e-12)
+    rows, log_norms = flow.inside(np.arange(1), 4.0)
+    w, a = 0.5 * (3 * np.exp(-2.0) - np.exp(2.0)), 0.5 * (3 * np.exp(-2.0) + np.exp(2.0))
+    assert rows[0] == pytest.approx(np.array([w, a]) / np.hypot(w, a), abs=1e-11)
+    assert np.exp(log_norms[0]) == pytest.approx(np.hypot(w, a), rel=1e-11)
+
+
+@pytest.mark.parametrize(("rows", "columns", "seed"), [(5, 3, 4), (7, 2, 3)])
+def test_neurons_that_come_to_where_all_walls_meet_go_on_as_beside_narrow_kinks(rows, columns, seed):
+    # heavy outputs carry w through 0, or, in inputs of lower rank, through the subspace that no sample sees
+    rng = np.random.default_rng(seed)
+    X, c = rng.standard_normal((rows, columns)), rng.standard_normal(rows)
+    X = np.column_stack([X, X[:, 0]]) if columns == 2 else X
+    w = rng.standard_normal((40, 3))
+    w /= 2.0 * np.linalg.norm(w, axis=1)[:, None]
+    flow, events = run(X, c, w, 1.0, until=16.0 / np.abs(c).sum())
+    passing = np.unique(events.neuron[events.kind == Event.PASS])
+    assert passing.size >= 2
+
+    def velocity(t, z, k=1e-7):
+        heights = X @ z[:3] / (np.linalg.norm(z[:3]) * np.linalg.norm(X, axis=1))
+        D = (np.clip(0.5 * (heights / k + 1.0), 0.0, 1.0) * c) @ X
+        return np.append(z[3] * D, z[:3] @ D)
+
+    for i in passing[-1:]:
+        end = events.time[events.neuron == i].max() + 0.1
+        z = solve_ivp(velocity, (0.0, end), np.append(w[i], 1.0), method="LSODA", rtol=1e-10, atol=1e-12).y[:, -1]
+        found, _ = flow.inside(np.array([i]), end)
+        assert found[0] == pytest.approx(z / np.linalg.norm(z), abs=1e-5)  # kinks of 1e-7, over growth times
+
+
+def test_a_neuron_that_all_sides_send_back_stays_where_all_walls_meet():
+    rng = np.random.default_rng(0)
+    X, c = rng.standard_normal((4, 3)), rng.standard_normal(4)
+    w = rng.standard_normal((40, 3))
+    w /= 2.0 * np.linalg.norm(w, axis=1)[:, None]
+    flow, events = run(X, c, w, 1.0)
+    i = int(events.neuron[events.kind == Event.VANISH][0])
+    step, z, a = 1e-3, w[i].copy(), 1.0
+    for _ in range(3_500):  # descent chatters about it, by a step
+        D = ((X @ z > 0) * c) @ X
+        z, a = z + step * a * D, a + step * z @ D
+    assert np.linalg.norm(z) < 5 * step
+    assert flow.fate[i] == Fate.VANISHED
+    assert np.exp(flow.log_norms[i]) == pytest.approx(a, rel=5e-3)
+
+
 def test_a_heavy_output_neuron_comes_to_rest_without_input_weights():
     flow, events = run(np.array([[1.0, 0.0]]), np.array([-1.0]), np.array([[1.0, 0.0]]), 2.0)
     assert events.kind.tolist() == [Event.VANISH]

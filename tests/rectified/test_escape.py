@@ -103,6 +103,14 @@ def test_the_next_drop_after_the_first_of_four_points():
         assert stairs.times[1] + found.time == pytest.approx(stairs.times[2], rel=0.15)
 
 
+def test_a_network_that_has_learned_nothing_is_judged_as_the_empty_one():
+    problem = agf.TwoLayer(*T3, width=6, kink=0)
+    theta = problem.init(1e-5, seed=0, kind="balanced").params()
+    found = agf.escape(problem, theta)
+    assert found.verdict == "leaving"
+    assert found.landscape.best.utility == pytest.approx(0.357484, abs=1e-6)
+
+
 def test_a_network_in_motion_says_so():
     p = agf.TwoLayer(*T3, width=1, kink=0)
     found = agf.escape(p, np.array([[-0.2, 0.5, 0.5]]))

@@ -1,0 +1,71 @@
+"""What the two layers of a neuron conserve, p |a|^2 - |w|^2, restored where steps have lost it.
+
+A balanced neuron that stands against its pull shrinks for ever, and its output weight keeps its sign ([BF24] Lemma 1).
+Its direction is a saddle of the flow on the sphere: rounding leaves it within some forty growth times, and the neuron
+comes back with the other sign, which is another network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agf.arrays import BoolArray, FloatArray
+from agf.init import Init
+from agf.rounding import EPS
+
+#: Error of p |a|^2 - |w|^2 over the squared norm at which it is restored. Result: a saddle of the sphere is left once
+#: this is 1, so that at 0.1 a long step might; at 1e-5 the steps of a default tolerance would be corrected one by one,
+#: at a gradient each.
+_OFF = 1e-3
+#: The same at the start, below which a neuron is balanced. Derived: a difference of squares of unit size.
+_BALANCED = 40 * EPS
+
+
+@dataclass(frozen=True)
+class Balance:
+    """p |a|^2 - |w|^2 of every neuron at the start: its sign, (H,), and the log of its size, (H,).
+
+    d : parameters of w, the first.  power : p.
+    """
+
+    d: int
+    power: int
+    sign: FloatArray
+    log_size: FloatArray
+
+    @classmethod
+    def of(cls, init: Init, d: int, power: int) -> Balance:
+        """That of initial weights."""
+        gap = _gap(init.directions, d, power)
+        gap[np.abs(gap) <= _BALANCED] = 0.0
+        with np.errstate(divide="ignore"):
+            return cls(d, power, np.sign(gap), np.log(np.abs(gap)) + 2.0 * init.log_norms)
+
+    def off(self, directions: FloatArray, log_norms: FloatArray) -> BoolArray:
+        """Which of unit rows (H, P) of these log norms (H,) have lost it, (H,)."""
+        return np.abs(_gap(directions, self.d, self.power) - self._due(log_norms)) > _OFF
+
+    def restored(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
+        """Unit rows (H, P) that have it, each layer along itself."""
+        outer = np.clip((1.0 + self._due(log_norms)) / (1.0 + self.power), 0.0, 1.0)
+        w, a = directions[:, : self.d], directions[:, self.d :]
+        return np.column_stack([_sized(w, np.sqrt(1.0 - outer)), _sized(a, np.sqrt(outer))])
+
+    def _due(self, log_norms: FloatArray) -> FloatArray:
+        """What it is over the squared norms, (H,), within what it can be."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            due = self.sign * np.exp(self.log_size - 2.0 * log_norms)
+        return np.clip(np.where(self.sign == 0, 0.0, due), -1.0, float(self.power))
+
+
+def _gap(directions: FloatArray, d: int, power: int) -> FloatArray:
+    w, a = directions[:, :d], directions[:, d:]
+    return power * np.einsum("ij,ij->i", a, a) - np.einsum("ij,ij->i", w, w)
+
+
+def _sized(rows: FloatArray, sizes: FloatArray) -> FloatArray:
+    """Rows of these lengths, along themselves; zero rows stay."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return rows * (sizes / np.where(lengths > 0, lengths, 1.0))[:, None]

@@ -1,0 +1,40 @@
+"""Whether small (leaky) ReLU neurons of one output will ever grow beside large ones at rest: what ends a flow.
+
+Small neurons turn before they grow, and beside kinks no Jacobian tells where to. Their flow on the residual of the
+large ones is known exactly: so is the rate that each comes to, and whether a drop follows that is worth waiting for
+(`agf.escape`). Where none does, the flow is over, at a minimum of all networks or at a spurious end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from agf.arrays import FloatArray
+from agf.contract.problem import Problem
+from agf.rectified.cones import Arrangement
+from agf.rectified.escape import LEAVING, MOVING, judged
+from agf.rectified.samples import Samples
+from agf.results.network import Neurons
+from agf.sphere import normalize
+
+#: Faces, and products of neurons and samples, up to which it is asked. Cost: a tenth of a second each time.
+FACES, PRODUCTS = 5_000, 10**5
+
+
+def prospects(problem: Problem, width: int) -> Callable[[FloatArray, FloatArray], float | None] | None:
+    """(unit rows (H, P), log norms (H,)) -> rate 1/s that small neurons come to, 0 where none ever grows, None where
+    the large ones still move; None for other problems, and large ones."""
+    samples = Samples.of(problem)
+    if samples is None or width * samples.X.shape[0] > PRODUCTS or Arrangement.of(samples.X).bound > FACES:
+        return None
+
+    def rate(directions: FloatArray, log_norms: FloatArray) -> float | None:
+        there = Neurons(normalize(directions), log_norms, np.isfinite(log_norms), "the flow")
+        found = judged(problem, there, starts=1)
+        if found.verdict == MOVING:
+            return None
+        return 2.0 * found.reached if found.verdict == LEAVING else 0.0
+
+    return rate
