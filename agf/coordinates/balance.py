@@ -15,9 +15,8 @@ from agf.arrays import BoolArray, FloatArray
 from agf.init import Init
 from agf.rounding import EPS
 
-#: Error of p |a|^2 - |w|^2 over the squared norm at which it is restored. Result: a saddle of the sphere is left once
-#: this is 1, so that at 0.1 a long step might; at 1e-5 the steps of a default tolerance would be corrected one by one,
-#: at a gradient each.
+#: Error of p |a|^2 - |w|^2 over the squared norm at which it is restored. Derived: it grows to 1, where the sign is
+#: lost, in seven growth times, which no step of a tolerance covers; what it moves the growth rate by is its square.
 _OFF = 1e-3
 #: The same at the start, below which a neuron is balanced. Derived: a difference of squares of unit size.
 _BALANCED = 40 * EPS

@@ -21,9 +21,8 @@ from agf.rounding import SUM
 #: finest steps resolve, 1e-8.
 _BESIDE = 1e-9
 #: Height over a kink, and its change over a step, below which a neuron whose step would have reached the kink is looked
-#: at as if it had. Result: steps that stop short of a kink that holds it would go on for ever, each as long as that
-#: height; neurons are put onto such kinks from so far, which at 1e-5 would show beside a tolerance of 1e-8, and at 1e-8
-#: would leave some of them where they are.
+#: at as if it had: steps that stop short of a kink which holds it go on for ever. Derived: ten times the tolerance of a
+#: step about sharp kinks, 1e-8, and no more than crossings leave.
 _SHORT = 1e-7
 
 
