@@ -32,8 +32,8 @@ _RAY = EPS**0.5
 #: How far beyond the point where all walls meet a neuron is put that passes it, over its norm. Derived: nothing in the
 #: field has a length there; far above rounding, and its error is as small.
 _BEYOND = 100 * UNIT
-#: Times that a neuron passes it, at most. Derived: one that comes back within no time runs in a cycle, through one point
-#: of each side, and is held there; two returns prove it.
+#: Times that a neuron passes it, at most. Derived: one that comes back within no time runs in a cycle, and is held
+#: there; two returns prove it.
 _PASSES = 3
 #: Pivots after which a slide on several walls is left to bounded least squares. Cost: both end at the same point.
 _PIVOTS = 60
