@@ -303,9 +303,9 @@ def _at(
 ) -> Groups:
     """The groups at one moment, without their past."""
     moment = alignment(problem, Init(directions, log_norms, alpha=1.0))
-    driven = moment.driven[0]
-    dead = np.setdiff1d(np.flatnonzero(~driven), problem.permanent)
     always = np.array(problem.permanent, dtype=np.int64)
+    dead = np.setdiff1d(np.flatnonzero(~moment.driven[0]), always)
+    driven = moment.driven[0] & ~np.isin(np.arange(log_norms.size), always)  # an output bias is of no group
     kappa = problem.degree
     found = []
     for members, label in _split(problem, directions, np.where(driven, log_norms, -np.inf), by, cosine):
