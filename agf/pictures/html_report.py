@@ -43,7 +43,9 @@ def report(runs: Sequence[Result], path: str | os.PathLike[str]) -> int:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise RequestError(explain("this needs plotly.", remedy="pip install plotly")) from None
+        raise RequestError(
+            explain("this needs plotly.", remedy="pip install plotly, or .[report] in the clone.")
+        ) from None
     if not runs:
         raise RequestError(explain("no run was given.", where="report"))
     flat = _flat(runs)

@@ -27,36 +27,156 @@ from agf.shell import listeners, signals
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 #: Letters of an error message: some fifteen lines of a terminal.
 _LONGEST = 1200
+#: Letters of the longest command, so that all groups of the help have one margin.
+_COLUMN = 9
 
-#: Command -> where it is defined, and its line in the help; nothing is imported to list them.
-COMMANDS = {
-    "problems": ("agf.shell.problems:problems", "List the problems, or the parameters of one."),
-    "predict": ("agf.shell.runs:predict", "Predict the staircase of losses of a problem."),
-    "train": ("agf.shell.runs:train", "Train by gradient flow, or by gradient descent with --lr and --steps."),
-    "compare": ("agf.shell.runs:compare", "Predict, train from the same initialization, and match the drops."),
-    "align": ("agf.shell.align:align", "The dormant phase of a ReLU network alone, event by event."),
-    "landscape": ("agf.shell.landscape:landscape", "What competes: critical directions of the utility."),
-    "escape": ("agf.shell.escape:escape", "Whether the network of a run can still learn."),
-    "bounds": ("agf.shell.bounds:bounds", "Bounds of two theories of early alignment, checked against a run."),
-    "cones": ("agf.shell.landscape:cones", "Activation cones of the inputs of a ReLU problem."),
-    "show": ("agf.shell.show:show", "Show a saved run."),
-    "plot": ("agf.shell.show:plot", "Draw saved runs."),
-    "graph": ("agf.shell.results:graph", "The saddles visited by saved predictions, as one graph."),
-    "report": ("agf.shell.results:report", "One interactive page about saved runs."),
-    "diff": ("agf.shell.results:diff", "Say what differs between two saved runs."),
-    "rerun": ("agf.shell.results:rerun", "Compute a saved run again from its file alone."),
-    "groups": ("agf.shell.capacity:groups", "Neurons that race as one in a saved training run."),
-    "tickets": ("agf.shell.tickets:tickets", "Predict which neurons will be largest, before training."),
-    "merge": ("agf.shell.capacity:merge", "Merge the neurons of one direction of a trained network."),
-    "prune": ("agf.shell.capacity:prune", "Keep some neurons of a trained network."),
-    "rewind": ("agf.shell.rewinding:rewind", "Train, prune and restart, over and over."),
-    "flips": ("agf.shell.rewinding:flips", "Which weights changed sign in a saved training run, and when."),
-    "figure": ("agf.shell.figure:figure", "Compute and draw the experiments of the paper."),
-    "sweep": ("agf.shell.sweep:sweep", "Run the product of settings, resumable and shareable."),
-    "summarize": ("agf.shell.sweep:summary", "Statistics of a sweep."),
-    "check": ("agf.shell.problems:check", "Check a problem, registered or in a file, against its contract."),
-    "new": ("agf.shell.problems:new", "Write a commented problem of your own to start from."),
+#: Heading of the help -> command -> where it is defined, its line there, and an example of its use; nothing is imported
+#: to list them.
+GROUPS = {
+    "Predict and train": {
+        "predict": (
+            "agf.shell.runs:predict",
+            "Predict the staircase of losses of a problem.",
+            "diagonal-linear --data sales.csv --target price --standardize --alpha 1e-8 -o run.npz",
+        ),
+        "train": (
+            "agf.shell.runs:train",
+            "Train by gradient flow, or by gradient descent with --lr and --steps.",
+            "diagonal-linear --data diabetes --alpha 1e-8 -o flow.npz",
+        ),
+        "compare": (
+            "agf.shell.runs:compare",
+            "Predict, train from the same initialization, and match the drops.",
+            "run.npz --curve curve.csv --lr 0.01 --momentum 0.9",
+        ),
+        "sweep": (
+            "agf.shell.sweep:sweep",
+            "Run the product of settings, resumable and shareable.",
+            "relu --alpha 1e-2,1e-4,1e-6 --seed 0:20 --jobs 2 -o sweep",
+        ),
+        "summarize": (
+            "agf.shell.sweep:summary",
+            "Statistics of a sweep.",
+            "sweep --errors errors.pdf",
+        ),
+    },
+    "Saved runs": {
+        "show": (
+            "agf.shell.show:show",
+            "Show a saved run.",
+            "run.npz --csv drops.csv",
+        ),
+        "plot": (
+            "agf.shell.show:plot",
+            "Draw saved runs.",
+            "flow.npz --view norms -o norms.pdf",
+        ),
+        "report": (
+            "agf.shell.results:report",
+            "One interactive page about saved runs.",
+            "run.npz flow.npz -o report.html",
+        ),
+        "graph": (
+            "agf.shell.results:graph",
+            "The saddles visited by saved predictions, as one graph.",
+            "run.npz other.npz -o saddles.pdf",
+        ),
+        "diff": (
+            "agf.shell.results:diff",
+            "Say what differs between two saved runs.",
+            "run.npz other.npz",
+        ),
+        "rerun": (
+            "agf.shell.results:rerun",
+            "Compute a saved run again from its file alone.",
+            "run.npz",
+        ),
+    },
+    "Problems": {
+        "problems": (
+            "agf.shell.problems:problems",
+            "List the problems, or the parameters of one.",
+            "relu",
+        ),
+        "check": (
+            "agf.shell.problems:check",
+            "Check a problem, registered or in a file, against its contract.",
+            "./mine.py:Mine --data data.npz",
+        ),
+        "new": (
+            "agf.shell.problems:new",
+            "Write a commented problem of your own to start from.",
+            "mine.py",
+        ),
+    },
+    "ReLU networks": {
+        "landscape": (
+            "agf.shell.landscape:landscape",
+            "What competes: critical directions of the utility.",
+            "relu --data data.npz --plot circle.pdf",
+        ),
+        "align": (
+            "agf.shell.align:align",
+            "The dormant phase of a ReLU network alone, event by event.",
+            "relu --data data.npz --width 50 --neuron 3",
+        ),
+        "escape": (
+            "agf.shell.escape:escape",
+            "Whether the network of a run can still learn.",
+            "flow.npz --drop 2",
+        ),
+        "bounds": (
+            "agf.shell.bounds:bounds",
+            "Bounds of two theories of early alignment, checked against a run.",
+            "relu --data data.npz --width 50 --check flow.npz",
+        ),
+        "cones": (
+            "agf.shell.landscape:cones",
+            "Activation cones of the inputs of a ReLU problem.",
+            "relu --data data.npz",
+        ),
+    },
+    "Capacity and masks": {
+        "groups": (
+            "agf.shell.capacity:groups",
+            "Neurons that race as one in a saved training run.",
+            "flow.npz --by cell",
+        ),
+        "tickets": (
+            "agf.shell.tickets:tickets",
+            "Predict which neurons will be largest, before training.",
+            "relu --data data.npz --width 50 --keep 5",
+        ),
+        "merge": (
+            "agf.shell.capacity:merge",
+            "Merge the neurons of one direction of a trained network.",
+            "flow.npz -o merged.npz",
+        ),
+        "prune": (
+            "agf.shell.capacity:prune",
+            "Keep some neurons of a trained network.",
+            "flow.npz --keep 12 -o kept.npz",
+        ),
+        "rewind": (
+            "agf.shell.rewinding:rewind",
+            "Train, prune and restart, over and over.",
+            "relu --data data.npz --width 20 --method lrr --cycles 5 -o cycles.npz",
+        ),
+        "flips": (
+            "agf.shell.rewinding:flips",
+            "Which weights changed sign in a saved training run, and when.",
+            "flow.npz",
+        ),
+    },
+    "The papers": {
+        "figure": (
+            "agf.shell.figure:figure",
+            "Compute and draw the experiments of the paper.",
+            "fig4 --fast",
+        ),
+    },
 }
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
 
 def to_stderr(callback: Callable[..., Any] | None) -> Callable[..., Any]:
@@ -86,11 +206,13 @@ class Lazy(click.Group):
         assert isinstance(command, click.Command)
         command = copy.copy(command)
         command.callback = to_stderr(command.callback)
+        command.epilog = f"Example: agf {cmd_name} {COMMANDS[cmd_name][2]}"
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(_COLUMN), words) for name, (_, words, _) in group.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -105,7 +227,9 @@ class Lazy(click.Group):
 def agf() -> None:
     """Predict the staircase of losses of a network trained from tiny initialization, and check it.
 
-    Try: agf compare diagonal-linear
+    Example: agf compare diagonal-linear
+
+    Each command has its own help and example: agf predict --help
     """
 
 

@@ -48,12 +48,22 @@ init_options = _group(
 )
 
 prediction_options = _group(
-    click.option("--mode", type=click.Choice(MODES), help="Kind of prediction; default auto."),
     click.option(
-        "--threshold", type=click.Choice(THRESHOLDS), help="Norm at which a neuron activates; default natural."
+        "--mode",
+        type=click.Choice(MODES),
+        help="Kind of prediction; default auto: agf (Algorithm 1) where it holds, else resolved.",
     ),
-    click.option("--settle", type=click.Choice(SETTLES), help="Where active neurons stop; default horizon."),
-    click.option("--max-drops", type=click.IntRange(0), help="Stop after so many drops."),
+    click.option(
+        "--threshold",
+        type=click.Choice(THRESHOLDS),
+        help="Norm at which a neuron activates: natural (default), from the data; or unit, 1.",
+    ),
+    click.option(
+        "--settle",
+        type=click.Choice(SETTLES),
+        help="How long active neurons move: until the next one joins (horizon, default), or to rest.",
+    ),
+    click.option("--max-drops", type=click.IntRange(0), help="Stop after so many drops; default all."),
     click.option(
         "--conditioning/--no-conditioning",
         default=None,
@@ -62,15 +72,21 @@ prediction_options = _group(
 )
 
 flow_options = _group(
-    click.option("--t-max", type=float, help="Flow time at which to stop; default when settled."),
+    click.option(
+        "--t-max", type=float, help="Flow time (learning rate x steps) at which to stop; default when settled."
+    ),
     click.option("--method", help="Integrator: auto (default), rk45 or rkc2."),
-    click.option("--rtol", type=float, help="Relative error of one step of the integrator."),
-    click.option("--max-steps", type=click.IntRange(1), help="Integrator steps at most."),
+    click.option(
+        "--rtol",
+        type=float,
+        help="Relative error of one step of the integrator; default 1e-6, at rounded kinks 1e-4, sharp 1e-8.",
+    ),
+    click.option("--max-steps", type=click.IntRange(1), help="Integrator steps at most; default 100,000."),
 )
 
 descent_options = _group(
-    click.option("--lr", type=float, help="Learning rate."),
-    click.option("--momentum", type=float, help="Momentum; default 0."),
+    click.option("--lr", type=float, help="Learning rate of gradient descent."),
+    click.option("--momentum", type=float, help="Momentum, in [0, 1); default 0."),
 )
 
 output_options = _group(

@@ -12,11 +12,14 @@ from agf import registry
 from agf.algorithm.engine import predict_with
 from agf.errors import FileError, RequestError, explain
 from agf.records import files, provenance
+from agf.records.table import number
 from agf.results.comparison import Comparison, compare
 from agf.results.runs import training
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 
+#: Drops of a kind that are told one by one. Cost: lines on the terminal.
+_DROPS = 6
 Side = Staircase | Trajectory
 Result = Side | Comparison
 
@@ -158,7 +161,7 @@ def _asked(a: Side, b: Side, head_a: dict[str, Any], head_b: dict[str, Any]) -> 
     for name in sorted({*a.arguments, *b.arguments}):
         one, two = a.arguments.get(name), b.arguments.get(name)
         if provenance.fingerprint({"": one}) != provenance.fingerprint({"": two}):
-            out.append(f"{name}: {provenance.brief(one)} | {provenance.brief(two)}")
+            out.append(f"{name}: {_apart(one, two)}")
     if a.init is not None and b.init is not None:
         out += _changes("", {"alpha": a.init.alpha, "seed": a.init.seed, "kind": a.init.kind},
                         {"alpha": b.init.alpha, "seed": b.init.seed, "kind": b.init.kind})  # fmt: skip
@@ -171,6 +174,33 @@ def _asked(a: Side, b: Side, head_a: dict[str, Any], head_b: dict[str, Any]) -> 
     two = b.settings.to_dict() if isinstance(b, Staircase) else b.settings
     out += _changes("", one, two)
     return out + _changes("version of ", head_a.get("versions", {}), head_b.get("versions", {}))
+
+
+def _apart(one: Any, two: Any) -> str:
+    """Where two constructor arguments differ: of arrays of one shape, how many entries, and which one most or first."""
+    if np.ndim(one) == 0 or np.ndim(two) == 0 or np.shape(one) != np.shape(two):
+        return f"{_shown(one)} | {_shown(two)}"
+    a, b = np.asarray(one), np.asarray(two)
+    real = {a.dtype.kind, b.dtype.kind} <= set("biuf")
+    gaps = np.abs(np.subtract(a, b, dtype=np.float64)) if real else (a.astype(str) != b.astype(str)).astype(np.float64)
+    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(gaps)), gaps.shape))
+    where = f"index {place[0]}" if len(place) == 1 else f"index {place}"
+    which = "the most" if real else "the first"
+    count = f"{np.count_nonzero(gaps):,} of {gaps.size:,} entries differ, {which} at {where}"
+    return f"{count}: {_shown(a[place])} | {_shown(b[place])}"
+
+
+def _shown(value: Any) -> str:
+    """A value, short; of an array its shape, of a list of names the first ones."""
+    if value is None:
+        return "none"
+    shape = np.shape(value)
+    if not shape or isinstance(value, dict):
+        return number(float(value), 6) if isinstance(value, float | np.floating) else str(value)[:60]
+    items = np.asarray(value).ravel()[:4]
+    if len(shape) == 1 and items.dtype.kind == "U":
+        return f"{shape[0]} names: {', '.join(items.tolist())}{', ...' * (shape[0] > 4)}"
+    return f"array {shape}"
 
 
 def _changes(prefix: str, one: dict[str, Any], two: dict[str, Any]) -> list[str]:
@@ -199,10 +229,14 @@ def _side_numbers(a: Side, b: Side) -> list[str]:
         if len(a.drops) != len(b.drops):
             out.append(f"number of drops: {len(a.drops)} | {len(b.drops)}")
         common = min(len(a.drops), len(b.drops)) + 1
-        for k in range(common - 1):
-            if a.drops[k].label != b.drops[k].label:
-                out.append(f"drop {k + 1} learned: {a.drops[k].label} | {b.drops[k].label}")
-                break
+        told = [k for k in range(common - 1) if a.drops[k].label != b.drops[k].label]
+        out += [f"drop {k + 1} learned: {a.drops[k].label} | {b.drops[k].label}" for k in told[:_DROPS]]
+        if len(told) > _DROPS:
+            out.append(f"{len(told) - _DROPS} more drops learned something else")
+        for longer, which in ((a, "first"), (b, "second")):
+            for k, drop in list(enumerate(longer.drops, 1))[common - 1 : common - 1 + _DROPS]:
+                moment = number(drop.half_time, 6)
+                out.append(f"drop {k}, in the {which} only: {drop.label}, half-drop time {moment}")
         for name in ("times", "half_times", "levels"):
             out += _distance(name, getattr(a, name)[:common], getattr(b, name)[:common])
     elif isinstance(a, Trajectory) and isinstance(b, Trajectory):

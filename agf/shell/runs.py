@@ -50,7 +50,7 @@ _DESCENT = ("lr", "steps", "momentum", "batch_size")
 @data_options
 @init_options
 @prediction_options
-@click.option("--t-max", "--max-time", "t_max", type=float, help="Flow time at which to stop.")
+@click.option("--t-max", "--max-time", "t_max", type=float, help="Flow time at which to stop; default none.")
 @output_options
 def predict(
     name: str,
@@ -159,7 +159,7 @@ def compare(
     quiet: bool,
     **words: Any,
 ) -> int:
-    """Match predicted drops with observed ones.
+    """Predict, train from the same weights, and match the drops: times in flow time, errors relative.
 
     NAME is a problem, which is predicted and trained from the same initialization; or the run file of a prediction,
     with --curve. A csv curve has a column `loss` and a column `time` (flow time) or `step`, with --lr and --momentum.

@@ -25,7 +25,7 @@ from agf.records.checkpoint import Checkpoint
 from agf.records.status import Status
 from agf.results.trajectory import Trajectory
 from agf.training.gradient_flow import clock_of, same_start, snapshot_arrays
-from agf.training.recorder import Progress, Recorder, taking_over
+from agf.training.recorder import Progress, Recorder, at_most, taking_over
 
 #: Factor of the step count at which minibatch runs evaluate the full loss. Result: of times along these curves, known
 #: to 1 %; at 1.1 to a tenth, at 1.001 every one of the first thousand steps is evaluated.
@@ -195,7 +195,7 @@ class _Descent:
         self.evaluations = 0
         self.seconds = 0.0
         self.next_loss = 0
-        self.recorder = Recorder(settings["snapshots"], 1e-6, sloped=False)
+        self.recorder = Recorder(at_most(settings["snapshots"], init.directions.size), 1e-6, sloped=False)
 
     def go(self, steps: int, observer: Callable[[Progress], None] | None, checkpoint: Checkpoint) -> Trajectory:
         """Until the steps are done or something ends them; always hands back what there is."""

@@ -41,7 +41,7 @@ from agf.stopping.ending import SETTLE, Ending
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit, pack, unpack
 from agf.stopping.rules import Budget, Timeless, Unaffordable
 from agf.training.flow_record import FlowRecord
-from agf.training.recorder import Progress, Recorder, taking_over
+from agf.training.recorder import Progress, Recorder, at_most, taking_over
 
 Observer = Callable[[Progress], None]
 
@@ -67,9 +67,6 @@ MAX_GRADIENTS = 2_000_000
 _DRIFT = 1e3
 #: Largest log of the unit of time. Limit: flow times beyond do not fit in float64, and the run is refused.
 _MAX_LOG_TIME = 700.0
-#: Memory that snapshots take at most (but at least eight are kept). Limit: fewer are kept then; so much is written to a
-#: file within the two seconds in which a run that is told to stop should be gone.
-_SNAPSHOT_BYTES = 128 * 2**20
 
 
 @np.errstate(**USUAL)
@@ -236,8 +233,8 @@ class _Run:
     def __init__(self, problem: Problem, init: Init, system: FlowSystem, settings: dict[str, Any]) -> None:
         self.problem, self.init, self.settings = problem, init, settings
         self.home = self.system = system  # the coordinates it started in, and those it is in
-        room = max(int(_SNAPSHOT_BYTES / (8 * init.directions.size)), 8)
-        self.record = FlowRecord(Recorder(min(settings["snapshots"], room), 0.1 * settings["rtol"]), system)
+        kept = at_most(settings["snapshots"], init.directions.size)
+        self.record = FlowRecord(Recorder(kept, 0.1 * settings["rtol"]), system)
         self.ending = Ending.of(problem, init, system, settings["settle"])
         if not system.smooth:
             from agf.rectified.prospects import prospects  # a tenth of a second to import, and few problems have kinks

@@ -33,6 +33,9 @@ _POINTS = 2
 _LEFT = 0.75
 #: Halvings of a stretch of the curve. Limit: of evaluations, where a loss jumps.
 _MAX_DEPTH = 9
+#: Memory that snapshots take at most (but at least eight are kept). Limit: fewer are kept then; so much is written to a
+#: file within the two seconds in which a run that is told to stop should be gone.
+_SNAPSHOT_BYTES = 128 * 2**20
 _NOTHING = np.zeros(0)
 
 
@@ -59,6 +62,11 @@ def taking_over(where: str, run: object) -> Iterator[None]:
         raise RequestError(
             explain(f"cannot resume: the state of the trajectory is damaged ({error}).", where=where)
         ) from None
+
+
+def at_most(snapshots: int, numbers: int) -> int:
+    """How many snapshots of so many numbers are kept of those asked for: what fits in memory and is soon written."""
+    return min(snapshots, max(int(_SNAPSHOT_BYTES / (8 * numbers)), 8))
 
 
 class Recorder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -345,3 +346,39 @@ def test_a_drop_too_small_to_look_for_is_said_to_be_that_and_not_one_without_a_p
     text = str(compare(predicted([2.0, 50.0], levels), curve([2.0, 50.0], levels)))
     assert "too small to look for" in text
     assert "no plateau" not in text
+
+
+@pytest.mark.parametrize(("momentum", "given"), [(0.9, {}), (0.0, {"lr": 0.01}), (0.9, {"momentum": 0.9}), (0.0, {})])
+def test_one_factor_of_all_times_is_told_with_what_would_match(tmp_path, momentum, given):
+    """Uncoupled coordinates, descended on here; the curve is read with the momentum or learning rate forgotten."""
+    lr, targets, alpha = 0.002, np.array([2.0, 1.0, 0.5]), 1e-4
+    u, v, velocity = np.full(3, np.sqrt(2) * alpha), np.zeros(3), np.zeros((2, 3))
+    losses = []
+    for _ in range(2500 if momentum else 25000):
+        r = targets - u * v
+        losses.append(0.5 * float(r @ r))
+        velocity = momentum * velocity + lr * np.stack([r * v, r * u])
+        u, v = u + velocity[0], v + velocity[1]
+    problem = agf.problem("diagonal-linear", X=np.eye(3) * np.sqrt(3), y=targets * np.sqrt(3))
+    stairs = agf.predict(problem, problem.init(alpha), mode="agf")
+    rows = [f"{k},{loss!r}" for k, loss in enumerate(losses)]
+    (tmp_path / "curve.csv").write_text("\n".join(["step,loss", *rows]), encoding="utf-8")
+    trained = Trajectory.from_csv(tmp_path / "curve.csv", **{"lr": lr, **given})
+    found = [note for note in compare(stairs, trained).notes if "All observed times" in note]
+    if momentum and not given:
+        beta = float(re.search(r"or with momentum (0\.\d+)", found[0])[1])
+        assert beta == pytest.approx(0.9, abs=0.01)  # steps make drops later besides: a tenth of 1 - beta
+    elif given == {"lr": 0.01}:
+        rate = float(re.search(r"match at learning rate ([\d.e-]+)", found[0])[1])
+        assert rate == pytest.approx(lr, rel=0.02)  # predictions of mode agf miss by so much
+        assert "momentum" not in found[0]
+    else:
+        assert found == []
+
+
+def test_a_question_that_both_sides_answer_is_answered_by_the_training():
+    stairs = predicted([2.0], [4, 1], notes=("Can it? No.", "Mine."))
+    told = str(compare(stairs, curve([2], [4, 1], notes=("Can it? Yes.",))))
+    assert "Can it? Yes." in told
+    assert "Can it? No." not in told
+    assert "Mine." in told

@@ -148,6 +148,16 @@ def test_every_command_loads_and_has_readable_help(run, command):
     loaded = cli.agf.get_command(click.Context(cli.agf), command)
     for parameter in loaded.params:
         assert getattr(parameter, "help", "words") or isinstance(parameter, click.Argument), parameter.name
+    example = cli.COMMANDS[command][2]
+    assert f"Example: agf {command} {example}" in " ".join(out.split())
+    assert loaded.make_context(command, example.split()).params  # it parses
+
+
+def test_the_help_lists_every_command_once_under_a_heading(run):
+    out = run("--help")[1]
+    assert out.count("\n  ") >= len(cli.COMMANDS)
+    assert all(f"\n{heading}:\n" in out for heading in cli.GROUPS)
+    assert sum(map(len, cli.GROUPS.values())) == len(cli.COMMANDS)
 
 
 def test_listing_the_commands_imports_none_of_them():

@@ -88,7 +88,7 @@ def test_what_was_asked_differently_is_said(tmp_path):
     agf.predict(other, other.init(1e-4, seed=3), threshold="unit", max_drops=1).save(second)
     found = rerun.differences(first, second)
     text = "\n".join(found.asked)
-    assert "y: array (12,), fingerprint " in text
+    assert "y: 12 of 12 entries differ, the most at index " in text
     for sentence in ("alpha: 0.001 | 0.0001", "threshold: natural | unit", "max_drops: None | 1"):
         assert sentence in found.asked
     assert "X:" not in text
@@ -224,3 +224,26 @@ def test_a_problem_of_a_file_is_found_where_it_is_named(tmp_path):
     assert rerun.numbers(run, rerun.rerun(tmp_path / "run.npz", problem=where)) == []
     with pytest.raises(agf.RequestError, match=r"is a run of 'product'\. Found problem 'linear'"):
         rerun.rerun(tmp_path / "run.npz", problem="linear")
+
+
+def test_arrays_are_told_apart_by_their_entries_shapes_and_names(tmp_path):
+    X = np.random.default_rng(0).standard_normal((8, 3))
+    other = X.copy()
+    other[2, 1] += 0.5
+    runs = {
+        "a": {"X": X, "y": X[:, 0], "names": ["one", "two", "three"]},
+        "b": {"X": other, "y": X[:, 0], "names": ["one", "zwei", "three"]},
+        "c": {"X": X[:4], "y": X[:4, 0]},
+    }
+    for name, arguments in runs.items():
+        problem = agf.problem("diagonal-linear", **arguments)
+        agf.predict(problem, problem.init(1e-6), mode="agf").save(tmp_path / f"{name}.npz")
+    found = rerun.differences(tmp_path / "a.npz", tmp_path / "b.npz")
+    assert f"X: 1 of 24 entries differ, the most at index (2, 1): {X[2, 1]:.6g} | {other[2, 1]:.6g}" in found.asked
+    assert "names: 1 of 3 entries differ, the first at index 1: two | zwei" in found.asked
+    found = rerun.differences(tmp_path / "a.npz", tmp_path / "c.npz")
+    assert found.asked[:3] == ("X: array (8, 3) | array (4, 3)", "names: 3 names: one, two, three | none",
+                               "y: array (8,) | array (4,)")  # fmt: skip
+    assert any("in the " in sentence and "half-drop time" in sentence for sentence in found.numbers) or len(
+        agf.load(tmp_path / "a.npz").drops
+    ) == len(agf.load(tmp_path / "c.npz").drops)
