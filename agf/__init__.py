@@ -27,7 +27,7 @@ _EXPORTS = {
     "AutogradProblem": "networks.autograd",
     "TwoLayer": "networks.two_layer",
     "Problem": "contract.problem",
-    "Phases": "contract.problem",
+    "Phases": "contract.phases",
     "Init": "init",
     "Settings": "records.settings",
     "Status": "records.status",
@@ -132,7 +132,7 @@ if TYPE_CHECKING:
     from agf.conformance.checks import check as check
     from agf.contract.flow_system import FlowSystem as FlowSystem
     from agf.contract.flow_system import Snapshot as Snapshot
-    from agf.contract.problem import Phases as Phases
+    from agf.contract.phases import Phases as Phases
     from agf.contract.problem import Problem as Problem
     from agf.coordinates.factored_flow import FactoredFlow as FactoredFlow
     from agf.errors import AgfError as AgfError

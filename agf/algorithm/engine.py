@@ -24,7 +24,8 @@ from agf.arrays import USUAL
 from agf.clock import Clock
 from agf.contract.admission import admit
 from agf.contract.blame import blame, guard, told
-from agf.contract.problem import Phases, Problem
+from agf.contract.phases import Phases
+from agf.contract.problem import Problem
 from agf.coordinates.mode_system import mixes
 from agf.errors import AgfError, ProblemError, RequestError, explain
 from agf.init import Init

@@ -17,8 +17,9 @@ import numpy as np
 from agf.contract import core_laws
 from agf.contract.blame import guard
 from agf.contract.probe import FEW_STEPS, NotApplicable, Probe, Violation
-from agf.contract.problem import Problem, check_sizes
+from agf.contract.problem import Problem
 from agf.contract.returns import OWN, BadReturn
+from agf.contract.start import check_sizes
 from agf.errors import ProblemError, RequestError, explain
 from agf.init import Init
 

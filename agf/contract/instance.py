@@ -1,0 +1,48 @@
+"""An object made of copies of its arguments, which it remembers: what a run file records, and a pickle rebuilds."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, ABCMeta
+from typing import Any
+
+from agf.contract.copies import copied, frozen
+
+
+class _FromCopies(ABCMeta):
+    """Makes instances from copies of their arguments: what a caller does to his arrays afterwards changes nothing."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return super().__call__(*copied(args), **copied(kwargs))
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """What the constructor takes, for `help` and editors."""
+        taken = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return taken.replace(parameters=list(taken.parameters.values())[1:])
+
+
+class Instance(ABC, metaclass=_FromCopies):
+    """Made of copies of its arguments, and built again from them when it is unpickled or deep-copied."""
+
+    #: Constructor arguments as given, for run files.
+    arguments: dict[str, Any]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = super().__new__(cls)
+        try:
+            bound = inspect.signature(cls.__init__).bind(self, *args, **kwargs)
+        except TypeError:
+            self.arguments = {}  # __init__ is about to raise the same, with its own message
+        else:
+            given = dict(list(bound.arguments.items())[1:])
+            given.update(given.pop("kwargs", {}))
+            self.arguments = frozen(given)
+        return self
+
+    def __reduce__(self) -> Any:
+        return _built, (type(self), self.arguments)
+
+
+def _built(cls: type[Instance], arguments: dict[str, Any]) -> Instance:
+    return cls(**arguments)

@@ -1,0 +1,63 @@
+"""Weights drawn where training starts, for a network of sizes that can be and that the memory holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from agf.arrays import count
+from agf.errors import DataError, ProblemError, RequestError, explain
+from agf.init import Init, check_alpha
+from agf.records import files
+
+if TYPE_CHECKING:
+    from agf.contract.problem import Problem
+
+
+def drawn(problem: Problem, alpha: float, seed: int | None, kind: str) -> Init:
+    """Random initialization at scale alpha (`Problem.init`). Raises DataError for a bad alpha, seed or kind."""
+    where = f"{problem.name}.init"
+    check_sizes(problem, where)
+    check_memory(problem, where)
+    alpha = check_alpha(alpha)
+    seed = None if seed is None else count(seed, "seed", where=where, least=0)
+    if kind not in problem.kinds:
+        raise DataError(
+            explain(
+                f"unknown kind of initialization {kind!r}.",
+                where=where,
+                expected="one of " + ", ".join(problem.kinds),
+            )
+        )
+    theta = problem.initial(alpha, np.random.default_rng(seed), kind)
+    return problem.start_of(Init.scaled(theta, alpha, seed, kind))
+
+
+def check_sizes(problem: Problem, where: str) -> None:
+    """Refuse a problem whose degree, width or number of parameters cannot be. Raises ProblemError."""
+    for name, least in (("degree", 2), ("width", 1), ("n_params", 1)):
+        value = getattr(problem, name, None)
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+            raise ProblemError(
+                explain(
+                    f"problem {problem.name!r} has {name} = {value!r}.",
+                    where=where,
+                    expected=f"an integer, at least {least}",
+                    remedy="Its __init__ sets degree, width and n_params.",
+                )
+            )
+
+
+def check_memory(problem: Problem, where: str) -> None:
+    """Refuse a network whose weights leave no room for a computation. Raises RequestError with the memory needed."""
+    needed, there = 8.0 * problem.width * problem.footprint, float(files.memory())
+    if needed > there:
+        raise RequestError(
+            explain(
+                f"{problem.width:,} neurons of {problem.n_params:,} parameters need about {needed / 2**30:,.0f} GiB of "
+                f"memory, and there are {there / 2**30:,.0f} GiB.",
+                where=where,
+                remedy="Use a smaller width.",
+            )
+        )
