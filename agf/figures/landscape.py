@@ -52,8 +52,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     _paths(landscape, np.vstack([np.zeros(2), theory.features("coefficients")]), panels["landscape"])
     _weights(weights)
     moments = flow.snapshot_times / unit
-    charge = (flow.log_norms - init.log_norms) / unit  # kappa is 2
-    angle = np.rad2deg(np.arctan2(flow.directions[:, :, 1], flow.directions[:, :, 0]))
+    fine, charge, angle = _between(flow, moments, alphas[-1], unit)
     expected = _limit(inputs, jumps, panels["landscape"]["saddles"], end)
     grid = np.unique(np.concatenate([expected["time"], *(_turns(expected, i) for i in range(2))]))
     size = np.abs(np.column_stack([np.interp(grid, expected["time"], one) for one in expected["charge"].T]))
@@ -62,8 +61,9 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     rules(angles, np.array([-45.0, 45.0]), "directions of largest utility", across=True, ls="-.")
     for i in range(2):
         colour, word = plot.PALETTE[(0, 2)[i]], f"coordinate {i}, {last}"
-        for ax, values in ((coefficients, beta[:, i]), (charges, charge[:, i]), (angles, angle[:, i])):
-            observed(ax, moments, values, color=colour, label=word)
+        observed(coefficients, moments, beta[:, i], color=colour, label=word)
+        observed(charges, fine, charge[:, i], color=colour, label=word)
+        observed(angles, fine, angle[:, i], color=colour, label=word)
         predicted(coefficients, jumps, panels["landscape"]["saddles"][:, i], end, ls="--")
         charges.plot(grid, size[:, i], color=plot.PREDICTED, lw=1.2, ls="--")
         x = np.concatenate([[0.0], np.repeat(_turns(expected, i), 2), [end]])
@@ -74,12 +74,29 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     angles.set_title("directions")
     for ax in (losses, coefficients, charges, angles):
         ax.set_xlabel(r"flow time / $-\log \alpha$")
-    panels["charge"] = {"time": moments, "charge": charge, "limit_time": grid, "limit": size}
-    panels["angle"] = {"time": moments, "degrees": angle}
+    panels["charge"] = {"time": fine, "charge": charge, "limit_time": grid, "limit": size}
+    panels["angle"] = {"time": fine, "degrees": angle}
     panels["coefficients"] = {"time": moments, "coefficients": beta}
     shared_legend(figure, *axes.flat, columns=5)
     letter(axes)
     return figure, panels, reports, {"alphas": list(alphas), "rotation_degrees": 150, "eigenvalues": [1, 25]}
+
+
+def _between(
+    flow: agf.Trajectory, moments: np.ndarray, alpha: float, unit: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Times (T,), charges in units of -log alpha and angles in degrees (T, 2), also between the snapshots of a run.
+
+    Both are functions of the signed coordinate z, which moves on straight lines on plateaus: u^2 + v^2 = 2 alpha^2
+    cosh(2 z), v / u = tanh z.
+    """
+    sign = np.sign(flow.directions[:, :, 0] * flow.directions[:, :, 1])
+    growth = np.maximum(2.0 * (flow.log_norms - np.log(alpha)) - np.log(2.0), 0.0)  # log cosh(2 z)
+    z = sign * 0.5 * (growth + np.log1p(np.sqrt(-np.expm1(-2.0 * growth))))
+    fine = np.unique(np.concatenate([moments, np.linspace(0.0, moments[-1], 2001)]))
+    z = np.column_stack([np.interp(fine, moments, one) for one in z.T])
+    charge = 0.5 * (np.logaddexp(2.0 * z, -2.0 * z) - np.log(2.0)) / unit
+    return fine, charge, np.rad2deg(np.arctan(np.tanh(z)))
 
 
 def _limit(inputs: dict[str, np.ndarray], jumps: np.ndarray, saddles: np.ndarray, end: float) -> dict[str, np.ndarray]:

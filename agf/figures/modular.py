@@ -81,7 +81,7 @@ def _draw(
     image = history.pcolormesh(
         moments[1:], np.arange(p), over_time[1:, 0].T, cmap="PuOr_r", vmin=-largest, vmax=largest, shading="nearest"
     )
-    figure.colorbar(image, ax=history)
+    figure.colorbar(image, ax=history, label="value")
     a, b = _FOLLOWED
     history.set(ylabel="output", title=f"output for the pair ({a}, {b}) over time")
     finals, targets = _outputs(flow, problem, _PAIRS)
@@ -97,7 +97,7 @@ def _draw(
     image = spectra.pcolormesh(
         np.arange(1, p // 2 + 1), np.arange(width), transformed, cmap="viridis", shading="nearest"
     )
-    figure.colorbar(image, ax=spectra)
+    figure.colorbar(image, ax=spectra, label="amplitude")
     spectra.set(xlabel="frequency", ylabel="neuron, by frequency", title="spectra of the neurons (mean of u, v, w)")
     gaps = np.array([problem.features(flow.params(k), np.arange(width))["phase_gap"] for k in range(moments.size)])
     gaps = np.angle(np.exp(1j * gaps))
