@@ -8,7 +8,6 @@ It is stopped there, long before norms have settled.
 from __future__ import annotations
 
 import time as wall
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,15 +19,16 @@ from agf.capacity.layers import gates, two_layer
 from agf.contract.admission import admit
 from agf.contract.problem import Problem
 from agf.coordinates.choice import flow_system
+from agf.coordinates.polar_system import PolarSystem
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.records.table import Table, number
 from agf.results.comparison import Comparison
 from agf.results.trajectory import Trajectory
-from agf.stopping.drive import End, Moment, Stop, Why, drive
+from agf.stopping.drive import Moment, Stop, drive
 from agf.stopping.ending import SETTLE, Ending
 from agf.stopping.methods import Explicit
-from agf.stopping.rules import LOOK, Budget, Certified, Memory, Timeless, Tolerance
+from agf.stopping.rules import Budget, Certified, Settled, Timeless, Tolerance
 
 #: Error of one step relative to a neuron: a cost, since an order asks for far less than a time does. Every step's error
 #: is common to a group, so that 1e-2 places neurons to 1e-3 of the ranks.
@@ -45,7 +45,7 @@ _PATIENCE = 10.0
 #: The conditioning is measured by a run at this multiple of the tolerance, a third of the cost.
 _COARSER = 5.0
 #: Gradients of one run. Limit: the order is then that of what there is; those of the examples take a few hundred.
-_MOST = 20_000
+_MOST = 10_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -260,41 +260,25 @@ def _race(
 
     Where steps fail at this tolerance the order of what there is will do; its error says how well.
     """
-    system = flow_system(problem, init)
+    # where a step crosses many kinks, holding neurons on each that they slide along costs more than the order is worth
+    system = flow_system(problem, init) if problem.kink_normals() is None else PolarSystem(problem, init)
     unit = float(np.exp(system.log_time_unit))
     s_end = np.inf if until is None else until / unit
     stops: list[Stop] = [Timeless(), Budget(_MOST)]
     if until is None:
         ending = Ending.of(problem, init, system, SETTLE)
-        decided: list[Stop] = [Certified(Tolerance(DECIDED, start_loss)), _Over(start_loss, ending.small)]
-        stops = [*decided, *ending.rules(system.smooth), *stops]
+
+        def leaving(now: Moment) -> float | None:
+            """What grows; nothing, once something is learned, where it takes too long to change the order."""
+            grows = ending.small(now)
+            if grows is None or now.loss >= (1.0 - _STILL) * start_loss:
+                return None
+            return grows if grows * _PATIENCE * now.t >= 1.0 else 0.0
+
+        decided = Certified(Tolerance(DECIDED, start_loss))
+        stops = [decided, Settled(Tolerance(_STILL), leaving), *ending.rules(system.smooth), *stops]
     end = drive(system, Explicit(rtol, "auto" if system.smooth else "rk45"), stops, system.start(), s_end=s_end)
     return end.at.t * unit, system.snapshot(end.at.y).log_norms, end.at.loss, end.at.work.gradients
-
-
-@dataclass(frozen=True)
-class _Over:
-    """Something was learned, the loss falls by less than `_STILL` of itself in another time as long, and no small
-    neuron grows by a factor e in `_PATIENCE` such times.
-
-    Looser than the rules of a flow, which hold at once too and prove more: an order is decided earlier than a level.
-    """
-
-    start_loss: float
-    small: Callable[[Moment], float | None]
-
-    def init(self, now: Moment) -> Memory:
-        """When to ask next."""
-        return (0.0,)
-
-    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
-        """Whether it is over."""
-        learned = self.start_loss - now.loss > _STILL * self.start_loss
-        if not learned or now.fall > _STILL * now.loss or now.t < memory[0]:
-            return memory, None
-        if (self.small(now) or 0.0) * _PATIENCE * now.t < 1.0:
-            return memory, End(Why.SETTLED, now)
-        return (LOOK * now.t,), None
 
 
 def _without(scores: FloatArray, rows: list[int]) -> FloatArray:

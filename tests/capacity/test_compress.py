@@ -24,7 +24,7 @@ def data(inputs=3, outputs=2, bias=True):
 )
 @given(sizes=st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=4), seed=st.integers(0, 99))
 @settings(max_examples=15, deadline=None)
-def test_copies_of_any_size_merge_to_one_that_computes_the_same(activation, options, sizes, seed):
+def test_t13_copies_of_any_size_merge_to_one_that_computes_the_same(activation, options, sizes, seed):
     X, Y = data()
     problem = agf.TwoLayer(X, Y, activation=activation, width=len(sizes) + 1, **options)
     rng = np.random.default_rng(seed)
@@ -100,7 +100,7 @@ def test_by_group_a_dozen_neurons_solve_the_blobs_and_by_norm_a_blob_is_lost():
     assert agf.merge(problem, run).theta.shape[0] < 12
 
 
-def test_pruned_at_the_first_drop_a_network_by_norm_never_learns_the_slow_blobs():
+def test_t31_pruned_at_the_first_drop_a_network_by_norm_never_learns_the_slow_blobs():
     problem = race_cases.network(width=120)
     early = agf.descend(problem, race_cases.start(120), lr=5e-3, steps=1000)
     norm, group = (agf.prune(problem, early, 12, by=by, train=40.0) for by in ("norm", "group"))

@@ -73,7 +73,7 @@ def test_the_first_group_falls_when_one_neuron_of_its_total_would(run):
     )  # at weights of 1e-4 the softmax saturates later than its quadratic part, by some .2 in time
 
 
-def test_rates_integrate_to_the_growth_of_every_neuron(run):
+def test_t17_rates_integrate_to_the_growth_of_every_neuron(run):
     problem, flow = run
     moments = agf.alignment(problem, flow)
     early = moments.times <= 6.0
@@ -107,7 +107,7 @@ def test_pinsons_coordinates_at_random_weights():
     assert np.abs(gradient[:, 4:].sum(axis=1)).max() < 1e-15
 
 
-def test_hand_case_of_theorem_4_1():
+def test_t14_hand_case_of_theorem_4_1():
     """[Pinson] T14: x = (1, 0) of class 1, (0, 1) of class 2, w = (2, 1): turned to class 1, cos delta = 1/sqrt 10."""
     problem = agf.TwoLayer(np.eye(2), [1, 2], loss="cross-entropy", width=1, kink=0)
     tiny = agf.Init(np.array([[2.0, 1, 1, -1]]) / np.sqrt(7), np.array([-60.0]), alpha=1e-26)

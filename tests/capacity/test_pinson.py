@@ -26,7 +26,7 @@ def angles(w):
 
 
 @pytest.mark.parametrize(("inputs", "holds"), [(2, True), (5, False)])
-def test_equation_6_holds_in_the_plane_alone(inputs, holds):
+def test_t3_equation_6_holds_in_the_plane_alone(inputs, holds):
     """dL/dtheta_i in proportion to sin(theta_gamma,i - theta_w,i): printed for every dimension."""
     problem, theta = random_network(inputs)
     gradient = problem.loss_grad(theta, np.arange(6))[1]
@@ -56,7 +56,7 @@ def test_the_product_of_the_norms_grows_at_twice_the_printed_rate():
     assert grown == pytest.approx(right, rel=1e-10)
 
 
-def test_the_balance_is_conserved_with_the_hidden_bias_counted_and_not_without():
+def test_t8_the_balance_is_conserved_with_the_hidden_bias_counted_and_not_without():
     problem, theta = random_network(3, bias=True)
     gradient = problem.loss_grad(theta, np.arange(6))[1]
     rate = 2 * theta * gradient

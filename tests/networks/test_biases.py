@@ -98,7 +98,7 @@ def test_every_mode_lets_the_bias_relax_first_and_never_sends_it_back(mode):
     assert not any(6 in drop.collapsed for drop in stairs.drops)
 
 
-def test_balanced_classes_leave_the_bias_at_rest_until_a_blob_is_solved():
+def test_t20_balanced_classes_leave_the_bias_at_rest_until_a_blob_is_solved():
     """The plateau after the first of four blobs is 3/4 H(1/3): the bias learns the prior of the unsolved ones."""
     X, y = race_cases.blobs()
     problem = agf.TwoLayer(X, y, loss="cross-entropy", width=40, bias="both")

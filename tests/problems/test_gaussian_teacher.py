@@ -156,7 +156,7 @@ def neuron(inputs, scale=None):
     return GaussianTeacher(teacher, covariance=1 / inputs if scale is None else scale)
 
 
-def test_overlap_has_its_printed_values_and_exceeds_the_cosine():
+def test_17_overlap_has_its_printed_values_and_exceeds_the_cosine():
     assert overlap([0.0, np.pi / 2, np.pi]) == pytest.approx([1, 1 / np.pi, 0], abs=1e-15)
     grid = np.linspace(0, np.pi, 1001)
     assert (overlap(grid) >= np.cos(grid) - 1e-15).all()
@@ -180,7 +180,7 @@ def test_the_ode_of_angle_and_norms_is_the_gradient_flow(inputs):
         assert turn == pytest.approx(-first / (norm * np.sin(angle)), rel=1e-9)
 
 
-def test_flip_times_are_those_of_the_flow_at_any_scale_of_the_start():
+def test_18_flip_times_are_those_of_the_flow_at_any_scale_of_the_start():
     for inputs in (2, 5):
         theory = neuron(inputs).theory()
         for angle, printed in ((2.0, 2.075241), (2.5, 6.943140), (3.0, 42.06)):
@@ -202,14 +202,14 @@ def test_flip_times_are_those_of_the_flow_at_any_scale_of_the_start():
         (-0.4, 0.5, 0.0, (1, 3), (-0.371391, -0.328798)),
     ],
 )
-def test_the_balanced_weight_has_its_values_and_solves_its_equation(w0, c1, k, times, expected):
+def test_1_2_3_4_5_the_balanced_weight_has_its_values_and_solves_its_equation(w0, c1, k, times, expected):
     assert balanced_weight(0.0, w0, c1, k) == pytest.approx(w0, rel=1e-15)
     assert balanced_weight(np.array(times), w0, c1, k) == pytest.approx(expected, abs=1e-6)
     law = solve_ivp(lambda t, w: k * w - c1 * w**3, (0, 3), [w0], rtol=1e-11, atol=1e-13)
     assert balanced_weight(3.0, w0, c1, k) == pytest.approx(law.y[0, -1], rel=1e-8)
 
 
-def test_printed_closed_forms_have_doubled_exponents_and_lack_a_root():
+def test_6_7_printed_closed_forms_have_doubled_exponents_and_lack_a_root():
     """[GB24]: for K > 0 the printed form is right at t/2, and for K < 0 it does not start at w0."""
     w0, c1, k, t = 0.3, 0.5, 0.5, 1.0
 
@@ -237,7 +237,7 @@ def test_quadrants_of_one_input():
     )
 
 
-def test_success_probabilities():
+def test_24_success_probabilities():
     brackets = {(2, 10): 0.685, (3, 10): 0.880, (5, 10): 0.979, (2, 50): 0.924, (3, 50): 0.993}
     for (inputs, time), expected in brackets.items():
         assert neuron(inputs).theory().flipped(time * inputs) == pytest.approx(expected, abs=1e-3)
@@ -253,7 +253,7 @@ def test_success_probabilities():
         theory.success("wr", rewind=1.0, imbalance="iid")
 
 
-def test_success_of_starts_that_are_not_balanced():
+def test_26_success_of_starts_that_are_not_balanced():
     """IMP and WR by imbalance: at time 0 by counting, later by following starts; balanced ones as the closed form."""
     rng = np.random.default_rng(0)
     for inputs in (2, 5):
@@ -284,7 +284,7 @@ def test_iid_starts_succeed_as_often_as_counted():
     assert neuron(3).theory().success("lrr", imbalance="iid") == pytest.approx(rescued.mean(), abs=5e-3)
 
 
-def test_activation_comes_a_fixed_time_after_the_law_of_the_frozen_residual():
+def test_27_activation_comes_a_fixed_time_after_the_law_of_the_frozen_residual():
     """The self-interaction near norm 1 delays by d ln 2 (d = 5: 3.466), whatever the start."""
     theory, r0 = neuron(5).theory(), 1e-4
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from agf_problems.gaussian_teacher.problem import GaussianTeacher
@@ -152,3 +155,11 @@ def test_23_without_balancing_anew_noise_lets_imp_learn_where_it_is_of_the_right
         learned.append(end[0] > 0)
         assert learned[-1] == (c2 > 0)
     assert 0 < np.mean(learned) < 1
+
+
+def test_every_statement_of_the_page_has_a_test_of_its_number():
+    """1 to 34, here, in test_rewind.py and in the tests of gaussian-teacher; 35 is no gradient flow."""
+    tests = Path(__file__).parents[1]
+    files = [*tests.glob("rewinding/test_*.py"), tests / "problems" / "test_gaussian_teacher.py"]
+    names = re.findall(r"^def test(?:_\d+)+", "\n".join(path.read_text() for path in files), re.MULTILINE)
+    assert {int(number) for name in names for number in re.findall(r"_(\d+)", name)} == set(range(1, 35))
