@@ -57,7 +57,7 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
     start = found.level
     if not ends:
         return _told(problem, alpha, start, (), ("nothing is left to fit",))
-    few = problem.sharp(len(ends))
+    few = problem.of_width(len(ends))
     init = agf.Init.scaled(np.array([one.direction for one in ends]), _ALPHA)
     found_drops, network = _drops(agf.Engine(few, init, agf.Settings(mode="limit")))
     drops = tuple(
@@ -78,9 +78,10 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
 
 
 def _drops(engine: Engine) -> tuple[list[Drop], FloatArray]:
-    """Drops until no neuron grows or no network is better, and the network then.
+    """Drops until no neuron grows, and the network then.
 
-    Where no direction lowers the loss, utilities are rounding, and what grew on them would take for ever.
+    Where no direction lowers the loss, or none of the neurons ever comes to one that does, utilities are rounding, of
+    numbers or of kinks, and what grew on them would take for ever.
     """
     import agf
 
@@ -91,7 +92,7 @@ def _drops(engine: Engine) -> tuple[list[Drop], FloatArray]:
             return drops, _network(state)
         state = step.state
         drops.append(step.drop)
-        if agf.escape(engine.problem, _network(state)).verdict == "optimal":
+        if agf.escape(engine.problem, _network(state)).verdict in ("optimal", "spurious"):
             return drops, _network(state)
 
 

@@ -253,10 +253,11 @@ class TwoLayer(SecondOrder):
             raise RequestError(explain(message, where=f"{self.name}.theory", expected="alpha"))
         return staircase(self, alpha)
 
-    def sharp(self, width: int) -> TwoLayer:
-        """The same data, activation and loss with `width` neurons whose kinks are sharp."""
+    def of_width(self, width: int) -> TwoLayer:
+        """The same data, activation and loss with `width` neurons, kinks rounded as where nothing is said."""
         leak = -float(self.activation.left) if self.activation.name == "leaky-relu" else None
-        return TwoLayer(self.X, self.Y, self.activation.name, self.loss.name, width, leak=leak, kink=0.0)
+        reduction = "sum" if self._weight > 1 else "mean"
+        return TwoLayer(self.X, self.Y, self.activation.name, self.loss.name, width, leak=leak, reduction=reduction)
 
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
         """ "neuron 3 (class 7)": the output that the neuron's a favours most, or "not class 7" where it lowers it.

@@ -28,6 +28,7 @@ from agf.results.landscape import Critical, Landscape
 from agf.results.network import Neurons, neurons
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
+from agf.rounding import TIED
 
 #: Fraction of the first loss that a direction must take off the loss to count. Result: of the verdict on a network that
 #: has almost fitted; what a flow leaves when it settles (1e-6 of the loss of the zero function) is below, and at 1e-4
@@ -247,6 +248,8 @@ def judged(problem: Problem, there: Neurons, starts: int = 100) -> Escape:
         found = _moved(found, there.words, level, problem, network)
     best = found.best
     worth = best is not None and level > WORTH * first and (not best.drop <= WORTH * first)
+    if worth and best is not None and samples is not None:  # what rounding leaves of a residual that no neuron feels
+        worth = best.utility > TIED * _pulls(samples)
     reached, neuron, time = _reach(problem, samples, rest, network, there, found)
     utility = 0.0 if best is None else best.utility
     if not worth:
@@ -312,8 +315,7 @@ def _at_rest(samples: Samples, network: FloatArray) -> tuple[float, FloatArray]:
     if np.linalg.norm(r - zero) <= SLIGHT * np.linalg.norm(zero):
         large = network[:0]
     rows = []
-    units = samples.X / np.maximum(np.linalg.norm(samples.X, axis=1), np.finfo(float).tiny)[:, None]
-    for pattern in np.unique(_patterns(units, large), axis=0):
+    for pattern in np.unique(_patterns(samples, large), axis=0):
         slopes = np.where(pattern > 0, 1.0, np.where(pattern < 0, samples.leak, 0.0))
         pull = slopes[:, None] * samples.X
         if (pattern == 0).any():
@@ -324,8 +326,14 @@ def _at_rest(samples: Samples, network: FloatArray) -> tuple[float, FloatArray]:
         return 0.0, r
     pull = np.concatenate(rows)
     change = np.linalg.lstsq(pull, -pull @ r, rcond=1e-12)[0]
-    motion = float(np.linalg.norm(change) / np.linalg.norm(r))
+    unit = max(np.linalg.norm(r), np.sqrt(SLIGHT) * np.linalg.norm(zero))  # a fit is approached for ever
+    motion = float(np.linalg.norm(change) / unit)
     return motion, r + change if motion <= AT_REST else r
+
+
+def _pulls(samples: Samples) -> float:
+    """Bound of all utilities at the zero function."""
+    return float(np.abs(samples.weights(np.zeros((0, samples.X.shape[1] + 1)))) @ np.linalg.norm(samples.X, axis=1)) / 2
 
 
 def _residual(samples: Samples, network: FloatArray) -> FloatArray:
@@ -334,18 +342,18 @@ def _residual(samples: Samples, network: FloatArray) -> FloatArray:
     return np.asarray(problem._backend.numpy(problem.residual(network, np.arange(network.shape[0])))[:, 0])
 
 
-def _patterns(units: FloatArray, theta: FloatArray) -> IntArray:
-    """Sign of w . x_k, (m, n), 0 within `SAME`."""
-    w = sphere.normalize(theta[:, :-1])
-    heights = w @ units.T
-    return np.where(np.abs(heights) > SAME, np.sign(heights), 0.0).astype(np.int64)
+def _patterns(samples: Samples, theta: FloatArray) -> IntArray:
+    """Sign of w . x_k, (m, n), 0 within `SAME` of a right angle, and where a kink is rounded."""
+    lengths = np.maximum(np.linalg.norm(samples.X, axis=1), np.finfo(float).tiny)
+    heights = sphere.normalize(theta[:, :-1]) @ (samples.X / lengths[:, None]).T
+    rounded = samples.problem.kink * np.sqrt(np.mean(samples.X**2) * samples.X.shape[1]) / lengths
+    return np.where(np.abs(heights) > SAME + rounded, np.sign(heights), 0.0).astype(np.int64)
 
 
 def effective(samples: Samples, network: FloatArray) -> list[Group]:
     """Neurons by activation pattern and sign, largest first; without those that no sample activates."""
-    units = samples.X / np.maximum(np.linalg.norm(samples.X, axis=1), np.finfo(float).tiny)[:, None]
     signs = np.sign(network[:, -1]).astype(np.int64)
-    keys = np.column_stack([_patterns(units, network), signs])
+    keys = np.column_stack([_patterns(samples, network), signs])
     mass = np.abs(network[:, -1]) * np.linalg.norm(network[:, :-1], axis=1)
     found = []
     for key in np.unique(keys, axis=0) if network.shape[0] else []:

@@ -63,3 +63,22 @@ def test_mode_limit_is_about_the_weights_that_are_given():
 def test_other_networks_have_none(other):
     with pytest.raises(agf.NoTheory):
         other.theory()
+
+
+def test_inputs_of_lower_rank_than_their_columns_have_a_staircase():
+    # directions that no sample sees take nothing away from the first drops; neurons that shrink there are no ends;
+    # later utilities are right to the width of the rounded kinks, 1e-3
+    rng = np.random.default_rng(2)
+    plane, y = rng.standard_normal((8, 2)), rng.standard_normal(8)
+    flat = agf.TwoLayer(plane, y).theory()
+    embedded = agf.TwoLayer(plane @ np.linalg.qr(rng.standard_normal((4, 2)))[0].T, y).theory()
+    assert len(embedded.drops) >= 2
+    count = min(len(flat.drops), len(embedded.drops), 2)
+    assert embedded.accelerated_times[: count + 1] == pytest.approx(flat.accelerated_times[: count + 1], rel=1e-3)
+    assert embedded.levels[: count + 1] == pytest.approx(flat.levels[: count + 1], rel=1e-4)
+
+
+def test_a_sum_over_samples_is_n_times_as_fast_as_their_mean():
+    mean, total = (agf.TwoLayer(*T3, reduction=name).theory() for name in ("mean", "sum"))
+    assert total.accelerated_times == pytest.approx(mean.accelerated_times / 3, rel=1e-6)
+    assert total.levels == pytest.approx(3 * mean.levels, rel=1e-6)
