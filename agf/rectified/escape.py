@@ -7,8 +7,9 @@ utility that dormant neurons can reach is zero, and the utility on the whole sph
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from agf.results.network import Neurons, neurons
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 from agf.rounding import TIED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Fraction of the first loss that a direction must take off the loss to count. Result: of the verdict on a network that
 #: has almost fitted; what a flow leaves when it settles (1e-6 of the loss of the zero function) is below, and at 1e-4
@@ -189,9 +193,24 @@ class Escape:
             "landscape": self.landscape.to_dict(),
         }
 
-    def plot(self, path: Any = None, **options: Any) -> Any:
-        """Draw the landscape (`Landscape.plot`, with its options); saved to `path` when given. Returns the axes."""
-        return self.landscape.plot(path, **options)
+    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None, view: str = "auto") -> Axes:
+        """Draw the landscape beside the network (`Landscape.plot`).
+
+        Parameters
+        ----------
+        path : str or os.PathLike or None, optional
+            Picture to write.
+        ax : matplotlib.axes.Axes or None, optional
+            Where to draw; a new figure when None.
+        view : str, optional
+            "circle", "sphere" or "bars"; "auto" chooses by the number of inputs.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            What was drawn on.
+        """
+        return self.landscape.plot(path, ax=ax, view=view)
 
     def __repr__(self) -> str:
         return f"<Escape of {self.problem} at {self.at}: {self.verdict}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from agf.results.curve import CurveDrop, rises
 from agf.results.matching import MARGIN, align
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Relative change of an observed time under the repeat, up to which the drop counts as reproducible.
 REPRODUCIBLE = 3e-3
@@ -389,11 +392,24 @@ class Comparison:
     def _repr_html_(self) -> str:
         return self.table().html()
 
-    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """Draw it (`agf.plot.comparison`, with its options); saved to `path` when given. Returns the axes."""
+    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None) -> Axes:
+        """Draw the curve with the predicted steps over it (`agf.plot.comparison`).
+
+        Parameters
+        ----------
+        path : str or os.PathLike or None, optional
+            Picture to write.
+        ax : matplotlib.axes.Axes or None, optional
+            Where to draw; a new figure when None.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            What was drawn on.
+        """
         from agf import plot
 
-        return plot.save(plot.comparison(self, **options), path)
+        return plot.save(plot.comparison(self, ax=ax), path)
 
     # -- plain values -----------------------------------------------------------------------------------------
 

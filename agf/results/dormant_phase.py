@@ -270,15 +270,15 @@ class DormantPhase:
     def _repr_html_(self) -> str:
         return self.table().html()
 
-    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Axes:
+    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None) -> Axes:
         """Draw the neurons over time.
 
         Parameters
         ----------
         path : str or os.PathLike or None
             Picture to write, where given.
-        **options : Any
-            Those of `agf.plot.dormant_phase`.
+        ax : matplotlib.axes.Axes or None, optional
+            Where to draw; a new figure when None.
 
         Returns
         -------
@@ -287,7 +287,7 @@ class DormantPhase:
         """
         from agf import plot
 
-        return plot.save(plot.dormant_phase(self, **options), path)
+        return plot.save(plot.dormant_phase(self, ax=ax), path)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from agf.arrays import FloatArray, IntArray
 from agf.errors import FileError, explain
 from agf.records import files
 from agf.records.table import Table, number, percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Rows of the printed table; all are in the result.
 _ROWS = 40
@@ -220,11 +223,26 @@ class Landscape:
     def _repr_html_(self) -> str:
         return self.table().html()
 
-    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """Draw it (`agf.plot.landscape`, with its options); saved to `path` when given. Returns the axes."""
+    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None, view: str = "auto") -> Axes:
+        """Draw the critical directions (`agf.plot.landscape`).
+
+        Parameters
+        ----------
+        path : str or os.PathLike or None, optional
+            Picture to write.
+        ax : matplotlib.axes.Axes or None, optional
+            Where to draw; a new figure when None.
+        view : str, optional
+            "circle", "sphere" or "bars"; "auto" chooses by the number of inputs.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            What was drawn on.
+        """
         from agf import plot
 
-        return plot.save(plot.landscape(self, **options), path)
+        return plot.save(plot.landscape(self, ax=ax, view=view), path)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""

@@ -11,9 +11,9 @@ import numpy as np
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.errors import FileError, RequestError, explain
 from agf.init import Init
-from agf.records import files, provenance
+from agf.records import files
 from agf.records.table import Table, number
-from agf.results.staircase import init_header, join_arguments, join_init, split_arguments
+from agf.results import origin
 
 
 @dataclass(frozen=True)
@@ -147,16 +147,12 @@ class Rewinding:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a run file at `path`. Raises FileError when it cannot be written; nothing is then left behind."""
-        plain, arrays = split_arguments(self.arguments)
+        plain, arrays = origin.split(self.arguments, self.init)
         header = {
             "problem": self.problem,
             "settings": self.settings,
-            "arguments": plain,
-            "fingerprint": provenance.fingerprint(self.arguments),
-            "versions": provenance.versions(),
-            "init": init_header(self.init),
+            **plain,
         }
-        arrays.update(init_directions=self.init.directions, init_log_norms=self.init.log_norms)
         arrays.update({name: getattr(self, name) for name in _ARRAYS})
         files.write(path, "rewinding", header, arrays)
 
@@ -164,12 +160,12 @@ class Rewinding:
     def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Rewinding:
         """From header and arrays of the run file at `path`. Raises FileError when parts are missing."""
         try:
-            init = join_init(header, arrays, path)
+            init = origin.init(header, arrays, path)
             if init is None:
                 raise KeyError("init")
             return cls(
                 problem=header["problem"],
-                arguments=join_arguments(header["arguments"], arrays, path),
+                arguments=origin.arguments(header["arguments"], arrays, path),
                 init=init,
                 settings=files.typed(header["settings"], dict),
                 **{name: files.array(arrays, name, path) for name in _ARRAYS},

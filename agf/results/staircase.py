@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,11 +12,14 @@ from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.errors import FileError, explain
 from agf.init import Init
-from agf.records import files, provenance
+from agf.records import files
 from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.records.table import Table, level, number, percent, visible
-from agf.results import endings, names
+from agf.results import endings, names, origin
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _NOBODY = np.zeros(0, dtype=np.int64)
 
@@ -285,11 +288,38 @@ class Staircase:
     def _repr_html_(self) -> str:
         return self.table().html()
 
-    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """Draw it (`agf.plot.staircase`, with its options); saved to `path` when given. Returns the axes."""
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        ax: Axes | None = None,
+        color: str | None = None,
+        label: str = "predicted",
+        rules: bool = True,
+    ) -> Axes:
+        """Draw the levels, or the resolved curve (`agf.plot.staircase`).
+
+        Parameters
+        ----------
+        path : str or os.PathLike or None, optional
+            Picture to write.
+        ax : matplotlib.axes.Axes or None, optional
+            Where to draw; a new figure when None.
+        color : str or None, optional
+            Of the line; that of predictions when None.
+        label : str, optional
+            Of the line.
+        rules : bool, optional
+            Whether each drop has a rule and its name.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            What was drawn on.
+        """
         from agf import plot
 
-        return plot.save(plot.staircase(self, **options), path)
+        return plot.save(plot.staircase(self, ax=ax, color=color or plot.PREDICTED, label=label, rules=rules), path)
 
     def graph(self) -> Any:
         """The saddles visited as a networkx DiGraph (`agf.graph.saddles`)."""
@@ -383,24 +413,15 @@ class Staircase:
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Header and arrays of the run file."""
+        plain, arrays = origin.split(self.arguments, self.init)
         header = {
             "result": self.to_dict(),
             "settings": self.settings.to_dict(),
             "log_scale": self.clock.log_scale,
             "feature_names": sorted({name for drop in self.drops for name in drop.features}),
-            "fingerprint": provenance.fingerprint(self.arguments),
-            "versions": provenance.versions(),
+            **plain,
         }
-        arrays: dict[str, np.ndarray] = {
-            "curve_times": self.curve_times,
-            "curve_losses": self.curve_losses,
-        }
-        if self.init is not None:
-            header["init"] = init_header(self.init)
-            arrays["init_directions"] = self.init.directions
-            arrays["init_log_norms"] = self.init.log_norms
-        header["arguments"], more = split_arguments(self.arguments)
-        arrays.update(more)
+        arrays.update(curve_times=self.curve_times, curve_losses=self.curve_losses)
         for k, drop in enumerate(self.drops):
             for name, value in drop.features.items():
                 arrays[f"drop{k}_feature_{name}"] = value
@@ -462,8 +483,8 @@ class Staircase:
                 drops=drops,
                 status=Status.from_word(result["status"]),
                 settings=Settings.of(header["settings"]),
-                init=join_init(header, arrays, path),
-                arguments=join_arguments(header["arguments"], arrays, path),
+                init=origin.init(header, arrays, path),
+                arguments=origin.arguments(header["arguments"], arrays, path),
                 bounds=None
                 if result["bounds"] is None
                 else np.asarray([files.from_json_float(b) for b in result["bounds"]]),
@@ -478,57 +499,3 @@ class Staircase:
             raise FileError(
                 explain(f"cannot read {str(path)!r}: a part is missing or of the wrong kind ({error}).")
             ) from None
-
-
-def init_header(init: Init) -> dict[str, Any]:
-    """The scalar parts of an Init, for a run file."""
-    return {"alpha": init.alpha, "seed": init.seed, "kind": init.kind}
-
-
-def join_init(header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Init | None:
-    """The Init of a run file, or None when it has none."""
-    if "init" not in header:
-        return None
-    return Init(
-        files.array(arrays, "init_directions", path),
-        files.array(arrays, "init_log_norms", path),
-        **header["init"],
-    )
-
-
-def split_arguments(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Constructor arguments as JSON plus arrays; an array is named in the JSON as {"array": member}."""
-    plain: dict[str, Any] = {}
-    arrays: dict[str, np.ndarray] = {}
-    for name, value in arguments.items():
-        if value is None or isinstance(value, bool | int | float | str):
-            plain[name] = value
-        elif isinstance(value, dict):
-            plain[name] = {"dict": [[key, item] for key, item in value.items()]}
-        elif isinstance(value, tuple | list) and all(isinstance(v, bool | int | float | str) for v in value):
-            plain[name] = list(value)
-        else:
-            try:
-                array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-                usable = array.dtype.kind in "biufU"
-            except (TypeError, ValueError):
-                usable = False
-            if usable:
-                arrays[f"argument_{name}"] = array
-                plain[name] = {"array": f"argument_{name}"}
-            else:
-                plain[name] = {"unsaved": type(value).__name__}
-    return plain, arrays
-
-
-def join_arguments(plain: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> dict[str, Any]:
-    """Inverse of `split_arguments`; what could not be saved is left out."""
-    out: dict[str, Any] = {}
-    for name, value in files.typed(plain, dict).items():
-        if isinstance(value, dict) and "array" in value:
-            out[name] = files.array(arrays, value["array"], path)
-        elif isinstance(value, dict) and "dict" in value:
-            out[name] = dict(value["dict"])
-        elif not (isinstance(value, dict) and "unsaved" in value):
-            out[name] = value
-    return out

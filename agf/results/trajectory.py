@@ -14,14 +14,15 @@ from agf.arrays import FloatArray, positive
 from agf.clock import Clock
 from agf.errors import FileError, RequestError, explain
 from agf.init import Init
-from agf.records import files, provenance
+from agf.records import files
 from agf.records.status import Status
 from agf.records.table import Table, level, number
-from agf.results import endings
+from agf.results import endings, origin
 from agf.results.curve import DEPTH, FINE_DEPTH, CurveDrop, detect
-from agf.results.staircase import init_header, join_arguments, join_init, split_arguments
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from agf.contract.problem import Problem
     from agf.rewinding.flips import Flips
 
@@ -266,11 +267,38 @@ class Trajectory:
     def _repr_html_(self) -> str:
         return self.table().html()
 
-    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """Draw it (`agf.plot.trajectory`, with its options); saved to `path` when given. Returns the axes."""
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        ax: Axes | None = None,
+        color: str | None = None,
+        label: str | None = None,
+        marks: bool = True,
+    ) -> Axes:
+        """Draw the loss curve (`agf.plot.trajectory`).
+
+        Parameters
+        ----------
+        path : str or os.PathLike or None, optional
+            Picture to write.
+        ax : matplotlib.axes.Axes or None, optional
+            Where to draw; a new figure when None.
+        color : str or None, optional
+            Of the line; that of what was observed when None.
+        label : str or None, optional
+            Of the line; the kind of training when None.
+        marks : bool, optional
+            Whether to mark half-way down each visible drop.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            What was drawn on.
+        """
         from agf import plot
 
-        return plot.save(plot.trajectory(self, **options), path)
+        return plot.save(plot.trajectory(self, ax=ax, color=color or plot.OBSERVED, label=label, marks=marks), path)
 
     # -- plain values -----------------------------------------------------------------------------------------
 
@@ -343,7 +371,7 @@ class Trajectory:
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Header and arrays of the run file."""
-        plain, arrays = split_arguments(self.arguments)
+        plain, arrays = origin.split(self.arguments, self.init)
         header: dict[str, Any] = {
             "problem": self.problem,
             "degree": self.degree,
@@ -355,9 +383,7 @@ class Trajectory:
             "evidence": self.evidence,
             "notes": list(self.notes),
             "feature_names": sorted(self.features_over_time),
-            "arguments": plain,
-            "fingerprint": provenance.fingerprint(self.arguments),
-            "versions": provenance.versions(),
+            **plain,
         }
         for name in _ARRAYS:
             arrays[name] = getattr(self, name)
@@ -365,10 +391,6 @@ class Trajectory:
             arrays[f"feature_{name}"] = value
         for name, value in self.state.items():
             arrays[f"state_{name}"] = value
-        if self.init is not None:
-            header["init"] = init_header(self.init)
-            arrays["init_directions"] = self.init.directions
-            arrays["init_log_norms"] = self.init.log_norms
         return header, arrays
 
     @classmethod
@@ -395,8 +417,8 @@ class Trajectory:
                 status=Status.from_word(header["status"]),
                 clock=None if scale is None else Clock(header["degree"], float(scale)),
                 features_over_time={n: files.array(arrays, f"feature_{n}", path) for n in header["feature_names"]},
-                init=join_init(header, arrays, path),
-                arguments=join_arguments(header["arguments"], arrays, path),
+                init=origin.init(header, arrays, path),
+                arguments=origin.arguments(header["arguments"], arrays, path),
                 settings=settings,
                 stats=files.typed(header["stats"], dict),
                 evidence=files.typed(header.get("evidence", ""), str),
