@@ -68,6 +68,8 @@ __all__ = [
 _MOST_COLOURED = len(PALETTE)
 #: Curves with fewer points than this show them, since they are polygons between them.
 _FEW_POINTS = 150
+#: Share of a log time axis below which an error bar is not drawn: thinner than a line of the picture.
+_THIN = 2e-3
 
 # -- staircase --------------------------------------------------------------------------------------------------
 
@@ -117,6 +119,8 @@ def _bars(ax: Axes, stairs: Staircase, left: float, right: float, color: str) ->
     ):
         if not np.isnan(error):
             ends = np.clip([time * max(1.0 - error, 0.0), time * (1.0 + error)], left, right)
+            if ends[1] < ends[0] * (right / left) ** _THIN:  # a line, and not one that is explained
+                continue
             ax.fill_between(ends, low, high, color=color, alpha=0.2, linewidth=0)
 
 

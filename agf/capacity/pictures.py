@@ -34,9 +34,9 @@ def race(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Probl
             sizes = kappa * values[:, group.members]
             top = sizes.max(axis=1)
             total = (top + np.log(np.exp(sizes - top[:, None]).sum(axis=1))) / kappa
-            ax.plot(
-                times, total / np.log(10), color=color, linewidth=2, label=f"{group.members.size} neurons", zorder=2
-            )
+            count = group.members.size
+            words = f"{count} neuron{'s' * (count > 1)}"
+            ax.plot(times, total / np.log(10), color=color, linewidth=2, label=words, zorder=2)
     log_time(ax)
     ax.set(xlabel="flow time", ylabel="log10 of norm (thick: of the group)")
     ax.legend(fontsize="x-small", title="groups at the end")
@@ -46,12 +46,15 @@ def race(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Probl
 def holdings(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Problem | None = None) -> Axes:
     """What every group contributes at the end, a bar each, cut into the shares of its members."""
     ax = new_axes() if ax is None else ax
+    from matplotlib.ticker import MaxNLocator
+
     found: Groups = groups(run, problem=problem)
     for k, group in enumerate(found.groups[:20]):
         parts = group.total**found.degree * group.shares
         ax.bar(k, parts, bottom=np.concatenate([[0.0], np.cumsum(parts)[:-1]]), color=PALETTE[0], edgecolor="white",
                linewidth=0.4)  # fmt: skip
-    ax.set(xlabel="group", ylabel=f"sum of norm^{found.degree}, cut by neuron")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set(xlabel="group (by size)", ylabel=f"sum of norm^{found.degree}, cut by neuron")
     if not found.groups:
         say(ax, "every neuron is dead")
     return ax

@@ -73,6 +73,12 @@ class Rendition:
             notes.append("A level reads 0 where it is lost, in float64, when added to L(0).")
         return Table(f"{self.name}: {self.title}", columns, rows, notes)
 
+    def __str__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
     def numbers(self) -> dict[str, Any]:
         """Plain values: settings, and for every comparison its drops and largest errors."""
         return {

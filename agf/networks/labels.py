@@ -31,7 +31,7 @@ def of_neurons(outputs: FloatArray, neurons: IntArray, chosen: IntArray, classes
     favours = {int(i): favoured(row, classes) for i, row in zip(neurons, outputs, strict=True)}
     if chosen.size > _MOST_NAMED:
         count = Counter(favours.get(int(i), "no output") for i in chosen).most_common()
-        return "neurons " + ", ".join(f"of {name} ({number})" for name, number in count)
+        return "neurons " + ", ".join(f"of {'sign ' * (name in '+-')}{name} ({number})" for name, number in count)
     names = [f"{int(i)} ({favours[int(i)]})" if int(i) in favours else str(int(i)) for i in chosen]
     return ("neuron " if len(names) == 1 else "neurons ") + ", ".join(names) if names else ""
 

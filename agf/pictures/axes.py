@@ -18,6 +18,7 @@ from agf.arrays import FloatArray
 from agf.errors import FileError, explain
 from agf.pictures import ticks
 from agf.records import files
+from agf.records.table import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -248,7 +249,9 @@ class LossScale:
     @property
     def label(self) -> str:
         """What the axis shows."""
-        return f"loss (log of what is above {self.base:.4g})" if self.base else "loss"
+        if self.base:  # the foot of the axis is the base, and says so
+            return f"loss (log of what is above {self.base:.4g})"
+        return f"loss (log, linear below {number(self.floor, 2)})"
 
 
 def find_scale(runs: Sequence[FloatArray], drawn: float = np.inf) -> LossScale | None:
@@ -294,8 +297,7 @@ def loss_scale(ax: Axes, runs: Sequence[FloatArray]) -> None:
     low, high = forward(np.array([base, scale.first]))
     room = 0.05 * (high - low)
     ax.set_ylim(*inverse(np.array([max(low - room, np.log10(0.6 * floor)), high + room])))
-    if base:
-        ax.set_ylabel(scale.label)
+    ax.set_ylabel(scale.label)
 
 
 def _least_fall(levels: FloatArray) -> float:

@@ -23,6 +23,7 @@ from typing import Any
 
 from agf.errors import ComputationError, FileError, RequestError, explain
 from agf.records import files, provenance, schema
+from agf.records.table import Table
 from agf.sweeping import journal
 from agf.sweeping.chunk import compute, failure, rows, unfinished
 from agf.sweeping.plan import MOST, Plan, digest, key, marked
@@ -68,6 +69,16 @@ class Sweep:
 
     def __repr__(self) -> str:
         return f"<Sweep of {self.plan.problem} in {str(self.folder)!r}, {len(self.plan.runs()):,} runs>"
+
+    def _repr_html_(self) -> str:
+        """What varies, and how far it is."""
+        rows = [[name, str(len(values)), ", ".join(map(str, values[:8])) + ", ..." * (len(values) > 8)]
+                for name, values in self.plan.axes.items()]  # fmt: skip
+        runs = len(self.plan.runs())
+        done = f"{runs - self.missing():,} of {runs:,} runs are finished; `agf summarize` tells what came out."
+        return Table(
+            f"Sweep of {self.plan.problem} in {self.folder}", ["setting", "values", "which"], rows, [done]
+        ).html()
 
     def entries(self) -> Iterator[dict[str, Any]]:
         """Finished runs in the order of the plan, one dict each; memory is bounded by one chunk."""

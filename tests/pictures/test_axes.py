@@ -123,3 +123,9 @@ def test_words_of_losses_are_apart_as_rendered_and_the_lowest_level_is_one_of_th
     assert len(boxes) >= 2
     if ax.get_yscale() == "function":
         assert labels[0].get_text() == (f"{levels[-1]:.4g}" if base else "0")
+
+
+def test_an_axis_that_is_not_linear_says_so():
+    assert drawn((1.0, 1e-2, 1e-4, 1e-31))[0].get_ylabel() == "loss (log, linear below 3.3e-05)"
+    label = drawn(LATE)[0].get_ylabel()
+    assert label == "loss (log of what is above 0.2411)"

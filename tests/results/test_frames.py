@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import importlib
+import pkgutil
 import re
 import sys
 
@@ -129,3 +131,25 @@ def test_the_meaning_of_every_column_is_in_the_docstring_and_in_the_docs(results
             line = re.search(rf"\* `{name}`: (.*?)\n\s*(?=\*|\n)", told, re.DOTALL)
             assert line, (type(result), name)
             assert f"| `{name}` | {' '.join(line[1].split())} |" in page, name
+
+
+def test_everything_that_has_a_table_shows_it_in_a_notebook():
+    without = []
+    for module in pkgutil.walk_packages(agf.__path__, "agf."):
+        if module.name.startswith("agf.shell"):
+            continue
+        found = vars(importlib.import_module(module.name)).values()
+        without += [
+            f"{module.name}.{cls.__name__}"
+            for cls in found
+            if isinstance(cls, type) and cls.__module__ == module.name and hasattr(cls, "table")
+            if not hasattr(cls, "_repr_html_")
+        ]
+    assert without == []
+
+
+def test_a_sweep_shows_what_varies_and_how_far_it_is(tmp_path):
+    swept = agf.sweep("diagonal-linear", folder=tmp_path / "s", alpha=[1e-2], seed=range(2), mode=["agf"])
+    shown = swept._repr_html_()
+    assert "2 of 2 runs are finished" in shown
+    assert "seed" in shown
