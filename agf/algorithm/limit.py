@@ -12,11 +12,13 @@ from dataclasses import replace
 import numpy as np
 
 from agf import integrators
+from agf.algorithm.cost_minimization import CostMinimization
 from agf.algorithm.departures.discharge import Discharge
+from agf.algorithm.departures.opening import opening
 from agf.algorithm.dormant import carried
 from agf.algorithm.exact_stepper import aligned
 from agf.algorithm.memory import GenericState
-from agf.algorithm.phases import GenericPhases
+from agf.algorithm.run import Run
 from agf.algorithm.stepper import Batch
 from agf.algorithm.threshold import ExactThreshold, NonFinite
 from agf.arrays import FloatArray, IntArray
@@ -57,7 +59,7 @@ def _cut(stairs: Staircase) -> Staircase:
     return replace(stairs, drops=drops, status=status, bounds=bounds)
 
 
-class LimitPhases(GenericPhases):
+class LimitPhases:
     """The two phases as alpha -> 0, for degree 2; accelerated times are in units of -log alpha.
 
     The charge of a dormant neuron is 1 + log norm / -log alpha: 0 at the start, whatever its norm, and 1 at norm 1. A
@@ -74,15 +76,15 @@ class LimitPhases(GenericPhases):
                     remedy='Use mode="agf" with a finite alpha; theory() has the levels where they are known.',
                 )
             )
-        super().__init__(problem, init, settings.within("agf", threshold="natural", settle="converged"))
+        origin, self.clock = _charged(problem, init)
+        settings = settings.within("agf", threshold="natural", settle="converged")
+        self.run = Run(problem, origin, self.clock, settings)
+        self.problem, self.settings, self.stats, self.notes = problem, settings, self.run.stats, self.run.notes
+        self._minimize = CostMinimization(self.run, _no_newcomer)
 
-    def _scale(self, init: Init) -> tuple[Init, Clock]:
-        """Every neuron starts at the same distance from norm 1, whatever its norm: that is the limit."""
-        dormant = np.isfinite(init.log_norms)
-        dormant[list(self.problem.permanent)] = False
-        norms = init.log_norms[dormant]
-        clock = Clock(2, float(np.log(-init.log_alpha))) if init.log_alpha < 0 else Clock.from_norms(2, norms)
-        return replace(init, log_norms=np.where(dormant, -clock.scale, init.log_norms)), clock
+    def start(self) -> GenericState:
+        """All neurons dormant, time 0."""
+        return self.run.start()
 
     @property
     def _equilibrium(self) -> float:
@@ -91,18 +93,16 @@ class LimitPhases(GenericPhases):
 
     def dormant(self, state: GenericState) -> tuple[GenericState, Activation | Status]:
         """Charges grow at constant rates until the first reaches 1."""
-        opening = self._opening(state)
-        if opening is not None:
-            return state, opening
-        if state.level <= self._negligible():
+        first = opening(self.problem, self.clock, state, self.run.start_level, self.settings.rtol)
+        if first is not None:
+            return state, first
+        if state.level <= self.run.negligible():
             return state, Status.FITTED
         waiting = np.flatnonzero(~state.active & np.isfinite(state.log_norms))
         if waiting.size == 0:
             return state, Status.ALL_ACTIVE
-        active = np.flatnonzero(state.active)
-        residual = self.problem.residual(state.params[active], active)
         try:
-            return self._grow(state, waiting, residual)
+            return self._grow(state, waiting, self.run.residual(state))
         except NonFinite as error:
             self.notes.append(str(error))
             return state, Status.NONFINITE
@@ -114,7 +114,7 @@ class LimitPhases(GenericPhases):
         self, state: GenericState, waiting: IntArray, residual: object
     ) -> tuple[GenericState, Activation | Status]:
         while True:
-            held = Discharge.of(self.problem, residual, self.clock, self.origin, state, self._equilibrium)
+            held = Discharge.of(self.problem, residual, self.clock, self.run.origin, state, self._equilibrium)
             free = np.setdiff1d(waiting, held.neurons)
             directions, utility = self._aligned(state, free, residual)
             wait = self._waits(state, free, utility)
@@ -140,7 +140,7 @@ class LimitPhases(GenericPhases):
     def _aligned(self, state: GenericState, waiting: IntArray, residual: object) -> tuple[FloatArray, FloatArray]:
         """Directions (m, P) at the local maxima that the dormant neurons' flows reach, and the utilities there (m,)."""
         directions, flown = state.directions[waiting], 0.0
-        exact = aligned(self.problem, residual, directions, waiting, self.origin)
+        exact = aligned(self.problem, residual, directions, waiting, self.run.origin)
         if exact is not None:
             return exact
         _, gradient = self.problem.utility(directions, waiting, residual)
@@ -185,14 +185,24 @@ class LimitPhases(GenericPhases):
 
     def active(self, state: GenericState, activation: Activation) -> tuple[GenericState, Settled | Status]:
         """The flow of the active neurons to their critical point; dormant ones keep their charges meanwhile."""
-        final, settled = super().active(state, activation)
+        final, settled = self._minimize.to_rest(state, activation)
         if isinstance(settled, Status):
             return final, settled
         log_norms = np.where(final.active, final.log_norms, state.log_norms)
         log_norms[settled.collapsed] = 0.0
         return replace(final, log_norms=log_norms), settled
 
-    def _above(self, state: GenericState, gone: IntArray) -> tuple[GenericState, Activation | None]:
-        """No newcomers: a charge below 1 is as far from activating as ever, however small the threshold."""
-        del gone
-        return state, None
+
+def _charged(problem: Problem, init: Init) -> tuple[Init, Clock]:
+    """Every neuron at the same distance from norm 1, whatever its norm, which is the limit; and what time is."""
+    dormant = np.isfinite(init.log_norms)
+    dormant[list(problem.permanent)] = False
+    norms = init.log_norms[dormant]
+    clock = Clock(2, float(np.log(-init.log_alpha))) if init.log_alpha < 0 else Clock.from_norms(2, norms)
+    return replace(init, log_norms=np.where(dormant, -clock.scale, init.log_norms)), clock
+
+
+def _no_newcomer(state: GenericState, gone: IntArray) -> tuple[GenericState, Activation | None]:
+    """A charge below 1 is as far from activating as ever, however small the threshold."""
+    del gone
+    return state, None

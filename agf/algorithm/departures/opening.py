@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from agf.arrays import FloatArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
-from agf.records.state import Activation
+from agf.records.state import Activation, State
 from agf.rounding import EPS
 
 #: Step of the difference by which a curvature is measured, relative to the weights. Derived: one-sided, its truncation
@@ -19,12 +18,15 @@ from agf.rounding import EPS
 _DIFFERENCE = EPS**0.5
 
 
-def opening(problem: Problem, clock: Clock, theta: FloatArray, rtol: float) -> Activation | None:
-    """The activation at time 0 of what is active for ever, rows theta (k, P); None where there is nothing to gain.
+def opening(problem: Problem, clock: Clock, state: State, start_level: float, rtol: float) -> Activation | None:
+    """The activation at time 0 of what is active for ever; None later, or where there is nothing to gain.
 
     It relaxes at the curvature c of the loss along its gradient: half of what it gains is gained at ln 2 / 2c.
     """
     who = np.array(problem.permanent, dtype=np.int64)
+    if not who.size or state.time > 0 or state.level < start_level:
+        return None
+    theta = state.params[who]
     loss, gradient = problem.loss_grad(theta, who)
     size = float(np.linalg.norm(gradient))
     if size == 0.0:

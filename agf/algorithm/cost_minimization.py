@@ -1,0 +1,152 @@
+"""Cost minimization of the active neurons until they rest ([AGF] Algorithm 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from agf import integrators
+from agf.algorithm.active import Rest, settle
+from agf.algorithm.departures import collapse
+from agf.algorithm.departures.following import Following
+from agf.algorithm.departures.infimum import critical, note
+from agf.algorithm.departures.newcomers import Newcomers
+from agf.algorithm.memory import GenericState
+from agf.algorithm.next_activation import NextActivation
+from agf.algorithm.run import Run
+from agf.algorithm.threshold import EstimatedThreshold, Threshold
+from agf.arrays import IntArray
+from agf.records.state import Activation, Settled
+from agf.records.status import Status
+from agf.sphere import cartesian, polar
+
+#: Waits for the next activation for which settle="converged" follows the flow. Result: what decays a thousandfold more
+#: slowly than the next neuron grows is not followed; at 100 a hundredfold, at 1e4 flows that never converge take ten
+#: times as long.
+CONVERGED = 1000.0
+#: Horizon when no activation is to come, in times since the start, or CONVERGED durations of the drop if that is
+#: longer. Result: of the last level where it falls like a power of time; at 1 it would be that of the last drop's own
+#: slow end, at 100 such a fall is followed ten times as long.
+_LAST_TIMES = 10.0
+#: Who activates without time having passed, given a state and the neurons that may not; the state has them activated.
+Above = Callable[[GenericState, IntArray], tuple[GenericState, Activation | None]]
+
+
+class CostMinimization:
+    """The phase in which active neurons follow gradient flow of their own loss (`active.settle`).
+
+    Parameters
+    ----------
+    run : Run
+        Whose neurons.
+    above : Above
+        Who joins once they rest.
+    """
+
+    def __init__(self, run: Run, above: Above) -> None:
+        self.run, self.above = run, above
+
+    def to_rest(self, state: GenericState, activation: Activation) -> tuple[GenericState, Settled | Status]:
+        """Let the active neurons settle; those that collapse return to dormancy, newcomers join, and it goes on."""
+        before, width = state.level, self._width(activation, state)
+        gone, neurons = np.zeros(0, dtype=np.int64), activation.neurons
+        drop = Newcomers(activation, before)
+        while True:
+            mask = state.active.copy()
+            mask[neurons] = True
+            state = replace(state, active=mask)
+            try:
+                state, settled = self._flow(state, activation.time, before, width)
+            except integrators.MarchError as error:
+                self.run.notes.append(f"active phase of neurons {np.flatnonzero(mask).tolist()[:5]}: {error}")
+                return state, _march_status(error)
+            gone = np.union1d(gone, settled.collapsed)
+            drop.settled(settled.level)
+            state, found = self.above(state, gone)
+            if found is None:
+                return state, replace(drop.whole(state, settled), collapsed=gone)
+            drop.join(found)
+            neurons = found.neurons
+
+    def _flow(self, state: GenericState, time: float, before: float, width: float) -> tuple[GenericState, Settled]:
+        """Flow of the active neurons.
+
+        Parameters
+        ----------
+        time : float
+            Accelerated, of the activation.
+        before : float
+            Loss then.
+        width : float
+            How long its drop lasts, flow time.
+        """
+        run = self.run
+        chosen = np.flatnonzero(state.active)
+        theta = cartesian(state.directions[chosen], state.log_norms[chosen])
+        following = Following.of(run.problem, state, np.sqrt(run.settings.rtol))
+        # Self-interactions beside the network at the start: for an estimate, and a problem can keep what they need.
+        threshold: Threshold = EstimatedThreshold.of(run.threshold(state))
+        cap = self._cap(time, width)
+        assert run.settings.horizon is not None  # it applies to the only mode there is here
+        multiple = run.settings.horizon * (1.0 if run.settings.settle == "horizon" else CONVERGED)
+
+        waiting = np.setdiff1d(np.flatnonzero(~state.active), following.neurons)
+        dormant = run.batch(state, waiting, None)
+        to_next = NextActivation(dormant, threshold, cap / multiple, run.stats)
+        rest = settle(
+            run.problem,
+            theta,
+            chosen,
+            lambda now, neurons: min(max(width, multiple * to_next.after(now, neurons)), cap),
+            rtol=run.settings.rtol,
+            negligible=run.negligible(),
+            before=before,
+            least=min(width, cap),
+            gone=collapse.gone(state, chosen),
+        )
+        run.count("loss_evaluations", rest.evaluations)
+        run.count("hessians", rest.hessians)
+        state, settled = self._leave(state, chosen, rest, before)
+        return following.after(state), settled
+
+    def _cap(self, time: float, width: float) -> float:
+        """Flow time after which a level counts, whether or not another activation is to come."""
+        cap = max(_LAST_TIMES * float(self.run.clock.flow(time)), CONVERGED * width)
+        if self.run.settings.t_max is None:
+            return cap
+        return min(cap, max(self.run.settings.t_max - float(self.run.clock.flow(time)), width))
+
+    def _leave(self, state: GenericState, chosen: IntArray, rest: Rest, before: float) -> tuple[GenericState, Settled]:
+        """The state where they came to rest, and what is said of it."""
+        directions, log_norms = state.directions.copy(), state.log_norms.copy()
+        directions[chosen], log_norms[chosen] = polar(rest.theta)
+        at_rest = critical(rest, before, self.run.negligible())
+        said = note(rest)
+        if said is not None and said not in self.run.notes:
+            self.run.notes.append(said)
+        limit = self.run.settings.t_max
+        cut = limit is not None and float(self.run.clock.flow(state.time)) + rest.duration >= 0.999 * limit
+        drifting = not at_rest and rest.growing and not cut
+        memory = replace(state.memory, drifting=drifting, left=rest.predicted_decrease)
+        after = replace(state, directions=directions, log_norms=log_norms, level=rest.level, memory=memory)
+        collapsed = chosen[rest.collapsed]
+        settled = Settled(rest.level, collapsed, rest.grad_norm, rest.predicted_decrease, rest.how, at_rest)
+        return collapse.returned(after, state, collapsed), settled
+
+    def _width(self, activation: Activation, state: GenericState) -> float:
+        """How long the drop lasts: flow time in which a newcomer grows by a factor e at its threshold.
+
+        At most the time since the start: a slower one is not over by the next activation, whatever its neighbours do.
+        """
+        kappa = self.run.problem.degree
+        log_radius = state.memory.radii[activation.neurons]
+        width = float(np.max(np.exp((2 - kappa) * log_radius) / (kappa * activation.utility)))
+        return min(width, float(self.run.clock.flow(activation.time))) if activation.time > 0 else width
+
+
+def _march_status(error: integrators.MarchError) -> Status:
+    if isinstance(error, integrators.NonFinite):
+        return Status.NONFINITE
+    return Status.STALLED if isinstance(error, integrators.Stalled) else Status.MAX_STEPS

@@ -1,0 +1,102 @@
+"""One run of the phases that serve any problem, and what its tolerances mean beside the network of a state."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from agf.algorithm.memory import GenericState, Memory
+from agf.algorithm.stepper import Batch
+from agf.algorithm.threshold import ExactThreshold
+from agf.arrays import IntArray
+from agf.clock import Clock
+from agf.contract.problem import Problem
+from agf.init import Init
+from agf.records.settings import Settings
+from agf.records.state import State
+
+
+class Run:
+    """Where a run starts, what it counts and notes, and what both phases need to know of a state.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is trained.
+    origin : Init
+        From where.
+    clock : Clock
+        What accelerated time is.
+    settings : Settings
+        How to predict.
+    """
+
+    def __init__(self, problem: Problem, origin: Init, clock: Clock, settings: Settings) -> None:
+        self.problem, self.origin, self.clock, self.settings = problem, origin, clock, settings
+        none, no_index = np.zeros((0, origin.n_params)), np.zeros(0, dtype=np.int64)
+        self.start_level = float(problem.loss_grad(none, no_index)[0])
+        self.stats: dict[str, float] = {}
+        self.notes: list[str] = []
+
+    def start(self) -> GenericState:
+        """All neurons dormant, time 0; what is active for ever is so from here on."""
+        init = self.origin
+        first = np.isin(np.arange(init.width), self.problem.permanent)
+        return State(0.0, first, init.directions.copy(), init.log_norms.copy(), self.start_level, Memory.of(init.width))
+
+    def residual(self, state: GenericState) -> Any:
+        """Of the active neurons."""
+        active = np.flatnonzero(state.active)
+        return self.problem.residual(state.params[active], active)
+
+    def batch(self, state: GenericState, rows: IntArray, residual: Any) -> Batch:
+        """Dormant neurons `rows` (k,) on a residual."""
+        directions, log_norms = state.directions[rows], state.log_norms[rows]
+        return Batch(self.problem, residual, self.clock, directions, log_norms, rows, self.origin)
+
+    def threshold(self, state: GenericState) -> ExactThreshold:
+        """What each dormant neuron has to reach beside the active ones."""
+        active = np.flatnonzero(state.active)
+        natural = self.settings.threshold == "natural"
+        noise = self.noise(state) / self.problem.degree
+        return ExactThreshold(self.problem, natural, state.params[active], active, noise=noise)
+
+    def drive(self, state: GenericState, waiting: IntArray) -> float:
+        """Largest utility gradient at unit norm over the dormant neurons."""
+        alive = waiting[np.isfinite(state.log_norms[waiting])]
+        if alive.size == 0:
+            return 0.0
+        residual = self.residual(state)
+        gradient = np.asarray(self.problem.utility(state.directions[alive], alive, residual)[1])
+        return float(np.linalg.norm(gradient.reshape(alive.size, -1), axis=1).max())
+
+    @cached_property
+    def start_drive(self) -> float:
+        """Largest utility gradient of the neurons at the start, which tolerances refer to. Raises NonFinite."""
+        state = self.start()
+        return self.drive(state, np.flatnonzero(~state.active))
+
+    def noise(self, state: GenericState) -> float:
+        """Utility gradient that cannot be told from 0: losses are known to rtol, residuals and utilities to its root.
+
+        On kinks the active neurons are only where their integrator puts them, to the same root of rtol at any loss.
+        """
+        if not state.active.any():
+            return 0.0
+        part = 1.0 if not self.problem.smooth else np.sqrt(min(state.level / self.start_level, 1.0))
+        return float(np.sqrt(self.settings.rtol) * part * self.start_drive)
+
+    def negligible(self) -> float:
+        """Loss that cannot be told from 0."""
+        return self.settings.rtol * self.start_level
+
+    def time_left(self, state: GenericState) -> float:
+        """Accelerated time until t_max."""
+        limit = self.settings.t_max
+        return np.inf if limit is None else max(float(self.clock.accelerated(limit)) - state.time, 0.0)
+
+    def count(self, name: str, number: float) -> None:
+        """Add to a counter."""
+        self.stats[name] = self.stats.get(name, 0) + number

@@ -1,0 +1,104 @@
+"""Utility maximization until the next neuron activates ([AGF] Algorithm 1), or the reason why none does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from agf import integrators
+from agf.algorithm.arrivals import Arrivals
+from agf.algorithm.departures.discharge import ALIGNED, Discharge
+from agf.algorithm.departures.infimum import ended, undecided
+from agf.algorithm.departures.opening import opening
+from agf.algorithm.departures.symmetry import vanish
+from agf.algorithm.dormant import Crossing, carried
+from agf.algorithm.memory import GenericState
+from agf.algorithm.run import Run
+from agf.algorithm.threshold import NonFinite
+from agf.arrays import IntArray
+from agf.records.state import Activation
+from agf.records.status import Status
+
+
+class UtilityMaximization:
+    """The phase in which dormant neurons move on a frozen residual (`dormant.cross`).
+
+    Parameters
+    ----------
+    run : Run
+        Whose neurons.
+    arrivals : Arrivals
+        How they activate.
+    """
+
+    def __init__(self, run: Run, arrivals: Arrivals) -> None:
+        self.run, self.arrivals = run, arrivals
+        self.symmetric = False  # whether the run ended where utilities vanish
+
+    def to_activation(self, state: GenericState) -> tuple[GenericState, Activation | Status]:
+        """The state at the next activation, or the status that says why there is none."""
+        run = self.run
+        first = opening(run.problem, run.clock, state, run.start_level, run.settings.rtol)
+        if first is not None:
+            return state, first
+        waiting = np.flatnonzero(~state.active)
+        if state.level <= run.negligible():
+            return state, Status.FITTED
+        if waiting.size == 0:
+            return state, ended(state.memory.drifting, Status.ALL_ACTIVE)
+        try:
+            drive = run.drive(state, waiting) if state.active.any() else run.start_drive
+            if self._vanish(state, waiting):
+                self.symmetric = True
+                return state, Status.NO_GROWTH
+            if 0.0 < drive <= run.noise(state):
+                return state, Status.FITTED
+            state, free, found, elapsed = self._race(state, waiting)
+        except NonFinite as error:
+            run.notes.append(str(error))
+            return state, Status.NONFINITE
+        except integrators.Stalled as error:
+            run.notes.append(str(error))
+            return state, Status.STALLED
+        if found is Status.NO_GROWTH and 0.0 < drive <= 3.0 * run.noise(state):
+            return state, Status.FITTED
+        if isinstance(found, Status):
+            return state, ended(state.memory.drifting, found) if found is Status.NO_GROWTH else found
+        doubt = undecided(found.gain, state.memory.left)
+        if doubt is not None:
+            run.notes.append(doubt)
+            return state, Status.NO_CRITICAL_POINT
+        return self.arrivals.write(state, free, replace(found, time=elapsed + found.time))
+
+    def _vanish(self, state: GenericState, waiting: IntArray) -> bool:
+        """Whether the utilities of the dormant neurons are rounding, by a symmetry that a higher order breaks."""
+        run = self.run
+        if not run.problem.smooth:
+            return False
+        alive = waiting[np.isfinite(state.log_norms[waiting])]
+        directions, residual = state.directions[alive], run.residual(state)
+        return vanish(run.problem, run.threshold(state), directions, alive, residual, state.level)
+
+    def _race(self, state: GenericState, waiting: IntArray) -> tuple[GenericState, IntArray, Crossing | Status, float]:
+        """The first crossing of the neurons that are free to turn, and the time that passed before they were.
+
+        Neurons that give back their charge (`discharge`) are taken along; each that is home joins the free ones.
+        """
+        run = self.run
+        residual, threshold = run.residual(state), run.threshold(state)
+        stop, elapsed = run.time_left(state), 0.0
+        while True:
+            held = Discharge.of(run.problem, residual, run.clock, run.origin, state, ALIGNED * run.settings.rtol)
+            free = np.setdiff1d(waiting, held.neurons)
+            home = float(np.min(held.home(state), initial=np.inf))
+            found = self.arrivals.find(state, residual, free, threshold, min(stop - elapsed, home))
+            if isinstance(found, Crossing):
+                return held.advance(state, found.time), free, found, elapsed
+            if not home < stop - elapsed or found is Status.MAX_STEPS:
+                return state, free, found, elapsed
+            directions, log_norms = state.directions.copy(), state.log_norms.copy()
+            batch = run.batch(state, free, residual)
+            directions[free], log_norms[free] = carried(batch, home, rtol=run.settings.rtol, stats=run.stats)
+            state = held.advance(replace(state, directions=directions, log_norms=log_norms), home)
+            elapsed += home
