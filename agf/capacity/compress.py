@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from agf.arrays import FloatArray, IntArray, count, matrix
+from agf.arrays import FloatArray, IntArray, count, matrix, positive
 from agf.capacity.groups import Group, groups, parameters_of
 from agf.capacity.layers import require_two_layer, two_layer
 from agf.contract.problem import Problem
@@ -230,7 +230,7 @@ def prune(
         kept = np.sort(neurons[np.argsort(-score, kind="stable")[:seats]])
         rows = theta[kept]
     out = _compressed(problem, theta, list(rows), [np.array([i]) for i in kept], f"Pruning to {seats} by {by}", False)
-    return out if train is None else _trained(out, float(train))
+    return out if train is None else _trained(out, positive(train, "train", where="prune"))
 
 
 def _seats(keep: float, width: int) -> int:

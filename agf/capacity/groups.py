@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from agf import registry
-from agf.arrays import FloatArray, IntArray, matrix
+from agf.arrays import FloatArray, IntArray, count, matrix
 from agf.capacity.alignment import alignment
 from agf.capacity.layers import favoured, gates, output_names, require_two_layer, similarity
 from agf.clock import half_drop_ratio
@@ -222,10 +222,16 @@ def groups(
                 "a prediction keeps no directions.", where="groups", remedy="Train (agf train or compare) for groups."
             )
         )
+    if not isinstance(run, Trajectory):
+        raise RequestError(
+            explain("this has no groups.", where="groups", found=type(run).__name__,
+                    expected="a Trajectory, a Comparison, or a Problem with weights")
+        )  # fmt: skip
+    at = count(at, "at", where="groups", least=-run.snapshot_times.size)
     problem = problem or problem_of(run)
     if run.directions.shape[0] == 0:
         raise RequestError(explain("this trajectory holds no parameters.", where="groups"))
-    if not -run.snapshot_times.size <= at < run.snapshot_times.size:
+    if at >= run.snapshot_times.size:
         raise RequestError(
             explain(f"there is no snapshot {at}.", where="groups", expected=f"one of {run.snapshot_times.size}")
         )

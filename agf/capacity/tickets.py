@@ -107,7 +107,13 @@ class Tickets:
             [name, number(values["spearman"]), number(values["overlap"]), number(values["auc"])]
             for name, values in self.scores(trajectory).items()
         ]
+        run = trajectory.trajectory if isinstance(trajectory, Comparison) else trajectory
         notes = [f"{self.keep} of {self.width} neurons kept; overlap and AUC are about those of training."]
+        if run.times[-1] < self.time:
+            notes.append(
+                f"Training ended at flow time {number(float(run.times[-1]))}, the race at {number(self.time)}: to "
+                f"compare norms at one time, run it until then (until={number(float(run.times[-1]))})."
+            )
         if self.dead.size:
             notes.append(f"{self.dead.size} dead neuron(s) are left out of the correlations.")
         return Table(f"Tickets of {self.problem}", ["predictor", "Spearman", "overlap", "AUC"], rows, notes)

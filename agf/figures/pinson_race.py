@@ -50,7 +50,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     taken.plot(flow.snapshot_times, losers, ":", color=plot.OBSERVED, label="its losers")
     taken.plot(alone.snapshot_times, later, "--", color=plot.PREDICTED, label="losers, without the leaders")
     taken.set(xlabel="flow time", ylabel=r"$\sum \rho^2$", xlim=(0, horizon), ylim=(0, None))
-    taken.legend(frameon=False, fontsize="small", loc="center right", bbox_to_anchor=(1.0, 0.42))
+    taken.legend(frameon=False, fontsize="small", loc="center right", bbox_to_anchor=(1.0, 0.37))
     letter(axes)
     panels["shares"] = {"t": flow.snapshot_times, "shares": part, "members": members}
     panels["losers"] = {"t": flow.snapshot_times, "whole": whole, "losers": losers, "alone_t": alone.snapshot_times,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -30,15 +31,23 @@ class ModuleSubject(Subject):
         for k times a cycle's training. May return the loss at its end.
     score : callable or None
         (module, theta) -> float.
+    loss : callable or None
+        loss(module) -> tensor, whose gradient scores weights by "snip".
     """
 
-    def __init__(self, module: Any, train: Train | None, score: Callable[[Any, FloatArray], float] | None) -> None:
+    def __init__(
+        self,
+        module: Any,
+        train: Train | None,
+        score: Callable[[Any, FloatArray], float] | None,
+        loss: Callable[[Any], Any] | None,
+    ) -> None:
         import_torch("rewinding a module")
         if not callable(train):
             raise RequestError(
                 explain("a module needs a training function.", where="rewind", expected="train=f, f(module) trains it")
             )
-        self.module, self.train, self._score = module, train, score
+        self.module, self.train, self._score, self._objective = module, train, score, loss
         self.name, self.arguments, self._loss = type(module).__name__, {}, np.nan
         _refuse(module)
         parameters = list(module.named_parameters())
@@ -66,10 +75,37 @@ class ModuleSubject(Subject):
         return self._loss, np.nan, np.nan if self._score is None else float(self._score(self.module, end))
 
     def score(self, theta: FloatArray, by: str) -> FloatArray:
-        if by != "magnitude":
-            words = f"a module has no score {by!r}: its loss is the training function's."
-            raise RequestError(explain(words, where="rewind", expected="magnitude or random"))
-        return np.abs(theta)
+        if by == "magnitude":
+            return np.abs(theta)
+        if by != "snip" or self._objective is None:
+            words = f"a module has no score {by!r}" + (
+                ": its loss is the training function's." if by == "snip" else "."
+            )
+            raise RequestError(
+                explain(words, where="rewind", expected="magnitude, random, or snip with loss=f, f(module) a tensor")
+            )
+        return np.abs(theta * self._gradient(theta))
+
+    def _gradient(self, theta: FloatArray) -> FloatArray:
+        """(1, N) gradient of the user's loss at these weights; 0 for buffers."""
+        import torch
+
+        assert self._objective is not None
+        self._write(theta)
+        parameters = dict(self.module.named_parameters())  # by name: pruning, once removed, registers weights last
+        weights = [parameters[name] for name in self._names if name in parameters]
+        with torch.enable_grad():
+            loss = self._objective(self.module)
+        if not (isinstance(loss, torch.Tensor) and loss.ndim == 0 and loss.requires_grad):
+            raise RequestError(
+                explain("`loss` does not return a tensor of one number with a gradient.", where="rewind")
+            )
+        parts = torch.autograd.grad(loss, weights, allow_unused=True)
+        flat = [np.zeros(w.numel()) if g is None else g.detach().cpu().double().numpy().ravel()
+                for w, g in zip(weights, parts, strict=True)]  # fmt: skip
+        out = np.zeros(theta.size)
+        out[: sum(part.size for part in flat)] = np.concatenate(flat)
+        return out[None]
 
     def mask(self, given: Any) -> BoolArray:
         mask = np.asarray(given)
@@ -104,11 +140,18 @@ class ModuleSubject(Subject):
                 prune.custom_from_mask(layer, own, torch.as_tensor(rows.reshape(weight.shape), device=weight.device))
                 held.append((layer, own))
         try:
+            _takes(self.train, options)
             loss = self.train(self.module, **options)
         finally:
             for layer, own in held:
                 prune.remove(layer, own)
-        self._loss = np.nan if loss is None else float(loss)
+        try:
+            self._loss = np.nan if loss is None else float(loss)
+        except (TypeError, ValueError):
+            raise RequestError(
+                explain("the training function returns no number.", where="rewind", found=type(loss).__name__,
+                        expected="its loss at the end, or nothing")
+            ) from None  # fmt: skip
 
     def _values(self) -> list[Any]:
         values = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
@@ -128,6 +171,22 @@ class ModuleSubject(Subject):
             part = torch.as_tensor(theta[self.layers == k].reshape(tuple(value.shape)))
             with torch.no_grad():
                 value.copy_(part)
+
+
+def _takes(train: Any, options: dict[str, Any]) -> None:
+    """Raise RequestError for a training function without the keyword that a method needs."""
+    try:
+        parameters = inspect.signature(train).parameters
+    except (TypeError, ValueError):  # a builtin
+        return
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for name in options:
+        if name not in parameters:
+            raise RequestError(
+                explain(f"the training function takes no `{name}`.", where="rewind",
+                        expected=f"train(module, {name}=...), as this method trains for another time as well")
+            )  # fmt: skip
 
 
 def is_module(given: Any) -> bool:

@@ -50,6 +50,7 @@ def rewind(
     rebalance: bool = False,
     train: Train | None = None,
     score: Callable[[Any, FloatArray], float] | None = None,
+    loss: Callable[[Any], Any] | None = None,
     seed: int = 0,
     path: str | os.PathLike[str] | None = None,
 ) -> Rewinding:
@@ -98,6 +99,8 @@ def rewind(
         (`torch.nn.utils.prune`), so that any optimizer made inside keeps them.
     score : callable, optional
         (problem or module, theta) -> float, such as an accuracy on data kept apart; at the end of every cycle.
+    loss : callable, optional
+        For a module and by="snip": loss(module) is a tensor, the loss on the data by whose gradient weights are scored.
     seed : int
         Of random masks and of `flip`.
     path : str or os.PathLike[str], optional
@@ -119,8 +122,10 @@ def rewind(
         if init is not None or prunable != "all":
             words = "a module starts where it is, and all its weights may be pruned."
             raise RequestError(explain(words, where="rewind", remedy="Leave out init and prunable."))
-        subject: Subject = ModuleSubject(problem, train, score)
+        subject: Subject = ModuleSubject(problem, train, score, loss)
     else:
+        if loss is not None:
+            raise RequestError(explain("a problem has its own loss.", where="rewind", remedy="Leave out `loss`."))
         subject = ProblemSubject(problem, admit(problem, init, "rewind"), prunable, train, score)
     run = _Pipeline(subject, method, cycles, keep, rewind, by, masks, signs, flip, budget, rebalance, seed, path)
     run.settings |= {"prunable": prunable, "train": "callable" if callable(train) else dict(train or {})}
@@ -154,6 +159,8 @@ class _Pipeline:
             raise RequestError(explain('`signs` is neither "own" nor a Rewinding.', where="rewind"))
         if isinstance(signs, Rewinding) and signs.cycles < self.cycles:
             raise RequestError(explain(f"`signs` has {signs.cycles} cycles.", where="rewind", expected=f"{cycles}"))
+        if flip is not None:
+            flip = _flip(flip)
         if by != "random" and self.given is None:
             subject.score(subject.init.params(), by)  # has this score, or says that it has not
         if rebalance:
@@ -163,7 +170,7 @@ class _Pipeline:
             "method": method, "cycles": self.cycles, "keep": float(keep), "rewind": self.moment, "by": by,
             "masks": "own" if self.given is None else _mark(np.array(self.given)),
             "signs": _mark(np.sign(signs.ends)) if isinstance(signs, Rewinding) else (signs or "free"),
-            "flip": None if flip is None else [int(flip[0]), float(flip[1])], "budget": budget,
+            "flip": None if flip is None else list(flip), "budget": budget,
             "rebalance": bool(rebalance), "seed": int(seed),
         }  # fmt: skip
 
@@ -282,6 +289,21 @@ class _Pipeline:
                 explain(f"{len(masks)} masks are given.", where="rewind", expected=f"{self.cycles}, one a cycle")
             )
         return [self.subject.mask(mask) for mask in masks[: self.cycles]]
+
+
+def _flip(given: Any) -> tuple[int, float]:
+    """A pair (cycle, fraction), checked. Raises RequestError."""
+    try:
+        cycle, fraction = given
+        good = cycle == int(cycle) and cycle >= 1 and 0.0 <= float(fraction) <= 1.0
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise RequestError(
+            explain("`flip` is no (cycle, fraction).", where="rewind", found=repr(given),
+                    expected="a cycle, 1 or more, and a fraction from 0 to 1")
+        )  # fmt: skip
+    return int(cycle), float(fraction)
 
 
 def _mark(array: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -136,11 +137,21 @@ class ProblemSubject(Subject):
 
     def _run(self, problem: Problem, init: Init, budget: int, until: float | None = None) -> Trajectory:
         if callable(self.train):
-            found: Trajectory = self.train(problem, init)
+            found = self.train(problem, init)
+            if not isinstance(found, Trajectory):
+                raise RequestError(
+                    explain("the training function returns no Trajectory.", where="rewind", found=type(found).__name__)
+                )
             return found
         options = dict(self.train or {})
         options.setdefault("snapshots", 2)
-        if "lr" in options or "steps" in options:
+        how = descend if "lr" in options or "steps" in options else flow
+        if unknown := sorted(set(options) - set(inspect.signature(how).parameters)):
+            raise RequestError(
+                explain(f"`train` has unknown option(s) {', '.join(unknown)}.", where="rewind",
+                        expected=f"options of agf.{how.__name__}")
+            )  # fmt: skip
+        if how is descend:
             unit = float(options.get("lr", 0.0)) / (1 - float(options.get("momentum", 0.0)))
             options["steps"] = budget * int(options.get("steps", 0))
             if until is not None:

@@ -136,6 +136,10 @@ def test_what_cannot_be_is_refused_in_a_sentence(run):
     ):
         with pytest.raises(agf.RequestError, match=words):
             agf.groups(flow, **wrong)
+    with pytest.raises(agf.RequestError, match="has no groups"):
+        agf.groups(None)
+    with pytest.raises(agf.DataError, match="an integer"):
+        agf.groups(flow, at=1.5)
     with pytest.raises(agf.RequestError, match="keeps no directions"):
         agf.groups(stairs)
     with pytest.raises(agf.RequestError, match="theta"):

@@ -118,6 +118,8 @@ def test_what_cannot_be_is_refused_in_a_sentence(digits):
         agf.tickets(problem, init, keep=10_000)
     with pytest.raises(agf.RequestError, match="other weights"):
         agf.tickets(problem, problem.init(1e-3), until=1.0).scores(trained)
+    short = agf.flow(problem, init, t_max=1.0)
+    assert "until=1" in str(agf.tickets(problem, init).against(short))
     small = race_cases.network()
     with pytest.raises(agf.RequestError, match="no norms of these"):
         agf.tickets(small, race_cases.start(), until=1.0).against(trained)

@@ -95,6 +95,44 @@ def test_the_hessian_is_the_slope_of_the_gradient(activation):
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_the_hessian_is_an_average_over_the_inputs(activation):
+    """E J J^T + E r d2f by the quadrature; where sigma has a kink, sigma'' is a line w . z = 0, integrated by hand."""
+    problem, theta, covariance = random_problem(activation)
+    values, vectors = np.linalg.eigh(covariance)
+    root = (vectors * np.sqrt(values)) @ vectors.T
+    z, weight = nodes(activation, np.concatenate([problem.teacher, theta[:, :2]]) @ root)
+    sigma, slope, a = ACTIVATIONS[activation], SLOPES[activation], theta[:, 2]
+
+    def error(z):
+        x = z @ root
+        return sigma(x @ theta[:, :2].T) @ a - sigma(x @ problem.teacher.T) @ problem.outer
+
+    x, r = z @ root, error(z)
+    inside = x @ theta[:, :2].T
+    on_w = slope(inside)[:, :, None] * x[:, None, :]
+    jacobian = np.concatenate([a[:, None] * on_w, sigma(inside)[:, :, None]], axis=2).reshape(len(z), 9)
+    expected = jacobian.T @ (weight[:, None] * jacobian)
+    bend = {"linear": lambda z: 0 * z, "square": lambda z: 2 + 0 * z,
+            "erf": lambda z: -4 / np.sqrt(np.pi) * z * np.exp(-(z**2))}  # fmt: skip
+    for i in range(3):
+        rows, last = slice(3 * i, 3 * i + 2), 3 * i + 2
+        mixed = (weight * r) @ on_w[:, i]
+        expected[rows, last] += mixed
+        expected[last, rows] += mixed
+        if activation in bend:
+            expected[rows, rows] += a[i] * x.T @ ((weight * r * bend[activation](inside[:, i]))[:, None] * x)
+            continue
+        w = root @ theta[i, :2]
+        along = np.array([-w[1], w[0]]) / np.linalg.norm(w)
+        jump = float(slope(np.ones(1))[0] - slope(-np.ones(1))[0])
+        # int_0^inf s^3 phi(s) ds = 2 / sqrt(2 pi) on either side; density of w . z at 0 is 1 / (|w| sqrt(2 pi))
+        line = jump * error(np.stack([along, -along])).sum() / (np.pi * np.linalg.norm(w))
+        expected[rows, rows] += a[i] * line * root @ np.outer(along, along) @ root
+    dense = problem.hessian(theta, np.arange(3))
+    assert np.abs(dense - expected).max() < 1e-10 * np.abs(dense).max()
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_the_contract_holds_at_every_activation(activation):
     problem, _, _ = random_problem(activation, inputs=3)
     assert not agf.check(problem).failures

@@ -143,3 +143,39 @@ def test_kill_9_loses_at_most_the_cycle_under_way(tmp_path):
     resumed = agf.rewind(problem, problem.init(0.3), path=path, **options)
     assert len(count) == 2
     assert np.array_equal(resumed.ends, agf.rewind(problem, problem.init(0.3), **options).ends)
+
+
+def test_snip_scores_weights_by_the_gradient_of_the_loss_that_is_given():
+    """|w dL/dw| of one layer and a square loss, by hand, in two cycles; it is not the order of the magnitudes."""
+    torch.manual_seed(0)
+    x, y = torch.randn(20, 5, dtype=torch.float64), torch.randn(20, 2, dtype=torch.float64)
+    net = nn.Linear(5, 2, dtype=torch.float64)
+    w, bias = net.weight.detach().numpy().copy(), net.bias.detach().numpy().copy()
+
+    def loss(net):
+        return ((net(x) - y) ** 2).mean()
+
+    run = agf.rewind(net, train=lambda net: None, by="snip", loss=loss, cycles=2, keep=0.5)
+    for cycle, left in ((1, 5), (2, 2)):
+        saliency = np.abs(w * ((x.numpy() @ w.T + bias - y.numpy()).T @ x.numpy())).ravel()
+        best = np.argsort(-saliency)[:left]
+        assert set(np.flatnonzero(run.masks[cycle][0, :10])) == set(best)
+        assert cycle == 2 or set(best) != set(np.argsort(-np.abs(w).ravel())[:left])
+        w = w * run.masks[cycle][0, :10].reshape(2, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"by": "snip"}, "snip with loss="),
+        ({"by": "snip", "loss": lambda net: 1.0}, "does not return a tensor"),
+        ({"by": "synflow"}, "no score 'synflow'"),
+        ({"train": lambda net: "x"}, "returns no number"),
+        ({"method": "wr", "rewind": 2}, "takes no `until`"),
+        ({"budget": "equal"}, "takes no `budget`"),
+    ],
+)
+def test_what_a_training_function_lacks_is_said(options, words):
+    options = {"train": lambda net: None, "cycles": 1, **options}
+    with pytest.raises(agf.RequestError, match=words):
+        agf.rewind(nn.Linear(4, 4), **options)

@@ -236,9 +236,14 @@ def test_what_cannot_be_is_refused_in_a_sentence():
         ({"cycles": 1, "masks": [np.ones((4, 12))]}, "shape"),
         ({"cycles": 1, "masks": [np.zeros((12, 4))]}, "kills all"),
         ({"by": "luck", "cycles": 1}, "magnitude"),
+        ({"flip": (1, 2.0)}, "a fraction from 0 to 1"),
+        ({"flip": "a"}, "a cycle, 1 or more"),
+        ({"train": {"speed": 1}}, "unknown option.* speed"),
+        ({"train": lambda problem, init: None}, "returns no Trajectory"),
+        ({"loss": lambda net: None}, "its own loss"),
     ):
         with pytest.raises(agf.RequestError, match=words):
-            agf.rewind(problem, init, train={"t_max": 0.1}, **options)
+            agf.rewind(problem, init, **{"train": {"t_max": 0.1}, **options})
     diagonal = agf.problem("diagonal-linear", X=np.eye(3), y=[3.0, 2.0, 1.0])
     with pytest.raises(agf.RequestError, match="not input and output"):
         agf.rewind(diagonal, diagonal.init(1e-2), prunable="inner")
