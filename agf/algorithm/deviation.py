@@ -1,10 +1,10 @@
 """How far a prediction may be from gradient flow at this alpha: error bars, from what each mode leaves out.
 
 Algorithm 1 lets a drop be over before anything else happens. It is exact for neurons that do not share data; what it
-leaves out has four measures, all known while predicting: how long what has settled keeps moving (the slowest rate of
-the active neurons), how much of the residual that motion carries, how near the drops before and after are, and how
-large the neurons are that stay dormant. Mode "resolved" leaves out what neurons do to the residual before they join;
-its repeat with other joining norms and tolerances measures that.
+leaves out has five measures, all known while predicting: how long what has settled keeps moving (the slowest rate of
+the active neurons), how much of the residual that motion carries, how near the drops before and after are, how much
+harder the newcomer was pulled before, and how large the neurons are that stay dormant. Mode "resolved" leaves out what
+neurons do to the residual before they join; its repeat with other joining norms and tolerances measures that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agf.records.state import State
 from agf.results.curve import FINE_DEPTH, detect
 from agf.results.staircase import Drop, Staircase
 from agf.rounding import TIED
-from agf.sphere import lengths
+from agf.sphere import lengths, norms
 
 #: Fraction of the sum of the measures by which a drop is late. Result: of the bars; the measures bound what happens,
 #: and this fraction holds in 95 of 100 drops (docs/accuracy.md); at 1 bars would be twice as wide as needed, at 0.05
@@ -41,6 +41,9 @@ _SAFE = 2.0
 #: What a drop of all of L(0) would be off by through the rounding of its levels; a smaller one is by so much more.
 #: Result: of the bars of late drops alone, calibrated likewise; it is the square of a tolerance of 1e-4.
 _FINEST = 1e-8
+#: Drops before this one whose pull on its neurons is compared with what is left of it. Cost: one utility each, and a
+#: residual kept; what was so long ago is covered by what came since.
+_BACK = 16
 #: Order of Hessians that are taken apart for their slowest rate. Limit: motion beyond it is taken to last until the
 #: next drop, and the bar is wider.
 _ORDER = 64
@@ -61,7 +64,8 @@ class _Leg:
     """One drop in flow time: when, how fast its neuron grew, what it moved, and how long that goes on.
 
     width : in which the newcomer grows by a factor e.  tail : one over the slowest rate of the active neurons.
-    moved : change of the output of those that were active before, over that of the network.
+    moved : change of the output of those active before, and of newcomers by turning, over that of the network.
+    drag : widths of the drops before, each by the change of the newcomer's utility in it over that which it has now.
     share : output of the dormant neurons, and of those that join in another direction, over that of the newcomer.
     """
 
@@ -70,6 +74,7 @@ class _Leg:
     tail: float
     moved: float
     share: float
+    drag: float
 
 
 @dataclass
@@ -79,6 +84,7 @@ class Deviation:
     problem: Problem
     clock: Clock
     legs: list[_Leg] = field(default_factory=list)
+    residuals: list[Any] = field(default_factory=list)  # before the last drops
     #: The last state that was looked at, and the output of its network.
     _last: tuple[State[Any], FloatArray] | None = None
 
@@ -92,28 +98,48 @@ class Deviation:
             rest = after.log_norms[np.append(np.flatnonzero(~after.active), _elsewhere(new, after))]
             share = np.sum(np.exp(np.minimum(kappa * (rest[np.isfinite(rest)] - size), 0.0)))
         moved, tail = self._moved(before, after), self._tail(after)
-        self.legs.append(_Leg(drop.time, float(width), tail, moved, min(float(share), 1.0)))
+        drag = self._drag(new[:1], before)
+        self.legs.append(_Leg(drop.time, float(width), tail, moved, min(float(share), 1.0), drag))
+
+    def _drag(self, new: IntArray, now: State[Any]) -> float:
+        """See `_Leg`; 0 for the first drop, and where phases have rows of their own."""
+        if new.size == 0 or now.directions.shape[0] != self.problem.width:
+            return 0.0
+        active, row = np.flatnonzero(now.active), now.directions[new]
+        self.residuals = [*self.residuals[-_BACK:], self.problem.residual(now.params[active], active)]
+        pulls = np.array([float(self.problem.utility(row, new, residual)[0][0]) for residual in self.residuals])
+        widths = np.array([leg.width for leg in self.legs[max(len(self.legs) - pulls.size + 1, 0) :]])
+        return float(np.sum(np.abs(np.diff(pulls)) * widths)) / pulls[-1] if pulls[-1] > 0 else np.inf
 
     def _moved(self, before: State[Any], after: State[Any]) -> float:
         """See `_Leg`; 1 where the problem has no outputs."""
-        parts = self._parts(after)
-        if parts is None:
-            return 1.0 if before.active.any() else 0.0
-        known, self._last = self._last, (after, parts.sum(axis=0))
-        if not before.active.any():
-            return 0.0
-        if known is None or known[0] is not before:
-            earlier = self._parts(before)
-            assert earlier is not None
-            known = before, earlier.sum(axis=0)
-        change = float(np.linalg.norm(self._last[1] - known[1]))
-        kept = parts[before.active[after.active]].sum(axis=0)
-        return min(float(np.linalg.norm(kept - known[1])) / change, 1.0) if change > 0 else 1.0
+        parts = []
+        for state in (before, after):
+            active = np.flatnonzero(state.active)
+            found = self.problem.outputs(state.params[active], active)
+            if found is None:
+                return 1.0 if before.active.any() else 0.0
+            parts.append((found[before.active[active]].sum(axis=0), found.sum(axis=0)))
+        (old, all_before), (new, all_after) = parts
+        change = float(np.linalg.norm(all_after - all_before))
+        if change <= 0:
+            return 1.0
+        turned = self._turned(np.flatnonzero(after.active & ~before.active), before, after)
+        return min((float(np.linalg.norm(new - old)) + turned) / change, 1.0)
 
-    def _parts(self, state: State[Any]) -> FloatArray | None:
-        """Outputs of the active neurons, or None."""
-        active = np.flatnonzero(state.active)
-        return self.problem.outputs(state.params[active], active)
+    def _turned(self, new: IntArray, before: State[Any], after: State[Any]) -> float:
+        """Norm of what newcomers make of the output by turning while they grow: none of it is along what they began
+        with."""
+        if new.size == 0:
+            return 0.0
+        weights = after.params[new]
+        began = before.directions[new] * norms(weights)[:, None]
+        first, last = (self.problem.outputs(rows, new) for rows in (began, weights))
+        assert first is not None  # `_moved` has asked
+        assert last is not None
+        along, found = first.sum(axis=0), last.sum(axis=0)
+        size = float(np.sum(along**2))
+        return float(np.linalg.norm(found - (np.sum(along * found) / size if size > 0 else 0.0) * along))
 
     def _tail(self, state: State[Any]) -> float:
         """See `_Leg`; inf where it is not known."""
@@ -148,7 +174,7 @@ class Deviation:
             since = np.maximum(half - times[:k], 0.0)
             slow = float(np.sum(moved[:k] * np.minimum(tails[:k], since)))
             own = _OWN * moved[k] * min(tails[k], half)
-            error = _LEAST + _PART * (slow + own + float(np.sum(near))) / half
+            error = _LEAST + (self.legs[k].drag + _PART * (slow + own + float(np.sum(near)))) / half
             after = times[k + 1] - times[k] if k + 1 < times.size else np.inf
             left = moved[k] * np.exp(-after / tails[k]) + np.exp(-2.0 * after / wide[k]) if np.isfinite(after) else 0.0
             fall = abs(before - drop.level)

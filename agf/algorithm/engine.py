@@ -48,11 +48,14 @@ class Step:
         The drop that led to it, or None where the run ends.
     status : Status or None
         Why the run ends, or None where it goes on.
+    activated : State or None
+        The state at which the drop began, after its dormant phase.
     """
 
     state: State[Any]
     drop: Drop | None
     status: Status | None
+    activated: State[Any] | None = None
 
 
 class Engine:
@@ -101,7 +104,7 @@ class Engine:
         final, settled = self.phases.active(after, activation)
         if isinstance(settled, Status):
             return Step(final, None, settled)
-        return Step(final, record(self.problem, self.phases, final, activation, settled), None)
+        return Step(final, record(self.problem, self.phases, final, activation, settled), None, after)
 
 
 def record(problem: Problem, phases: Phases, state: State[Any], activation: Activation, settled: Settled) -> Drop:
@@ -351,12 +354,12 @@ def _steps(
     """Step after step, the drops added to `drops` and to `deviation`; the status that ends them."""
     most = engine.settings.max_drops
     while most is None or len(drops) < most:
-        before, step = state, engine.step(state)
+        step = engine.step(state)
         state = step.state
         if step.drop is not None:
             drops.append(step.drop)
-            if engine.settings.mode == "agf":
-                deviation.add(before, state, step.drop)
+            if engine.settings.mode == "agf" and step.activated is not None:
+                deviation.add(step.activated, state, step.drop)
         if observer is not None:
             observer(state, step.drop)
         if step.status is not None:

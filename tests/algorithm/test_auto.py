@@ -110,3 +110,34 @@ def test_a_network_without_closed_forms_is_resolved_and_observed_once():
     stairs = agf.predict(problem, init, observer=lambda state, drop: seen.append(drop))
     assert stairs.curve_times.size
     assert [drop for drop in seen if drop is not None] == list(stairs.drops)
+
+
+def test_a_neuron_that_turns_while_it_grows_has_a_bar_that_says_so():
+    # One neuron of a ReLU network on inputs of one sign: nothing was active before, and its first drop is 2.7 % early.
+    rng = np.random.default_rng(0)
+    x = np.abs(rng.standard_normal((20, 2))) + 0.1
+    y = np.maximum(x @ [1.0, -0.5], 0.0) + 0.1 * rng.standard_normal(20)
+    problem = agf.problem("relu", X=x, Y=y, width=1, task="regression")
+    init = agf.Init.scaled(np.array([[1.0, 0.3, 1.0]]), 1e-4)
+    (drop,), flow = agf.predict(problem, init, mode="agf").drops, agf.flow(problem, init)
+    error = abs(drop.half_time / flow.time_at(0.5 * (flow.losses[0] + drop.level)) - 1.0)
+    assert 0.01 < error < drop.error < 5.0 * error
+
+
+def test_a_near_copy_is_pulled_harder_before_its_twin_is_learned_and_its_bar_knows():
+    # What a drop of finite width does to a coordinate whose utility it leaves small moves its time by percents.
+    bars, errors = [], []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        x = rng.standard_normal((20, 3))
+        x[:, 2] = x[:, 0] + 0.05 * rng.standard_normal(20)
+        problem = agf.problem("diagonal-linear", X=x, y=x @ rng.standard_normal(3) + 0.3 * rng.standard_normal(20))
+        init = problem.init(1e-4)
+        stairs, flow = agf.predict(problem, init, mode="agf"), agf.flow(problem, init)
+        middles = 0.5 * (stairs.levels[:-1] + stairs.levels[1:])
+        true = np.array([flow.time_at(middle) for middle in middles])
+        bars.extend(drop.error for drop in stairs.drops)
+        errors.extend(np.abs(stairs.half_times[1:] / true - 1.0))
+    told = np.array(bars) < 0.2  # wider ones say that the algorithm does not hold
+    assert told.sum() >= 12
+    assert (np.array(errors)[told] <= np.array(bars)[told]).all()
