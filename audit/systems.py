@@ -48,7 +48,7 @@ def budget(seconds: float) -> Iterator[None]:
 class Row:
     """What two or more seeds of one system gave.
 
-    errors, bars, firm : of each drop whose middle the flow passes: relative error, its bar, whether the flow repeats it.
+    errors, bars, firm : of each drop whose middle the flow passes: relative error, bar, whether the flow repeats it.
     """
 
     errors: list[float] = field(default_factory=list)
