@@ -11,7 +11,7 @@ import numpy as np
 from agf.arrays import USUAL
 from agf.errors import FileError, RequestError, explain
 from agf.records import files
-from agf.records.table import Table, level, number, percent
+from agf.records.table import Table, number, percent
 from agf.results.curve import CurveDrop, rises
 from agf.results.matching import MARGIN, align
 from agf.results.staircase import Staircase
@@ -218,167 +218,10 @@ class Comparison:
     # -- looking at it ----------------------------------------------------------------------------------------
 
     def table(self) -> Table:
-        """One row a predicted drop."""
-        judged = self.repeat is not None
-        probed = any(not np.isnan(match.conditioning) for match in self.matches)
-        probed &= self.stairs.mode != "auto" or bool(self.stairs.settings.conditioning)  # there it is part of the bars
-        barred = any(not np.isnan(match.bar) for match in self.matches)
-        unseen = self.unseen
-        rows = []
-        for match in self.matches:
-            row = [
-                str(match.k),
-                number(match.predicted_time, 5),
-                self._time(match, unseen),
-                percent(match.time_error),
-                *[percent(match.bar)] * barred,
-                level(match.predicted_level, match.start_level, 5),
-                level(match.observed_level, match.start_level, 5),
-                percent(match.level_error),
-                _list(match.seen) or "-",
-            ]
-            if judged:
-                row += [percent(match.spread)]
-            if probed:
-                row += [percent(match.conditioning)]
-            rows.append([*row, match.label])
-        columns = [
-            "drop",
-            "predicted",
-            "observed",
-            "error",
-            *["bar"] * barred,
-            "level",
-            "observed",
-            "error",
-            "visible drop",
-        ]
-        if judged:
-            columns += ["reproduced to"]
-        if probed:
-            columns += ["conditioning"]
-        scale = f", {self.stairs.init.words}" if self.stairs.init is not None else ""
-        return Table(
-            f"{self.stairs.problem}{scale}: predicted (mode {self.stairs.mode}) against observed "
-            f"({self.trajectory.kind}) half-drop times and levels",
-            [*columns, "learned"],
-            rows,
-            self._sentences(),
-        )
+        """One row a predicted drop, and what the reader should know in sentences (`comparison_table`)."""
+        from agf.results import comparison_table
 
-    @staticmethod
-    def _time(match: Match, unseen: list[int]) -> str:
-        if np.isinf(match.observed_time):
-            return "not seen" if match.k in unseen else "not reached"
-        return number(match.observed_time, 5)
-
-    def _small(self, k: int) -> bool:
-        """Whether predicted drop k, from 1, is too small to be looked for in the curve."""
-        before, after = self.stairs.levels[k - 1 : k + 1]
-        return bool(before - after < self.trajectory.depth * before)
-
-    def _end(self) -> list[str]:
-        """What the curve does at its end: predicted drops that it does not make, and a drop that is not over."""
-        curve = self.trajectory
-        if curve.times.size == 0:
-            return []
-        end, last = float(curve.times[-1]), float(curve.losses[-1])
-        lines = []
-        if unseen := self.unseen:
-            times = ", ".join(number(self.matches[k - 1].predicted_time) for k in unseen)
-            which = f"drop {unseen[0]} at {times} was" if len(unseen) == 1 else f"drops {_list(unseen)} at {times} were"
-            rest = not self.drops or self.drops[-1].end <= self.matches[unseen[0] - 1].predicted_time
-            how = "stays at {} until {}" if rest else "comes to {} by {}"
-            lines.append(f"Predicted {which} not seen: the curve {how.format(number(last, 5), number(end))}.")
-        if curve.complete_until < end:
-            line = f"Visible drop {len(self.drops)} is not over where the curve ends, at loss {number(last)}"
-            late = self._begun()
-            lines.append(line + ("." if late is None else f": it may be the beginning of predicted drop {late}."))
-        return lines
-
-    def _begun(self) -> int | None:
-        """The predicted drop that a visible one without a partner, not over at the end of the curve, may begin."""
-        end = self.trajectory.complete_until
-        if self.trajectory.times.size == 0 or end == self.trajectory.times[-1]:
-            return None
-        late = [match.k for match in self.matches if match.visible is None and match.predicted_time > end]
-        return late[0] if late and len(self.drops) in self.unmatched_observed else None
-
-    def _sentences(self) -> list[str]:
-        lines = [
-            "Times are flow times, errors of time relative to the observed time, of levels to L(0). "
-            f"Largest: time {percent(self.max_time_error)}, level {percent(self.max_level_error)}."
-        ]
-        if not np.isnan(self.curve_error):
-            lines.append(f"The predicted curve is within {percent(self.curve_error)} of L(0) throughout.")
-        for j in sorted({match.visible for match in self.matches if match.visible is not None and match.bundled}):
-            members = [match.k for match in self.matches if match.visible == j]
-            small = [k for k in members if self._small(k)]
-            why = "the curve shows no plateau between them"
-            if small:
-                why = (
-                    f"{_list(small)} too small to look for (below {percent(self.trajectory.depth)} of the loss before)"
-                )
-            lines.append(f"Predicted drops {_list(members)} are one visible drop: {why}.")
-        for match in self.matches:
-            for j in match.seen[:-1]:
-                drop = self.drops[j]  # the one after the plateau
-                lines.append(
-                    f"Predicted drop {match.k} is visible drops {_list(match.seen)}: the plateau at "
-                    f"{number(drop.before)}, which ends at time {number(drop.time)}, was not predicted."
-                )
-        small = [k for k in self.unmatched_predicted if self._small(k)]
-        if small:
-            most = percent(self.trajectory.depth)
-            lines.append(f"Predicted, and too small to look for (below {most} of the loss before): {_list(small)}.")
-        if len(small) < len(self.unmatched_predicted):
-            rest = [k for k in self.unmatched_predicted if k not in small]
-            lines.append(f"Predicted, without a visible drop: {_list(rest)}.")
-        lines += self._end()
-        begun = self._begun()
-        for j in self.unmatched_observed:
-            if begun is not None and j == len(self.drops):
-                continue
-            drop = self.drops[j - 1]
-            lines.append(
-                f"Visible, not predicted: drop {j} at time {number(drop.time)}, from {number(drop.before)} "
-                f"to {number(drop.after)}."
-            )
-        shaky = [match.k for match in self.matches if match.conditioning > REPRODUCIBLE]
-        if shaky:
-            lines.append(
-                f"Conditioning: a small change moves the predicted time of {_list(shaky)} "
-                f"by more than {percent(REPRODUCIBLE)}."
-            )
-        beyond = [match.k for match in self.matches if abs(match.time_error) > match.bar]
-        if beyond:
-            late = _lateness(self.stairs, self.trajectory)
-            steps = f", which knows no steps: theirs make the first drop late by about {percent(late)}" if late else ""
-            lines.append(f"Off by more than the error bar: {_list(beyond)}{steps}.")
-        if self.repeat is not None:
-            kept = [str(match.k) for match in self.matches if match.reproducible]
-            lines.append(
-                f"Reproduced to {percent(REPRODUCIBLE)} by a repeat of the training: {', '.join(kept) or 'none'}."
-            )
-        lost = [match.k for match in self.matches if match.reproducible is False]
-        if lost:
-            lines.append(
-                f"Not reproduced to {percent(REPRODUCIBLE)} by a repeat of the training, and left out of the largest "
-                f"time error: {_list(lost)}."
-            )
-        return [
-            *lines,
-            f"prediction {self.stairs.status.word}: {self.stairs.ending}",
-            f"trajectory {self.trajectory.status.word}: {self.trajectory.ending}",
-            *self.notes,
-            *self._of_both(),
-        ]
-
-    def _of_both(self) -> list[str]:
-        """Notes of the sides: what holds of both is said once; a question that both answer, training answers."""
-        asked = {note.partition("?")[0] for note in self.trajectory.notes if "?" in note}
-        ours = [note for note in self.stairs.notes if not ("?" in note and note.partition("?")[0] in asked)]
-        return list(dict.fromkeys([*ours, *self.trajectory.notes]))
+        return comparison_table.table(self)
 
     def __repr__(self) -> str:
         predicted = f"{len(self.matches)} predicted drops in mode {self.stairs.mode}"
@@ -655,7 +498,7 @@ def _notes(stairs: Staircase, trajectory: Trajectory, matches: list[Match]) -> t
                 + (_scaled(trajectory, ratio) if trajectory.method == "csv" and ratio > 0 else "")
             )
     notes += _stretched(trajectory, matches)
-    late = _lateness(stairs, trajectory)
+    late = lateness(stairs, trajectory)
     if late > _LATE and trajectory.method == "csv":
         notes.append(f"Steps of this size make the first drop late by about {percent(late)}: halve lr, and it halves.")
     return tuple(notes)
@@ -686,7 +529,7 @@ def _stretched(trajectory: Trajectory, matches: list[Match]) -> list[str]:
     return [f"{words} learning rate {number(lr / factor)} (--lr, lr=){other}."]
 
 
-def _lateness(stairs: Staircase, trajectory: Trajectory) -> float:
+def lateness(stairs: Staircase, trajectory: Trajectory) -> float:
     """By which share gradient descent is later than the flow at the first drop: rate lr (1 + m) / (2 (1 - m)^2)."""
     lr, momentum = trajectory.settings.get("lr"), trajectory.settings.get("momentum", 0.0)
     if lr is None or stairs.degree != 2 or not stairs.drops or not stairs.drops[0].utility.size:
@@ -715,7 +558,7 @@ def _beyond(trajectory: Trajectory, matches: list[Match]) -> list[str]:
     if not late:
         return []
     several = "s" * (len(late) > 1)
-    which = "every predicted drop" if len(late) == len(matches) else f"predicted drop{several} {_list(late)}"
+    which = "every predicted drop" if len(late) == len(matches) else f"predicted drop{several} {listed(late)}"
     reach = 1.1 * max(match.predicted_time for match in matches)
     lr, momentum = trajectory.settings.get("lr"), trajectory.settings.get("momentum", 0.0)
     if lr is not None:
@@ -725,7 +568,8 @@ def _beyond(trajectory: Trajectory, matches: list[Match]) -> list[str]:
     return [f"The curve ends at flow time {number(end)}, before {which}: train to {how} to see them."]
 
 
-def _list(numbers: list[int]) -> str:
+def listed(numbers: list[int]) -> str:
+    """Numbers of drops in a sentence."""
     return ", ".join(map(str, numbers))
 
 

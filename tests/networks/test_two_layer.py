@@ -16,6 +16,7 @@ from agf import sphere
 from agf.conformance.checks import check
 from agf.contract.problem import Problem
 from agf.losses import NAMES as LOSSES
+from agf.networks import labels
 from agf.networks.activations import NAMES as ACTIVATIONS
 from agf.networks.activations import Activation, activation
 from agf.networks.sampled import SampledProblem
@@ -527,3 +528,9 @@ def test_kinds_of_starts_relate_the_layers_as_they_say():
     assert np.abs(ball[:, -1]) == pytest.approx(np.ones(2000))
     assert (np.linalg.norm(ball[:, :-1], axis=1) <= 0.5).mean() == pytest.approx(1 / 8, abs=0.02)  # uniform in volume
     assert np.array_equal(p.init(1e-3, kind="unbalanced").directions, p.init(1e-3).directions)
+
+
+def test_many_neurons_of_a_regression_are_counted_by_the_sign_of_what_they_add():
+    outputs = np.where(np.arange(12) < 9, -1.0, 1.0)[:, None]
+    label = labels.of_neurons(outputs, np.arange(12), np.arange(12), ())
+    assert label == "neurons of sign - (9), of sign + (3)"

@@ -1,0 +1,178 @@
+"""What a comparison says: a row a predicted drop, and sentences on what differs and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from agf.records.table import Table, level, number, percent
+from agf.results.comparison import REPRODUCIBLE, Match, lateness, listed
+
+if TYPE_CHECKING:
+    from agf.results.comparison import Comparison
+
+
+def table(report: Comparison) -> Table:
+    """One row a predicted drop."""
+    judged = report.repeat is not None
+    probed = any(not np.isnan(match.conditioning) for match in report.matches)
+    probed &= report.stairs.mode != "auto" or bool(report.stairs.settings.conditioning)  # there it is part of the bars
+    barred = any(not np.isnan(match.bar) for match in report.matches)
+    unseen = report.unseen
+    rows = []
+    for match in report.matches:
+        row = [
+            str(match.k),
+            number(match.predicted_time, 5),
+            _time(match, unseen),
+            percent(match.time_error),
+            *[percent(match.bar)] * barred,
+            level(match.predicted_level, match.start_level, 5),
+            level(match.observed_level, match.start_level, 5),
+            percent(match.level_error),
+            listed(match.seen) or "-",
+        ]
+        if judged:
+            row += [percent(match.spread)]
+        if probed:
+            row += [percent(match.conditioning)]
+        rows.append([*row, match.label])
+    columns = [
+        "drop",
+        "predicted",
+        "observed",
+        "error",
+        *["bar"] * barred,
+        "level",
+        "observed",
+        "error",
+        "visible drop",
+    ]
+    if judged:
+        columns += ["reproduced to"]
+    if probed:
+        columns += ["conditioning"]
+    scale = f", {report.stairs.init.words}" if report.stairs.init is not None else ""
+    return Table(
+        f"{report.stairs.problem}{scale}: predicted (mode {report.stairs.mode}) against observed "
+        f"({report.trajectory.kind}) half-drop times and levels",
+        [*columns, "learned"],
+        rows,
+        _sentences(report),
+    )
+
+
+def _time(match: Match, unseen: list[int]) -> str:
+    if np.isinf(match.observed_time):
+        return "not seen" if match.k in unseen else "not reached"
+    return number(match.observed_time, 5)
+
+
+def _small(report: Comparison, k: int) -> bool:
+    """Whether predicted drop k, from 1, is too small to be looked for in the curve."""
+    before, after = report.stairs.levels[k - 1 : k + 1]
+    return bool(before - after < report.trajectory.depth * before)
+
+
+def _end(report: Comparison) -> list[str]:
+    """What the curve does at its end: predicted drops that it does not make, and a drop that is not over."""
+    curve = report.trajectory
+    if curve.times.size == 0:
+        return []
+    end, last = float(curve.times[-1]), float(curve.losses[-1])
+    lines = []
+    if unseen := report.unseen:
+        times = ", ".join(number(report.matches[k - 1].predicted_time) for k in unseen)
+        which = f"drop {unseen[0]} at {times} was" if len(unseen) == 1 else f"drops {listed(unseen)} at {times} were"
+        rest = not report.drops or report.drops[-1].end <= report.matches[unseen[0] - 1].predicted_time
+        how = "stays at {} until {}" if rest else "comes to {} by {}"
+        lines.append(f"Predicted {which} not seen: the curve {how.format(number(last, 5), number(end))}.")
+    if curve.complete_until < end:
+        line = f"Visible drop {len(report.drops)} is not over where the curve ends, at loss {number(last)}"
+        late = _begun(report)
+        lines.append(line + ("." if late is None else f": it may be the beginning of predicted drop {late}."))
+    return lines
+
+
+def _begun(report: Comparison) -> int | None:
+    """The predicted drop that a visible one without a partner, not over at the end of the curve, may begin."""
+    end = report.trajectory.complete_until
+    if report.trajectory.times.size == 0 or end == report.trajectory.times[-1]:
+        return None
+    late = [match.k for match in report.matches if match.visible is None and match.predicted_time > end]
+    return late[0] if late and len(report.drops) in report.unmatched_observed else None
+
+
+def _sentences(report: Comparison) -> list[str]:
+    lines = [
+        "Times are flow times, errors of time relative to the observed time, of levels to L(0). "
+        f"Largest: time {percent(report.max_time_error)}, level {percent(report.max_level_error)}."
+    ]
+    if not np.isnan(report.curve_error):
+        lines.append(f"The predicted curve is within {percent(report.curve_error)} of L(0) throughout.")
+    for j in sorted({match.visible for match in report.matches if match.visible is not None and match.bundled}):
+        members = [match.k for match in report.matches if match.visible == j]
+        small = [k for k in members if _small(report, k)]
+        why = "the curve shows no plateau between them"
+        if small:
+            why = f"{listed(small)} too small to look for (below {percent(report.trajectory.depth)} of the loss before)"
+        lines.append(f"Predicted drops {listed(members)} are one visible drop: {why}.")
+    for match in report.matches:
+        for j in match.seen[:-1]:
+            drop = report.drops[j]  # the one after the plateau
+            lines.append(
+                f"Predicted drop {match.k} is visible drops {listed(match.seen)}: the plateau at "
+                f"{number(drop.before)}, which ends at time {number(drop.time)}, was not predicted."
+            )
+    small = [k for k in report.unmatched_predicted if _small(report, k)]
+    if small:
+        most = percent(report.trajectory.depth)
+        lines.append(f"Predicted, and too small to look for (below {most} of the loss before): {listed(small)}.")
+    if len(small) < len(report.unmatched_predicted):
+        rest = [k for k in report.unmatched_predicted if k not in small]
+        lines.append(f"Predicted, without a visible drop: {listed(rest)}.")
+    lines += _end(report)
+    begun = _begun(report)
+    for j in report.unmatched_observed:
+        if begun is not None and j == len(report.drops):
+            continue
+        drop = report.drops[j - 1]
+        lines.append(
+            f"Visible, not predicted: drop {j} at time {number(drop.time)}, from {number(drop.before)} "
+            f"to {number(drop.after)}."
+        )
+    shaky = [match.k for match in report.matches if match.conditioning > REPRODUCIBLE]
+    if shaky:
+        lines.append(
+            f"Conditioning: a small change moves the predicted time of {listed(shaky)} "
+            f"by more than {percent(REPRODUCIBLE)}."
+        )
+    beyond = [match.k for match in report.matches if abs(match.time_error) > match.bar]
+    if beyond:
+        late = lateness(report.stairs, report.trajectory)
+        steps = f", which knows no steps: theirs make the first drop late by about {percent(late)}" if late else ""
+        lines.append(f"Off by more than the error bar: {listed(beyond)}{steps}.")
+    if report.repeat is not None:
+        kept = [str(match.k) for match in report.matches if match.reproducible]
+        lines.append(f"Reproduced to {percent(REPRODUCIBLE)} by a repeat of the training: {', '.join(kept) or 'none'}.")
+    lost = [match.k for match in report.matches if match.reproducible is False]
+    if lost:
+        lines.append(
+            f"Not reproduced to {percent(REPRODUCIBLE)} by a repeat of the training, and left out of the largest "
+            f"time error: {listed(lost)}."
+        )
+    return [
+        *lines,
+        f"prediction {report.stairs.status.word}: {report.stairs.ending}",
+        f"trajectory {report.trajectory.status.word}: {report.trajectory.ending}",
+        *report.notes,
+        *_of_both(report),
+    ]
+
+
+def _of_both(report: Comparison) -> list[str]:
+    """Notes of the sides: what holds of both is said once; a question that both answer, training answers."""
+    asked = {note.partition("?")[0] for note in report.trajectory.notes if "?" in note}
+    ours = [note for note in report.stairs.notes if not ("?" in note and note.partition("?")[0] in asked)]
+    return list(dict.fromkeys([*ours, *report.trajectory.notes]))
