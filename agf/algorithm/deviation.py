@@ -178,7 +178,7 @@ class Deviation:
             after = times[k + 1] - times[k] if k + 1 < times.size else np.inf
             left = moved[k] * np.exp(-after / tails[k]) + np.exp(-2.0 * after / wide[k]) if np.isfinite(after) else 0.0
             fall = abs(before - drop.level)
-            certain = np.nan_to_num(drop.predicted_decrease) / start_level if start_level > 0 else 0.0
+            certain = drop.predicted_decrease / start_level if start_level > 0 and drop.predicted_decrease > 0 else 0.0
             bar = FINE_DEPTH + certain + left * (fall / start_level if start_level > 0 else 0.0)
             mixed = float(np.max(np.delete(np.exp(-2.0 * gaps / wide), k), initial=0.0)) > _MIXED
             mixed |= drop.neurons.size > 1 or share[k] > _MIXED or left > _MOVING

@@ -27,7 +27,9 @@ def refuse_large(problem: Problem, init: Init) -> None:
     RequestError
         With the norm found and the one expected.
     """
-    alive = np.setdiff1d(np.flatnonzero(np.isfinite(init.log_norms)), problem.permanent)
+    alive = np.isfinite(init.log_norms)
+    alive[list(problem.permanent)] = False
+    alive = np.flatnonzero(alive)
     rows = alive[np.argsort(init.log_norms[alive], kind="stable")[:_LOOKED_AT]]
     none, no_index = np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64)
     if rows.size == 0:

@@ -181,7 +181,7 @@ class DiagonalPhases:
 
     def _at(self, coefficients: FloatArray) -> SignedFit:
         """The fit at these coefficients."""
-        if not np.array_equal(self._fit_at, coefficients):
+        if not _same(self._fit_at, coefficients):
             self._fit = SignedFit(self._x, self._y)
             inside = np.flatnonzero(coefficients)
             self._fit.minimize(inside, np.sign(coefficients[inside]))
@@ -191,7 +191,7 @@ class DiagonalPhases:
     def _settle(self, start: FloatArray, signs: FloatArray) -> _Minimum:
         """The minimizer for these signs, from these coefficients."""
         last = self._last
-        if last is None or not (np.array_equal(last.start, start) and np.array_equal(last.signs, signs)):
+        if last is None or not (_same(last.start, start) and _same(last.signs, signs)):
             fit = self._at(start)
             allowed = np.flatnonzero(signs)
             fit.minimize(allowed, signs[allowed])
@@ -216,3 +216,8 @@ class DiagonalPhases:
                     remedy="Choose a smaller alpha: the theory is about small initialization.",
                 )
             )
+
+
+def _same(one: FloatArray, other: FloatArray) -> bool:
+    """Whether two arrays are one, or equal."""
+    return one is other or np.array_equal(one, other)
