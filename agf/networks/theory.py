@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Scale of the few neurons. Derived: any, since mode "limit" takes it to 0.
 _ALPHA = 1e-12
+#: Fall of the loss, relative to that at the start, that is none. Derived: the square of the width of the rounded kinks.
+_ROUNDING = 1e-6
 
 
 def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
@@ -59,7 +61,7 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
         return _told(problem, alpha, start, (), ("nothing is left to fit",))
     few = problem.of_width(len(ends))
     init = agf.Init.scaled(np.array([one.direction for one in ends]), _ALPHA)
-    found_drops, network = _drops(agf.Engine(few, init, agf.Settings(mode="limit")))
+    found_drops, network = _drops(agf.Engine(few, init, agf.Settings(mode="limit")), start)
     drops = tuple(
         replace(
             drop,
@@ -77,8 +79,8 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
     return _told(problem, alpha, start, drops, notes)
 
 
-def _drops(engine: Engine) -> tuple[list[Drop], FloatArray]:
-    """Drops until no neuron grows, and the network then.
+def _drops(engine: Engine, first: float) -> tuple[list[Drop], FloatArray]:
+    """Drops from the loss `first` on until no neuron grows, and the network then.
 
     Where no direction lowers the loss, or none of the neurons ever comes to one that does, utilities are rounding, of
     numbers or of kinks, and what grew on them would take for ever.
@@ -86,12 +88,14 @@ def _drops(engine: Engine) -> tuple[list[Drop], FloatArray]:
     import agf
 
     state, drops = engine.init(), list[Drop]()
+    level = first
     while True:
         step = engine.step(state)
         if step.drop is None:
             return drops, _network(state)
-        state = step.state
-        drops.append(step.drop)
+        if level - step.drop.level > _ROUNDING * first:
+            drops.append(step.drop)
+        state, level = step.state, step.drop.level
         if agf.escape(engine.problem, _network(state)).verdict in ("optimal", "spurious"):
             return drops, _network(state)
 

@@ -54,7 +54,7 @@ class TwoLayer(SecondOrder):
         Exponent of "power", a whole number; 3 when None. Other activations take none.
     kink : float or None
         Half-width to which the kink of relu and leaky-relu is rounded, relative to |w| rms|x|. None: 1e-3, except in
-        the dormant phase of networks of one output, which is exact for sharp kinks, as it is for widths below 1e-3. 0
+        the dormant phase of networks of one output, which is exact for sharp kinks, as it is for widths up to 1e-3. 0
         is the textbook ReLU with relu'(0) = 0 everywhere, at ten times the cost.
     device : str or None
         None for numpy, or a torch device such as "cpu" or "cuda" (the same formulas, float64).
@@ -180,7 +180,7 @@ class TwoLayer(SecondOrder):
             raise DataError(explain("`kink` must be between 0 and 1.", where=where, found=kink))
         self.kink = 0.0 if self.activation.smooth else width_of_kink
         #: Whether predictions take the dormant phase as that of sharp kinks, which is exact where there is one output.
-        self.sharp_dormant = not self.activation.smooth and (kink is None or self.kink < _KINK)
+        self.sharp_dormant = not self.activation.smooth and (kink is None or self.kink <= _KINK)
         self.smooth = self.activation.smooth or self.kink > 0
         self.layers = None if self.activation.smooth else (self.n_inputs, self.activation.power)
         self.layer = HiddenLayer(self._backend, self._x, self.activation, self.kink, self._blocks)
@@ -244,7 +244,8 @@ class TwoLayer(SecondOrder):
         """(Leaky) ReLU, one output: the staircase at infinite width as the scale vanishes, with no weights at all.
 
         Times are in units of -log lambda, lambda / sqrt(m) the scale of m balanced neurons in random directions; flow
-        times where alpha = lambda is given. The last note says whether the end is spurious. Raises NoTheory elsewhere.
+        times where alpha = lambda is given. The last note says whether the end is spurious. Levels are right to 1e-6 of
+        the loss, the square of the width to which active neurons' kinks are rounded. Raises NoTheory elsewhere.
         """
         from agf.networks.theory import staircase
 

@@ -15,7 +15,7 @@ def test_orthogonal_inputs_of_both_signs_have_their_ends_and_their_staircase():
     assert len(found.ends) == 4
     stairs = problem.theory()
     assert stairs.accelerated_times[1:] == pytest.approx([3 / np.sqrt(5), 3.0], rel=1e-6)
-    assert stairs.levels == pytest.approx([1.0, 1 / 6, 0.0], abs=1e-9)
+    assert stairs.levels == pytest.approx([1.0, 1 / 6, 0.0], abs=1e-6)  # kinks are rounded by 1e-3, to its square
     phase = agf.align(problem, problem.init(1e-6, seed=0, kind="balanced"))
     ends = {round(one.utility, 9) for one in found.ends} | {0.0}
     assert {round(phase.cluster(k).utility, 9) for k in range(phase.n_clusters)} <= ends
@@ -86,3 +86,13 @@ def test_the_staircase_ends_where_only_rounding_is_left(leak):
     stairs = problem.theory()
     assert stairs.levels == pytest.approx([0.375, 1 / 3], rel=1e-9)
     assert "optimal at any width" in str(stairs)
+
+
+@pytest.mark.parametrize("kink", [None, 1e-4, 1e-3, 2e-3, 1e-2])
+def test_a_neuron_that_is_held_by_a_kink_has_its_level_in_the_limit_whatever_the_width_of_the_kink(kink):
+    X, y = np.array([[1, 0.2], [0.3, 1], [-1, 0.5], [-0.4, -1]]), np.array([1, -0.8, 1.2, 0.6])
+    t = np.deg2rad(-20.0)
+    problem = agf.TwoLayer(X, y, width=1, kink=kink)
+    stairs = agf.predict(problem, agf.Init.from_params(1e-6 * np.array([[np.cos(t), np.sin(t), 1.0]])), mode="limit")
+    assert stairs.levels == pytest.approx([0.43, 0.305], abs=1e-6)
+    assert stairs.accelerated_times[1] == pytest.approx(1 / 0.225089, rel=3 * (kink or 1e-4))
