@@ -1,9 +1,10 @@
-"""Constants of the numerics, read where they stand: `docs/constants.py [--measure [MODULE ...]]` renews the page.
+"""Constants of the numerics, read where they stand: `docs/constants.py` renews the page.
 
 A constant is a number (or several) at the top of a module or of a class, in capitals. The `#:` comment above it says
 what it means, in its unit, and then what it decides: one of the words of `KINDS` with a colon, and the reason.
-`--measure` also doubles and halves each, on the small runs that call a function that reads it, and writes down how far
-predictions and flows move (constants.json); a test holds them to that.
+`--measure [MODULE ...]` also doubles and halves each, on the small runs that call a function that reads it, and writes
+down how far predictions and flows move (constants.json); a test holds them to that. `--tenfold [MODULE ...]` does the
+same at ten times and a tenth, for those that are tuned (tenfold.json).
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ import agf
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-PAGE, MEASURED = HERE / "constants.md", HERE / "constants.json"
+PAGE = HERE / "constants.md"
+#: Factor -> what it moves.
+MEASURED = {2.0: HERE / "constants.json", 10.0: HERE / "tenfold.json"}
 KIND = re.compile(r"\b(Result|Setting|Derived|Cost|Limit|Source): ")
 BLOCK = re.compile(r"(?<=<!-- constants -->\n).*?(?=<!-- end of constants -->)", re.DOTALL)
 #: Where numbers decide numbers; rooms of pictures, tables and commands have sizes, which are theirs.
@@ -175,12 +178,13 @@ class Outcome:
 
 
 def _outcome(result: Any) -> Outcome:
-    """Half-drop times and levels (over the first), and why it ended; or what else the result is about."""
+    """Half-drop times, the upper ends of their bars, levels (over the first), and why it ended; or what else it is about."""
     if isinstance(result, Outcome):
         return result
     top = float(result.start_level if isinstance(result, agf.Staircase) else result.losses[0])
     if isinstance(result, agf.Staircase):
         times, levels = [d.half_time for d in result.drops], [d.level for d in result.drops]
+        times += [d.half_time * (1.0 + d.error) for d in result.drops if d.error is not None]
     else:
         times, levels = [d.time for d in result.drops], [d.after for d in result.drops]
     return Outcome((result.status.word, str(len(times))), np.array([*times, *(1.0 + np.array(levels) / top)]))
@@ -243,6 +247,8 @@ def runs() -> dict[str, Callable[[], Any]]:
             )
         if name in ("diagonal", "tanh"):
             out[f"{name} limit"] = lambda p=problem, i=init, o=many: agf.predict(p, i, mode="limit", **o)
+        if name in ("diagonal", "relu", "tanh"):
+            out[f"{name} auto"] = lambda p=problem, i=init: agf.predict(p, i, max_drops=2, rtol=1e-4)
     relu = _systems()["relu"][0]
     small, large = relu.init(1e-5, seed=1), relu.init(0.1, seed=1)
     out["relu align"] = lambda: _aligned(agf.align(relu, small))
@@ -352,14 +358,14 @@ def _imported(name: str) -> dict[str, set[str]]:
     return out
 
 
-def moves(constant: Constant, most: int | None = None) -> float | None:
-    """How far doubling and halving it moves any run that reads it (the first `most` of them); None when none does."""
+def moves(constant: Constant, most: int | None = None, factor: float = 2.0) -> float | None:
+    """How far this factor and its inverse move any run that reads it (the first `most` of them); None when none does."""
     names = concerned(constant)[:most]
     if not names:
         return None
     worst = 0.0
-    for factor in (2.0, 0.5):
-        with changed(constant, factor):
+    for times in (factor, 1.0 / factor):
+        with changed(constant, times):
             for name in names:
                 try:
                     with _limited(PATIENCE):
@@ -375,17 +381,18 @@ def moves(constant: Constant, most: int | None = None) -> float | None:
 
 
 @cache
-def measured() -> dict[str, float | None]:
+def measured(factor: float = 2.0) -> dict[str, float | None]:
     """What was measured: inf where drops or the status change."""
-    found = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.exists() else {}
+    path = MEASURED[factor]
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return {key: math.inf if value == "drops" else value for key, value in found.items()}
 
 
-def words(key: str) -> str:
-    """What doubling and halving moves."""
-    if key not in measured():
-        return "not measured"
-    move = measured()[key]
+def words(key: str, factor: float) -> str:
+    """What the factor and its inverse move."""
+    if key not in measured(factor):
+        return "not measured" if factor == 2.0 else ""
+    move = measured(factor)[key]
     if move is None:
         return "no run comes here"
     return "other drops" if move == math.inf else "nothing" if move == 0.0 else f"{move:.0e}"
@@ -412,12 +419,13 @@ def table() -> str:
                 "",
                 f"## {last}",
                 "",
-                "| constant | value | what it is | decides | why so | x2 and /2 move |",
-                "|---|---|---|---|---|---|",
+                "| constant | value | what it is | decides | why so | x2 and /2 move | x10 and /10 |",
+                "|---|---|---|---|---|---|---|",
             ]
         name = one.key.removeprefix(one.module + ".")
         cells = (f"`{name}`", one.shown.replace("|", ""), one.means or "-", one.kind or "-", one.reason or "-")
-        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in (*cells, words(one.key))) + " |")
+        cells += tuple(words(one.key, factor) for factor in MEASURED)
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     count = Counter(one.kind for one in constants())
     kinds = [f"| {kind} | {count[kind]} | {meaning} |" for kind, meaning in KINDS.items()]
     kinds += [f"| (not said) | {count['']} | |"] * (count[""] > 0)
@@ -430,26 +438,27 @@ def page() -> str:
     return BLOCK.sub(lambda match: table(), PAGE.read_text(encoding="utf-8"))
 
 
-def measure(starts: list[str]) -> None:
-    """Write down what every constant moves, or those whose names start so."""
-    out = dict(measured())
+def measure(starts: list[str], factor: float) -> None:
+    """Write down what every constant moves, or those whose names start so; tenfold those that are tuned."""
+    out = dict(measured(factor))
     for one in constants():
-        if not starts or one.key.startswith(tuple(starts)):
-            move = out[one.key] = moves(one)
+        if (not starts or one.key.startswith(tuple(starts))) and (factor == 2.0 or one.kind == "Result"):
+            move = out[one.key] = moves(one, factor=factor)
             print(one.key, "drops" if move == math.inf else move, flush=True)
-            write(out)
+            write(out, factor)
 
 
-def write(moved: dict[str, float | None]) -> None:
+def write(moved: dict[str, float | None], factor: float) -> None:
     """Keep what was measured of the constants that there are, in their order."""
     kept = {one.key: moved[one.key] for one in constants() if one.key in moved}
     shown = {key: "drops" if move == math.inf else move and float(f"{move:.1e}") for key, move in kept.items()}
-    MEASURED.write_text(json.dumps(shown, indent=0) + "\n", encoding="utf-8")
+    MEASURED[factor].write_text(json.dumps(shown, indent=0) + "\n", encoding="utf-8")
     measured.cache_clear()
 
 
 if __name__ == "__main__":
-    write(measured())
-    if "--measure" in sys.argv[1:]:
-        measure([word for word in sys.argv[1:] if not word.startswith("-")])
+    for option, factor in (("--measure", 2.0), ("--tenfold", 10.0)):
+        write(measured(factor), factor)
+        if option in sys.argv[1:]:
+            measure([word for word in sys.argv[1:] if not word.startswith("-")], factor)
     PAGE.write_text(page(), encoding="utf-8")
