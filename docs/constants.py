@@ -178,7 +178,7 @@ class Outcome:
 
 
 def _outcome(result: Any) -> Outcome:
-    """Half-drop times, the upper ends of their bars, levels (over the first), and why it ended; or what else it is about."""
+    """Half-drop times, ends of their bars, levels (over the first), and why it ended; or what else it is about."""
     if isinstance(result, Outcome):
         return result
     top = float(result.start_level if isinstance(result, agf.Staircase) else result.losses[0])
@@ -359,7 +359,7 @@ def _imported(name: str) -> dict[str, set[str]]:
 
 
 def moves(constant: Constant, most: int | None = None, factor: float = 2.0) -> float | None:
-    """How far this factor and its inverse move any run that reads it (the first `most` of them); None when none does."""
+    """How far this factor and its inverse move any run that reads it (the first `most`); None when none does."""
     names = concerned(constant)[:most]
     if not names:
         return None
