@@ -113,19 +113,25 @@ class Deviation:
 
     def _moved(self, before: State[Any], after: State[Any]) -> float:
         """See `_Leg`; 1 where the problem has no outputs."""
-        parts = []
-        for state in (before, after):
-            active = np.flatnonzero(state.active)
-            found = self.problem.outputs(state.params[active], active)
-            if found is None:
-                return 1.0 if before.active.any() else 0.0
-            parts.append((found[before.active[active]].sum(axis=0), found.sum(axis=0)))
-        (old, all_before), (new, all_after) = parts
-        change = float(np.linalg.norm(all_after - all_before))
+        parts = self._parts(after)
+        if parts is None:
+            return 1.0 if before.active.any() else 0.0
+        known, self._last = self._last, (after, parts.sum(axis=0))
+        if known is None or known[0] is not before:
+            earlier = self._parts(before)
+            assert earlier is not None
+            known = before, earlier.sum(axis=0)
+        change = float(np.linalg.norm(self._last[1] - known[1]))
         if change <= 0:
             return 1.0
+        kept = parts[before.active[after.active]].sum(axis=0)
         turned = self._turned(np.flatnonzero(after.active & ~before.active), before, after)
-        return min((float(np.linalg.norm(new - old)) + turned) / change, 1.0)
+        return min((float(np.linalg.norm(kept - known[1])) + turned) / change, 1.0)
+
+    def _parts(self, state: State[Any]) -> FloatArray | None:
+        """Outputs of the active neurons, or None."""
+        active = np.flatnonzero(state.active)
+        return self.problem.outputs(state.params[active], active)
 
     def _turned(self, new: IntArray, before: State[Any], after: State[Any]) -> float:
         """Norm of what newcomers make of the output by turning while they grow: none of it is along what they began

@@ -108,7 +108,7 @@ class DiagonalLinear(agf.Problem):
 
     def residual(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
         """y - X beta, (n,)."""
-        return self.y - self.X[:, neurons] @ (theta[:, 0] * theta[:, 1])
+        return self.y - (theta[:, 0] * theta[:, 1]) @ self._columns[neurons]
 
     def utility(self, theta: FloatArray, neurons: IntArray, residual: FloatArray) -> tuple[FloatArray, FloatArray]:
         """U_i = u_i v_i (x_i . r)/n, whose maximum on the unit circle is |x_i . r|/(2n)."""
@@ -116,7 +116,7 @@ class DiagonalLinear(agf.Problem):
         return theta[:, 0] * theta[:, 1] * correlation, theta[:, ::-1] * correlation[:, None]
 
     def _correlation(self, neurons: IntArray, r: FloatArray) -> FloatArray:
-        out: FloatArray = r @ self.X[:, neurons] / r.size
+        out: FloatArray = self._columns[neurons] @ r / r.size
         return out
 
     def outputs(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
