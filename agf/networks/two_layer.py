@@ -20,6 +20,7 @@ from agf.networks.hidden_layer import HiddenLayer
 from agf.networks.second_order import SecondOrder
 from agf.networks.starts import KINDS, drawn
 from agf.records import torch_weights
+from agf.rounding import UNIT
 
 if TYPE_CHECKING:
     from agf.results.staircase import Staircase
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 #: Half-width of kinks where none is given, over |w| rms|x|. Setting: `kink`; at 1e-2 activations next to a kink are off
 #: by a percent of the width, at 1e-4 steps of 1e-4 no longer see it.
 _KINK = 1e-3
+#: Samples that are looked at for being orthogonal to all others. Cost: of their products; more are seldom so.
+_MOST_COMPARED = 1000
 
 
 class TwoLayer(SecondOrder):
@@ -195,11 +198,28 @@ class TwoLayer(SecondOrder):
         return self.biases.start(init, self.hidden, self.n_inputs, size)
 
     def remarks(self) -> tuple[str, ...]:
-        """That an output bias moves at once, where targets or classes are not balanced."""
+        """That an output bias moves at once where targets or classes are not balanced, and that rounded kinks learn
+        samples which are orthogonal to all others."""
         if not self.permanent:
-            return ()
+            return self._orthogonal()
         loss, gradient = self.loss_grad(np.zeros((1, self.n_params)), np.array(self.permanent))
         return moves_at_once(loss * self._weight, gradient, self.loss, self.Y, self.classes)
+
+    def _orthogonal(self) -> tuple[str, ...]:
+        """What is on its own side of a kink, and stands still there, comes within its rounding as the neuron grows."""
+        if not self.kink > 0 or self.activation.name != "relu" or not 1 < self.n_samples <= _MOST_COMPARED:
+            return ()
+        gram = np.abs(self.X @ self.X.T)
+        sizes = np.sqrt(np.diag(gram))
+        np.fill_diagonal(gram, 0.0)
+        alone = (sizes > 0) & (gram <= UNIT * np.outer(sizes, sizes)).all(axis=1)
+        if not alone.any():
+            return ()
+        named = ", ".join(str(k) for k in np.flatnonzero(alone)[:8])
+        return (
+            f"Sample(s) {named} are orthogonal to all others: neurons that are inactive there come within a rounded "
+            "kink as they grow, and learn them after all; with kink=0 they never do.",
+        )
 
     @property
     def footprint(self) -> int:

@@ -96,3 +96,14 @@ def test_a_neuron_that_is_held_by_a_kink_has_its_level_in_the_limit_whatever_the
     stairs = agf.predict(problem, agf.Init.from_params(1e-6 * np.array([[np.cos(t), np.sin(t), 1.0]])), mode="limit")
     assert stairs.levels == pytest.approx([0.43, 0.305], abs=1e-6)
     assert stairs.accelerated_times[1] == pytest.approx(1 / 0.225089, rel=3 * (kink or 1e-4))
+
+
+def test_rounded_kinks_learn_orthogonal_samples_that_sharp_ones_leave_and_say_so():
+    # inactive on the second sample, whose component stands still while the neuron grows
+    X, y = np.eye(2), np.array([1.0, 1.0])
+    init = agf.Init.from_params(1e-4 * np.array([[1.0, -0.1, 1.1]]))
+    sharp, rounded = (agf.TwoLayer(X, y, width=1, kink=kink) for kink in (0, None))
+    assert agf.flow(sharp, init).losses[-1] == pytest.approx(0.25, abs=1e-5)
+    assert sharp.remarks() == ()
+    assert "kink=0" in agf.flow(rounded, init, t_max=10.0).notes[0]
+    assert agf.TwoLayer([[1.0, 0.0], [1.0, 1.0]], y).remarks() == ()
