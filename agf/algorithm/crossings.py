@@ -9,6 +9,7 @@ from agf.algorithm.stepper import Stepper
 from agf.algorithm.threshold import EstimatedThreshold, Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import log_threshold
+from agf.rounding import UNIT
 
 #: Log norm below the threshold of a typical neuron from which on a neuron's own self-interaction is computed. Result: a
 #: neuron whose self-interaction is exp(6) times smaller than the typical one's would be seen too late; at 0.3 one twice
@@ -118,7 +119,9 @@ class Crossings:
         """Accelerated time that rows need to their thresholds at a fixed utility, inf where it is not positive."""
         steps = self.steps
         radius = self.threshold.log_radius(drive, self._known(rows))
-        gap = log_threshold(steps.y1[rows, steps.p] + self.share[rows], self.degree, radius)
+        log_norm = steps.y1[rows, steps.p] + self.share[rows]
+        there = np.abs(log_norm - radius) <= UNIT  # what is left is rounding
+        gap = np.where(there, -np.inf, log_threshold(log_norm, self.degree, radius))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             wait = np.exp(gap - np.log(self.degree * np.maximum(utility, 0.0)) - steps.clock.log_scale)
         return np.where(utility > 0, wait, np.inf)
