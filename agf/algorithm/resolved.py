@@ -38,7 +38,7 @@ from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
-from agf.results.curve import FINE_DEPTH
+from agf.results.curve import FINE_DEPTH, detect
 from agf.results.staircase import Drop, Staircase
 from agf.rounding import SUM
 from agf.stopping.coordinates import Stiff
@@ -47,6 +47,9 @@ from agf.stopping.ending import FLOOR, Ending
 from agf.stopping.methods import Auto, Explicit
 from agf.stopping.rules import BUDGET, Budget, Certified, Event, Timeless, Tolerance
 
+#: Steps at which the curve is looked over for drops that were requested, over those at the last look. Cost: a look
+#: goes over the whole curve, and what is stepped beyond the last drop is thrown away.
+_LOOKS = 1.1
 #: Accuracy of the place in a step at which a neuron joins or leaves. Cost: a joining norm is a convention.
 _SHARP = 1e-4
 #: Evaluations of one flow after which it gives up where the rest of the plateau would take this many times more. Limit:
@@ -369,6 +372,8 @@ class _Run:
                 stops += ending.rules(system.smooth)
             else:
                 stops += [_Settles(self, stretch), *ending.rules(system.smooth)[3:]]
+            if self.settings.max_drops is not None:
+                stops.append(_Enough(self.path, self.settings.max_drops))
             stops += [*([Stiff()] if self.last and stretch.moving is system else []), Timeless(), budget]
             end = drive(stretch.moving, steps, stops, saved, s_end=(self.stop - began) / unit, each=each)
             if end.after is None:
@@ -406,6 +411,8 @@ class _Run:
             return Status.ALL_ACTIVE if self.state.active.all() else Status.NO_GROWTH
         if end.why is Why.TIME:
             return Status.MAX_TIME
+        if end.why is Why.PASSED:
+            return Status.MAX_DROPS
         status, sentence, _ = ending.status(end, float(np.exp(system.log_time_unit)))
         said = "" if end.note and end.note in sentence else end.note
         self.notes.extend(note for note in (said, sentence) if note)
@@ -514,6 +521,30 @@ class _Run:
         if states[-1] is not self.state:
             states = [*states, self.state]
         self.notes.extend(self.ride.warnings(np.array([state.log_norms for state in states])))
+
+
+@dataclass(frozen=True)
+class _Enough:
+    """All drops that were requested have been passed: two more are seen, of which the last may not be over.
+
+    Where neurons join and leave all the time no plateau is skipped, at which this would be found. Costs a look over the
+    curve each time, at steps in geometric progression.
+    """
+
+    path: Path
+    most: int
+
+    def init(self, now: Moment) -> tuple[float, ...]:
+        """The step at which to look."""
+        return (float(now.work.steps),)
+
+    def look(self, now: Moment, memory: tuple[float, ...]) -> tuple[tuple[float, ...], End | None]:
+        """Whether they are."""
+        if now.work.steps < memory[0]:
+            return memory, None
+        seen = detect(np.array(self.path.times), np.array(self.path.losses), depth=FINE_DEPTH)
+        after = (_LOOKS * now.work.steps + _LONG,)
+        return after, End(Why.PASSED, now) if len(seen) > self.most + 1 else None
 
 
 @dataclass(frozen=True)

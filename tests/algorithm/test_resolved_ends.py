@@ -87,3 +87,16 @@ def test_xor_with_tanh_drops_when_the_raw_weights_do(seed):
     stairs = agf.predict(problem, init, mode="agf")
     assert stairs.half_times[1] == pytest.approx(own.t_events[0][0], rel=1e-4)
     assert stairs.levels[-1] < 1e-5
+
+
+def test_what_is_beyond_the_drops_that_were_requested_is_not_computed():
+    problem = agf.problem("modular-addition", p=11, template={1: 10.0, 2: 5.0}, width=12)
+    init = problem.init(alpha=1e-2, seed=0)
+    few, more = (
+        agf.predict(problem, init, mode="resolved", max_drops=k, t_max=13.5, conditioning=False) for k in (1, None)
+    )
+    assert len(few.drops) == 1 < len(more.drops)
+    assert few.status is agf.Status.MAX_DROPS
+    assert (few.drops[0].half_time, few.drops[0].level) == (more.drops[0].half_time, more.drops[0].level)
+    # Neurons join all along, and no plateau is skipped: of the four visible drops three are seen.
+    assert few.stats["velocity_evaluations"] < 0.5 * more.stats["velocity_evaluations"]
