@@ -64,5 +64,5 @@ def log_group_norms(directions: FloatArray, log_norms: FloatArray, rows: IntArra
     for some in (slice(k, k + size) for k in range(0, rows.size, size)):
         cosines = directions[rows[some]] @ directions.T
         out[some] = np.greater_equal(cosines, 1.0 - 0.5 * close**2, out=cosines) @ squares
-    with np.errstate(divide="ignore"):
-        return top + 0.5 * np.log(out)
+    with np.errstate(divide="ignore"):  # a group of one has the norm of that one, to the last bit
+        return np.where(out == squares[rows], log_norms[rows], top + 0.5 * np.log(out))

@@ -8,7 +8,6 @@ imported when a problem is built.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,35 +16,12 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray
 from agf.errors import ProblemError, explain
 from agf.networks.sampled import MAX_ORDER, SampledProblem
+from agf.networks.scaling import Scaling, measured
+from agf.networks.written_neuron import probe
 from agf.numerics.backend import import_torch
 
-#: Scales at which the leading order is looked for: powers of two, so that scaling the weights is exact.
-_SCALES = 2.0 ** -np.arange(0, 101, 4)
-#: Largest relative change of f(s theta) / s^kappa between s and s/2 that counts as a limit. Limit: a neuron is refused
-#: beyond; one with a correction of relative order s has it at s = 1e-5, at 1e-3 powers that differ by as much from a
-#: whole number would pass, at 1e-8 modules that compute in float32 would not.
-_LIMIT_RTOL = 1e-5
-_NONFINITE = "log or sqrt of a negative number, or a division by zero"
-_DETACHED = ".detach(), torch.no_grad() or torch.tensor(...) in the neuron"
-_STATE = "randomness or state in the neuron"
 #: Neurons that the leading order is measured on. Cost: they must agree.
 _PROBES = 16
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """Leading order of a neuron at the origin: f(s theta) / s^degree has its limit, within `error`, at `scale`.
-
-    Parameters
-    ----------
-    homogeneous : bool
-        f(s theta) = s^degree f(theta) at every s, so that scale is 1 and nothing is approximated.
-    """
-
-    degree: int
-    scale: float
-    error: float
-    homogeneous: bool
 
 
 class AutogradProblem(SampledProblem):
@@ -136,23 +112,11 @@ class AutogradProblem(SampledProblem):
         ProblemError
             Without one.
         """
-        self._probe()
+        probe(self)
         theta = np.random.default_rng(0).standard_normal((_PROBES, self.n_params))
         theta /= np.linalg.norm(theta, axis=1, keepdims=True)
         neurons = np.arange(_PROBES) % self.width
-        sizes = [self._at(theta, neurons, scale) for scale in (*_SCALES, _SCALES[-1] / 2, 3.0)]
-        found = _leading_order(sizes)
-        if found is None:
-            raise ProblemError(
-                explain(
-                    "f(s theta) follows no whole power of s as s -> 0.",
-                    where=f"{type(self).__name__}.neuron",
-                    found=", ".join(f"size {_size(sizes[k]):.3g} at s = {_SCALES[k]:.3g}" for k in (0, 5, 10)),
-                    expected="f(s theta) ~ s^kappa with kappa >= 2, for example a * tanh(w @ x)",
-                    remedy="Likely causes: a bias or constant inside the activation, a single layer of weights, or "
-                    "digits lost by subtracting nearly equal numbers.",
-                )
-            )
+        found = measured(lambda scale: self.at(theta, neurons, scale), f"{type(self).__name__}.neuron")
         declared = _declared_degree(type(self))
         if declared is not None and declared != found.degree:
             raise ProblemError(
@@ -286,86 +250,11 @@ class AutogradProblem(SampledProblem):
         """Numbers held a sample: every neuron keeps its inputs and outputs for the backward pass."""
         return theta.shape[0] * (self.n_inputs + self.n_outputs)
 
-    # -- checks of the neuron ---------------------------------------------------------------------------------
-
-    def _at(self, theta: FloatArray, neurons: IntArray, scale: float) -> FloatArray:
-        """f(s theta) on at most 256 samples, flattened."""
+    def at(self, theta: FloatArray, neurons: IntArray, scale: float) -> FloatArray:
+        """f(s theta) at s = `scale`, on at most 256 samples, flattened."""
         with self._backend.xp.no_grad():
             out = self._forward(scale * self._backend.array(theta), neurons, self._x[:256])
         return self._backend.numpy(out).ravel()
-
-    def _probe(self) -> None:
-        """Call the neuron once plainly and once batched, and explain what is wrong with what it returns."""
-        torch = self._backend.xp
-        where = f"{type(self).__name__}.neuron"
-        theta = self._backend.array(np.random.default_rng(1).standard_normal((2, self.n_params))).requires_grad_(True)
-        index = np.arange(2) % self.width
-        x = self._x[:2] if self.neuron_inputs is None else self.neuron_inputs(self._x[:2], torch.as_tensor(index))[0]
-        before = theta.detach().clone(), x.detach().clone()
-
-        def refuse(what: str, found: object = None, expected: str = "", cause: str = "") -> ProblemError:
-            return ProblemError(
-                explain(
-                    what, where=where, found=found, expected=expected, remedy=f"Likely cause: {cause}." if cause else ""
-                )
-            )
-
-        try:
-            with torch.enable_grad():
-                out = self.neuron(theta[0], x[0])
-        except ProblemError:
-            raise
-        except Exception as error:
-            raise refuse(
-                f"it failed on theta {tuple(theta[0].shape)} and x {tuple(x[0].shape)} ({error}).",
-                cause="a slice of theta that does not match P and the inputs, or an in-place change of theta",
-            ) from error
-        if not torch.is_tensor(out):
-            raise refuse(
-                "the result is not a torch tensor.", type(out).__name__, "a torch tensor",
-                "a numpy function, .item() or float() in the neuron",
-            )  # fmt: skip
-        if tuple(out.shape) not in {(self.n_outputs,), *([()] if self.n_outputs == 1 else [])}:
-            raise refuse(
-                "wrong shape for one neuron and one input.", tuple(out.shape),
-                f"({self.n_outputs},)" + (" or a scalar" if self.n_outputs == 1 else ""),
-                "the neuron was written for a batch, or its output weights do not match the columns of Y",
-            )  # fmt: skip
-        if out.dtype != torch.float64:
-            raise refuse(
-                f"the result is {str(out.dtype).removeprefix('torch.')}.", None, "float64",
-                "a constant tensor made without dtype=theta.dtype",
-            )  # fmt: skip
-        if not bool(torch.isfinite(out).all()):
-            raise refuse("the result is not finite at a random theta.", out.tolist(), "finite numbers", _NONFINITE)
-        if not out.requires_grad:
-            raise refuse("the result does not depend on theta.", None, "a differentiable function of theta", _DETACHED)
-        if not (torch.equal(theta.detach(), before[0]) and torch.equal(x, before[1])):
-            raise refuse(
-                "it changed its arguments.", None, "theta and x left alone", "an in-place operation such as x *= 2"
-            )
-        try:
-            batched = self._at(self._backend.numpy(theta), index, 1.0)
-        except ProblemError:
-            raise
-        except Exception as error:
-            raise refuse(
-                f"it works on one input but not under torch.func.vmap ({str(error).split('. ')[0]}).",
-                cause="an `if` on the value of a tensor, .item(), or an in-place change; use torch.where",
-            ) from error
-        one = self._backend.numpy(out).ravel()
-        size = _size(one)
-        if not np.isfinite(batched).all():
-            raise refuse("the result is not finite at a random theta.", None, "finite numbers", _NONFINITE)
-        if not np.allclose(batched[: one.size], one, rtol=1e-9, atol=1e-12 * size):
-            raise refuse("batched and single calls differ.", batched[: one.size].tolist(), str(one.tolist()), _STATE)
-        zero = _size(self._at(np.zeros((2, self.n_params)), index, 1.0))
-        if zero > 1e-12 * size:
-            raise refuse("a neuron with theta = 0 has an output.", zero, "0", "a constant added to the output")
-
-
-def _size(values: FloatArray) -> float:
-    return float(np.max(np.abs(values), initial=0.0))
 
 
 def _declared_degree(cls: type) -> int | None:
@@ -375,33 +264,3 @@ def _declared_degree(cls: type) -> int | None:
         if isinstance(base.__dict__.get("degree"), int):
             return int(base.__dict__["degree"])
     return None
-
-
-def _leading_order(values: list[FloatArray]) -> Scaling | None:
-    """The power and the limit in f(s theta) at `_SCALES`, at half the last of them, and at s = 3; None without one."""
-    *ladder, half, triple = values
-    small, smaller = _size(ladder[-1]), _size(half)
-    if not (np.isfinite(small) and small > 0 and smaller > 0):
-        return _by_ladder(ladder)
-    degree = round(math.log2(small / smaller))
-    unit = ladder[0]
-    if degree >= 2 and np.allclose(triple, 3.0**degree * unit, rtol=1e-10, atol=1e-13 * 3.0**degree * _size(unit)):
-        return Scaling(degree, 1.0, 0.0, True)
-    return _by_ladder(ladder)
-
-
-def _by_ladder(ladder: list[FloatArray]) -> Scaling | None:
-    """The scale at which f(s theta) / s^kappa changes least, over the kappa that fits best."""
-    best: Scaling | None = None
-    for k in range(len(ladder) - 1):
-        large, small = _size(ladder[k]), _size(ladder[k + 1])
-        if not (np.isfinite(large) and small > 0 and large > small):
-            continue
-        degree = round(math.log2(large / small) / math.log2(_SCALES[k] / _SCALES[k + 1]))
-        if degree < 2:
-            continue
-        ratio = (_SCALES[k] / _SCALES[k + 1]) ** degree
-        error = _size(ladder[k] - ratio * ladder[k + 1]) / large
-        if error <= _LIMIT_RTOL and (best is None or error < best.error):
-            best = Scaling(degree, float(_SCALES[k + 1]), error, False)
-    return best

@@ -10,12 +10,8 @@ import numpy as np
 
 from agf.clock import Clock
 from agf.contract.problem import Problem
+from agf.numerics.derivatives import LENGTH, central
 from agf.records.state import Activation, State
-from agf.rounding import EPS
-
-#: Step of the difference by which a curvature is measured, relative to the weights. Derived: one-sided, its truncation
-#: equals what rounding leaves, EPS over it, at EPS^(1/2).
-_DIFFERENCE = EPS**0.5
 
 
 def opening(problem: Problem, clock: Clock, state: State, start_level: float, rtol: float) -> Activation | None:
@@ -31,9 +27,9 @@ def opening(problem: Problem, clock: Clock, state: State, start_level: float, rt
     size = float(np.linalg.norm(gradient))
     if size == 0.0:
         return None
-    step = _DIFFERENCE * float(np.linalg.norm(theta)) / size
-    change = problem.loss_grad(theta - step * gradient, who)[1] - gradient
-    curvature = -float(np.sum(change * gradient)) / (step * size**2)
+    step = LENGTH * float(np.linalg.norm(theta)) / size
+    change = central(lambda at: problem.loss_grad(at, who)[1], theta, step * gradient)
+    curvature = float(np.sum(change * gradient)) / (step * size**2)
     if not curvature > 0 or 0.5 * size**2 / curvature <= rtol * loss:
         return None
     half = float(clock.accelerated(np.log(2.0) / (2.0 * curvature)))
