@@ -332,7 +332,7 @@ def _at_rest(samples: Samples, network: FloatArray) -> tuple[float, FloatArray]:
     sizes = np.linalg.norm(network, axis=1)
     large = network[sizes > SLIGHT * sizes.max(initial=0.0)]
     if np.linalg.norm(r - zero) <= SLIGHT * np.linalg.norm(zero):
-        large = network[:0]
+        return 0.0, zero
     rows = []
     for pattern in np.unique(_patterns(samples, large), axis=0):
         slopes = np.where(pattern > 0, 1.0, np.where(pattern < 0, samples.leak, 0.0))

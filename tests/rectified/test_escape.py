@@ -111,6 +111,12 @@ def test_a_network_that_has_learned_nothing_is_judged_as_the_empty_one():
     assert found.landscape.best.utility == pytest.approx(0.357484, abs=1e-6)
 
 
+def test_small_neurons_on_which_all_samples_cancel_do_not_leave_by_what_they_add_themselves():
+    problem = agf.TwoLayer([[1.0, 0.0], [1.0, 0.0], [0.5, 1.0]], [1.0, -1.0, 0.5], width=6)
+    theta = problem.init(1e-6, seed=0, kind="balanced").params()
+    assert agf.escape(problem, theta).verdict == "spurious"
+
+
 def test_a_network_in_motion_says_so():
     p = agf.TwoLayer(*T3, width=1, kink=0)
     found = agf.escape(p, np.array([[-0.2, 0.5, 0.5]]))
