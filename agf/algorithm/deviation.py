@@ -89,8 +89,12 @@ class Deviation:
     _last: tuple[State[Any], FloatArray] | None = None
 
     def add(self, before: State[Any], after: State[Any], drop: Drop) -> None:
-        """A drop that led from one state to another."""
+        """A drop that led from the end of a dormant phase to a state."""
         kappa, new = self.problem.degree, drop.neurons[drop.neurons < after.log_norms.size]
+        if before.active[new].any():  # a mode in closed form is active once it has grown
+            old = before.active.copy()
+            old[new] = False
+            before = replace(before, active=old)
         size = float(np.max(after.log_norms[new], initial=-np.inf))
         largest = float(np.max(drop.utility, initial=0.0))
         with np.errstate(over="ignore"):

@@ -141,3 +141,14 @@ def test_a_near_copy_is_pulled_harder_before_its_twin_is_learned_and_its_bar_kno
     told = np.array(bars) < 0.2  # wider ones say that the algorithm does not hold
     assert told.sum() >= 12
     assert (np.array(errors)[told] <= np.array(bars)[told]).all()
+
+
+def test_modes_that_are_apart_have_narrow_bars_and_need_no_resolution_in_time():
+    # A mode is activated once it has grown, in closed form: what moves then is the newcomer, not what is active.
+    problem = agf.problem("linear", Sxx=np.eye(4), B=np.diag([4.0, 3.0, 2.0, 1.0]), width=4)
+    init = problem.init(1e-12)
+    stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
+    assert [drop.label for drop in stairs.drops] == [f"mode {k} (sigma {4 - k})" for k in range(4)]
+    for drop, seen in zip(stairs.drops, flow.drops, strict=True):
+        assert abs(drop.half_time / seen.time - 1) < drop.error < 1e-3
+    assert problem.outputs(np.zeros((0, 8)), np.zeros(0, dtype=int)).shape == (0, 16)

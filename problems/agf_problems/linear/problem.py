@@ -145,7 +145,7 @@ class Linear(Problem):
         w, a = self.weights(theta)
         if theta.shape[0] * self.n_outputs * self.n_inputs > _MAX_OUTPUTS:
             return None
-        return (a.T[:, :, None] * (w @ self.root)[:, None, :]).reshape(theta.shape[0], -1)
+        return (a.T[:, :, None] * (w @ self.root)[:, None, :]).reshape(theta.shape[0], self.n_outputs * self.n_inputs)
 
     @property
     def samples(self) -> tuple[FloatArray, FloatArray]:
