@@ -85,8 +85,6 @@ class Deviation:
     clock: Clock
     legs: list[_Leg] = field(default_factory=list)
     residuals: list[Any] = field(default_factory=list)  # before the last drops
-    #: The last state that was looked at, and the output of its network.
-    _last: tuple[State[Any], FloatArray] | None = None
 
     def add(self, before: State[Any], after: State[Any], drop: Drop) -> None:
         """A drop that led from the end of a dormant phase to a state."""
@@ -120,17 +118,15 @@ class Deviation:
         parts = self._parts(after)
         if parts is None:
             return 1.0 if before.active.any() else 0.0
-        known, self._last = self._last, (after, parts.sum(axis=0))
-        if known is None or known[0] is not before:
-            earlier = self._parts(before)
-            assert earlier is not None
-            known = before, earlier.sum(axis=0)
-        change = float(np.linalg.norm(self._last[1] - known[1]))
+        earlier = self._parts(before)
+        assert earlier is not None
+        known = earlier.sum(axis=0)
+        change = float(np.linalg.norm(parts.sum(axis=0) - known))
         if change <= 0:
             return 1.0
         kept = parts[before.active[after.active]].sum(axis=0)
         turned = self._turned(np.flatnonzero(after.active & ~before.active), before, after)
-        return min((float(np.linalg.norm(kept - known[1])) + turned) / change, 1.0)
+        return min((float(np.linalg.norm(kept - known)) + turned) / change, 1.0)
 
     def _parts(self, state: State[Any]) -> FloatArray | None:
         """Outputs of the active neurons, or None."""
