@@ -26,7 +26,7 @@ _BALANCED = 1e-3
 _ROUNDED = 1e-9
 #: Neurons this close to a wall, as a cosine, have no cone of their own. Derived: what a flow at rtol 1e-6 resolves.
 _ON = 1e-4
-#: Relative excess of a left side that a run may have. Derived: the tolerance of its steps, `RTOL_SMOOTH`.
+#: Relative excess of a left side that a run may have. Derived: the tolerance of its steps, `RTOL`.
 _ROUNDING = 1e-6
 
 
