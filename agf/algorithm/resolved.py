@@ -82,7 +82,7 @@ _RELAXES = 10.0
 _STEP = 25.0
 #: Tolerance of a step over the half-width to which a kink is rounded. Derived: the force of a kink goes from 0 to all
 #: within the rounding, so that a step errs by a percent of it. At a third a neuron that rests in it is thrown across,
-#: to chatter for ever or leave a saddle where the flow stays: of 25 random networks three ended at a wrong level.
+#: to chatter for ever or leave a saddle where the flow stays: of some 25 networks three ended at a wrong level.
 _LAYER = 1e-2
 #: Factor of it in the second pass. Derived: it must not chatter either.
 _PROBE_LAYER = 3.0
