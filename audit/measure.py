@@ -26,14 +26,14 @@ class OutOfTimeError(BaseException):
 
 
 @contextmanager
-def budget() -> Iterator[None]:
-    """Raise OutOfTimeError after `BUDGET` CPU seconds."""
+def budget(seconds: float = BUDGET) -> Iterator[None]:
+    """Raise OutOfTimeError after so many CPU seconds."""
 
     def stop(*_: object) -> None:
         raise OutOfTimeError
 
     signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, BUDGET)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:

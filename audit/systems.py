@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,29 +17,11 @@ import numpy as np
 
 import agf
 from agf.registry import find
+from audit.measure import OutOfTimeError, budget
 
 #: Relative change of a half-drop time of the flow from which on a drop does not count as reproducible.
 REPEATS = 2e-3
 Maker = Callable[[int], tuple[Any, agf.Init]]
-
-
-class OutOfTimeError(BaseException):
-    """Not an Exception: nothing that is audited may catch it."""
-
-
-@contextmanager
-def budget(seconds: float) -> Iterator[None]:
-    """Raise OutOfTimeError after so many CPU seconds."""
-
-    def stop(*_: object) -> None:
-        raise OutOfTimeError
-
-    signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
 
 
 @dataclass

@@ -13,7 +13,7 @@ import numpy as np
 from agf.algorithm.crossings import Crossings
 from agf.algorithm.linear_stepper import LinearRest, LinearStepper, linear
 from agf.algorithm.rest import Rest
-from agf.algorithm.stepper import Batch, Stepper
+from agf.algorithm.stepper import STRIDE, Batch, Stepper
 from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.init import Init
@@ -21,8 +21,6 @@ from agf.rectified.dormant_flow import DormantFlow, Fate, balance_of
 from agf.rectified.walls import Walls, dormant_walls
 from agf.rounding import EPS
 
-#: Growth times that one step covers; a neuron is looked at between them. Cost: of looking, the flow itself is exact.
-_STRIDE = 3.0
 #: Neurons times walls beyond which the arrays of the exact flow (0.5 GB each) are not made. Cost: memory; steps are
 #: then taken instead.
 _LARGEST = 2**26
@@ -80,7 +78,7 @@ class ExactStepper(Stepper):
                 break
             flow.step(over)
         with np.errstate(divide="ignore"):
-            stride = _STRIDE / np.sqrt(np.einsum("ij,ij->i", flow.D[rows], flow.D[rows]))
+            stride = STRIDE / np.sqrt(np.einsum("ij,ij->i", flow.D[rows], flow.D[rows]))
         end = np.minimum(begin + stride, flow.until[rows])
         end = np.where(np.isfinite(end), end, begin)  # nothing moves it
         self.y0[rows], self.h[rows] = self.y1[rows], end - begin

@@ -11,22 +11,20 @@ from __future__ import annotations
 import numpy as np
 
 from agf.algorithm.rest import Rest
-from agf.algorithm.stepper import Batch, Stepper
+from agf.algorithm.stepper import STRIDE, Batch, Stepper
 from agf.arrays import FloatArray, IntArray
 from agf.coordinates.mode_system import form, turns
 from agf.rounding import EPS, RANK, TIED
 from agf.sphere import lengths
 
-#: Growth times of the fastest part that one step covers. Cost: of looking at a neuron between two steps.
-_STRIDE = 3.0
 #: Parameters of a neuron up to which an eigenbasis is made for any number of neurons, and beyond for more neurons than
 #: parameters. Cost: an eigenbasis costs as their cube.
 _FEW = 64
 #: Sine of the angle of a direction to its gradient below which it rests. Derived: its growth rate is off by the square
 #: of it: rounding.
 _ALIGNED = EPS**0.5
-#: Neurons that are asked whether they move by the matrix. Cost: of asking; `interchangeable` says that all are alike.
-_ASKED = 8
+#: Neurons that are tried, whether they move by the matrix. Cost: of trying; `interchangeable` says that all are alike.
+_TRIED = 8
 
 
 class LinearStepper(Stepper):
@@ -56,7 +54,7 @@ class LinearStepper(Stepper):
         #: Rate of the fastest part that a neuron has.
         self.fastest = np.where(parts, self.rates, -np.inf).max(axis=1, initial=-np.inf)
         speed = float(np.abs(self.rates).max(initial=0.0))
-        self._stride = _STRIDE / speed if speed > 0.0 else 0.0
+        self._stride = STRIDE / speed if speed > 0.0 else 0.0
 
     def velocity(self, y: FloatArray, neurons: IntArray) -> FloatArray:
         """d(direction, log norm, time)/ds of rows y, (m, P + 2)."""
@@ -126,13 +124,13 @@ class LinearRest(Rest):
 def linear(batch: Batch) -> FloatArray | None:
     """The matrix Q (P, P) by which the neurons of a batch move, or None where there is none, or it does not pay.
 
-    Some of the neurons are asked whether they do, as a problem may know more of them than their parameters.
+    Some of the neurons are tried, whether they do, as a problem may know more of them than their parameters.
     """
     problem, count = batch.problem, batch.neurons.size
     if count == 0 or problem.n_params > max(_FEW, count) or not turns(problem):
         return None
     matrix = form(problem, batch.residual)
-    some = np.unique(np.linspace(0, count - 1, _ASKED).astype(np.int64))
+    some = np.unique(np.linspace(0, count - 1, _TRIED).astype(np.int64))
     gradient = problem.utility(batch.directions[some], batch.neurons[some], batch.residual)[1]
     off = np.abs(gradient - batch.directions[some] @ matrix).max()
     return matrix if off <= TIED * np.abs(matrix).max() else None

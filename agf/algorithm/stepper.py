@@ -26,6 +26,9 @@ BLOCK = 1 << 21
 #: Gradients below this fraction of the largest one at the start are rounding: such a neuron never moves. Derived: 64
 #: roundings of a sum that is zero.
 DEAD = 64 * EPS
+#: Growth times that one step of a closed form covers; a neuron is looked at between them. Cost: of looking, the flow
+#: itself is exact.
+STRIDE = 3.0
 #: Error of a step that leaves a saddle, relative to the step. Result: of when it leaves, which is decided while it has
 #: hardly moved, also for a rough question: at 1e-2 a horizon is off by enough to move a level in its second digit.
 _ESCAPE = 1e-5
