@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from agf.algorithm.resolved import resolve
+from agf.algorithm.resolved.resolve import resolve
 from agf.contract.problem import Problem
 from agf.errors import ProblemError, RequestError
 from agf.init import Init

@@ -253,7 +253,7 @@ def _predicted(
     problem: Problem, init: Init, settings: Settings, observer: Observer | None, kept: Checkpoint
 ) -> Staircase:
     if settings.mode == "resolved":
-        from agf.algorithm.resolved import resolve
+        from agf.algorithm.resolved.resolve import resolve
 
         return resolve(problem, init, settings, observer, kept)
     if settings.mode == "auto":
@@ -272,7 +272,7 @@ def _predicted(
     engine = Engine(problem, init, settings)
     stairs = _alternate(engine, observer, kept)
     if settings.mode == "agf" and getattr(engine.phases, "symmetric", False):
-        from agf.algorithm.resolved import resolve
+        from agf.algorithm.resolved.resolve import resolve
 
         followed = resolve(problem, init, settings.within("resolved"), observer, kept)
         return replace(followed, notes=(HANDED, *followed.notes))

@@ -7,8 +7,8 @@ import pytest
 from tiny import Plain
 
 import agf
-from agf.algorithm import resolved
 from agf.algorithm.conditioning import WEIGHTS, conditioned, shaken
+from agf.algorithm.resolved.motion import Motion
 from agf.errors import RequestError
 from agf.records.settings import Settings
 from agf.records.status import Status
@@ -77,17 +77,18 @@ def test_a_drop_that_the_repeat_does_not_reach_is_unbounded_and_the_note_says_wh
 @pytest.mark.parametrize("known", [0, 1], ids=["in the first pass", "in the repeat"])
 def test_an_interrupt_before_the_bars_are_measured_leaves_them_unknown_and_says_so(monkeypatch, known):
     # Cut as the first of two drops ends: a repeat has measured the first by then, and not the second.
-    see, problem = resolved._Run._see, Plain([2.0, -0.5])
+    see, problem = Motion._see, Plain([2.0, -0.5])
 
-    def cut(run, *moment):
-        see(run, *moment)
+    def cut(motion, *moment):
+        see(motion, *moment)
+        run = motion.run
         if (run.members.joining > run.settings.joining) == known and run.state.level < 0.2:
             raise KeyboardInterrupt
 
     init = problem.init(1e-4, seed=1)
     whole = agf.predict(problem, init, mode="resolved")
     assert all(drop.error < 0.1 for drop in whole.drops)
-    monkeypatch.setattr(resolved._Run, "_see", cut)
+    monkeypatch.setattr(Motion, "_see", cut)
     stairs = agf.predict(problem, init, mode="resolved")
     assert stairs.status is Status.INTERRUPTED
     unknown = stairs.drops[known:]

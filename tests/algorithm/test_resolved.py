@@ -8,8 +8,10 @@ from scipy.integrate import solve_ivp
 from tiny import Sensing
 
 import agf
-from agf.algorithm import resolved, resolved_path
-from agf.algorithm.resolved_path import label
+from agf.algorithm.resolved import path, stops
+from agf.algorithm.resolved.path import label
+from agf.algorithm.resolved.resolve import go
+from agf.algorithm.resolved.run import Run
 from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.results.curve import FINE_DEPTH
@@ -249,8 +251,8 @@ def test_a_drop_is_named_by_what_the_output_acquired(features):
 
 def test_a_drop_in_which_nobody_arrives_is_named_by_who_grew():
     problem = orthogonal()
-    run = resolved._Run(problem, problem.init(1e-6), Settings(mode="resolved"), None)
-    run.go()
+    run = Run(problem, problem.init(1e-6), Settings(mode="resolved"), None)
+    go(run)
     first, second = run.drops()
     between = run.path.state(0.5 * (first.accelerated_time + second.accelerated_time))
     start, end = run.path.states[0], run.path.states[-1]
@@ -263,11 +265,11 @@ def test_a_drop_in_which_nobody_arrives_is_named_by_who_grew():
 
 def test_states_that_tell_drops_apart_are_bounded_in_memory(monkeypatch):
     problem = orthogonal()
-    free = resolved._Run(problem, problem.init(1e-6), Settings(mode="resolved"), None)
-    free.go()
-    monkeypatch.setattr(resolved_path, "_STATE_BYTES", 10 * free.path.states[0].directions.nbytes)
-    tight = resolved._Run(problem, problem.init(1e-6), Settings(mode="resolved"), None)
-    tight.go()
+    free = Run(problem, problem.init(1e-6), Settings(mode="resolved"), None)
+    go(free)
+    monkeypatch.setattr(path, "_STATE_BYTES", 10 * free.path.states[0].directions.nbytes)
+    tight = Run(problem, problem.init(1e-6), Settings(mode="resolved"), None)
+    go(tight)
     assert len(tight.path.states) <= 11 < len(free.path.states)
     assert [drop.label for drop in tight.drops()] == [drop.label for drop in free.drops()]
 
@@ -337,8 +339,8 @@ def test_plateaus_longer_than_float64_times_resolve_are_crossed_at_the_cost_of_s
 def test_active_neurons_that_never_rest_end_with_a_sentence(monkeypatch):
     X = np.random.default_rng(0).standard_normal((40, 3))
     problem = agf.TwoLayer(X, X[:, 0] ** 2 + 0.5 * X[:, 1] ** 2, activation="square", width=6)
-    monkeypatch.setattr(resolved, "hold", lambda *_: None)
-    monkeypatch.setattr(resolved, "_PATIENT", 500)
+    monkeypatch.setattr(stops, "hold", lambda *_: None)
+    monkeypatch.setattr(stops, "_PATIENT", 500)
     stairs = agf.predict(problem, problem.init(1e-20, seed=0), mode="resolved")
     assert stairs.status is Status.STALLED
     assert "mode agf" in stairs.notes[0]

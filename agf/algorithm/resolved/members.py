@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from agf.algorithm.crossings import TURN
-from agf.algorithm.resolved_coordinates import Riding
+from agf.algorithm.resolved.coordinates import Riding
 from agf.algorithm.threshold import ExactThreshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
@@ -24,6 +24,10 @@ _ARRIVED = 0.3
 #: Result: one that would join at a norm smaller by more is seen too late; at 0.4 many would be, at 40 all are looked at
 #: after every step.
 _WATCH = 4.0
+#: Log norm by which active neurons that are still small may grow, at their present rate, on any plateau. Result: a
+#: plateau on which one grows by more is stepped through; at 5 a drop of its own would be passed over, at 0.05 a plateau
+#: is seldom one.
+STILL = 0.5
 
 
 class Members:

@@ -51,7 +51,7 @@ _STATUS = {
 def resolve_modes(
     problem: Problem, init: Init, settings: Settings, observer: Observer | None, kept: Checkpoint
 ) -> Staircase:
-    """The predicted curve and its drops; see `agf.algorithm.resolved.resolve`, whose contract this keeps.
+    """The predicted curve and its drops; see `agf.algorithm.resolved.resolve.resolve`, whose contract this keeps.
 
     `conditioning` is the relative change of half-drop times when the tolerance and the initial weights change a little.
     """

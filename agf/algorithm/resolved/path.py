@@ -10,14 +10,26 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
+from agf.numerics.collocation import Collocated
 from agf.records.state import State
 from agf.results.curve import FINE_DEPTH, CurveDrop, detect
 from agf.results.staircase import Drop, kept
+from agf.stopping.drive import Moment
 
 #: Growth of a neuron, in what it contributes, over that of the first one, from which on it shares a drop without
 #: arrivals. Result: of the label of such a drop alone; above 1 it would have one neuron, at 0.025 each that moved a
 #: little.
 _SHARED = 0.25
+#: Fall of the loss, over the first, between two points of the curve at most, ... Cost: half-drop times are found on a
+#: cubic between points.
+_FINE = 0.005
+#: ... or so many points in one step. Cost: as above.
+_MOST_INSIDE = 30
+#: Points of the curve in a collocation step, which may pass a whole drop. Cost: as above.
+LONG = 20
+#: Points of such a step between two looks at the state. Cost: of looks; with one a step, coefficients after a drop
+#: would be known to a tenth.
+_EVERY = 4
 #: Memory for the states kept along the curve. Limit: fewer are kept then.
 _STATE_BYTES = 64 * 2**20
 
@@ -61,6 +73,26 @@ class Path:
         if len(self.states) > 2 and len(self.states) * state.directions.nbytes > _STATE_BYTES:
             self.states[1:-1] = self.states[1:-1:2]
             self.spacing *= 2.0
+
+    def inside(self, now: Moment) -> tuple[list[tuple[float, float]], list[tuple[float, float, FloatArray]]]:
+        """Times and losses within the step that ended here, where the loss falls much; and states, where it is long."""
+        step = now.step
+        assert step is not None
+        end, before, whole = now.t - now.origin, self.losses[-1], isinstance(step, Collocated)
+        fall = abs(before - now.loss) / (_FINE * self.losses[0])
+        count = LONG if whole else min(int(fall), _MOST_INSIDE)
+        if count == 0:
+            return [], []
+        places = np.linspace(step.s0, end, count + 2)[1:-1]
+        ys = step.many([step], np.zeros(count, dtype=np.int64), places)
+        losses = now.system.losses_and_rates(ys)[0]
+        times = now.origin + places
+        seen = []
+        for k in range(_EVERY - 1, count if whole else 0, _EVERY):
+            if losses[k] < (1.0 - self.spacing) * before:
+                before = float(losses[k])
+                seen.append((float(times[k]), before, ys[k]))
+        return list(zip(times.tolist(), losses.tolist(), strict=True)), seen
 
     def state(self, time: float) -> State:
         """The last state kept by a time."""

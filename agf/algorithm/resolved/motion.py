@@ -1,0 +1,171 @@
+"""The active set moves: all neurons are stepped in real time, one stretch after another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from agf import integrators
+from agf.algorithm.resolved.coordinates import Riding
+from agf.algorithm.resolved.run import Run
+from agf.algorithm.resolved.stops import Enough, Settles
+from agf.algorithm.resolved.stretch import Stretch
+from agf.arrays import FloatArray
+from agf.numerics.ndf import History
+from agf.records.status import Status
+from agf.stopping.coordinates import Stiff
+from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
+from agf.stopping.ending import FLOOR, Ending
+from agf.stopping.methods import Auto, Explicit
+from agf.stopping.rules import BUDGET, Budget, Certified, Event, Timeless, Tolerance
+
+#: Accuracy of the place in a step at which a neuron joins or leaves. Cost: a joining norm is a convention.
+_SHARP = 1e-4
+#: What is left to relax on a plateau, over the tolerance, that is relaxed at its end and makes no drop. Result: at 100
+#: drops of a ten-thousandth at rtol 1e-6 would be none, at 1 what the bound of a slow mode overstates would be a drop.
+_RELAXES = 10.0
+
+
+class Motion:
+    """How all neurons are stepped while the active set moves.
+
+    Parameters
+    ----------
+    run : Run
+        Of which pass; its state moves on to where the active set changes, has settled, or the run ends.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._gradients = 0.0  # of all stretches so far
+
+    def flow(self) -> Status | None:
+        """All neurons in real time until the active set changes or has settled; a status at an end."""
+        run, settings = self.run, self.run.settings
+        system = run.ride.system(run.state)
+        run.last |= bool(run.state.active[system.alive].all())
+        unit = float(np.exp(system.log_time_unit - run.clock.log_scale))
+        stretch = Stretch(system, run.state, unit)
+        began = run.state.time
+        start: FloatArray = system.start()
+        saved = Saved(start, method=self._resumed(system, start, unit))
+        ending = Ending(settings.rtol, run.start_level, run.least, max(began, 1.0) / unit)
+        budget = Budget(BUDGET - self._gradients, hessian=start.size)
+        rtol = run.tolerances.step
+        steps = Auto(rtol) if system.smooth else Explicit(rtol, "rk45")
+
+        def joins(y: FloatArray, now: Moment) -> FloatArray:
+            return run.members.joins(run.state, system, stretch.riding(y))
+
+        def leaves(y: FloatArray, now: Moment) -> FloatArray:
+            return run.members.leaves(system, stretch.riding(y))
+
+        def each(now: Moment, saved: Saved) -> None:
+            self._see(now, stretch)
+
+        while True:
+            stops: list[Stop] = [
+                Event(joins, Why.JOINED, _SHARP),
+                Event(leaves, Why.LEFT, _SHARP),
+                Certified(Tolerance(settings.rtol, run.start_level), run.least),
+            ]
+            if run.last:
+                stops += ending.rules(system.smooth)
+            else:
+                stops += [Settles(run, stretch), *ending.rules(system.smooth)[3:]]
+            if settings.max_drops is not None:
+                stops.append(Enough(run.path, settings.max_drops))
+            stops += [*([Stiff()] if run.last and stretch.moving is system else []), Timeless(), budget]
+            end = drive(stretch.moving, steps, stops, saved, s_end=(run.stop - began) / unit, each=each)
+            if end.after is None:
+                break
+            stretch.moving, y = end.after
+            length = 0.0 if end.at.step is None else end.at.step.s1 - end.at.step.s0
+            saved = Saved(y, end.at.t, 0.0, History(length), None, end.at.work)
+        work = end.at.work
+        self._gradients += work.gradients + start.size * work.hessians
+        run.count("velocity_evaluations", work.gradients)
+        run.count("hessians", work.hessians)
+        run.planned = _planned(end.at, unit)
+        return self._ended(end, ending, stretch)
+
+    def _see(self, now: Moment, stretch: Stretch) -> None:
+        """Take a step into the curve, and where it ends into the state; what a long one passes is taken in as well."""
+        run = self.run
+        losses, moments = run.path.inside(now)
+        for t, loss, y in moments:
+            run.take(stretch.state(y, replace(now, t=t, loss=loss)))
+        for t, loss in losses:
+            run.path.add(stretch.time(t), loss)
+        run.path.add(stretch.time(now.t), now.loss)
+        run.take(stretch.state(stretch.riding(now.y), now))
+
+    def _ended(self, end: End, ending: Ending, stretch: Stretch) -> Status | None:
+        """What follows the end of a stretch: None to go on, or the status of the run."""
+        run, now, system = self.run, end.at, stretch.system
+        if end.why in (Why.JOINED, Why.LEFT):
+            y = stretch.riding(now.y if now.step is None else self._inside(system, now))
+            run.state = stretch.state(y, now)
+            run.last = False
+            if end.why is Why.LEFT:
+                run.leave(end.who)
+                return None
+            directions, _ = system.polar(y)
+            who, residual = end.who, system.residual(y)
+            run.join(who, run.problem.utility(directions[who], who, residual)[0])
+            return None
+        if end.why is Why.HORIZON:  # of `Settles`: the plateau is next, or the last stretch
+            return None
+        if end.why is Why.SETTLED:
+            rtol = run.settings.rtol
+            run.left = max(end.left, _RELAXES * rtol * max(now.loss, FLOOR * run.start_level))
+            if now.loss - run.least <= rtol * run.start_level:
+                return Status.FITTED
+            return Status.ALL_ACTIVE if run.state.active.all() else Status.NO_GROWTH
+        if end.why is Why.TIME:
+            return Status.MAX_TIME
+        if end.why is Why.PASSED:
+            return Status.MAX_DROPS
+        status, sentence, _ = ending.status(end, float(np.exp(system.log_time_unit)))
+        said = "" if end.note and end.note in sentence else end.note
+        run.notes.extend(note for note in (said, sentence) if note)
+        return status
+
+    def _resumed(self, system: Riding, y: FloatArray, unit: float) -> integrators.Memory | None:
+        """What a flow starts with: the step of the last one, as who joins hardly changes a velocity.
+
+        Where that was stiff, explicit steps would only stir the stiff modes up.
+        """
+        planned = self.run.planned
+        if planned is None:
+            return None
+        step = planned.step / unit
+        if isinstance(planned, History):
+            return History(step)
+        if planned.method == "rk45":
+            return integrators.Memory(step)
+        fastest = float(np.max(np.abs(system.rates(y, system.velocity(y)))))
+        self.run.count("velocity_evaluations", 1)
+        rtol = self.run.tolerances.step
+        return integrators.Memory(min(step, rtol ** (1 / 3) / fastest) if fastest > 0 else step, method="rkc2")
+
+    def _inside(self, system: Riding, now: Moment) -> FloatArray:
+        """The state within a step, from which another flow starts.
+
+        A stabilised step is repeated up to there: its velocities carry what is left of stiff modes, which the step
+        damps and the interpolant multiplies by its length.
+        """
+        step, s = now.step, now.t - now.origin
+        assert step is not None
+        if s >= step.s1 or step.memory.method != "rkc2":
+            return now.y
+        again = Saved(step.y0, local=step.s0, method=integrators.Memory(s - step.s0, method="rkc2"))
+        last = drive(system, Explicit(self.run.tolerances.step, "rkc2"), [], again, s_end=s).at
+        self.run.count("velocity_evaluations", last.work.gradients)
+        return last.y
+
+
+def _planned(now: Moment, unit: float) -> integrators.Memory | None:
+    """The method that steps and its next step, in accelerated time."""
+    return None if now.step is None else replace(now.step.memory, step=now.step.memory.step * unit)

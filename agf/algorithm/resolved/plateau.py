@@ -1,0 +1,92 @@
+"""The active set is settled: the dormant neurons alone cross the plateau, on the frozen residual."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from agf.algorithm.departures.symmetry import vanish
+from agf.algorithm.resolved.members import STILL
+from agf.algorithm.resolved.run import Run
+from agf.arrays import IntArray
+from agf.clock import charge
+from agf.records.status import Status
+
+#: Log norms before joining at which the end of a plateau is drawn. Cost: points of the curve.
+_BEND = (4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.4, 0.2, 0.0)
+
+
+class Plateau:
+    """How a plateau is crossed, in the long steps of `dormant.cross`.
+
+    Parameters
+    ----------
+    run : Run
+        Of which pass; its state moves on to where a neuron joins.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def cross(self) -> Status | None:
+        """Dormant neurons on the frozen residual until one joins; the status when none will."""
+        run, state, settings = self.run, self.run.state, self.run.settings
+        waiting = np.flatnonzero(~state.active & np.isfinite(state.log_norms))
+        if settings.max_drops is not None and len(run.drops()) > settings.max_drops:
+            return Status.MAX_DROPS  # the last one found may not be over
+        if state.level <= settings.rtol * run.start_level:
+            return Status.FITTED
+        if self._vanish(waiting):
+            run.join(waiting, np.zeros(waiting.size))  # no plateau to skip: all flow in real time from here
+            return None
+        if waiting.size == 0:
+            return self._none_joins()
+        small = np.flatnonzero(run.members.small(state))
+        found = run.next_to_join(run.tolerances.plateau, max(run.stop - state.time, 0.0), small)
+        if isinstance(found, Status):
+            if found is Status.MAX_TIME and np.isfinite(run.stop):
+                run.path.add(run.stop, state.level)
+                return found
+            return self._none_joins() if found in (Status.MAX_TIME, Status.NO_GROWTH) else found
+        log_norms = found.state.log_norms
+        if not (log_norms[small] <= run.members.grown[small] + STILL).all():
+            # They turned to faster growth on the way: the flow goes on, and is not asked again too soon.
+            run.settled, run.moving = False, state.time + 0.5 * found.time
+            return None
+        run.state = found.state
+        self._bend(float(found.utility.max()), float(log_norms[found.neurons].max()))
+        if run.planned is not None and run.planned.method == "rk45":
+            run.planned = None  # a plateau is left more slowly than it was reached
+        run.join(found.neurons, found.utility)
+        return None
+
+    def _bend(self, utility: float, log_norm: float) -> None:
+        """The last part of a plateau, which the loss leaves as (rho / rho now)^kappa by the law of a lone neuron."""
+        run, state, problem = self.run, self.run.state, self.run.problem
+        theta = state.directions * np.exp(np.maximum(state.log_norms, -700.0))[:, None]
+        alive = np.flatnonzero(np.isfinite(state.log_norms))
+        level, loss = state.level, float(problem.loss_grad(theta[alive], alive)[0])
+        kappa = problem.degree
+        before = np.array(_BEND)
+        left = charge(np.full(before.shape, log_norm), log_norm - before, kappa) / (kappa * utility)
+        times = state.time - left * np.exp(-run.clock.log_scale)
+        for time, gap in zip(times, before, strict=True):
+            if time > run.path.times[-1]:
+                run.path.add(float(time), level - (level - loss) * float(np.exp(-kappa * gap)))
+        run.state = replace(state, level=loss)
+
+    def _vanish(self, waiting: IntArray) -> bool:
+        """Whether the utilities of the dormant neurons are rounding, by a symmetry that a higher order breaks."""
+        run, state = self.run, self.run.state
+        if waiting.size == 0 or not run.problem.smooth:
+            return False
+        directions = state.directions[waiting]
+        return vanish(run.problem, run.members.threshold, directions, waiting, run.residual(), state.level)
+
+    def _none_joins(self) -> Status | None:
+        """What follows where no neuron will join any more: the flow of those that are active, to its end."""
+        if not self.run.state.active.any():
+            return Status.NO_GROWTH
+        self.run.last, self.run.settled = True, False
+        return None

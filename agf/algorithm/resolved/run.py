@@ -1,0 +1,135 @@
+"""One pass from the initialization to an end: where it is, who is active, and what both its phases need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from agf import integrators
+from agf.algorithm.conditioning import LONGER
+from agf.algorithm.resolved.coordinates import NEVER, Landing, ride_of
+from agf.algorithm.resolved.members import Members
+from agf.algorithm.resolved.path import Change, Path
+from agf.algorithm.resolved.tolerances import Tolerances
+from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.clock import Clock
+from agf.contract.problem import Problem
+from agf.init import Init
+from agf.records.settings import Settings
+from agf.records.state import State
+from agf.records.status import Status
+from agf.results.staircase import Drop
+
+Observer = Callable[[State, Drop | None], None]
+
+
+class Run:
+    """The state of a pass, what it has gone through, and which phase is next.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is trained.
+    init : Init
+        From where.
+    settings : Settings
+        How to predict.
+    observer : Observer or None
+        Who is shown every state.
+    probe : bool, optional
+        Whether it is the pass by whose difference from the first one conditioning is measured.
+    floor : float or None, optional
+        Loss at which it may end, before all is fitted.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        init: Init,
+        settings: Settings,
+        observer: Observer | None,
+        *,
+        probe: bool = False,
+        floor: float | None = None,
+    ) -> None:
+        self.problem, self.settings, self.observer = problem, settings, observer
+        self.tolerances = Tolerances.of(problem, settings, probe)
+        self.clock = Clock.from_norms(problem.degree, np.delete(init.log_norms, problem.permanent))
+        self.stats: dict[str, float] = {}
+        self.notes: list[str] = []
+        first = np.isin(np.arange(init.width), problem.permanent)
+        none, no_index = np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64)
+        self.start_level = float(problem.loss_grad(none, no_index)[0])
+        self.ride = ride_of(problem, self.clock, settings, init)
+        self.state = self.ride.start(State(0.0, first, init.directions, init.log_norms, self.start_level))
+        self.path = Path(losses=[self.start_level], states=[self.state])
+        natural, joining = settings.threshold == "natural", self.tolerances.joining
+        self.members = Members(problem, init.width, natural, joining, self.stats)
+        limit = settings.t_max
+        self.stop = np.inf if limit is None else float(self.clock.accelerated(LONGER * limit if probe else limit))
+        self.settled = not first.any()  # a plateau is next; else no neuron is active yet
+        self.moving = 0.0  # time before which the active set is known not to be settled
+        self.last = False  # whether no neuron will join any more
+        # what is asked is over when no more than the tolerance is left above this
+        self.least = float(problem.least_loss(init)) if floor is None else floor - settings.rtol * self.start_level
+        self.left: float | None = None  # loss that may still be lost at the end
+        self.planned: integrators.Memory | None = None  # the method that stepped last, and its next step
+
+    def residual(self) -> Any:
+        """What the active neurons leave to fit."""
+        active = np.flatnonzero(self.state.active)
+        return self.problem.residual(self.state.params[active], active)
+
+    def next_to_join(self, rtol: float, stop: float, small: IntArray) -> Landing | Status:
+        """The next to join. MAX_TIME when none does by `stop`, or ever as far as a run of this length can tell.
+
+        small : active neurons (k,) that ride along.
+        """
+        if self.state.time > 0:
+            stop = min(stop, NEVER * self.state.time)
+        return self.ride.cross(self.state, small, self.members.threshold, rtol, stop, self.stats)
+
+    def join(self, neurons: IntArray, utility: FloatArray) -> None:
+        """Neurons (k,) become active, with their utilities (k,)."""
+        active = self.state.active.copy()
+        active[neurons] = True
+        self.settled = False
+        self.state = replace(self.state, active=active)
+        self.members.join(neurons, self.state.log_norms, utility)
+
+    def leave(self, neurons: IntArray) -> None:
+        """Neurons (k,) become dormant."""
+        active: BoolArray = self.state.active.copy()
+        active[neurons] = False
+        self.state = replace(self.state, active=active)
+        self.settled = not active.any()
+        self.members.leave(neurons)
+        self.path.events.append(Change(self.state.time, neurons, False, np.zeros(0), self.state))
+
+    def take(self, state: State) -> None:
+        """Move on to a state."""
+        self.state = state
+        self.path.keep(state)
+        if self.observer is not None:
+            self.observer(state, None)
+        here = self.members.arrive(state.log_norms)
+        if here.size:
+            self.path.events.append(Change(state.time, here, True, self.members.utility[here], state))
+
+    def drops(self) -> list[Drop]:
+        """Visible drops so far."""
+        return self.path.drops(self.problem, self.clock, self.left)
+
+    def count(self, name: str, number: float) -> None:
+        """Add to a counter."""
+        self.stats[name] = self.stats.get(name, 0) + number
+
+    def warn(self) -> None:
+        """Note the neurons that shrank after they had grown so much that float64 lost what their return hangs on."""
+        states = self.path.states
+        if states[-1] is not self.state:
+            states = [*states, self.state]
+        self.notes.extend(self.ride.warnings(np.array([state.log_norms for state in states])))

@@ -1,0 +1,126 @@
+"""When a stretch may end before the active set changes: it has settled, or enough drops have been passed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agf.algorithm.resolved.coordinates import Landing, Riding
+from agf.algorithm.resolved.members import STILL
+from agf.algorithm.resolved.path import LONG, Path
+from agf.algorithm.resolved.run import Run
+from agf.algorithm.resolved.stretch import Stretch
+from agf.arrays import FloatArray
+from agf.coordinates.held_neurons import hold
+from agf.results.curve import FINE_DEPTH, detect
+from agf.rounding import SUM
+from agf.stopping.drive import End, Moment, Why
+from agf.stopping.ending import FLOOR
+
+#: Steps at which the curve is looked over for drops that were requested, over those at the last look. Cost: a look
+#: goes over the whole curve, and what is stepped beyond the last drop is thrown away.
+_LOOKS = 1.1
+#: Evaluations of one flow after which it gives up where the rest of the plateau would take this many times more. Limit:
+#: the run ends there and says so.
+_PATIENT, _FOR_EVER = 20_000, 30.0
+_RESTLESS = (
+    "The active neurons come to rest nowhere near, and stepping through the plateau, which lasts as long as one over "
+    "alpha, would take for ever; use mode agf, or a larger alpha."
+)
+
+
+@dataclass(frozen=True)
+class Enough:
+    """All drops that were requested have been passed: two more are seen, of which the last may not be over.
+
+    Where neurons join and leave all the time no plateau is skipped, at which this would be found. Costs a look over the
+    curve each time, at steps in geometric progression.
+    """
+
+    path: Path
+    most: int
+
+    def init(self, now: Moment) -> tuple[float, ...]:
+        """The step at which to look."""
+        return (float(now.work.steps),)
+
+    def look(self, now: Moment, memory: tuple[float, ...]) -> tuple[tuple[float, ...], End | None]:
+        """Whether they are."""
+        if now.work.steps < memory[0]:
+            return memory, None
+        seen = detect(np.array(self.path.times), np.array(self.path.losses), depth=FINE_DEPTH)
+        after = (_LOOKS * now.work.steps + LONG,)
+        return after, End(Why.PASSED, now) if len(seen) > self.most + 1 else None
+
+
+@dataclass(frozen=True)
+class Settles:
+    """The active set has settled as far as the wait for the next neuron goes, or no neuron will join (then `last`).
+
+    Costs a dormant phase each time; asked at times in geometric progression.
+    """
+
+    run: Run
+    stretch: Stretch
+
+    def init(self, now: Moment) -> tuple[float, ...]:
+        """When it was last asked, the gradients at which to give up, and the steepest fall."""
+        return (0.0, float(_PATIENT), now.rate)
+
+    def look(self, now: Moment, memory: tuple[float, ...]) -> tuple[tuple[float, ...], End | None]:
+        """Whether the plateau can be skipped."""
+        run, (looked, patience, steepest) = self.run, memory
+        steepest = max(steepest, now.rate)
+        tired = now.work.gradients > patience
+        size = max(now.loss, FLOOR * run.start_level)
+        quiet = now.rate * now.t <= run.settings.rtol * size and now.t > 1.25 * looked
+        if not (quiet or tired) or self.stretch.time(now.t) < run.moving:
+            return (looked, patience, steepest), None
+        y, system = self.stretch.riding(now.y), self.stretch.system
+        run.state = self.stretch.state(y, now)
+        wait = self._wait()
+        end = End(Why.HORIZON, now)
+        if tired:
+            patience *= 2.0
+            if np.inf > wait > _FOR_EVER**2 * now.t:  # what is left costs as the root of its length
+                return (looked, patience, steepest), End(Why.STALLED, now, note=_RESTLESS)
+        if quiet:
+            looked = now.t
+            if not np.isfinite(wait):
+                run.last = True
+                return (looked, patience, steepest), end
+            # On plateaus too long for any relaxation to end, what is left of it is rounding.
+            still = now.rate * wait <= run.settings.rtol * size or now.rate <= SUM**2 * steepest
+            settled = still or self._rest(system, y)
+            if settled and self._growth(system, y) * wait <= STILL:
+                run.settled = True
+                return (looked, patience, steepest), end
+        return (looked, patience, steepest), None
+
+    def _growth(self, system: Riding, y: FloatArray) -> float:
+        """Largest d log rho/ds at y over the active neurons that have not grown up, or 0."""
+        small = self.run.members.small(self.run.state)
+        return float(np.max(system.rates(y, system.velocity(y))[small], initial=0.0)) if small.any() else 0.0
+
+    def _wait(self) -> float:
+        """How long (in units of s) the residual must stand still: until the next neuron joins, inf when none will."""
+        run = self.run
+        if run.state.active.all():
+            return float(np.inf)
+        found = run.next_to_join(1e-3, np.inf, np.zeros(0, dtype=np.int64))
+        return found.time / self.stretch.unit if isinstance(found, Landing) else float(np.inf)
+
+    def _rest(self, system: Riding, y: FloatArray) -> bool:
+        """Put the active neurons onto the minimum they approach; whether they are there: the flow would come as near
+        only after stepping through most of the plateau."""
+        run = self.run
+        found = hold(system, y, run.tolerances.step)
+        if found is None:
+            return False
+        plateau, y, evaluations = found
+        run.count("loss_evaluations", evaluations)
+        if not np.array_equal(plateau.held, run.state.active):
+            return False
+        run.state = system.state(y, run.state, run.state.time)
+        return True

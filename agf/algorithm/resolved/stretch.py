@@ -1,0 +1,48 @@
+"""A flow in real time from one change of the active set to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from agf.algorithm.resolved.coordinates import PolarRiding, Riding
+from agf.arrays import FloatArray
+from agf.contract.flow_system import FlowSystem
+from agf.records.state import State
+from agf.stopping.drive import Moment
+
+
+@dataclass
+class Stretch:
+    """What is stepped.
+
+    Parameters
+    ----------
+    system : Riding
+        All neurons, in the coordinates in which the dormant ones ride.
+    before : State
+        Where it began.
+    unit : float
+        Accelerated time per unit of s.
+    """
+
+    system: Riding
+    before: State
+    unit: float
+    moving: FlowSystem = field(init=False)  # what is stepped: in the end the weights may take over
+
+    def __post_init__(self) -> None:
+        self.moving = self.system
+
+    def riding(self, y: FloatArray) -> FloatArray:
+        """What is stepped, in the coordinates of `system`."""
+        if self.moving is self.system or not isinstance(self.system, PolarRiding):
+            return y
+        return self.system.at(y.reshape(-1, self.before.directions.shape[1]))
+
+    def time(self, s: float) -> float:
+        """Accelerated time."""
+        return self.before.time + s * self.unit
+
+    def state(self, y: FloatArray, now: Moment) -> State:
+        """At a moment, y being what rides."""
+        return replace(self.system.state(y, self.before, self.time(now.t)), level=now.loss)

@@ -1,0 +1,81 @@
+"""How exact the steps of a pass are, the first and the one that measures what that does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agf.algorithm.conditioning import TOLERANCE
+from agf.contract.problem import Problem
+from agf.records.settings import Settings
+
+#: Tolerance of a step over that of the settings. Cost: what joining at a finite norm leaves out is far more than this.
+_STEP = 25.0
+#: Tolerance of a step over the half-width to which a kink is rounded. Derived: the force of a kink goes from 0 to all
+#: within the rounding, so that a step errs by a percent of it. At a third a neuron that rests in it is thrown across,
+#: to chatter for ever or leave a saddle where the flow stays: of some 25 networks three ended at a wrong level.
+_LAYER = 1e-2
+#: Factor of it in the second pass. Derived: it must not chatter either.
+_PROBE_LAYER = 3.0
+#: Tolerance of a step where kinks are sharp. Cost: every method is of first order there, and costs as one over it.
+_KINKS = 3e-4
+#: Largest tolerance of a step. Derived: with a coarser one long stabilised steps let the loss rise.
+_COARSEST = 3e-3
+#: Factor of the joining fraction in the second pass by which conditioning is measured. Result: of the conditioning
+#: alone; at 1.1 what joining moves would not be seen, at 10 it would be that of another method.
+_PROBE_JOINING = 2.0
+#: Factor of the tolerance in this pass. Derived: that of a repeated prediction, and of joining.
+_PROBE_STEP = TOLERANCE * _PROBE_JOINING
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """Of one pass.
+
+    Parameters
+    ----------
+    step : float
+        Relative error of a step in real time.
+    plateau : float
+        Of a step of the dormant neurons on a plateau.
+    joining : float
+        Fraction of R* at which a neuron joins.
+    """
+
+    step: float
+    plateau: float
+    joining: float
+
+    @classmethod
+    def of(cls, problem: Problem, settings: Settings, probe: bool) -> Tolerances:
+        """Those of the first pass, or of the one (`probe`) by whose difference from it conditioning is measured.
+
+        On plateaus at kinks `dormant.cross` allows an error of the tolerance to the power 2/3 a step. Each member of a
+        group takes steps of its own, and what these leave between them grows on the next plateau like a difference:
+        there no looser.
+        """
+        assert settings.joining is not None  # in this mode it is never left out
+        joining = min(_PROBE_JOINING * settings.joining, 1.0) if probe else settings.joining
+        plateau = settings.rtol**1.5 if problem.smooth and problem.kink > 0 else settings.rtol
+        return cls(_step(problem, settings, probe), plateau, joining)
+
+
+def decades(problem: Problem, settings: Settings) -> float:
+    """Logarithm of the factor between the tolerances of the two passes, over that where kinks do not bound them."""
+    first, second = (_step(problem, settings, probe) for probe in (False, True))
+    return float(np.log(second / first) / np.log(_PROBE_STEP)) if first < second < _COARSEST else 1.0
+
+
+def _step(problem: Problem, settings: Settings, probe: bool) -> float:
+    """Where kinks are sharp every method is of low order, and a tighter one only shortens the steps; where they are
+    rounded it is bound to resolve the rounding.
+
+    Elsewhere long stabilised steps at a coarser one than `_COARSEST` let the loss rise.
+    """
+    sharp = not problem.smooth
+    rtol = _KINKS if sharp else min(_STEP * settings.rtol, _COARSEST)
+    rtol = min(_PROBE_STEP * rtol, _COARSEST) if probe else rtol
+    if sharp or problem.kink == 0:
+        return rtol
+    return min(rtol, _LAYER * problem.kink * (_PROBE_LAYER if probe else 1.0))
