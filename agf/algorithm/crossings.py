@@ -49,7 +49,7 @@ class Crossings:
     """
 
     def __init__(self, steps: Stepper, threshold: Threshold) -> None:
-        self.steps, self.threshold, self.degree = steps, threshold, steps.problem.degree
+        self.steps, self.threshold, self.degree = steps, threshold, steps.batch.problem.degree
         self.estimate = threshold if isinstance(threshold, EstimatedThreshold) else None
         self.calls = 0
         unknown = np.full(steps.m, np.nan)
@@ -112,7 +112,7 @@ class Crossings:
     def gap(self, rows: IntArray) -> FloatArray:
         """Log norm minus log norm of activation at the ends of the last steps, (m,), self-interaction as last known."""
         steps = self.steps
-        radius = self.threshold.log_radius(steps.drive(steps.f1[rows]), self._known(rows))
+        radius = self.threshold.log_radius(steps.field.drive(steps.f1[rows]), self._known(rows))
         return steps.y1[rows, steps.p] + self.share[rows] - radius
 
     def wait(self, rows: IntArray, utility: FloatArray, drive: FloatArray) -> FloatArray:
@@ -123,13 +123,13 @@ class Crossings:
         there = np.abs(log_norm - radius) <= UNIT  # what is left is rounding
         gap = np.where(there, -np.inf, log_threshold(log_norm, self.degree, radius))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            wait = np.exp(gap - np.log(self.degree * np.maximum(utility, 0.0)) - steps.clock.log_scale)
+            wait = np.exp(gap - np.log(self.degree * np.maximum(utility, 0.0)) - steps.batch.clock.log_scale)
         return np.where(utility > 0, wait, np.inf)
 
     def earliest(self, rows: IntArray) -> float:
         """Earliest crossing to expect: each neuron at the largest rate its gradient allows."""
         steps = self.steps
-        drive = steps.drive(steps.f1[rows])
+        drive = steps.field.drive(steps.f1[rows])
         expected = steps.y1[rows, -1] + self.wait(rows, drive, drive)
         if self.threshold.natural:
             soonest = rows[np.argsort(expected, kind="stable")[:_CONTENDERS]]
@@ -148,10 +148,20 @@ class Crossings:
         steps = self.steps
         self.share = share
         self.crossed[:] = np.inf
-        grows = np.flatnonzero(resting & ~steps.dead & self.grows(steps.f1))
-        utility, drive = steps.f1[grows, steps.p] / self.degree, steps.drive(steps.f1[grows])
-        self.crossed[grows] = steps.y1[grows, -1] + self.wait(grows, utility, drive)
+        self._by_the_law(np.flatnonzero(resting & ~steps.dead & self.grows(steps.f1)))
         self.look(np.flatnonzero(~resting & ~steps.dead))
+
+    def foresee(self, rows: IntArray) -> None:
+        """Find the crossings of those of rows, at rest, that grow: by the law of the norm at a fixed utility."""
+        grows = rows[self.grows(self.steps.f1[rows])]
+        if grows.size:
+            self.refresh(grows)
+            self._by_the_law(grows)
+
+    def _by_the_law(self, rows: IntArray) -> None:
+        steps = self.steps
+        utility, drive = steps.f1[rows, steps.p] / self.degree, steps.field.drive(steps.f1[rows])
+        self.crossed[rows] = steps.y1[rows, -1] + self.wait(rows, utility, drive)
 
     # -- crossings ----------------------------------------------------------------------------------------------
 
@@ -173,9 +183,9 @@ class Crossings:
         """Gap inside the last step with everything recomputed; -1 where the utility is not positive."""
         steps = self.steps
         y = steps.dense(rows, sigma)
-        f = steps.velocity(y, steps.neurons[rows])
+        f = steps.field.velocity(y, steps.neurons[rows])
         log_2c = self.log_2c[rows] if self.estimate is not None else self.interaction(y[:, : steps.p], rows)
-        gap = y[:, steps.p] + self.share[rows] - self.threshold.log_radius(steps.drive(f), log_2c)
+        gap = y[:, steps.p] + self.share[rows] - self.threshold.log_radius(steps.field.drive(f), log_2c)
         return np.where(self.grows(f), gap, -1.0)
 
     def _locate(self, rows: IntArray) -> None:
@@ -183,7 +193,7 @@ class Crossings:
         steps = self.steps
         # On a kink the gap jumps with the gradient, by more than its root can be said to be known; an estimate needs
         # no more than its steps are good for.
-        sharp = 1e-12 if steps.problem.smooth else 1e-9
+        sharp = 1e-12 if steps.batch.problem.smooth else 1e-9
         if self.estimate is not None:
             sharp = max(sharp, 1e-2 * steps.rtol)
         low, high = np.zeros(rows.size), np.ones(rows.size)

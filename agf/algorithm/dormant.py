@@ -15,8 +15,8 @@ import numpy as np
 from agf import integrators
 from agf.algorithm.crossings import FAR, TURN, Crossings
 from agf.algorithm.departures import twins
-from agf.algorithm.exact_stepper import rest_of, steps_of
-from agf.algorithm.stepper import Batch
+from agf.algorithm.field import Batch
+from agf.algorithm.steps import rest_of, steps_of
 from agf.algorithm.threshold import ExactThreshold, Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
@@ -288,7 +288,7 @@ class _Race:
             stats: dict[str, float] = {}
             again = steps.batch.some(lost, directions, log_norms)
             directions[lost], log_norms[lost] = carried(again, time, rtol=steps.rtol, stats=stats)
-            steps.evaluations += int(stats["utility_evaluations"])
+            steps.field.evaluations += int(stats["utility_evaluations"])
             steps.steps += int(stats["dormant_steps"])
         return directions, log_norms
 
@@ -305,9 +305,9 @@ class _Race:
         alive = np.flatnonzero(~steps.dead)
         steps.y1[alive, :p], steps.y1[alive, p], steps.y1[:, -1] = directions[alive], log_norms[alive], time
         for rows in steps.blocks(alive):
-            steps.f1[rows] = steps.velocity(steps.y1[rows], steps.neurons[rows])
+            steps.f1[rows] = steps.field.velocity(steps.y1[rows], steps.neurons[rows])
         f, natural = steps.f1, crossings.threshold.natural
-        utility, drive, grows = f[:, p] / steps.problem.degree, steps.drive(f), crossings.grows(f)
+        utility, drive, grows = f[:, p] / steps.batch.problem.degree, steps.field.drive(f), crossings.grows(f)
         known = alive[np.isfinite(crossings.log_2c[alive])] if natural else alive
         close = known[grows[known] & (crossings.gap(known) > -1.0)]
         crossings.refresh(np.union1d(close, first))
@@ -345,13 +345,13 @@ class _Race:
     ) -> BoolArray:
         """Neurons that activate with rows, (m,): twins, and members of their groups that grow."""
         steps = self.steps
-        out = twins.same(steps.problem, steps.start, rows)
+        out = twins.same(steps.batch.problem, steps.start, rows)
         if self.grouped:
             for row in rows:
                 log_group = log_norms[row] + self.crossings.share[row]
                 group, members = twins.members(directions, log_norms, ~steps.dead, row, log_group, steps.rtol)
                 if align:
-                    twins.align(steps.problem, directions, log_norms, group)
+                    twins.align(steps.batch.problem, directions, log_norms, group)
                 if self.together:
                     out |= members & grows
         return out
@@ -360,7 +360,7 @@ class _Race:
         """Add the work done to the counters."""
         if stats is not None:
             work = {
-                "utility_evaluations": self.steps.evaluations,
+                "utility_evaluations": self.steps.field.evaluations,
                 "dormant_steps": self.steps.steps,
                 "self_interactions": self.crossings.calls,
             }

@@ -17,9 +17,9 @@ from agf.algorithm.departures.discharge import Discharge
 from agf.algorithm.departures.opening import opening
 from agf.algorithm.dormant import carried
 from agf.algorithm.exact_stepper import aligned
+from agf.algorithm.field import Batch
 from agf.algorithm.memory import GenericState
 from agf.algorithm.run import Run
-from agf.algorithm.stepper import Batch
 from agf.algorithm.threshold import ExactThreshold, NonFinite
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from agf.algorithm.field import Batch, Field
 from agf.algorithm.rest import Rest
-from agf.algorithm.stepper import STRIDE, Batch, Stepper
+from agf.algorithm.stepper import STRIDE, ClosedStepper
 from agf.arrays import FloatArray, IntArray
 from agf.coordinates.mode_system import form, turns
 from agf.rounding import EPS, RANK, TIED
@@ -27,7 +28,28 @@ _ALIGNED = EPS**0.5
 _TRIED = 8
 
 
-class LinearStepper(Stepper):
+class LinearField(Field):
+    """theta' = Q theta.
+
+    Parameters
+    ----------
+    batch : Batch
+        The neurons.
+    matrix : float ndarray, shape (P, P)
+        Q.
+    """
+
+    def __init__(self, batch: Batch, matrix: FloatArray) -> None:
+        super().__init__(batch)
+        self.matrix = matrix
+
+    def utility(self, unit: FloatArray, neurons: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Utilities (m,) and their gradients (m, P) at unit rows."""
+        gradient = unit @ self.matrix
+        return 0.5 * np.einsum("ij,ij->i", unit, gradient), gradient
+
+
+class LinearStepper(ClosedStepper):
     """All neurons, each at the end of a step of its closed form.
 
     Parameters
@@ -38,87 +60,54 @@ class LinearStepper(Stepper):
         Q, see `linear`.
     rtol : float
         Error of what is not exact.
+
+    Attributes
+    ----------
+    speed : float
+        Largest rate, in size.
+    fastest : float ndarray, shape (m,)
+        Rate of the fastest part that a neuron has.
     """
 
     def __init__(self, batch: Batch, matrix: FloatArray, rtol: float) -> None:
-        self.matrix = matrix
-        self.rates, self._vectors = np.linalg.eigh(self.matrix)
-        self._parts = batch.directions @ self._vectors
-        self._sign = np.sign(self._parts)
+        super().__init__(batch, LinearField(batch, matrix), rtol)
+        self._rates, self._vectors = np.linalg.eigh(matrix)
+        parts = batch.directions @ self._vectors
+        self._sign = np.sign(parts)
         with np.errstate(divide="ignore"):
-            self._logs = np.log(np.abs(self._parts))
-        #: Flow times of both ends of the last step; in accelerated time they would be rounded.
-        self._began, self._now = np.zeros(batch.neurons.size), np.zeros(batch.neurons.size)
-        super().__init__(batch, rtol)
-        parts = np.abs(self._parts) > 0.0
-        #: Rate of the fastest part that a neuron has.
-        self.fastest = np.where(parts, self.rates, -np.inf).max(axis=1, initial=-np.inf)
-        speed = float(np.abs(self.rates).max(initial=0.0))
-        self._stride = STRIDE / speed if speed > 0.0 else 0.0
+            self._logs = np.log(np.abs(parts))
+        self.fastest = np.where(np.abs(parts) > 0.0, self._rates, -np.inf).max(axis=1, initial=-np.inf)
+        self.speed = float(np.abs(self._rates).max(initial=0.0))
+        self._stride = STRIDE / self.speed if self.speed > 0.0 else 0.0
 
-    def velocity(self, y: FloatArray, neurons: IntArray) -> FloatArray:
-        """d(direction, log norm, time)/ds of rows y, (m, P + 2)."""
-        theta = y[:, : self.p]
-        unit = theta / lengths(theta)[:, None]
-        gradient = unit @ self.matrix
-        along = np.einsum("ij,ij->i", unit, gradient)
-        out = np.empty_like(y)
-        np.subtract(gradient, along[:, None] * unit, out=out[:, : self.p])
-        out[:, self.p], out[:, self.p + 1] = along, self.pace
-        return out
+    def next_look(self, rows: IntArray, begin: FloatArray) -> FloatArray:
+        """Flow times (m,) at which steps of rows end, a few growth times later."""
+        return begin + self._stride
 
-    def step(self, rows: IntArray) -> IntArray:
-        """Take a step of each of rows, a few growth times long."""
-        self.steps += 1
-        begin = self._now[rows]
-        end = begin + self._stride
-        self.y0[rows], self.f0[rows], self.h[rows] = self.y1[rows], self.f1[rows], end - begin
-        self._began[rows], self._now[rows] = begin, end
-        self.y1[rows] = self._state(rows, end)
-        self.f1[rows] = self.velocity(self.y1[rows], self.neurons[rows])
-        return rows
-
-    def _state(self, rows: IntArray, time: FloatArray) -> FloatArray:
-        grown = self._logs[rows] + self.rates * time[:, None]
+    def state(self, rows: IntArray, time: FloatArray) -> FloatArray:
+        """State of rows (m,) at flow times (m,), (m, P + 2)."""
+        grown = self._logs[rows] + self._rates * time[:, None]
         top = grown.max(axis=1)
         theta = (self._sign[rows] * np.exp(grown - top[:, None])) @ self._vectors.T
         sizes = lengths(theta)
         out = np.empty((rows.size, self.p + 2))
         out[:, : self.p] = theta / sizes[:, None]
         out[:, self.p] = self.start[rows, self.p] + top + np.log(sizes)
-        out[:, self.p + 1] = time * self.pace
+        out[:, self.p + 1] = time * self.field.pace
         return out
 
-    def dense(self, rows: IntArray, sigma: FloatArray) -> FloatArray:
-        """State inside the last step, (m, P + 2)."""
-        return self._state(rows, self._began[rows] + sigma * self.h[rows])
 
-    def place(self, rows: IntArray, time: float) -> FloatArray:
-        """Place of `time` in the last step of each of rows, 0..1."""
-        return (time - self.y0[rows, -1]) / (self.y1[rows, -1] - self.y0[rows, -1])
-
-    def law(self, rows: IntArray, time: float) -> FloatArray:
-        """Log norms at `time` of neurons at rest."""
-        return self._state(rows, np.full(rows.size, time / self.pace))[:, self.p]
-
-
-class LinearRest(Rest):
+class LinearRest(Rest[LinearStepper]):
     """Neurons along the fastest part that they have."""
 
     def test(self, rows: IntArray) -> None:
         """Find those of rows that rest, and the crossings of those that grow."""
-        steps, crossings, p = self.steps, self.crossings, self.steps.p
-        assert isinstance(steps, LinearStepper)
+        steps, p = self.steps, self.steps.p
         f = steps.f1[rows]
-        aligned = lengths(f[:, :p]) <= _ALIGNED * np.abs(steps.rates).max()
-        settled = aligned & (f[:, p] >= steps.fastest[rows] - RANK * np.abs(steps.rates).max())
+        aligned = lengths(f[:, :p]) <= _ALIGNED * steps.speed
+        settled = aligned & (f[:, p] >= steps.fastest[rows] - RANK * steps.speed)
         self.resting[rows] = settled
-        grows = rows[settled & crossings.grows(f)]
-        if grows.size:
-            crossings.refresh(grows)
-            utility = steps.f1[grows, p] / 2.0
-            wait = crossings.wait(grows, utility, steps.drive(steps.f1[grows]))
-            crossings.crossed[grows] = steps.y1[grows, -1] + wait
+        self.crossings.foresee(rows[settled])
 
 
 def linear(batch: Batch) -> FloatArray | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from agf import integrators
 from agf.algorithm.dormant import Rounds, wait
-from agf.algorithm.stepper import Batch
+from agf.algorithm.field import Batch
 from agf.algorithm.threshold import NonFinite, Threshold
 from agf.arrays import FloatArray, IntArray
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
 import numpy as np
 
 from agf.algorithm.crossings import Crossings
+from agf.algorithm.dormand_prince import DormandPrince
 from agf.algorithm.stepper import BLOCK, DEAD, Stepper
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.numerics import lanczos
@@ -36,7 +40,10 @@ _SAFE_GROWTH = 3.0
 _EXACTLY_AT_REST = 8 * EPS
 
 
-class Rest:
+S = TypeVar("S", bound=Stepper)
+
+
+class Rest(ABC, Generic[S]):
     """Which directions rest.
 
     Attributes
@@ -45,9 +52,20 @@ class Rest:
         Neurons that follow the closed law from the end of their last step on.
     """
 
-    def __init__(self, steps: Stepper, crossings: Crossings) -> None:
+    def __init__(self, steps: S, crossings: Crossings) -> None:
         self.steps, self.crossings = steps, crossings
         self.resting = steps.dead.copy()
+
+    @abstractmethod
+    def test(self, rows: IntArray) -> None:
+        """Find those of rows that rest, and the crossings of those that grow."""
+
+
+class StableRest(Rest[DormandPrince]):
+    """Directions that have come to rest and would return to it."""
+
+    def __init__(self, steps: DormandPrince, crossings: Crossings) -> None:
+        super().__init__(steps, crossings)
         self._calm = np.zeros(steps.m, dtype=np.int64)  # steps in a row with a direction (almost) at rest
 
     def test(self, rows: IntArray) -> None:
@@ -55,9 +73,9 @@ class Rest:
         if rows.size == 0:
             return
         steps, crossings, p = self.steps, self.crossings, self.steps.p
-        f, degree = steps.f1[rows], steps.problem.degree
+        f, degree = steps.f1[rows], steps.batch.problem.degree
         tangent = lengths(f[:, :p])
-        slope = steps.drive(f) * degree
+        slope = steps.field.drive(f) * degree
         vanished = slope <= DEAD * steps.top * degree
         # Far above a threshold that is low because nothing drives it: left alone.
         unknown = ~crossings.grows(f) & (slope <= 2 * degree * crossings.threshold.noise)
@@ -76,12 +94,7 @@ class Rest:
         # Exactly at rest where it cannot grow, though unstable: nothing ever turns it.
         exact = (calm == _REST_STEPS) & (tangent <= _EXACTLY_AT_REST * slope) & (f[:, p] <= 0)
         self.resting[rows[exact]] = True
-        grows = stable[crossings.grows(steps.f1[stable])]
-        if grows.size:
-            crossings.refresh(grows)
-            utility = steps.f1[grows, p] / degree
-            wait = crossings.wait(grows, utility, steps.drive(steps.f1[grows]))
-            crossings.crossed[grows] = steps.y1[grows, -1] + wait
+        crossings.foresee(stable)
 
     def _stable(self, rows: IntArray) -> BoolArray:
         """Whether no perturbation of the directions of rows, at rest, grows noticeably before the threshold, (m,)."""
@@ -101,6 +114,6 @@ class Rest:
         def apply(v: FloatArray) -> FloatArray:
             shifted = y.copy()
             shifted[:, :p] += _SHIFT * v
-            return (steps.velocity(shifted, neurons)[:, :p] - f) / _SHIFT
+            return (steps.field.velocity(shifted, neurons)[:, :p] - f) / _SHIFT
 
         return lanczos.largest(apply, y[:, :p], min(_LANCZOS, p - 1))

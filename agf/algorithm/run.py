@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from agf.algorithm.field import Batch
 from agf.algorithm.memory import GenericState, Memory
-from agf.algorithm.stepper import Batch
 from agf.algorithm.threshold import ExactThreshold
 from agf.arrays import IntArray
 from agf.clock import Clock

@@ -13,7 +13,7 @@ import agf
 from agf import sphere
 from agf.algorithm import crossings, dormant
 from agf.algorithm.dormant import Crossing
-from agf.algorithm.stepper import Batch
+from agf.algorithm.field import Batch
 from agf.algorithm.threshold import ExactThreshold
 from agf.clock import Clock
 from agf.records.status import Status

@@ -7,9 +7,9 @@ import pytest
 from scipy.linalg import expm
 
 import agf
-from agf.algorithm import dormant, exact_stepper
+from agf.algorithm import dormant, steps
+from agf.algorithm.field import Batch
 from agf.algorithm.linear_stepper import LinearStepper, linear
-from agf.algorithm.stepper import Batch
 from agf.algorithm.threshold import ExactThreshold
 from agf.clock import Clock
 from agf.coordinates.mode_system import form
@@ -56,7 +56,7 @@ def test_a_part_of_1e_100_grows_to_lead_when_its_time_has_come(rng):
     steps._logs = np.full((1, rates.size), -np.inf)
     steps._logs[0, -1], steps._logs[0, -2] = -100 * np.log(10.0), 0.0
     even = 100 * np.log(10.0) / (rates[-1] - rates[-2])
-    before, at, after = (steps._state(np.array([0]), np.array([even * f]))[0] for f in (0.9, 1.0, 1.1))
+    before, at, after = (steps.state(np.array([0]), np.array([even * f]))[0] for f in (0.9, 1.0, 1.1))
     assert abs(before[: steps.p] @ vectors[:, -2]) == pytest.approx(1.0, abs=1e-12)
     assert abs(at[: steps.p] @ vectors[:, -1]) == pytest.approx(0.5**0.5, rel=1e-9)
     assert abs(after[: steps.p] @ vectors[:, -1]) == pytest.approx(1.0, abs=1e-12)
@@ -72,7 +72,7 @@ def test_neurons_cross_when_small_steps_say(rng, monkeypatch, alpha, beside):
     batch = replace(batch, residual=problem.residual(active, names))
     threshold = ExactThreshold(problem, True, active, names)
     exact = dormant.cross(batch, threshold)
-    monkeypatch.setattr(exact_stepper, "linear", lambda batch: None)
+    monkeypatch.setattr(steps, "linear", lambda batch: None)
     stepped = dormant.cross(batch, threshold, rtol=1e-9)
     assert exact.time == pytest.approx(stepped.time, rel=1e-8)  # the tolerance of some tens of steps
     assert exact.neurons.tolist() == stepped.neurons.tolist()

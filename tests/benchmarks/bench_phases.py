@@ -19,7 +19,7 @@ from scipy.integrate import solve_ivp
 import agf
 from agf.algorithm import dormant
 from agf.algorithm.dormant import Crossing, Threshold
-from agf.algorithm.stepper import Batch
+from agf.algorithm.field import Batch
 from agf.clock import Clock
 from agf.records.table import Table, number
 

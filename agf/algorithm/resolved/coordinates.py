@@ -15,7 +15,7 @@ import numpy as np
 
 from agf.algorithm import dormant
 from agf.algorithm.dormant import Crossing
-from agf.algorithm.stepper import Batch
+from agf.algorithm.field import Batch
 from agf.algorithm.threshold import Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
