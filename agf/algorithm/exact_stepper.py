@@ -16,7 +16,8 @@ from agf.algorithm.stepper import STRIDE, ClosedStepper
 from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.init import Init
-from agf.rectified.dormant_flow import DormantFlow, Fate, balance_of
+from agf.rectified.dormant_flow import DormantFlow, balance_of
+from agf.rectified.events import Fate
 from agf.rectified.walls import Walls, dormant_walls
 from agf.rounding import EPS
 
@@ -83,7 +84,7 @@ class ExactStepper(ClosedStepper):
     def next_look(self, rows: IntArray, begin: FloatArray) -> FloatArray:
         """Flow times (m,) at which steps of rows end: with the piece, or after a few growth times."""
         flow = self.flow
-        for _ in range(20 * (flow.sides.shape[1] + 1)):
+        for _ in range(20 * (flow.at.sides.shape[1] + 1)):
             over = rows[flow.until[rows] <= begin]
             if over.size == 0:
                 break

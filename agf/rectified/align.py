@@ -11,7 +11,8 @@ from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.networks.two_layer import TwoLayer
-from agf.rectified.dormant_flow import DormantFlow, Events, Fate
+from agf.rectified.dormant_flow import DormantFlow
+from agf.rectified.events import Events, Fate
 from agf.rectified.landscape import network_of
 from agf.rectified.walls import Walls
 from agf.results.dormant_phase import DormantPhase
@@ -92,7 +93,7 @@ def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None =
         turning = np.flatnonzero(flow.fate == Fate.TURNING)
         if turning.size:
             ends[first + turning] = flow.inside(turning, until)[0]
-        patterns[rows] = np.sign(flow.sides)
+        patterns[rows] = np.sign(flow.at.sides)
     everything = Events.join(parts)
     return DormantPhase(
         problem=problem.name,

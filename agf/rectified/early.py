@@ -14,8 +14,8 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.rectified.cones import Arrangement, n_faces
-from agf.rectified.dormant_flow import least_norm
 from agf.rectified.extremal import Extremal, extremal
+from agf.rectified.least_norm import least_norm
 from agf.rectified.walls import Walls
 from agf.rounding import RANK, TIED
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from agf import sphere
 from agf.arrays import FloatArray, IntArray
-from agf.rectified.dormant_flow import DormantFlow, Fate
+from agf.rectified.dormant_flow import DormantFlow
+from agf.rectified.events import Fate
 from agf.rectified.walls import Walls
 
 
@@ -40,22 +41,20 @@ def ends(walls: Walls, directions: FloatArray, log_norms: FloatArray, leak: floa
     sign = np.where(flow.a < 0, -1.0, 1.0)
     grows = flow.fate == Fate.ALIGNS
     shrinks = flow.fate == Fate.OPPOSED
-    sign[grows] = flow._sign(
-        rows[grows]
-    )  # an output weight that started at 0, or against the field, has turned by then
+    sign[grows] = flow.pieces.sign[grows]  # one that started at 0, or against the field, has turned by then
     out = np.column_stack([flow.w, flow.a])
     out[grows] = np.column_stack([(sign / safe)[:, None] * flow.D, sign])[grows] / np.sqrt(2)
     utilities = np.where(grows, speed / 2, np.where(shrinks, -speed / 2, 0.0))
     norms = flow.log_norms.copy()
-    norms[grows] += (np.log(np.where(grows, flow._plus, 1.0)) - 0.5 * np.log(2) - speed * flow.time)[grows]
+    norms[grows] += (np.log(np.where(grows, flow.pieces.plus, 1.0)) - 0.5 * np.log(2) - speed * flow.time)[grows]
     norms[shrinks] += (speed * flow.time)[shrinks]
-    share = np.clip(0.5 * (1.0 + flow.sides + flow.shares), 0.0, 1.0)  # of the positive side of each wall
+    share = np.clip(0.5 * (1.0 + flow.at.sides + flow.at.shares), 0.0, 1.0)  # of the positive side of each wall
     there = walls.owner >= 0
     slopes = np.full((rows.size, walls.owner.size), leak)
     own = share[:, walls.owner[there]]
     own = np.where(walls.orient[there] > 0, own, 1.0 - own)
     slopes[:, there] = leak + (1.0 - leak) * own
-    return Ends(out, utilities, flow.fate, norms, walls.pattern(flow.sides), slopes)
+    return Ends(out, utilities, flow.fate, norms, walls.pattern(flow.at.sides), slopes)
 
 
 def isotropic(rng: np.random.Generator, count: int, d: int, sign: float) -> FloatArray:

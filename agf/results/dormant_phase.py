@@ -16,9 +16,9 @@ from agf.records.table import Table, number, percent
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Fates by number, and what they mean; as `agf.rectified.dormant_flow.Fate`.
+#: Fates by number, and what they mean; as `agf.rectified.events.Fate`.
 FATES = ("aligns", "opposed", "dead", "flat", "vanished", "turning")
-#: Kinds of events by number, as `agf.rectified.dormant_flow.Event`; none has number 0.
+#: Kinds of events by number, as `agf.rectified.events.Event`; none has number 0.
 EVENTS = ("", "gains", "loses", "slides on", "flips", "vanishes", "passes 0")
 _ARRAYS = (
     "X", "weights", "start", "start_log_norms", "fates", "arrivals", "charges", "ends", "utilities", "clusters",

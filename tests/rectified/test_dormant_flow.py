@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from scipy.optimize import lsq_linear
 
-from agf.rectified.dormant_flow import DormantFlow, Event, Fate, balance_of, least_norm
+from agf.rectified.dormant_flow import DormantFlow, balance_of
+from agf.rectified.events import Event, Fate
 from agf.rectified.extremal import extremal
+from agf.rectified.least_norm import least_norm
 from agf.rectified.walls import Walls
 from agf.sphere import polar
 
@@ -120,7 +122,7 @@ def test_a_slide_ends_at_the_extremal_vector_with_its_slope_and_growth():
     assert events.kind.tolist() == [Event.SLIDE]
     assert np.rad2deg(np.arctan2(rows[0, 1], rows[0, 0])) == pytest.approx(-16.69924423, abs=1e-8)
     assert log_norms[0] - 0.5 * np.log(2) == pytest.approx(13.50374583, abs=1e-8)
-    assert 0.5 * (1 + flow.shares[0, 1]) == pytest.approx(0.57339, abs=1e-5)
+    assert 0.5 * (1 + flow.at.shares[0, 1]) == pytest.approx(0.57339, abs=1e-5)
 
 
 @pytest.mark.parametrize(("data", "until"), [(M4, np.inf), (M5D3, np.inf)])
