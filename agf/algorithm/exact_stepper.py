@@ -15,8 +15,9 @@ from agf.algorithm.rest import Rest
 from agf.algorithm.stepper import STRIDE, ClosedStepper
 from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
+from agf.coordinates.balance import Balance
 from agf.init import Init
-from agf.rectified.dormant_flow import DormantFlow, balance_of
+from agf.rectified.dormant_flow import DormantFlow
 from agf.rectified.events import Fate
 from agf.rectified.walls import Walls, dormant_walls
 from agf.rounding import EPS
@@ -76,8 +77,8 @@ class ExactStepper(ClosedStepper):
     """
 
     def __init__(self, walls: Walls, batch: Batch, rtol: float, noise: float) -> None:
-        origin, neurons = batch.origin, batch.neurons
-        balance = None if origin is None else balance_of(origin.directions[neurons], origin.log_norms[neurons])
+        origin, rows, d = batch.origin, batch.neurons, batch.problem.n_params - 1
+        balance = None if origin is None else Balance.of(origin.directions[rows], origin.log_norms[rows], d)
         self.flow = DormantFlow(walls, batch.directions, batch.log_norms, balance=balance, noise=noise)
         super().__init__(batch, PieceField(batch, self.flow), rtol)
 
@@ -121,7 +122,7 @@ def aligned(
     walls = dormant_walls(problem, residual)
     if walls is None or neurons.size * walls.sample.size > LARGEST:
         return None
-    balance = balance_of(origin.directions[neurons], np.zeros(neurons.size))
+    balance = Balance.of(origin.directions[neurons], np.zeros(neurons.size), problem.n_params - 1)
     flow = DormantFlow(walls, directions, np.zeros(neurons.size), balance=balance)
     flow.run()
     return flow.ends()

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agf.arrays import BoolArray, FloatArray
-from agf.init import Init
+from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.rounding import EPS
 
 #: Error of p |a|^2 - |w|^2 over the squared norm at which it is restored. Derived: it grows to 1, where the sign is
@@ -20,13 +19,22 @@ from agf.rounding import EPS
 _OFF = 1e-3
 #: The same at the start, below which a neuron is balanced. Derived: a difference of squares of unit size.
 _BALANCED = 40 * EPS
+#: Every neuron.
+ALL = slice(None)
 
 
 @dataclass(frozen=True)
 class Balance:
-    """p |a|^2 - |w|^2 of every neuron at the start: its sign, (H,), and the log of its size, (H,).
+    """p |a|^2 - |w|^2 of every neuron at the start.
 
-    d : parameters of w, the first.  power : p.
+    Parameters
+    ----------
+    d : int
+        Parameters of w, the first.
+    power : int
+        p.
+    sign, log_size : float ndarray, shape (H,)
+        Its sign and the log of its size, 0 and -inf where that is rounding.
     """
 
     d: int
@@ -35,12 +43,17 @@ class Balance:
     log_size: FloatArray
 
     @classmethod
-    def of(cls, init: Init, d: int, power: int) -> Balance:
-        """That of initial weights."""
-        gap = _gap(init.directions, d, power)
+    def of(cls, directions: FloatArray, log_norms: FloatArray, d: int, power: int = 1) -> Balance:
+        """That of unit rows (H, P) of these log norms (H,)."""
+        gap = _gap(directions, d, power)
         gap[np.abs(gap) <= _BALANCED] = 0.0
         with np.errstate(divide="ignore"):
-            return cls(d, power, np.sign(gap), np.log(np.abs(gap)) + 2.0 * init.log_norms)
+            size = np.log(np.abs(gap)) + 2.0 * np.where(np.isfinite(log_norms), log_norms, 0.0)
+        return cls(d, power, np.sign(gap), size)
+
+    def over(self, log_norms: FloatArray, rows: IntArray | slice = ALL) -> FloatArray:
+        """What it is over the squared norms of neurons `rows` that have these log norms (k,)."""
+        return self.sign[rows] * np.exp(self.log_size[rows] - 2.0 * log_norms)
 
     def off(self, directions: FloatArray, log_norms: FloatArray) -> BoolArray:
         """Which of unit rows (H, P) of these log norms (H,) have lost it, (H,)."""
@@ -55,13 +68,14 @@ class Balance:
     def _due(self, log_norms: FloatArray) -> FloatArray:
         """What it is over the squared norms, (H,), within what it can be."""
         with np.errstate(over="ignore", invalid="ignore"):
-            due = self.sign * np.exp(self.log_size - 2.0 * log_norms)
+            due = self.over(log_norms)
         return np.clip(np.where(self.sign == 0, 0.0, due), -1.0, float(self.power))
 
 
 def _gap(directions: FloatArray, d: int, power: int) -> FloatArray:
     w, a = directions[:, :d], directions[:, d:]
-    return power * np.einsum("ij,ij->i", a, a) - np.einsum("ij,ij->i", w, w)
+    inner, outer = np.sqrt(np.einsum("ij,ij->i", w, w)), np.sqrt(power * np.einsum("ij,ij->i", a, a))
+    return (outer - inner) * (outer + inner)
 
 
 def _sized(rows: FloatArray, sizes: FloatArray) -> FloatArray:

@@ -55,7 +55,9 @@ class PolarSystem(FlowSystem):
         self.smooth = problem.smooth
         self.power = problem.degree - 2
         self.log_largest = float(init.log_norms[self.alive].max())
-        self._balance = None if problem.layers is None or self.power else Balance.of(init, *problem.layers)
+        self._balance: Balance | None = None
+        if problem.layers is not None and not self.power:
+            self._balance = Balance.of(init.directions, init.log_norms, *problem.layers)
         self.log_time_unit = -self.power * self.log_largest if self.power else 0.0
         width, n_params = init.directions.shape
         self._groups = np.concatenate([np.repeat(self.neurons, n_params), self.neurons])

@@ -12,13 +12,14 @@ from __future__ import annotations
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.coordinates.balance import Balance
 from agf.rectified.events import Event, Events, Fate
 from agf.rectified.pieces import Pieces
 from agf.rectified.sides import Sides
 from agf.rectified.walls import Walls
 from agf.rounding import EPS, SUM, UNIT
 
-#: Weights are balanced, and directions exactly along the field, to this. Derived: rounding of a unit vector.
+#: Directions are exactly along the field to this. Derived: rounding of a unit vector.
 _ROUNDING = 4 * EPS
 #: Fraction of w across the field, on a ray, that is rounding. Derived: a difference of squares loses half the digits.
 _RAY = EPS**0.5
@@ -57,13 +58,13 @@ class DormantFlow:
         directions: FloatArray,
         log_norms: FloatArray,
         *,
-        balance: tuple[FloatArray, FloatArray] | None = None,
+        balance: Balance | None = None,
         noise: float = 0.0,
     ) -> None:
         """Neurons (w, a) of these unit rows (m, d + 1) and log norms (m,).
 
-        balance : sign and log size of a^2 - |w|^2, (m,) each, as it was at the very start; by default that of the rows,
-        exactly 0 where it is rounding.  noise : a field |D| up to this counts as zero.
+        balance : a^2 - |w|^2 as it was at the very start; by default that of the rows.  noise : a
+        field |D| up to this counts as zero.
         """
         self.walls = walls
         self._least = max(noise, SUM * walls.scale)
@@ -72,7 +73,7 @@ class DormantFlow:
         m, d = directions.shape[0], walls.normals.shape[1]
         self.w, self.a = directions[:, :d].copy(), directions[:, d].copy()
         self.log_norms = log_norms.copy()
-        self._balance_sign, self._log_balance = balance_of(directions, log_norms) if balance is None else balance
+        self._balance = Balance.of(directions, log_norms, d) if balance is None else balance
         self.time, self.until = np.zeros(m), np.full(m, np.inf)
         self.fate = np.full(m, Fate.TURNING, dtype=np.int64)
         self.at, self.pieces = Sides(walls, self.w), Pieces(m, d)
@@ -195,8 +196,7 @@ class DormantFlow:
         if walls.rank == walls.normals.shape[1]:
             across[along] = 0.0
         square = np.einsum("ij,ij->i", across, across)
-        balance = self._balance_sign[rows] * np.exp(self._log_balance[rows] - 2.0 * self.log_norms[rows])
-        k = square + balance
+        k = square + self._balance.over(self.log_norms[rows], rows)
         self.pieces.begin(rows, u, across, speed, sign, p, k, a)
         # -- walls ahead, or the output weight passes through 0, or the input weights do
         wall, step = self._wall_ahead(rows, w, u)
@@ -262,16 +262,6 @@ class DormantFlow:
         heights = (w @ self.walls.normals.T) * self.walls.inactive
         beside = (heights < 0) & (heights >= -UNIT * lengths)  # on the active side, by rounding
         self.w[rows] += 2.0 * UNIT * lengths * ((beside * self.walls.inactive) @ self.walls.normals)
-
-
-def balance_of(directions: FloatArray, log_norms: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Sign and natural log of the size of a^2 - |w|^2, (m,) each; 0 and -inf where that is rounding."""
-    size = np.sqrt(np.einsum("ij,ij->i", directions[:, :-1], directions[:, :-1]))
-    a = np.abs(directions[:, -1])
-    gap = (a - size) * (a + size)
-    gap[np.abs(gap) <= 10 * _ROUNDING] = 0.0
-    with np.errstate(divide="ignore"):
-        return np.sign(gap), np.log(np.abs(gap)) + 2.0 * np.where(np.isfinite(log_norms), log_norms, 0.0)
 
 
 def _unit(w: FloatArray, a: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from scipy.optimize import lsq_linear
 
-from agf.rectified.dormant_flow import DormantFlow, balance_of
+from agf.coordinates.balance import Balance
+from agf.rectified.dormant_flow import DormantFlow
 from agf.rectified.events import Event, Fate
 from agf.rectified.extremal import extremal
 from agf.rectified.least_norm import least_norm
@@ -287,9 +288,9 @@ def test_balance_is_conserved_the_utility_never_falls_and_pieces_join(case):
         flow = DormantFlow(walls, unit_rows, log_norms)
         events = flow.run(until)
         rows, norms = flow.inside(everybody, until)
-        sign, size = balance_of(rows, norms)
+        balance = Balance.of(rows, norms, X.shape[1])
         gap = theta[:, -1] ** 2 - np.sum(theta[:, :-1] ** 2, axis=1)
-        assert np.abs(sign * np.exp(size) - gap).max() <= 1e-12 * np.exp(2 * norms.max()) + 1e-12
+        assert np.abs(balance.over(np.zeros(norms.size)) - gap).max() <= 1e-12 * np.exp(2 * norms.max()) + 1e-12
         # dU/dt = |velocity|^2: at unit norm the utility of a neuron on the frozen residual never falls
         now = utility(rows)
         assert (now >= (utility(unit_rows) if last is None else last) - 1e-12 * walls.scale).all()
@@ -299,7 +300,9 @@ def test_balance_is_conserved_the_utility_never_falls_and_pieces_join(case):
         # stopped half-way and started again, it is the same flow
         half = DormantFlow(walls, unit_rows, log_norms)
         half.run(until / 2)
-        again = DormantFlow(walls, *half.inside(everybody, until / 2), balance=balance_of(unit_rows, log_norms))
+        again = DormantFlow(
+            walls, *half.inside(everybody, until / 2), balance=Balance.of(unit_rows, log_norms, X.shape[1])
+        )
         again.run(until / 2)
         other, _ = again.inside(everybody, until / 2)
         apart = np.linalg.norm(other - rows, axis=1)
