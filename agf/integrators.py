@@ -163,6 +163,8 @@ class Accepted:
         Velocity at the end (after `retract`).
     bulge : float ndarray or None
         Quartic term of the dense output, None for rkc2.
+    error : float ndarray, shape (N,)
+        Estimate of what this step errs by.
     evaluations : int
         Of the velocity, since the start of the march.
     memory : Memory
@@ -176,6 +178,7 @@ class Accepted:
     f0: FloatArray
     f1: FloatArray
     bulge: FloatArray | None
+    error: FloatArray
     evaluations: int
     memory: Memory
 
@@ -325,7 +328,9 @@ def march(
             return
         accepted, memory = _advance(counted, norm, retract, spectral_radius, method, memory, s, s_end, y, f)
         s, y, f = accepted.s1, accepted.y1, accepted.f1
-        yield Accepted(accepted.s0, s, accepted.y0, y, accepted.f0, f, accepted.bulge, count, memory)
+        yield Accepted(
+            accepted.s0, s, accepted.y0, y, accepted.f0, f, accepted.bulge, accepted.error, count, memory
+        )  # fmt: skip
     if s < s_end:
         raise OutOfSteps(f"{max_steps} steps were not enough.", s, y)
 
@@ -395,7 +400,7 @@ def _advance(
                 # rk45 at its stability limit covers 3.3 / radius in 6 evaluations: it would be no slower.
                 after = "rk45"
         following = Memory(longer, max(error, 1e-4), after, stiff, radius, vector, age + 1)
-        return Accepted(s, s1, y, y1, f, f1, trial.bulge, 0, following), following
+        return Accepted(s, s1, y, y1, f, f1, trial.bulge, trial.error, 0, following), following
     if not finite:
         raise NonFinite("the velocity is not finite however short the step.", s, y)
     raise Stalled(f"the step fell to {step:.3g} at s = {s:.6g}.", s, y)

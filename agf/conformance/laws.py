@@ -388,6 +388,7 @@ def _batched(system: FlowSystem, ys: FloatArray) -> None:
             system.velocities(ys + step * axis) - system.velocities(ys - step * axis) for axis in np.eye(ys[0].size)
         ]
         pairs["jacobians"] = system.jacobians(ys), np.stack(moved, axis=-1) / (2 * step)
+        _contracting(system, ys[0])
     for name, (found, expected) in pairs.items():
         close = 1e-5 if name == "jacobians" else 1e-9
         if found.shape != expected.shape or not np.allclose(
@@ -398,6 +399,24 @@ def _batched(system: FlowSystem, ys: FloatArray) -> None:
                 f"{name} of two states that differ from those of each",
                 "the same numbers, one row a state",
                 "rows mixed up, or a sum over all states",
+            )
+
+
+def _contracting(system: FlowSystem, y: FloatArray) -> None:
+    """Solutions that differ by what velocities make do not move apart, nor shift the loss by more than is said."""
+    jacobian, rate = system.jacobians(y[None])[0], abs(system.loss_rate(y))
+    short = 1e-3 / max(float(np.linalg.norm(jacobian)), np.finfo(float).tiny)
+    for error in (system.velocity(y), system.velocity(y + system.scale(y))):
+        size, later = system.distance(error), system.distance(error + short * jacobian @ error)
+        step = 1e-6 / max(float(np.max(np.abs(error) / system.scale(y))), np.finfo(float).tiny)
+        slope = (system.loss(y + step * error) - system.loss(y - step * error)) / (2 * step)
+        bound = float(system.delays(y[None])[0]) * rate * size
+        if later > size * (1 + 1e-9) or abs(slope) > bound * (1 + 1e-4) + 1e-9 * abs(system.loss(y)) / step:
+            raise Violation(
+                "flow_system",
+                f"a distance of {size:.10g} that becomes {later:.10g}, and moves the loss by {slope:.3g}",
+                f"a distance that does not grow, and moves it by {bound:.3g} at most",
+                "`distance` is no norm in which the Jacobian contracts, or `delays` is not its dual one",
             )
 
 

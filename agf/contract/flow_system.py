@@ -54,8 +54,8 @@ class FlowSystem(ABC):
     log_time_unit: float = 0.0
     #: False where the velocity jumps (ReLU kinks): stabilised and implicit methods are then not offered.
     smooth: bool = True
-    #: True where nothing ever grows away from anything: the `hessian` has no negative eigenvalue at any y. Implicit
-    #: steps of any length are then safe.
+    #: True where nothing ever grows away from anything: the `hessian` has no negative eigenvalue at any y, and two
+    #: solutions never move apart (`distance`). Implicit steps of any length are then safe.
     contracts: bool = False
 
     @property
@@ -106,18 +106,16 @@ class FlowSystem(ABC):
         """Snapshots at states ys (m, N); override where they are had faster together."""
         return [self.snapshot(y) for y in ys]
 
-    def riding(self, active: IntArray, at: FloatArray | None = None) -> FlowSystem | None:
-        """The same coordinates on the residual of some neurons alone: offer it, and mode "resolved" uses them.
+    def distance(self, error: FloatArray) -> float:
+        """Norm of a small difference (N,) of two solutions that never grows, where `contracts`.
 
-        Parameters
-        ----------
-        active : int ndarray, shape (m,)
-            The neurons that make the residual; `loss` remains that of all, `loss_rate` is what these lower.
-        at : float ndarray or None, shape (N,), optional
-            State at which the residual is frozen, or None where it follows y. `groups` must be the neurons.
+        Errors of steps then only add up, and mode "resolved" bounds those of its times by it.
         """
-        del active, at
-        return None
+        raise NotImplementedError
+
+    def delays(self, ys: FloatArray) -> FloatArray:
+        """Time s by which a difference of `distance` one can shift the loss at states ys (m, N), (m,)."""
+        raise NotImplementedError
 
     def growth(self, y: FloatArray) -> float | None:
         """Largest rate d log rho/ds at which a small neuron still grows: the saddle check. 0 when none does.

@@ -218,7 +218,8 @@ def _advance(
             step, rejected = _SHORTER * h, True
             continue
         ahead, slopes = found
-        error = float((np.abs(_error(h, jacobian, f - TABLE.first @ slopes)) / scale).max()) / rtol
+        missed = _error(h, jacobian, f - TABLE.first @ slopes)
+        error = float((np.abs(missed) / scale).max()) / rtol
         if not error <= 1.0:  # also where it is not a number
             factor = 0.8 * error**-_INTEGRAL if error < np.inf else 0.0
             step, rejected = h * max(0.2, factor), True
@@ -231,7 +232,7 @@ def _advance(
             longer = max(longer, step)
         following = Memory(longer, kept, NAME, radius=h, vector=slopes.ravel())
         s1 = s_end if h == s_end - s else s + h
-        return Collocated(s, s1, y, ahead[-1].copy(), f, velocities(ahead[-1:])[0], None, 0, following, slopes)
+        return Collocated(s, s1, y, ahead[-1].copy(), f, velocities(ahead[-1:])[0], None, missed, 0, following, slopes)
     raise Stalled(f"the step fell to {step:.3g} at s = {s:.6g}.", s, y)
 
 

@@ -179,7 +179,10 @@ def march(
         for i in reversed(range(order + 1)):
             past[i] += past[i + 1]
         s1 = s_end if h >= s_end - s else s + h
-        step = Implicit(s, s1, y, ahead, f, slope, None, solver.evaluations, Memory(h), past[: order + 1].copy())
+        missed = _ERROR[order] * change
+        step = Implicit(
+            s, s1, y, ahead, f, slope, None, missed, solver.evaluations, Memory(h), past[: order + 1].copy()
+        )
         s, y, f, equal, counted = s1, ahead, slope, equal + 1, counted + 1
         if equal > order:
             order, wanted = _next(past, order, h, error, norm, y)

@@ -63,7 +63,8 @@ class Settings:
         and "auto".
     conditioning : bool, optional
         Whether to measure how much each drop's time moves when the tolerance and the initial weights (mode "resolved":
-        the joining fraction) change a little, by a second prediction. None: where active neurons are resolved in time.
+        the joining fraction) change a little, by a second prediction. None: where active neurons are resolved in time
+        and no bound comes with it.
     max_drops : int, optional
         Drops after which to stop; None for no bound.
     t_max : float, optional

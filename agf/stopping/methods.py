@@ -146,7 +146,17 @@ class LSODA:
                     raise NonFinite(message or "the state is not finite.", s, y)
                 ahead, slope = solver.y.copy(), system.velocity(solver.y)
                 yield Interpolated(
-                    s, float(solver.t), y, ahead, f, slope, None, 0, Memory(solver.t - s), solver.dense_output()
+                    s,
+                    float(solver.t),
+                    y,
+                    ahead,
+                    f,
+                    slope,
+                    None,
+                    self.rtol * scale,
+                    0,
+                    Memory(solver.t - s),
+                    solver.dense_output(),
                 )
                 s, y, f = float(solver.t), ahead, slope
                 change = flow.scale(y) / scale

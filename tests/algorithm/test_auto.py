@@ -92,7 +92,7 @@ def test_an_option_of_algorithm_1_without_a_mode_means_mode_agf():
 
 
 def test_the_number_of_drops_is_bounded_when_resolved_too():
-    x, y = correlated(2)
+    x, y = correlated(2, d=8, mix=0.3)
     problem = agf.problem("diagonal-linear", X=x, y=y)
     init = problem.init(1e-6)
     whole, short = (agf.predict(problem, init, mode="resolved", max_drops=most) for most in (None, 1))

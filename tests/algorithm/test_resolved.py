@@ -34,22 +34,26 @@ def orthogonal(scale=1.0):
     return agf.problem("diagonal-linear", X=np.sqrt(n) * np.eye(n), y=scale * np.sqrt(n) * np.array([2.0, 0.5]))
 
 
-def test_the_curve_follows_the_flow_within_what_joining_at_a_tenth_leaves_out(pair):
-    # A dormant neuron below 0.1 R* changes the residual by less than 0.1^2 of what it will.
+def test_where_nothing_grows_apart_the_curve_is_that_of_the_flow(pair):
+    # Nothing is left out: what remains are the cubics between points of the curve, and lines between those drawn.
     _, _, stairs, flow = pair
     report = agf.compare(stairs, flow)
-    assert report.max_time_error < 0.01
+    assert report.max_time_error < 1e-4
     assert report.max_level_error < 1e-4
-    assert report.curve_error < 0.01
+    assert report.curve_error < 1e-3
     assert [drop.neurons.tolist() for drop in stairs.drops] == [[0], [1], [0]]
     assert stairs.drops[1].collapsed.tolist() == [0]
 
 
-def test_the_error_falls_with_the_joining_fraction(pair):
-    # What is left out is of the order joining^2: at 0.5 it must show, at 0.1 it must be much smaller.
-    problem, init, stairs, flow = pair
-    late = agf.predict(problem, init, mode="resolved", joining=0.5)
-    assert agf.compare(late, flow).curve_error > 4 * agf.compare(stairs, flow).curve_error
+def test_the_error_falls_with_the_joining_fraction():
+    # What is left out is of the order joining^3 at degree 3: at 0.5 it must show, at 0.1 it must be much smaller.
+    problem = agf.problem("linear-attention", covariance=np.diag([2.0, 1.0]), context=10, heads=2)
+    init = problem.init(1e-2, seed=0)
+    flow = agf.flow(problem, init)
+    late, early = (
+        agf.predict(problem, init, mode="resolved", joining=joining, conditioning=False) for joining in (0.5, 0.1)
+    )
+    assert agf.compare(late, flow).curve_error > 4 * agf.compare(early, flow).curve_error
 
 
 def test_the_curve_never_rises_and_never_jumps_where_a_neuron_joins(pair):
@@ -98,13 +102,13 @@ def test_times_and_levels_scale_with_the_targets():
 
 
 def test_long_plateaus_cost_next_to_nothing():
-    # From alpha = 1e-8 to 1e-200 plateaus are 25 times longer; a settled active set is not stepped.
+    # From alpha = 1e-8 to 1e-200 plateaus are 25 times longer; steps grow threefold from one to the next on them.
     problem = orthogonal()
     cost = [
         agf.predict(problem, problem.init(alpha), mode="resolved").stats["velocity_evaluations"]
         for alpha in (1e-8, 1e-200)
     ]
-    assert cost[1] < 1.5 * cost[0]
+    assert cost[1] < 2.5 * cost[0]
 
 
 def test_nothing_to_fit_and_time_limits_end_with_a_status():
@@ -180,8 +184,8 @@ def test_an_interrupt_keeps_the_curve_so_far():
 
 @pytest.mark.parametrize(("d", "n", "alpha"), [(5, 20, 1e-8), (10, 25, 1e-6), (8, 20, 1e-4)])
 def test_steps_that_pass_much_of_a_drop_leave_nothing_out_of_the_curve_and_of_what_was_learned(d, n, alpha):
-    # Small diagonal networks take collocation steps, a few a drop: times are those of the flow to what joining leaves
-    # out, 0.01^2 of R*, and coefficients those where the flow has lost as much, to a root of what is left to lose.
+    # Small diagonal networks take collocation steps, a few a drop: times are those of the flow to what the cubics leave
+    # out, and coefficients those where the flow has lost as much, to a root of what is left to lose.
     rng = np.random.default_rng(12)
     x = rng.standard_normal((n, d))
     y = x @ (10 * rng.standard_normal(d)) + rng.standard_normal(n)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from agf.algorithm.crossings import TURN
-from agf.algorithm.resolved.coordinates import Riding
 from agf.algorithm.threshold import ExactThreshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
@@ -28,6 +30,36 @@ _WATCH = 4.0
 #: plateau on which one grows by more is stepped through; at 5 a drop of its own would be passed over, at 0.05 a plateau
 #: is seldom one.
 STILL = 0.5
+
+
+@dataclass(frozen=True)
+class Network:
+    """All neurons at one time, for `Members`.
+
+    Parameters
+    ----------
+    problem : Problem
+        Whose neurons.
+    active : bool ndarray, shape (H,)
+        Those that make the residual.
+    alive : bool ndarray, shape (H,)
+        Those that are not exactly zero.
+    directions : float ndarray, shape (H, P)
+        Unit rows.
+    log_norms : float ndarray, shape (H,)
+        Natural logs of the norms.
+    """
+
+    problem: Problem
+    active: BoolArray
+    alive: BoolArray
+    directions: FloatArray
+    log_norms: FloatArray
+
+    def residual(self) -> Any:
+        """What the active neurons leave to fit."""
+        rows = np.flatnonzero(self.active)
+        return self.problem.residual(self.directions[rows] * np.exp(self.log_norms[rows])[:, None], rows)
 
 
 class Members:
@@ -79,33 +111,34 @@ class Members:
         self.arriving[here] = False
         return here
 
-    def joins(self, state: State, system: Riding, y: FloatArray) -> FloatArray:
+    def joins(self, network: Network) -> FloatArray:
         """Log norm over the one at which it would join of each dormant neuron that may, (H,); -inf for others.
 
         The norm is that of its group: what k aligned neurons do to the residual before they join is k times what one
         of them does.
         """
-        directions, log_norms = system.polar(y)
+        directions, log_norms = network.directions, network.log_norms
         out = np.full(log_norms.shape, -np.inf)
         near = (log_norms > self.lowest - _WATCH) | np.isinf(self.lowest)  # none has joined: all are watched
-        rows = np.flatnonzero(~state.active & system.alive & near)
+        rows = np.flatnonzero(~network.active & network.alive & near)
         if rows.size:
             self._count()
-            gaps = self.threshold.gaps(directions[rows], log_norms[rows], rows, system.residual(y))[0]
+            gaps = self.threshold.gaps(directions[rows], log_norms[rows], rows, network.residual())[0]
             if self.grouped and np.max(gaps) + 0.5 * np.log(rows.size) >= 0:  # else no group can be so far
                 group = log_group_norms(directions[rows], log_norms[rows], np.arange(rows.size), TURN)
                 gaps = gaps + group - log_norms[rows]
             out[rows] = gaps
         return out
 
-    def leaves(self, system: Riding, y: FloatArray) -> FloatArray:
+    def leaves(self, network: Network) -> FloatArray:
         """Log of how far each active neuron has shrunk below the norm at which it would leave, (H,)."""
-        directions, log_norms = system.polar(y)
+        directions, log_norms = network.directions, network.log_norms
         out = np.full(log_norms.shape, -np.inf)
-        low = system.active[log_norms[system.active] < self.lowest + _LEAVES]
-        low = np.setdiff1d(low, self.problem.permanent)
+        low = np.flatnonzero(network.active & (log_norms < self.lowest + _LEAVES))
         if low.size:
-            utility, gradient = self.problem.utility(directions[low], low, system.residual(y))
+            low = np.setdiff1d(low, self.problem.permanent)
+        if low.size:
+            utility, gradient = self.problem.utility(directions[low], low, network.residual())
             self._count()
             drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
             radius = self.threshold.log_radius(drive, self.threshold.log_self_interaction(directions[low], low))

@@ -24,7 +24,7 @@ from agf.stopping.rules import BUDGET, Budget, Certified, Event, Timeless, Toler
 _SHARP = 1e-4
 #: What is left to relax on a plateau, over the tolerance, that is relaxed at its end and makes no drop. Result: at 100
 #: drops of a ten-thousandth at rtol 1e-6 would be none, at 1 what the bound of a slow mode overstates would be a drop.
-_RELAXES = 10.0
+RELAXES = 10.0
 
 
 class Motion:
@@ -56,10 +56,10 @@ class Motion:
         steps = Auto(rtol) if system.smooth else Explicit(rtol, "rk45")
 
         def joins(y: FloatArray, now: Moment) -> FloatArray:
-            return run.members.joins(run.state, system, stretch.riding(y))
+            return run.members.joins(stretch.network(y))
 
         def leaves(y: FloatArray, now: Moment) -> FloatArray:
-            return run.members.leaves(system, stretch.riding(y))
+            return run.members.leaves(stretch.network(y))
 
         def each(now: Moment, saved: Saved) -> None:
             self._see(now, stretch)
@@ -91,12 +91,9 @@ class Motion:
         return self._ended(end, ending, stretch)
 
     def _see(self, now: Moment, stretch: Stretch) -> None:
-        """Take a step into the curve, and where it ends into the state; what a long one passes is taken in as well."""
+        """Take a step into the curve, and where it ends into the state."""
         run = self.run
-        losses, moments = run.path.inside(now)
-        for t, loss, y in moments:
-            run.take(stretch.state(y, replace(now, t=t, loss=loss)))
-        for t, loss in losses:
+        for t, loss in run.path.inside(now):
             run.path.add(stretch.time(t), loss)
         run.path.add(stretch.time(now.t), now.loss)
         run.take(stretch.state(stretch.riding(now.y), now))
@@ -119,7 +116,7 @@ class Motion:
             return None
         if end.why is Why.SETTLED:
             rtol = run.settings.rtol
-            run.left = max(end.left, _RELAXES * rtol * max(now.loss, FLOOR * run.start_level))
+            run.left = max(end.left, RELAXES * rtol * max(now.loss, FLOOR * run.start_level))
             if now.loss - run.least <= rtol * run.start_level:
                 return Status.FITTED
             return Status.ALL_ACTIVE if run.state.active.all() else Status.NO_GROWTH

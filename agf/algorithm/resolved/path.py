@@ -10,9 +10,8 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
-from agf.numerics.collocation import Collocated
 from agf.records.state import State
-from agf.results.curve import FINE_DEPTH, CurveDrop, detect
+from agf.results.curve import FINE_DEPTH, CurveDrop, detect, drawn
 from agf.results.staircase import Drop, kept
 from agf.stopping.drive import Moment
 
@@ -25,11 +24,6 @@ _SHARED = 0.25
 _FINE = 0.005
 #: ... or so many points in one step. Cost: as above.
 _MOST_INSIDE = 30
-#: Points of the curve in a collocation step, which may pass a whole drop. Cost: as above.
-LONG = 20
-#: Points of such a step between two looks at the state. Cost: of looks; with one a step, coefficients after a drop
-#: would be known to a tenth.
-_EVERY = 4
 #: Memory for the states kept along the curve. Limit: fewer are kept then.
 _STATE_BYTES = 64 * 2**20
 
@@ -53,17 +47,28 @@ class Path:
     ----------
     spacing : float
         In log loss, of the states that are kept.
+    slopes : list[float]
+        dL/dt, in accelerated time, at the points of the curve; empty where it is not known at all of them.
     """
 
     times: list[float] = field(default_factory=lambda: [0.0])
     losses: list[float] = field(default_factory=list)
+    slopes: list[float] = field(default_factory=list)
     events: list[Change] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     spacing: float = 0.5 * FINE_DEPTH
 
-    def add(self, time: float, loss: float) -> None:
+    def add(self, time: float, loss: float, slope: float | None = None) -> None:
+        """A point of the curve."""
         self.times.append(time)
         self.losses.append(loss)
+        if slope is not None:
+            self.slopes.append(slope)
+
+    def curve(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Times, losses and slopes, with points on the cubics between them; as they are where slopes are not known."""
+        times, losses, slopes = np.array(self.times), np.array(self.losses), np.array(self.slopes)
+        return drawn(times, losses, slopes) if slopes.size > 1 else (times, losses, np.zeros(0))
 
     def keep(self, state: State) -> None:
         """Keep a state, in place of the last one unless the loss has fallen between them."""
@@ -74,25 +79,18 @@ class Path:
             self.states[1:-1] = self.states[1:-1:2]
             self.spacing *= 2.0
 
-    def inside(self, now: Moment) -> tuple[list[tuple[float, float]], list[tuple[float, float, FloatArray]]]:
-        """Times and losses within the step that ended here, where the loss falls much; and states, where it is long."""
+    def inside(self, now: Moment) -> list[tuple[float, float]]:
+        """Times and losses within the step that ended here, where the loss falls much."""
         step = now.step
         assert step is not None
-        end, before, whole = now.t - now.origin, self.losses[-1], isinstance(step, Collocated)
-        fall = abs(before - now.loss) / (_FINE * self.losses[0])
-        count = LONG if whole else min(int(fall), _MOST_INSIDE)
+        fall = abs(self.losses[-1] - now.loss) / (_FINE * self.losses[0])
+        count = min(int(fall), _MOST_INSIDE)
         if count == 0:
-            return [], []
-        places = np.linspace(step.s0, end, count + 2)[1:-1]
+            return []
+        places = np.linspace(step.s0, now.t - now.origin, count + 2)[1:-1]
         ys = step.many([step], np.zeros(count, dtype=np.int64), places)
         losses = now.system.losses_and_rates(ys)[0]
-        times = now.origin + places
-        seen = []
-        for k in range(_EVERY - 1, count if whole else 0, _EVERY):
-            if losses[k] < (1.0 - self.spacing) * before:
-                before = float(losses[k])
-                seen.append((float(times[k]), before, ys[k]))
-        return list(zip(times.tolist(), losses.tolist(), strict=True)), seen
+        return list(zip((now.origin + places).tolist(), losses.tolist(), strict=True))
 
     def state(self, time: float) -> State:
         """The last state kept by a time."""
@@ -110,8 +108,8 @@ class Path:
         left : float or None, optional
             Loss that may still be lost at the end.
         """
-        times, losses = np.array(self.times), np.array(self.losses)
-        seen = detect(times, losses, depth=FINE_DEPTH, left=left)
+        times, losses, slopes = self.curve()
+        seen = detect(times, losses, slopes=slopes, depth=FINE_DEPTH, left=left)
         arrived = [min(a.end, b.start) for a, b in pairwise(seen)]  # who arrives after most of a drop makes the next
         gone = [max(a.end, b.start) for a, b in pairwise(seen)]  # leaving may take most of the plateau after a drop
         # A plateau is where a drop has its level; the curve is at it as soon as the loss has fallen so far.

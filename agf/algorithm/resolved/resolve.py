@@ -49,6 +49,11 @@ def resolve(
         from agf.algorithm.resolved.modes import resolve_modes
 
         return of_curve(resolve_modes(problem, init, settings, observer, kept or Checkpoint(None)), FINE_DEPTH)
+    system = problem.flow_system(init)
+    if system is not None and system.contracts:
+        from agf.algorithm.resolved.contracting import resolve_contracting
+
+        return resolve_contracting(problem, system, init, settings, observer, kept)
     run = Run(problem, init, settings, observer)
 
     def result(status: Status, drops: list[Drop]) -> Staircase:

@@ -10,7 +10,7 @@ import numpy as np
 
 from agf import integrators
 from agf.algorithm.conditioning import LONGER
-from agf.algorithm.resolved.coordinates import NEVER, Landing, ride_of
+from agf.algorithm.resolved.coordinates import NEVER, Landing, Ride
 from agf.algorithm.resolved.members import Members
 from agf.algorithm.resolved.path import Change, Path
 from agf.algorithm.resolved.tolerances import Tolerances
@@ -63,8 +63,8 @@ class Run:
         first = np.isin(np.arange(init.width), problem.permanent)
         none, no_index = np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64)
         self.start_level = float(problem.loss_grad(none, no_index)[0])
-        self.ride = ride_of(problem, self.clock, settings, init)
-        self.state = self.ride.start(State(0.0, first, init.directions, init.log_norms, self.start_level))
+        self.ride = Ride(problem, self.clock, settings, init)
+        self.state: State = State(0.0, first, init.directions, init.log_norms, self.start_level)
         self.path = Path(losses=[self.start_level], states=[self.state])
         natural, joining = settings.threshold == "natural", self.tolerances.joining
         self.members = Members(problem, init.width, natural, joining, self.stats)

@@ -8,7 +8,7 @@ import numpy as np
 
 from agf.algorithm.resolved.coordinates import Landing, Riding
 from agf.algorithm.resolved.members import STILL
-from agf.algorithm.resolved.path import LONG, Path
+from agf.algorithm.resolved.path import Path
 from agf.algorithm.resolved.run import Run
 from agf.algorithm.resolved.stretch import Stretch
 from agf.arrays import FloatArray
@@ -21,6 +21,8 @@ from agf.stopping.ending import FLOOR
 #: Steps at which the curve is looked over for drops that were requested, over those at the last look. Cost: a look
 #: goes over the whole curve, and what is stepped beyond the last drop is thrown away.
 _LOOKS = 1.1
+#: Steps between the first such looks. Cost: as above.
+_FIRST = 5
 #: Evaluations of one flow after which it gives up where the rest of the plateau would take this many times more. Limit:
 #: the run ends there and says so.
 _PATIENT, _FOR_EVER = 20_000, 30.0
@@ -49,8 +51,9 @@ class Enough:
         """Whether they are."""
         if now.work.steps < memory[0]:
             return memory, None
-        seen = detect(np.array(self.path.times), np.array(self.path.losses), depth=FINE_DEPTH)
-        after = (_LOOKS * now.work.steps + LONG,)
+        times, losses, slopes = self.path.curve()
+        seen = detect(times, losses, slopes=slopes, depth=FINE_DEPTH)
+        after = (_LOOKS * now.work.steps + _FIRST,)
         return after, End(Why.PASSED, now) if len(seen) > self.most + 1 else None
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from agf.algorithm.resolved.coordinates import PolarRiding, Riding
+from agf.algorithm.resolved.coordinates import Riding
+from agf.algorithm.resolved.members import Network
 from agf.arrays import FloatArray
 from agf.contract.flow_system import FlowSystem
 from agf.records.state import State
@@ -35,9 +36,13 @@ class Stretch:
 
     def riding(self, y: FloatArray) -> FloatArray:
         """What is stepped, in the coordinates of `system`."""
-        if self.moving is self.system or not isinstance(self.system, PolarRiding):
+        if self.moving is self.system:
             return y
         return self.system.at(y.reshape(-1, self.before.directions.shape[1]))
+
+    def network(self, y: FloatArray) -> Network:
+        """The neurons at y, for `Members`."""
+        return Network(self.system.problem, self.before.active, self.system.alive, *self.system.polar(self.riding(y)))
 
     def time(self, s: float) -> float:
         """Accelerated time."""

@@ -7,7 +7,6 @@ and with it every later change of sign.
 
 from __future__ import annotations
 
-import copy
 from functools import cached_property
 
 import numpy as np
@@ -15,10 +14,8 @@ from scipy.linalg import qr
 
 import agf
 from agf.arrays import FloatArray, IntArray
-from agf.rounding import LOG_LEAST, RANK, SUM
+from agf.rounding import LOG_LEAST, RANK, SUM, TIED
 from agf_problems.diagonal_linear.mirror import Mirror
-
-Parts = tuple[FloatArray, FloatArray]
 
 #: log 4. Derived: p^2 and q^2 are four times the squares of the two halves of z.
 _LOG_4 = float(np.log(4.0))
@@ -82,9 +79,8 @@ class MirrorFlow(agf.FlowSystem):
         self._noise = np.sqrt(self._diagonal / self._n) * float(np.linalg.norm(y))
         self._groups = np.arange(x.shape[1])
         self._ones = np.ones(x.shape[1])
-        # log p^2 / 4 and log q^2 / 4 of each coordinate: of all, and of those that make the residual
-        self._parts = self._heard = 2.0 * self._mirror.log_p - _LOG_4, 2.0 * self._mirror.log_q - _LOG_4
-        self._frozen: FloatArray | None = None
+        # log p^2 / 4 and log q^2 / 4 of each coordinate
+        self._parts = 2.0 * self._mirror.log_p - _LOG_4, 2.0 * self._mirror.log_q - _LOG_4
 
     @property
     def groups(self) -> IntArray:
@@ -97,29 +93,37 @@ class MirrorFlow(agf.FlowSystem):
         return self._ones
 
     def velocity(self, y: FloatArray) -> FloatArray:
-        r = self._residual(y, self._heard) if self._frozen is None else self._frozen
-        return r @ self._xn
+        return self._residual(y) @ self._xn
 
     def velocities(self, ys: FloatArray) -> FloatArray:
-        velocity = self.velocity(ys)
-        return velocity if velocity.ndim > 1 else np.tile(velocity, (ys.shape[0], 1))  # that of a frozen residual
+        return self.velocity(ys)
 
     def jacobians(self, ys: FloatArray) -> FloatArray:
-        return -self._gram * self._squares(ys, self._heard)[:, None, :]
+        return -self._gram * self._squares(ys)[:, None, :]
 
     @cached_property
     def _gram(self) -> FloatArray:
         return self._xt @ self._xn
 
-    def riding(self, active: IntArray, at: FloatArray | None = None) -> MirrorFlow:
-        """z moves with the residual of the coordinates `active`, frozen at z = `at` if given."""
-        other = copy.copy(self)
-        heard = np.isin(self._groups, active)
-        p, q = (np.where(heard, part, -np.inf) for part in self._parts)
-        other._heard = p, q
-        if at is not None:
-            other._frozen = self._residual(at, other._heard)
-        return other
+    def distance(self, error: FloatArray) -> float:
+        """|e| of the e (n,) with error = X^T e / n, in units in which no coordinate is off by more than 1 at |e| = 1.
+
+        z = X^T w / n with w' = r, the residual, whose Jacobian -X D X^T / n is symmetric and has no positive
+        eigenvalue: a difference of two w never grows.
+        """
+        return float(np.linalg.norm(self._to_unit @ error))
+
+    def delays(self, ys: FloatArray) -> FloatArray:
+        squares = self._squares(ys)
+        push = squares * (self._residual(ys) @ self._xn)
+        lost = np.sum(push * push / np.where(squares > 0, squares, 1.0), axis=-1)
+        most = np.linalg.norm(push @ self._xt, axis=-1) / np.sqrt(self._n * np.max(self._diagonal))
+        return np.asarray(np.divide(most, lost, out=np.full(most.shape, np.inf), where=lost > 0))
+
+    @cached_property
+    def _to_unit(self) -> FloatArray:
+        """What takes an error in z to the e of `distance`; directions that move z by less than rounding are none."""
+        return np.linalg.pinv(self._xt / np.sqrt(self._n), rcond=TIED) * np.sqrt(np.max(self._diagonal))
 
     def loss(self, y: FloatArray) -> float:
         return self.loss_and_rate(y)[0]
@@ -132,9 +136,9 @@ class MirrorFlow(agf.FlowSystem):
         return float(losses), float(rates)
 
     def losses_and_rates(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
-        r = self._residual(ys, self._parts)
-        velocity = r @ self._xn if self._heard is self._parts else self.velocity(ys)
-        rates = -np.sum(self._squares(ys, self._heard) * velocity**2, axis=-1)
+        r = self._residual(ys)
+        velocity = r @ self._xn
+        rates = -np.sum(self._squares(ys) * velocity**2, axis=-1)
         return (0.5 / self._n) * (np.sum(r * r, axis=-1) + self._out_of_reach), rates
 
     def growth(self, y: FloatArray) -> float:
@@ -177,9 +181,11 @@ class MirrorFlow(agf.FlowSystem):
         arrays = log_norms, directions, mirror.coefficients(ys)
         return [agf.Snapshot(*row[:2], {"coefficients": row[2]}) for row in zip(*arrays, strict=True)]
 
-    def _residual(self, z: FloatArray, parts: Parts) -> FloatArray:
-        return self._y - (np.exp(parts[0] + 2.0 * z) - np.exp(parts[1] - 2.0 * z)) @ self._xt
+    def _residual(self, z: FloatArray) -> FloatArray:
+        p, q = self._parts
+        return self._y - (np.exp(p + 2.0 * z) - np.exp(q - 2.0 * z)) @ self._xt
 
-    def _squares(self, z: FloatArray, parts: Parts) -> FloatArray:
+    def _squares(self, z: FloatArray) -> FloatArray:
         """d beta/dz (..., d), which is rho^2."""
-        return 2.0 * (np.exp(parts[0] + 2.0 * z) + np.exp(parts[1] - 2.0 * z))
+        p, q = self._parts
+        return 2.0 * (np.exp(p + 2.0 * z) + np.exp(q - 2.0 * z))

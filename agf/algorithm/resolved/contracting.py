@@ -1,0 +1,199 @@
+"""Mode "resolved" where nothing grows away from anything: all neurons are followed together, in one pass with its bars.
+
+A problem may have coordinates in which solutions never move apart (`FlowSystem.contracts`), as a diagonal network has.
+There a dormant neuron costs nothing to keep in the residual, and a plateau is a few long steps: nothing is left out,
+and the active set only says who is named. Errors of steps never grow in the norm of `FlowSystem.distance`, so that
+their sum bounds the error of the state, and `FlowSystem.delays` says by how much that can shift the loss in time. This
+is what the reference trainer integrates: a comparison of the two checks the rules that end them and the reading of the
+curve, and no more.
+"""
+
+from __future__ import annotations
+
+import time as wall
+from dataclasses import replace
+
+import numpy as np
+
+from agf.algorithm.deviation import of_curve
+from agf.algorithm.outcome import staircase
+from agf.algorithm.resolved.members import Members, Network
+from agf.algorithm.resolved.motion import RELAXES
+from agf.algorithm.resolved.path import Change, Path
+from agf.algorithm.resolved.run import Observer
+from agf.algorithm.resolved.stops import Enough
+from agf.clock import Clock
+from agf.contract.blame import guard
+from agf.contract.flow_system import FlowSystem, Snapshot
+from agf.contract.problem import Problem
+from agf.init import Init
+from agf.records.checkpoint import Checkpoint
+from agf.records.settings import Settings
+from agf.records.state import State
+from agf.records.status import Status
+from agf.results.curve import FINE_DEPTH
+from agf.results.staircase import Drop, Staircase
+from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
+from agf.stopping.ending import FLOOR, Ending
+from agf.stopping.methods import Auto
+from agf.stopping.rules import BUDGET, Budget, Certified, Timeless, Tolerance
+
+#: Points of the curve within every step, and for every e-fold by which the loss above the least falls in it, ... Cost:
+#: half-drop times are found on a cubic between points, which is then right to a hundredth of a percent.
+_POINTS, _POINTS_FOLD = 2, 4
+#: ... but at most so many. Cost: as above.
+_MOST_POINTS = 12
+#: Loss above the least, over that at the start, from which on folds are no longer counted. Cost: as above.
+_DEEP = 1e-6
+
+
+def resolve_contracting(
+    problem: Problem,
+    system: FlowSystem,
+    init: Init,
+    settings: Settings,
+    observer: Observer | None,
+    kept: Checkpoint | None,
+) -> Staircase:
+    """The predicted curve and its drops; see `agf.algorithm.resolved.resolve.resolve`, whose contract this keeps.
+
+    `conditioning` is a bound on the relative change of half-drop times by what the steps err by.
+    """
+    run = _Followed(problem, system, init, settings, observer)
+    began = wall.perf_counter()
+
+    def result(status: Status) -> Staircase:
+        drops, most = run.drops(), settings.max_drops
+        if most is not None and len(drops) > most:
+            drops, status = drops[:most], status if status is Status.INTERRUPTED else Status.MAX_DROPS
+        times, losses, _ = run.path.curve()
+        curve = run.clock.flow(times), losses
+        return of_curve(staircase(problem, init, settings, run, status, drops, began, curve), FINE_DEPTH)
+
+    if kept is not None:
+        run.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED))
+    with guard(problem, lambda: result(Status.ERROR) if len(run.path.times) > 1 else None):
+        found = result(run.go())
+    if observer is not None:
+        for drop in found.drops:  # which they are is known in the end
+            observer(run.path.state(drop.accelerated_time), drop)
+    return found
+
+
+class _Followed:
+    """One run: its curve, who joined and left along it, and what its steps err by."""
+
+    def __init__(
+        self, problem: Problem, system: FlowSystem, init: Init, settings: Settings, observer: Observer | None
+    ) -> None:
+        assert settings.joining is not None  # in this mode it is never left out
+        self.problem, self.system, self.settings, self.observer = problem, system, settings, observer
+        self.clock = Clock.from_norms(problem.degree, init.log_norms)
+        self.unit = float(np.exp(system.log_time_unit - self.clock.log_scale))  # accelerated time per unit of s
+        self.stats: dict[str, float] = {}
+        self.notes: list[str] = []
+        none, no_index = np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64)
+        self.start_level = float(problem.loss_grad(none, no_index)[0])
+        self.least = float(problem.least_loss(init))
+        self.state: State = State(
+            0.0, np.zeros(init.width, dtype=bool), init.directions, init.log_norms, self.start_level
+        )
+        self.alive = np.isfinite(init.log_norms)
+        self.members = Members(problem, init.width, settings.threshold == "natural", settings.joining, self.stats)
+        self.path = Path(losses=[self.start_level], states=[self.state])
+        self.error = 0.0  # bound on that of the state so far, in the norm that contracts
+        self.delays = [0.0]  # bound on how late the curve may be, accelerated time, at each of its points
+        self.left: float | None = None  # loss that may still be lost at the end
+
+    def go(self) -> Status:
+        """Until a rule ends it."""
+        rtol, stop = self.settings.rtol, self.settings.t_max
+        ending = Ending(rtol, self.start_level, self.least, 1.0 / self.unit)
+        stops: list[Stop] = [
+            Certified(Tolerance(rtol, self.start_level), self.least),
+            *ending.rules(self.system.smooth),
+        ]
+        if self.settings.max_drops is not None:
+            stops.append(Enough(self.path, self.settings.max_drops))
+        stops += [Timeless(), Budget(BUDGET)]
+        start = self.system.start()
+        self.path.slopes = [self.system.loss_rate(start) / self.unit]
+        end_time = np.inf if stop is None else float(self.clock.accelerated(stop)) / self.unit
+        try:
+            end = drive(self.system, Auto(rtol), stops, start, s_end=end_time, each=self._see)
+        except KeyboardInterrupt:
+            return Status.INTERRUPTED
+        self.stats["velocity_evaluations"] = float(end.at.work.gradients)
+        self.stats["hessians"] = float(end.at.work.hessians)
+        return self._ended(end, ending)
+
+    def _ended(self, end: End, ending: Ending) -> Status:
+        """The status of an end."""
+        now = end.at
+        if end.why is Why.SETTLED:
+            self.left = max(end.left, RELAXES * self.settings.rtol * max(now.loss, FLOOR * self.start_level))
+            if now.loss - self.least <= self.settings.rtol * self.start_level:
+                return Status.FITTED
+            return Status.ALL_ACTIVE if self.state.active.all() else Status.NO_GROWTH
+        if end.why is Why.TIME:
+            return Status.MAX_TIME
+        if end.why is Why.PASSED:
+            return Status.MAX_DROPS
+        status, sentence, _ = ending.status(end, float(np.exp(self.system.log_time_unit)))
+        self.notes.extend(note for note in (end.note if end.note not in sentence else "", sentence) if note)
+        return status
+
+    def _see(self, now: Moment, saved: Saved) -> None:
+        """Take a step into the curve, with points inside, and into the bound on its error."""
+        step = now.step
+        assert step is not None
+        self.error += self.system.distance(step.error)
+        above = np.maximum(np.array([self.path.losses[-1], now.loss]) - self.least, _DEEP * self.start_level)
+        count = min(_POINTS + int(_POINTS_FOLD * max(np.log(above[0] / above[1]), 0.0)), _MOST_POINTS)
+        places = np.linspace(step.s0, step.s1, count + 2)[1:-1]
+        ys = np.vstack([step.many([step], np.zeros(count, dtype=np.int64), places), now.y])
+        losses, rates = now.system.losses_and_rates(ys[:-1])
+        times = (now.origin + np.append(places, step.s1)) * self.unit
+        losses, rates = np.append(losses, now.loss), np.append(rates, now.rate)
+        with np.errstate(over="ignore"):
+            late = self.error * self.unit * self.system.delays(ys)
+        for point in zip(times.tolist(), losses.tolist(), (-rates / self.unit).tolist(), strict=True):
+            self.path.add(*point)
+        self.delays.extend(late.tolist())
+        seen = [k for k in range(count) if losses[k] < (1.0 - self.path.spacing) * self.state.level]
+        for k, shot in zip((*seen, count), self.system.snapshots(ys[[*seen, count]]), strict=True):
+            self._look(float(times[k]), float(losses[k]), shot)
+
+    def _look(self, time: float, loss: float, shot: Snapshot) -> None:
+        """Who has joined, arrived and left by a time; it changes names alone."""
+        network = Network(self.problem, self.state.active, self.alive, shot.directions, shot.log_norms)
+        gaps, low = self.members.joins(network), self.members.leaves(network)
+        active = (self.state.active | (gaps >= 0.0)) & ~(low > 0.0)
+        before = self.state
+        self.state = State(time, active, shot.directions, shot.log_norms, loss)
+        new, gone = np.flatnonzero(gaps >= 0.0), np.flatnonzero(low > 0.0)
+        if new.size:
+            utility = self.problem.utility(shot.directions[new], new, network.residual())[0]
+            self.members.join(new, np.where(gaps >= 0.0, shot.log_norms - gaps, shot.log_norms), utility)
+        if gone.size:
+            self.members.leave(gone)
+            self.path.events.append(Change(time, gone, False, np.zeros(0), self.state))
+        for k in self.members.arrive(shot.log_norms):  # since the last look log norms have grown about evenly
+            grown = np.array([before.log_norms[k], shot.log_norms[k]])
+            at = float(np.interp(self.members.grown[k], grown, [before.time, time]))
+            self.path.events.append(Change(at, np.array([k]), True, self.members.utility[[k]], self.state))
+        self.path.keep(self.state)
+        if self.observer is not None:
+            self.observer(self.state, None)
+
+    def drops(self) -> list[Drop]:
+        """Visible drops so far, each with the bound on the change of its time."""
+        times, late = np.array(self.path.times), np.array(self.delays)
+        drops = []
+        for drop in self.path.drops(self.problem, self.clock, self.left):
+            k = int(np.searchsorted(times, drop.accelerated_time))
+            bound = float(np.max(late[max(k - 1, 1) : k + 1], initial=0.0))
+            drops.append(
+                replace(drop, conditioning=bound / drop.accelerated_time if drop.accelerated_time > 0 else 0.0)
+            )
+        return drops
