@@ -37,6 +37,7 @@ _EXPORTS = {
     "Activation": "records.state",
     "Settled": "records.state",
     "FlowSystem": "contract.flow_system",
+    "Ties": "contract.ties",
     "FactoredFlow": "coordinates.factored_flow",
     "Snapshot": "contract.flow_system",
     "Engine": "algorithm.engine",
@@ -134,6 +135,7 @@ if TYPE_CHECKING:
     from agf.contract.flow_system import Snapshot as Snapshot
     from agf.contract.phases import Phases as Phases
     from agf.contract.problem import Problem as Problem
+    from agf.contract.ties import Ties as Ties
     from agf.coordinates.factored_flow import FactoredFlow as FactoredFlow
     from agf.errors import AgfError as AgfError
     from agf.errors import ComputationError as ComputationError

@@ -11,6 +11,7 @@ columns are sizes that are known beforehand, None for any.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -202,3 +203,26 @@ def count(value: Any, name: str, *, where: str = "", least: int = 1) -> int:
     if value < least:
         raise DataError(explain(f"`{name}` must be at least {least}.", where=where, found=value))
     return int(value)
+
+
+def equal_rows(keys: Sequence[FloatArray]) -> IntArray | None:
+    """Number, in order of first appearance, of each of H rows; None where all rows differ.
+
+    Parameters
+    ----------
+    keys : sequence of ndarray, shape (H,)
+        The columns of the rows; those that tell most apart come first.
+
+    Returns
+    -------
+    int ndarray or None, shape (H,)
+        Equal rows have equal numbers.
+    """
+    code = np.zeros(keys[0].size, dtype=np.int64)
+    for key in keys:
+        level = np.unique(key, return_inverse=True)[1]
+        found, code = np.unique(code * (level.max(initial=0) + 1) + level, return_inverse=True)
+        if found.size == code.size:
+            return None
+    first = np.unique(code, return_index=True)[1]
+    return np.argsort(np.argsort(first))[code]

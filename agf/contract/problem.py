@@ -21,6 +21,7 @@ from agf.contract.interaction import Span, of_loss
 from agf.contract.phases import Phases
 from agf.contract.returns import watch
 from agf.contract.start import drawn
+from agf.contract.ties import Ties
 from agf.errors import NoTheory, explain
 from agf.init import Init
 from agf.records.table import Table
@@ -252,6 +253,15 @@ class Problem(Instance):
 
     def flow_system(self, init: Init) -> FlowSystem | None:
         """The problem's own coordinates for gradient flow, or None for the generic polar ones."""
+        del init
+        return None
+
+    def ties(self, init: Init) -> Ties | None:
+        """The smaller problem in which neurons that follow one another exactly from `init` are one; None for none.
+
+        Flows, descents and predictions resolved in time are then those of the smaller one, and told of the neurons of
+        this: they are faster by as many copies as there are, and predictions closer, since copies act together.
+        """
         del init
         return None
 

@@ -19,13 +19,15 @@ from agf.contract.admission import admit
 from agf.contract.blame import guard
 from agf.contract.flow_system import Snapshot
 from agf.contract.problem import Problem
+from agf.contract.ties import Ties
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
 from agf.records.status import Status
 from agf.results.trajectory import Trajectory
 from agf.training.gradient_flow import clock_of, same_start, snapshot_arrays
-from agf.training.recorder import Progress, Recorder, at_most, taking_over
+from agf.training.recorder import Progress, Recorder, taking_over
+from agf.training.tied import gathered, spread
 
 #: Factor of the step count at which minibatch runs evaluate the full loss. Result: of times along these curves, known
 #: to 1 %; at 1.1 to a tenth, at 1.001 every one of the first thousand steps is evaluated.
@@ -104,7 +106,10 @@ def descend(
     count(snapshots, "snapshots", where="descend", least=2)
     if not 0 <= number(momentum) < 1:
         raise RequestError(explain("`momentum` must be in [0, 1).", where="descend", found=momentum))
-    batches = None if batch_size is None else _Batches(problem, count(batch_size, "batch_size", where="descend"), seed)
+    ties = Ties.among(problem, init)
+    batches = (
+        None if batch_size is None else _Batches(ties.problem, count(batch_size, "batch_size", where="descend"), seed)
+    )
     kept = Checkpoint.of(checkpoint)
     settings: dict[str, Any] = {
         "lr": lr,
@@ -116,7 +121,7 @@ def descend(
     }
     if len(frozen):
         settings["frozen"] = _columns(frozen, init.n_params)
-    run = _Descent(problem, init, settings, batches)
+    run = _Descent(problem, init, ties, settings, batches)
     if resume is not None:
         with taking_over("descend", resume):
             run.resume(resume)
@@ -174,14 +179,15 @@ class _Batches:
 class _Descent:
     """One run of `descend`."""
 
-    def __init__(self, problem: Problem, init: Init, settings: dict[str, Any], batches: _Batches | None) -> None:
-        self.problem = problem
-        self.init = init
+    def __init__(
+        self, problem: Problem, init: Init, ties: Ties, settings: dict[str, Any], batches: _Batches | None
+    ) -> None:
+        self.problem, self.init, self.ties = problem, init, ties
         self.settings = settings
         self.frozen: list[int] = settings.get("frozen", [])
         self.batches = batches
-        self.neurons = np.arange(init.width)
-        self.theta = init.params()
+        self.neurons = np.arange(ties.init.width)
+        self.theta = ties.init.params()
         if not self.theta.any():
             raise RequestError(
                 explain(
@@ -195,7 +201,7 @@ class _Descent:
         self.evaluations = 0
         self.seconds = 0.0
         self.next_loss = 0
-        self.recorder = Recorder(at_most(settings["snapshots"], init.directions.size), 1e-6, sloped=False)
+        self.recorder = Recorder(settings["snapshots"], 1e-6, sloped=False, numbers=init.directions.size)
 
     def go(self, steps: int, observer: Callable[[Progress], None] | None, checkpoint: Checkpoint) -> Trajectory:
         """Until the steps are done or something ends them; always hands back what there is."""
@@ -241,7 +247,7 @@ class _Descent:
 
     def _loss_grad(self, theta: FloatArray) -> tuple[float, FloatArray]:
         self.evaluations += 1
-        loss, gradient = self.problem.loss_grad(theta, self.neurons)
+        loss, gradient = self.ties.problem.loss_grad(theta, self.neurons)
         return float(loss), gradient
 
     def _begin(self) -> None:
@@ -280,7 +286,7 @@ class _Descent:
 
     def _snapshot(self, theta: FloatArray) -> Snapshot:
         directions, log_norms = sphere.polar(theta)
-        features = self.problem.features(theta, self.neurons)
+        features = self.ties.problem.features(theta, self.neurons)
         return Snapshot(log_norms, directions, {name: np.array(value) for name, value in features.items()})
 
     def trajectory(self, status: Status) -> Trajectory:
@@ -303,7 +309,7 @@ class _Descent:
             slopes=slopes,
             status=status,
             clock=clock_of(self.problem, self.init),
-            **self.recorder.arrays(last),
+            **spread(self.recorder.arrays(last), self.ties, self.problem),
             init=self.init,
             arguments=self.problem.arguments,
             settings=self.settings,
@@ -341,4 +347,4 @@ class _Descent:
         step, evaluations, self.seconds, next_loss, points = (float(v) for v in state["descent"])
         self.step, self.evaluations, self.next_loss = int(step), int(evaluations), int(next_loss)
         curve = trajectory.times[: int(points)], trajectory.losses[: int(points)], trajectory.slopes
-        self.recorder.restore(curve, snapshot_arrays(trajectory), state)
+        self.recorder.restore(curve, gathered(snapshot_arrays(trajectory), self.ties), state)

@@ -24,6 +24,7 @@ from agf.contract.admission import admit
 from agf.contract.blame import guard
 from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
+from agf.contract.ties import Ties
 from agf.coordinates.choice import flow_system
 from agf.coordinates.held_neurons import Plateau
 from agf.coordinates.polar_system import PolarSystem
@@ -41,7 +42,8 @@ from agf.stopping.ending import SETTLE, Ending
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit, pack, unpack
 from agf.stopping.rules import Budget, Timeless, Unaffordable
 from agf.training.flow_record import FlowRecord
-from agf.training.recorder import Progress, Recorder, at_most, taking_over
+from agf.training.recorder import Progress, Recorder, taking_over
+from agf.training.tied import gathered, spread
 
 Observer = Callable[[Progress], None]
 
@@ -153,7 +155,8 @@ def flow(
     if t_max is not None:
         t_max = positive(t_max, "t_max", where="flow")
     with guard(problem):
-        system = flow_system(problem, init)
+        ties = Ties.among(problem, init)
+        system = flow_system(ties.problem, ties.init)
     if system.log_time_unit > _MAX_LOG_TIME:
         raise RequestError(
             explain(
@@ -185,7 +188,7 @@ def flow(
         "settle": positive(settle, "settle", where="flow"),
     }
     with guard(problem):
-        run = _Run(problem, init, system, settings)
+        run = _Run(problem, init, ties, system, settings)
     if resume is not None:
         with taking_over("flow", resume):
             run.resume(resume)
@@ -227,16 +230,16 @@ def snapshot_arrays(trajectory: Trajectory) -> dict[str, Any]:
 class _Run:
     """One run of `flow`: drives the system it is in until something ends it, and hands back what there is."""
 
-    def __init__(self, problem: Problem, init: Init, system: FlowSystem, settings: dict[str, Any]) -> None:
-        self.problem, self.init, self.settings = problem, init, settings
+    def __init__(self, problem: Problem, init: Init, ties: Ties, system: FlowSystem, settings: dict[str, Any]) -> None:
+        self.problem, self.init, self.ties, self.settings = problem, init, ties, settings
         self.home = self.system = system  # the coordinates it started in, and those it is in
-        kept = at_most(settings["snapshots"], init.directions.size)
-        self.record = FlowRecord(Recorder(kept, 0.1 * settings["rtol"]), system)
-        self.ending = Ending.of(problem, init, system, settings["settle"])
+        recorder = Recorder(settings["snapshots"], 0.1 * settings["rtol"], numbers=init.directions.size)
+        self.record = FlowRecord(recorder, system)
+        self.ending = Ending.of(ties.problem, ties.init, system, settings["settle"])
         if not system.smooth:
             from agf.rectified.prospects import prospects  # a tenth of a second to import, and few problems have kinks
 
-            known = prospects(problem, init.width)
+            known = prospects(ties.problem, ties.init.width)
             if known is not None:
                 self.ending = replace(self.ending, prospects=lambda now: known(*_neurons(now)))
         self.saved = Saved(system.start())
@@ -347,7 +350,7 @@ class _Run:
             slopes=slopes,
             status=status,
             clock=clock_of(self.problem, self.init),
-            **recorder.arrays(last),
+            **spread(recorder.arrays(last), self.ties, self.problem),
             init=self.init,
             arguments=self.problem.arguments,
             settings=self.settings,
@@ -407,7 +410,7 @@ class _Run:
                 )
             )
         if "held" in state:
-            self.system = Plateau(self.problem, self.init, state["held"].astype(bool))
+            self.system = Plateau(self.ties.problem, self.ties.init, state["held"].astype(bool))
         if "weights" in state and isinstance(self.home, PolarSystem):
             self.system = WeightSystem(self.home)
         origin, local, self.seconds, self.record.drift = (float(v) for v in state["clock"])
@@ -423,4 +426,4 @@ class _Run:
             Work(*(int(v) for v in state["work"])),
         )
         curve = trajectory.times, trajectory.losses, trajectory.slopes
-        self.record.recorder.restore(curve, snapshot_arrays(trajectory), state)
+        self.record.recorder.restore(curve, gathered(snapshot_arrays(trajectory), self.ties), state)

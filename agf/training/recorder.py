@@ -64,11 +64,6 @@ def taking_over(where: str, run: object) -> Iterator[None]:
         ) from None
 
 
-def at_most(snapshots: int, numbers: int) -> int:
-    """How many snapshots of so many numbers are kept of those asked for: what fits in memory and is soon written."""
-    return min(snapshots, max(int(_SNAPSHOT_BYTES / (8 * numbers)), 8))
-
-
 class Recorder:
     """Collects (time, loss, slope) points and snapshots in order of time.
 
@@ -80,10 +75,15 @@ class Recorder:
         Relative error of times and losses that interpolation may add.
     sloped : bool
         Whether points have slopes dL/dt.
+    numbers : int
+        Of the weights: of large networks fewer snapshots are kept, those that fit in memory and are soon written, and
+        as many times fewer are taken to choose from.
     """
 
-    def __init__(self, snapshots: int, tolerance: float, sloped: bool = True) -> None:
-        self.capacity = snapshots
+    def __init__(self, snapshots: int, tolerance: float, sloped: bool = True, numbers: int = 1) -> None:
+        self.capacity = min(snapshots, max(int(_SNAPSHOT_BYTES / (8 * numbers)), 8))
+        #: How many times wider than usual snapshots are spaced.
+        self._sparser = snapshots / self.capacity
         self.tolerance = tolerance
         self.sloped = sloped
         self.points: list[Point] = []
@@ -216,14 +216,14 @@ class Recorder:
 
     def _keep(self, time: float, loss: float, snapshot: Snapshot) -> None:
         self.kept.append((time, loss, snapshot))
-        self.due = time * (1.0 + (_SPACING if self.sloped else _FINE_SPACING))
+        self.due = time * (1.0 + self._sparser * (_SPACING if self.sloped else _FINE_SPACING))
         self.waited = 0
 
     def deserves(self, loss: float) -> bool:
         """Whether one more point of the curve, at this loss, deserves a snapshot: it has fallen, or bent for long."""
         self.waited += 1
-        fallen = bool(self.kept) and self.kept[-1][1] - loss > _FALL * abs(self.kept[0][1])
-        return fallen or (self.sloped and self.waited >= _POINTS)
+        fallen = bool(self.kept) and self.kept[-1][1] - loss > self._sparser * _FALL * abs(self.kept[0][1])
+        return fallen or (self.sloped and self.waited >= self._sparser * _POINTS)
 
     def _thin_snapshots(self) -> None:
         """Where there are too many, drop those that lines between neighbours show best, no two neighbours at once."""

@@ -22,10 +22,12 @@ from agf.algorithm.resolved.motion import RELAXES
 from agf.algorithm.resolved.path import Change, Path
 from agf.algorithm.resolved.run import Observer
 from agf.algorithm.resolved.stops import Enough
+from agf.algorithm.tied import whole
 from agf.clock import Clock
 from agf.contract.blame import guard
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.contract.problem import Problem
+from agf.contract.ties import Ties
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
@@ -49,6 +51,7 @@ _DEEP = 1e-6
 
 def resolve_contracting(
     problem: Problem,
+    ties: Ties,
     system: FlowSystem,
     init: Init,
     settings: Settings,
@@ -57,9 +60,10 @@ def resolve_contracting(
 ) -> Staircase:
     """The predicted curve and its drops; see `agf.algorithm.resolved.resolve.resolve`, whose contract this keeps.
 
-    `conditioning` is a bound on the relative change of half-drop times by what the steps err by.
+    `conditioning` is a bound on the relative change of half-drop times by what the steps err by. What is stepped is the
+    `system` of the problem that `ties` leave.
     """
-    run = _Followed(problem, system, init, settings, observer)
+    run = _Followed(ties.problem, system, ties.init, settings, observer)
     began = wall.perf_counter()
 
     def result(status: Status) -> Staircase:
@@ -68,7 +72,8 @@ def resolve_contracting(
             drops, status = drops[:most], status if status is Status.INTERRUPTED else Status.MAX_DROPS
         times, losses, _ = run.path.curve()
         curve = run.clock.flow(times), losses
-        return of_curve(staircase(problem, init, settings, run, status, drops, began, curve), FINE_DEPTH)
+        stairs = staircase(ties.problem, ties.init, settings, run, status, drops, began, curve)
+        return whole(of_curve(stairs, FINE_DEPTH), ties, problem, init)
 
     if kept is not None:
         run.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED))
@@ -76,7 +81,7 @@ def resolve_contracting(
         found = result(run.go())
     if observer is not None:
         for drop in found.drops:  # which they are is known in the end
-            observer(run.path.state(drop.accelerated_time), drop)
+            observer(run.path.state(float(run.clock.accelerated(drop.half_time))), drop)
     return found
 
 

@@ -23,6 +23,7 @@ from agf.algorithm.resolved.tolerances import decades
 from agf.algorithm.threshold import NonFinite
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
+from agf.contract.ties import Ties
 from agf.coordinates.mode_system import mixes
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
@@ -49,11 +50,12 @@ def resolve(
         from agf.algorithm.resolved.modes import resolve_modes
 
         return of_curve(resolve_modes(problem, init, settings, observer, kept or Checkpoint(None)), FINE_DEPTH)
-    system = problem.flow_system(init)
+    ties = Ties.among(problem, init)
+    system = ties.problem.flow_system(ties.init)
     if system is not None and system.contracts:
         from agf.algorithm.resolved.contracting import resolve_contracting
 
-        return resolve_contracting(problem, system, init, settings, observer, kept)
+        return resolve_contracting(problem, ties, system, init, settings, observer, kept)
     run = Run(problem, init, settings, observer)
 
     def result(status: Status, drops: list[Drop]) -> Staircase:

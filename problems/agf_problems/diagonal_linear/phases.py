@@ -206,13 +206,14 @@ class DiagonalPhases:
         speeds = np.abs(fit.pull)
         with np.errstate(divide="ignore"):
             largest = np.log(np.divide(speeds, fit.norms**2, out=np.zeros_like(speeds), where=speeds > 0).max())
-        if largest > -np.inf and mirror.log_product.min() - np.log(2.0) >= largest:
+        least = mirror.log_product.min() - np.log(2.0)
+        if largest > -np.inf and least >= largest:
             raise agf.RequestError(
                 explain(
                     "the initialization is larger than any coefficient that one coordinate alone would learn.",
                     where="problem 'diagonal-linear'",
                     found=f"alpha = {self._init.alpha:g}",
-                    expected=f"alpha well below {np.exp(0.5 * largest):.3g}, the square root of the largest of them",
+                    expected=f"alpha well below {self._init.alpha * np.exp(0.5 * (largest - least)):.3g}",
                     remedy="Choose a smaller alpha: the theory is about small initialization.",
                 )
             )

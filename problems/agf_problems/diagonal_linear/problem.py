@@ -210,6 +210,11 @@ class DiagonalLinear(agf.Problem):
         """Gradient flow in the signed coordinate z."""
         return MirrorFlow(self.X, self.y, init)
 
+    def ties(self, init: agf.Init) -> agf.Ties | None:
+        """Equal columns that start from equal weights."""
+        of = agf.arrays.equal_rows([*self.X, *init.directions.T, init.log_norms])
+        return None if of is None else agf.Ties(_Tied(self, of), agf.Ties.merged(init, of), of)
+
     # -- what it learned --------------------------------------------------------------------------------------
 
     def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
@@ -259,3 +264,15 @@ class DiagonalLinear(agf.Problem):
         from agf import datasets
 
         return datasets.load("diabetes")
+
+
+class _Tied(DiagonalLinear):
+    """One coordinate for each kind of column of another problem, in whose words it speaks."""
+
+    def __init__(self, whole: DiagonalLinear, of: IntArray) -> None:
+        super().__init__(whole.X[:, np.unique(of, return_index=True)[1]], whole.y)
+        self._whole, self._of = whole, of
+
+    def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
+        """That of all coordinates which those `chosen` stand for."""
+        return self._whole.label(theta, neurons, np.flatnonzero(np.isin(self._of, chosen)))
