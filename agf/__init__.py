@@ -44,7 +44,7 @@ _EXPORTS = {
     "Step": "algorithm.engine",
     "predict": "algorithm.engine",
     "predict_many": "algorithm.engine",
-    "Drop": "results.staircase",
+    "Drop": "results.drop",
     "Staircase": "results.staircase",
     "Trajectory": "results.trajectory",
     "CurveWriter": "results.curve_file",
@@ -166,11 +166,11 @@ if TYPE_CHECKING:
     from agf.results.comparison import compare as compare
     from agf.results.curve_file import CurveWriter as CurveWriter
     from agf.results.dormant_phase import DormantPhase as DormantPhase
+    from agf.results.drop import Drop as Drop
     from agf.results.landscape import Critical as Critical
     from agf.results.landscape import Landscape as Landscape
     from agf.results.rewinding import Rewinding as Rewinding
     from agf.results.runs import load as load
-    from agf.results.staircase import Drop as Drop
     from agf.results.staircase import Staircase as Staircase
     from agf.results.trajectory import Trajectory as Trajectory
     from agf.rewinding.masked import masked as masked

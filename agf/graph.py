@@ -25,8 +25,9 @@ from agf.errors import RequestError, explain
 from agf.pictures.axes import loss_scale
 from agf.records import files
 from agf.records.table import number as rounded
+from agf.results.drop import Drop
 from agf.results.names import given, word_of
-from agf.results.staircase import Drop, Staircase
+from agf.results.staircase import Staircase
 
 if TYPE_CHECKING:
     import networkx as nx

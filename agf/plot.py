@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from agf.results.comparison import Comparison
-    from agf.results.staircase import Drop, Staircase
+    from agf.results.drop import Drop
+    from agf.results.staircase import Staircase
     from agf.results.trajectory import Trajectory
 
 __all__ = [

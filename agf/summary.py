@@ -25,7 +25,8 @@ from agf.pictures.ticks import log_time
 from agf.records import files
 from agf.records.status import Status
 from agf.records.table import Table, apart, level, number, percent
-from agf.results.staircase import Drop, Staircase
+from agf.results.drop import Drop
+from agf.results.staircase import Staircase
 
 if TYPE_CHECKING:
     import networkx as nx

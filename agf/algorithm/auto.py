@@ -19,7 +19,8 @@ from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.records.table import percent
-from agf.results.staircase import Drop, Staircase
+from agf.results.drop import Drop
+from agf.results.staircase import Staircase
 
 #: Error bar, relative, of a half-drop time up to which Algorithm 1 is taken to hold. Result: beyond it drops are
 #: resolved in time; it is as far off as the default may be in the median on real tables, at 1e-2 so far off in many,

@@ -16,7 +16,8 @@ from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.records.table import number
-from agf.results.staircase import Drop, Staircase
+from agf.results.drop import Drop
+from agf.results.staircase import Staircase
 
 #: Relative change of every initial weight in a repeated prediction. Result: of the conditioning alone, which is the
 #: answer to such a change; at 1e-2 ties of weights would come apart, at 1e-4 a chaotic drop may hide in the tolerance.

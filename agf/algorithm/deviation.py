@@ -21,7 +21,8 @@ from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.records.state import State
 from agf.results.curve import FINE_DEPTH, detect
-from agf.results.staircase import Drop, Staircase
+from agf.results.drop import Drop
+from agf.results.staircase import Staircase
 from agf.rounding import TIED
 from agf.sphere import lengths, norms
 

@@ -33,7 +33,8 @@ from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
 from agf.records.state import Activation, Settled, State
 from agf.records.status import Status
-from agf.results.staircase import Drop, Staircase, kept
+from agf.results.drop import Drop, kept
+from agf.results.staircase import Staircase
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from agf.contract.problem import Problem
 from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.status import Status
-from agf.results.staircase import Drop, Staircase
+from agf.results.drop import Drop
+from agf.results.staircase import Staircase
 
 _NO_CURVE = (np.zeros(0), np.zeros(0))
 

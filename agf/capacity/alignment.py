@@ -17,7 +17,7 @@ from agf.arrays import BoolArray, FloatArray, IntArray, matrix
 from agf.capacity.layers import favoured, gates, output_names, two_layer
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
-from agf.records.table import Table, number
+from agf.records.table import Table, Tabular, number
 from agf.results.trajectory import Trajectory
 from agf.sphere import cartesian, lengths, polar
 
@@ -28,7 +28,7 @@ _COLUMNS = ("utility", "drive", "cos_delta", "rate", "gate_share", "side", "targ
 
 
 @dataclass(frozen=True, repr=False)
-class Alignment:
+class Alignment(Tabular):
     """How H neurons are driven at T moments.
 
     problem : name.  times : (T,) flow time; 0 for weights without a time.
@@ -80,12 +80,6 @@ class Alignment:
 
     def __repr__(self) -> str:
         return f"<Alignment of {self.problem}, {self.times.size} moment(s), {self.log_norms.shape[1]} neurons>"
-
-    def __str__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""

@@ -18,7 +18,7 @@ from agf.capacity.layers import require_two_layer, two_layer
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import WIDTHS, Init
-from agf.records.table import Table, number, percent
+from agf.records.table import Table, Tabular, number, percent
 from agf.results.trajectory import Trajectory
 from agf.rounding import SUM
 from agf.sphere import lengths, polar
@@ -29,7 +29,7 @@ PRUNE_BY = ("group", "norm", "charge", "random", "snip")
 
 
 @dataclass(frozen=True, repr=False)
-class Compressed:
+class Compressed(Tabular):
     """A network with fewer neurons, beside the one it came from.
 
     problem : the problem at the new width.  theta : (k, P) its weights.  how : what was done, in words.
@@ -81,12 +81,6 @@ class Compressed:
 
     def __repr__(self) -> str:
         return f"<Compressed {self.problem.name}: {self.width_before} to {self.neurons} neurons, {self.how}>"
-
-    def __str__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""

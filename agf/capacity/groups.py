@@ -20,9 +20,10 @@ from agf.clock import half_drop_ratio
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
-from agf.records.table import Table, number
+from agf.records.table import Table, Tabular, number
 from agf.results.comparison import Comparison
-from agf.results.staircase import Drop, Staircase
+from agf.results.drop import Drop
+from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 from agf.sphere import cartesian, normalize, polar
 
@@ -93,7 +94,7 @@ class Group:
 
 
 @dataclass(frozen=True, repr=False)
-class Groups:
+class Groups(Tabular):
     """All groups of a network at one moment, largest total first.
 
     problem : name.  time : flow time of the moment; NaN for weights without one.
@@ -148,12 +149,6 @@ class Groups:
 
     def __repr__(self) -> str:
         return f"<Groups of {self.problem} by {self.by}: {len(self)} groups, {self.dead.size} dead neurons>"
-
-    def __str__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""

@@ -22,7 +22,7 @@ from agf.coordinates.choice import flow_system
 from agf.coordinates.polar_system import PolarSystem
 from agf.errors import RequestError, explain
 from agf.init import Init
-from agf.records.table import Table, number
+from agf.records.table import Table, Tabular, number
 from agf.results.comparison import Comparison
 from agf.results.trajectory import Trajectory
 from agf.stopping.drive import Moment, Stop, drive
@@ -49,7 +49,7 @@ _MOST = 10_000
 
 
 @dataclass(frozen=True, repr=False)
-class Tickets:
+class Tickets(Tabular):
     """Predicted order of the final norms of H neurons.
 
     problem : name.  init : where training starts.  time : flow time up to which the race was run.
@@ -168,12 +168,6 @@ class Tickets:
 
     def __repr__(self) -> str:
         return f"<Tickets of {self.problem}: {self.keep} of {self.width} neurons, {self.decided} decided>"
-
-    def __str__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""

@@ -14,7 +14,7 @@ from agf.contract.probe import NotApplicable, Probe, Violation
 from agf.contract.problem import Problem
 from agf.contract.returns import BadReturn
 from agf.errors import AgfError
-from agf.records.table import Table
+from agf.records.table import Table, Tabular
 
 #: Names of the checks, in order.
 NAMES = tuple(LAWS)
@@ -57,7 +57,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Conformance:
+class Conformance(Tabular):
     """All verdicts on one problem."""
 
     problem: str
@@ -86,12 +86,6 @@ class Conformance:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {"problem": self.problem, "passed": self.passed, "checks": [dict(vars(v)) for v in self.verdicts]}
-
-    def __str__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 def check(problem: Problem, seed: int = 0) -> Conformance:

@@ -16,7 +16,7 @@ import numpy as np
 from agf import plot
 from agf.pictures.axes import import_matplotlib
 from agf.records import files, provenance
-from agf.records.table import Table, level, number, percent
+from agf.records.table import Table, Tabular, level, number, percent
 from agf.results.comparison import Comparison
 
 #: Letters of a label in the table; the json has all of it.
@@ -28,7 +28,7 @@ _WORD = 2.2
 
 
 @dataclass(frozen=True)
-class Rendition:
+class Rendition(Tabular):
     """One figure.
 
     Parameters
@@ -72,12 +72,6 @@ class Rendition:
         if any("0" in row[5:7] for row in rows):
             notes.append("A level reads 0 where it is lost, in float64, when added to L(0).")
         return Table(f"{self.name}: {self.title}", columns, rows, notes)
-
-    def __str__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
     def numbers(self) -> dict[str, Any]:
         """Plain values: settings, and for every comparison its drops and largest errors."""

@@ -16,7 +16,8 @@ from agf.arrays import FloatArray, positive
 from agf.clock import Clock
 from agf.errors import NoTheory, RequestError, explain
 from agf.records.status import Status
-from agf.results.staircase import Drop, Staircase
+from agf.results.drop import Drop
+from agf.results.staircase import Staircase
 from agf.sphere import cartesian
 
 if TYPE_CHECKING:

@@ -273,6 +273,20 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, n
     return kind, header, arrays
 
 
+@contextlib.contextmanager
+def complete(path: object) -> Iterator[None]:
+    """Where the parts of the run file at `path` are read. Raises FileError for one that is missing or of the wrong
+    kind."""
+    try:
+        yield
+    except FileError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        raise FileError(
+            explain(f"cannot read {str(path)!r}: a part is missing or of the wrong kind ({error}).")
+        ) from None
+
+
 def members(archive: zipfile.ZipFile) -> list[tuple[str, zipfile.ZipInfo]]:
     """The arrays of an archive: name and entry."""
     return [(info.filename[: -len(".npy")], info) for info in archive.infolist() if info.filename.endswith(".npy")]

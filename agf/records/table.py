@@ -138,3 +138,17 @@ class Table:
             f"<div><b>{escape(self.title)}</b><table><thead><tr>{head}</tr></thead>"
             f"<tbody>{body}</tbody></table>{notes}</div>"
         )
+
+
+class Tabular:
+    """What is shown as a table: printed as text, and in notebooks as HTML."""
+
+    def table(self) -> Table:
+        """What it says."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()

@@ -11,7 +11,7 @@ import numpy as np
 from agf.arrays import BoolArray, FloatArray
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
-from agf.records.table import Table, number
+from agf.records.table import Table, Tabular, number
 from agf.rectified.early import Early, Spurious
 from agf.rectified.orthogonal import Orthogonal
 from agf.rectified.samples import Samples
@@ -52,7 +52,7 @@ class Claim:
 
 
 @dataclass(frozen=True, repr=False)
-class Claims:
+class Claims(Tabular):
     """The claims, in the order of the papers."""
 
     claims: tuple[Claim, ...]
@@ -84,14 +84,8 @@ class Claims:
         """Plain values."""
         return {"hold": self.hold, "claims": [{**vars(one), "slack": one.slack} for one in self.claims]}
 
-    def __str__(self) -> str:
-        return self.table().text()
-
     def __repr__(self) -> str:
         return f"<Claims: {len(self)}, {'none broken' if self.hold else 'some broken'}>"
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 @dataclass(frozen=True)

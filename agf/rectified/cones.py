@@ -17,7 +17,7 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray, matrix
 from agf.errors import RequestError, explain
-from agf.records.table import Table
+from agf.records.table import Table, Tabular
 from agf.rounding import TIED
 
 #: Faces beyond which an enumeration is refused. Limit: some tens of seconds and a gigabyte.
@@ -216,7 +216,7 @@ def _null(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True, repr=False)
-class Cones:
+class Cones(Tabular):
     """Activation cones of inputs and their faces, none with w = 0.
 
     X : (n, d) the inputs.
@@ -266,14 +266,8 @@ class Cones:
             "names": list(self.names),
         }
 
-    def __str__(self) -> str:
-        return self.table().text()
-
     def __repr__(self) -> str:
         return f"<Cones of {self.X.shape[0]} inputs: {self.n_open} open, {self.dimensions.size} in all>"
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 def name(pattern: IntArray) -> str:

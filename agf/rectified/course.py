@@ -14,7 +14,7 @@ import numpy as np
 from agf.arrays import BoolArray, FloatArray
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
-from agf.records.table import Table, number, percent
+from agf.records.table import Table, Tabular, number, percent
 from agf.rectified.samples import Samples
 from agf.results.trajectory import Trajectory
 
@@ -24,7 +24,7 @@ _COLUMNS = ("time", "own_cone", "dead", "stable_rank", "spectral", "norm_change"
 
 
 @dataclass(frozen=True, repr=False)
-class Course:
+class Course(Tabular):
     """Statistics of m neurons at the T snapshots of a run.
 
     Parameters
@@ -112,12 +112,6 @@ class Course:
 
     def __repr__(self) -> str:
         return f"<Course of {self.problem}: {self.signs.shape[1]} neurons at {len(self)} times>"
-
-    def __str__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""

@@ -17,7 +17,7 @@ from agf import sphere
 from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
-from agf.records.table import Table, number, percent
+from agf.records.table import Table, Tabular, number, percent
 from agf.rectified.ascent import SAME, climb
 from agf.rectified.cones import name
 from agf.rectified.ends import ends
@@ -71,7 +71,7 @@ class Group:
 
 
 @dataclass(frozen=True, repr=False)
-class Escape:
+class Escape(Tabular):
     """Whether a network can still learn.
 
     Parameters
@@ -214,12 +214,6 @@ class Escape:
 
     def __repr__(self) -> str:
         return f"<Escape of {self.problem} at {self.at}: {self.verdict}>"
-
-    def __str__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 def escape(problem: Problem, at: Any, *, drop: int | None = None, starts: int = 100) -> Escape:

@@ -11,7 +11,7 @@ from agf import sphere
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
-from agf.records.table import Table, number, percent
+from agf.records.table import Table, Tabular, number, percent
 from agf.rectified.claims import Claims, claims
 from agf.rectified.early import Early, Spurious, early, spurious
 from agf.rectified.orthogonal import Orthogonal, orthogonal
@@ -44,7 +44,7 @@ def _numbers(source: str, kind: str, names: dict[str, str], values: Any, unit: f
 
 
 @dataclass(frozen=True, repr=False)
-class Separation:
+class Separation(Tabular):
     """Constants, bounds and assumptions of both papers.
 
     Parameters
@@ -148,12 +148,6 @@ class Separation:
 
     def __repr__(self) -> str:
         return f"<Separation of {self.problem.name}, {self.init.width} neurons>"
-
-    def __str__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
 
 def separation(

@@ -11,7 +11,7 @@ import numpy as np
 from agf.arrays import USUAL
 from agf.errors import FileError, RequestError, explain
 from agf.records import files
-from agf.records.table import Table, number, percent
+from agf.records.table import Table, Tabular, number, percent
 from agf.results.curve import CurveDrop, rises
 from agf.results.matching import MARGIN, align
 from agf.results.staircase import Staircase
@@ -135,7 +135,7 @@ class Match:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Tabular):
     """Predicted and observed drops, matched in order.
 
     Parameters
@@ -228,12 +228,6 @@ class Comparison:
         return (
             f"<Comparison of {self.stairs.problem}: {predicted}, {len(self.drops)} visible in {self.trajectory.kind}>"
         )
-
-    def __str__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None) -> Axes:
         """Draw the curve with the predicted steps over it (`agf.plot.comparison`).

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
-from agf.errors import FileError, RequestError, explain
+from agf.errors import RequestError, explain
 from agf.records import files
-from agf.records.table import Table, number, percent
+from agf.records.table import Table, Tabular, number, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +59,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, repr=False)
-class DormantPhase:
+class DormantPhase(Tabular):
     """The dormant phase of m neurons, alone and exact: on a residual that stays as it is.
 
     Times are flow times of the problem's own loss, a mean over samples: n times those of a sum.
@@ -264,12 +264,6 @@ class DormantPhase:
     def __repr__(self) -> str:
         return f"<DormantPhase of {self.problem}: {len(self)} neurons, {self.event_times.size} events>"
 
-    def __str__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
-
     def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None) -> Axes:
         """Draw the neurons over time.
 
@@ -341,16 +335,12 @@ class DormantPhase:
     @classmethod
     def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> DormantPhase:
         """From header and arrays of the run file at `path` (`files.read`). Raises FileError when parts are missing."""
-        try:
+        with files.complete(path):
             parts: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
             parts.update({name: files.from_json_float(header[name]) for name in ("leak", "t_max")})
             along = header.get("along")
             parts["along"] = None if along is None else np.array(along, dtype=np.float64)
             found = cls(problem=files.typed(header["problem"], str), **parts)
-        except (KeyError, TypeError, ValueError) as error:
-            raise FileError(
-                explain(f"cannot read {str(path)!r}: a part is missing or of the wrong kind ({error}).")
-            ) from None
         return found
 
 

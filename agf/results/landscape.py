@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
-from agf.errors import FileError, explain
 from agf.records import files
-from agf.records.table import Table, number, percent
+from agf.records.table import Table, Tabular, number, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,7 +90,7 @@ class Region:
 
 
 @dataclass(frozen=True, repr=False)
-class Landscape:
+class Landscape(Tabular):
     """Critical directions of the utility at one network, in order of falling utility.
 
     Parameters
@@ -217,12 +216,6 @@ class Landscape:
     def __repr__(self) -> str:
         return f"<Landscape of {self.problem} at {self.at}: {len(self)} critical directions>"
 
-    def __str__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
-
     def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None, view: str = "auto") -> Axes:
         """Draw the critical directions (`agf.plot.landscape`).
 
@@ -290,7 +283,7 @@ class Landscape:
     @classmethod
     def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Landscape:
         """From header and arrays of the run file at `path` (`files.read`). Raises FileError when parts are missing."""
-        try:
+        with files.complete(path):
             found = header["result"]
             criticals = tuple(
                 Critical(
@@ -321,10 +314,6 @@ class Landscape:
                 bool(found["complete"]), found["how"], tuple(found["notes"]), arrays.get("samples"),
                 arrays.get("residual"), files.from_json_float(header["leak"]),
             )  # fmt: skip
-        except (KeyError, TypeError, ValueError) as error:
-            raise FileError(
-                explain(f"cannot read {str(path)!r}: a part is missing or of the wrong kind ({error}).")
-            ) from None
 
 
 _WORDS = (("maximum", "maxima"), ("minimum", "minima"), ("saddle", "saddles"), ("degenerate", "degenerate"))

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray
-from agf.errors import FileError, RequestError, explain
 from agf.init import Init
 from agf.records import files
-from agf.records.table import Table, number
+from agf.records.table import Table, Tabular, number
 from agf.results import origin
 
 
@@ -36,7 +35,7 @@ class Signs:
 
 
 @dataclass(frozen=True, repr=False)
-class Rewinding:
+class Rewinding(Tabular):
     """Cycles of training and pruning; cycle 0 is the dense network. L + 1 cycles are done.
 
     Parameters
@@ -125,12 +124,6 @@ class Rewinding:
     def __repr__(self) -> str:
         return f"<Rewinding of {self.problem}: {self.settings['method']}, {self.cycles} cycles>"
 
-    def __str__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""
         signs = self.signs()
@@ -159,7 +152,7 @@ class Rewinding:
     @classmethod
     def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Rewinding:
         """From header and arrays of the run file at `path`. Raises FileError when parts are missing."""
-        try:
+        with files.complete(path):
             init = origin.init(header, arrays, path)
             if init is None:
                 raise KeyError("init")
@@ -170,12 +163,6 @@ class Rewinding:
                 settings=files.typed(header["settings"], dict),
                 **{name: files.array(arrays, name, path) for name in _ARRAYS},
             )
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, FileError | RequestError):
-                raise
-            raise FileError(
-                explain(f"cannot read {str(path)!r}: a part is missing or of the wrong kind ({error}).")
-            ) from None
 
 
 _ARRAYS = ("masks", "starts", "ends", "rewound", "losses", "accuracies", "scores")

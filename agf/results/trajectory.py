@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf import sphere
-from agf.arrays import FloatArray, positive
+from agf.arrays import FloatArray
 from agf.clock import Clock
-from agf.errors import FileError, RequestError, explain
+from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.records import files
 from agf.records.status import Status
-from agf.records.table import Table, level, number
-from agf.results import endings, origin
+from agf.records.table import Table, Tabular, level, number
+from agf.results import endings, trajectory_file
 from agf.results.curve import DEPTH, FINE_DEPTH, CurveDrop, detect
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _EMPTY = np.zeros(0)
 
 
 @dataclass(frozen=True, repr=False)
-class Trajectory:
+class Trajectory(Tabular):
     """Training as it happened. T snapshots, T_dense recorded losses (every accepted step or so).
 
     Parameters
@@ -261,12 +261,6 @@ class Trajectory:
         end = f"to flow time {number(float(self.times[-1]))}, " if self.times.size else ""
         return f"<Trajectory of {self.problem}, {self.method}, {end}{self.status.word}>"
 
-    def __str__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
-
     def plot(
         self,
         path: str | os.PathLike[str] | None = None,
@@ -371,27 +365,7 @@ class Trajectory:
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Header and arrays of the run file."""
-        plain, arrays = origin.split(self.arguments, self.init)
-        header: dict[str, Any] = {
-            "problem": self.problem,
-            "degree": self.degree,
-            "method": self.method,
-            "status": self.status.word,
-            "log_scale": None if self.clock is None else self.clock.log_scale,
-            "settings": self.settings,
-            "stats": self.stats,
-            "evidence": self.evidence,
-            "notes": list(self.notes),
-            "feature_names": sorted(self.features_over_time),
-            **plain,
-        }
-        for name in _ARRAYS:
-            arrays[name] = getattr(self, name)
-        for name, value in self.features_over_time.items():
-            arrays[f"feature_{name}"] = value
-        for name, value in self.state.items():
-            arrays[f"state_{name}"] = value
-        return header, arrays
+        return trajectory_file.parts(self)
 
     @classmethod
     def from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray], path: object) -> Trajectory:
@@ -402,36 +376,4 @@ class Trajectory:
         FileError
             When parts are missing.
         """
-        try:
-            scale = header["log_scale"]
-            settings = files.typed(header["settings"], dict)
-            if "rtol" in settings:
-                positive(settings["rtol"], "rtol")
-            curve = [files.array(arrays, name, path) for name in ("times", "losses")]
-            if curve[0].ndim != 1 or curve[0].shape != curve[1].shape:
-                raise ValueError(f"times have shape {curve[0].shape} and losses {curve[1].shape}")
-            return cls(
-                problem=header["problem"],
-                degree=header["degree"],
-                method=files.typed(header["method"], str),
-                status=Status.from_word(header["status"]),
-                clock=None if scale is None else Clock(header["degree"], float(scale)),
-                features_over_time={n: files.array(arrays, f"feature_{n}", path) for n in header["feature_names"]},
-                init=origin.init(header, arrays, path),
-                arguments=origin.arguments(header["arguments"], arrays, path),
-                settings=settings,
-                stats=files.typed(header["stats"], dict),
-                evidence=files.typed(header.get("evidence", ""), str),
-                notes=tuple(files.typed(note, str) for note in header["notes"]),
-                state={n.removeprefix("state_"): a for n, a in arrays.items() if n.startswith("state_")},
-                **{name: files.array(arrays, name, path) for name in _ARRAYS},
-            )
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            if isinstance(error, FileError):
-                raise
-            raise FileError(
-                explain(f"cannot read {str(path)!r}: a part is missing or of the wrong kind ({error}).")
-            ) from None
-
-
-_ARRAYS = ("times", "losses", "slopes", "snapshot_times", "log_norms", "directions")
+        return cls(**trajectory_file.fields(header, arrays, path))

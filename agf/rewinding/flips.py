@@ -17,7 +17,7 @@ from agf.contract.problem import Problem
 from agf.coordinates.choice import flow_system
 from agf.errors import RequestError, explain
 from agf.init import Init
-from agf.records.table import Table, number
+from agf.records.table import Table, Tabular, number
 from agf.results.trajectory import Trajectory
 from agf.stopping import Explicit, Moment, Saved, Why, drive
 
@@ -44,7 +44,7 @@ class Flip:
 
 
 @dataclass(frozen=True, repr=False)
-class Flips:
+class Flips(Tabular):
     """Changes of sign over a run, in order of time.
 
     problem : name.  kind : of the weights that were watched.  flips : the changes.
@@ -84,12 +84,6 @@ class Flips:
 
     def __repr__(self) -> str:
         return f"<Flips of {self.problem}: {len(self)} among {self.watched} {self.kind} weights>"
-
-    def __str__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""

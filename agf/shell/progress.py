@@ -12,7 +12,7 @@ from agf.records.state import State
 from agf.records.table import number, visible
 
 if TYPE_CHECKING:
-    from agf.results.staircase import Drop
+    from agf.results.drop import Drop
     from agf.training.recorder import Progress
 
 #: Seconds between two updates of a line that is replaced, and between two lines of a log.

@@ -11,7 +11,8 @@ from agf import graph, plot
 from agf.clock import Clock
 from agf.errors import FileError, RequestError
 from agf.records.status import Status
-from agf.results.staircase import Drop, Staircase
+from agf.results.drop import Drop
+from agf.results.staircase import Staircase
 
 
 def stairs(*steps, problem="toy"):

@@ -12,7 +12,8 @@ from agf.clock import Clock
 from agf.errors import FileError, RequestError
 from agf.pictures import html_report
 from agf.records.status import Status
-from agf.results.staircase import Drop, Staircase
+from agf.results.drop import Drop
+from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

@@ -19,7 +19,8 @@ from agf.errors import FileError, RequestError
 from agf.init import Init
 from agf.pictures import axes as canvas
 from agf.records.status import Status
-from agf.results.staircase import Drop, Staircase
+from agf.results.drop import Drop
+from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 
 TIMES = np.array([10.0, 20.0, 20.5, 400.0])

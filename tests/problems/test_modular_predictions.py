@@ -9,7 +9,7 @@ from modular_cases import NOBODY, cosine, six_neurons
 from scipy.integrate import quad, solve_ivp
 
 import agf
-from agf.results.staircase import Drop
+from agf.results.drop import Drop
 from agf.shell import arguments as request
 
 

@@ -34,7 +34,8 @@ from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
 from agf.results.curve import FINE_DEPTH
-from agf.results.staircase import Drop, Staircase
+from agf.results.drop import Drop
+from agf.results.staircase import Staircase
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import FLOOR, Ending
 from agf.stopping.methods import Auto

@@ -27,7 +27,8 @@ from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
 from agf.results.curve import CurveDrop, detect
-from agf.results.staircase import Drop, Staircase
+from agf.results.drop import Drop
+from agf.results.staircase import Staircase
 from agf.rounding import LOG_LEAST
 from agf.sphere import cartesian
 from agf.stopping.drive import Moment, Saved, Why, drive

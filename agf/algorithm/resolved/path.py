@@ -12,7 +12,7 @@ from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.records.state import State
 from agf.results.curve import FINE_DEPTH, CurveDrop, detect, drawn
-from agf.results.staircase import Drop, kept
+from agf.results.drop import Drop, kept
 from agf.stopping.drive import Moment
 
 #: Growth of a neuron, in what it contributes, over that of the first one, from which on it shares a drop without

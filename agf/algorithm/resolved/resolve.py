@@ -30,7 +30,8 @@ from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.results.curve import FINE_DEPTH
-from agf.results.staircase import Drop, Staircase
+from agf.results.drop import Drop
+from agf.results.staircase import Staircase
 
 
 def resolve(

@@ -21,7 +21,7 @@ from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
-from agf.results.staircase import Drop
+from agf.results.drop import Drop
 
 Observer = Callable[[State, Drop | None], None]
 
