@@ -105,6 +105,25 @@ def test_no_signal_is_an_empty_staircase_that_is_fitted():
     assert stairs.levels.tolist() == [0.0]
 
 
+@pytest.mark.parametrize("mode", ["auto", "agf", "resolved", "limit"])
+def test_targets_that_rounding_alone_correlates_with_the_inputs_are_nothing_to_learn(rng, mode):
+    x, y = rng.standard_normal((30, 4)), rng.standard_normal((30, 2))
+    basis = np.linalg.qr(x)[0]
+    y -= basis @ (basis.T @ y)
+    assert np.abs(y.T @ x).max() > 0.0  # else there would be no rounding to tell
+    problem = agf.problem("linear", X=x, Y=y)
+    stairs = agf.predict(problem, problem.init(1e-6, seed=0), mode=mode)
+    assert stairs.drops == ()
+    assert problem.theory().drops == ()
+
+
+def test_an_input_far_below_the_rounding_of_another_is_learned(rng):
+    # sums are told from rounding entry by entry: 1e-9 of the one input is less than rounding of the other makes
+    x = rng.standard_normal((40, 2)) * [1e6, 1e-9]
+    problem = agf.problem("linear", X=x, Y=x[:, 1:] * 1e9)
+    assert len(problem.theory().drops) == 1
+
+
 def test_results_survive_a_file(tmp_path):
     problem = Linear(**generic(2, d=3, c=3))
     stairs = agf.predict(problem, problem.init(1e-20), mode="agf")

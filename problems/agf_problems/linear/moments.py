@@ -16,7 +16,7 @@ import numpy as np
 from agf import Init
 from agf.arrays import FloatArray, IntArray, in_range, matrix, not_zero
 from agf.errors import DataError, explain
-from agf.rounding import RANK, TIED
+from agf.rounding import RANK, SUM, TIED
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def read(
         )
     sxx = _covariance(in_range(matrix(Sxx, "Sxx", where="linear"), "Sxx", where="linear", power=8))
     if B is not None:
-        return sxx, _as_rows(B, "B", sxx.shape[0]) @ sxx, 0.0
+        return sxx, _product(_as_rows(B, "B", sxx.shape[0]), sxx), 0.0
     syx = _as_rows(Syx, "Syx", sxx.shape[0])
     outside = syx - syx @ pseudo_inverse(sxx) @ sxx
     if np.linalg.norm(outside) > 1e-8 * np.linalg.norm(syx):
@@ -202,7 +202,14 @@ def _from_samples(X: Any, Y: Any) -> tuple[FloatArray, FloatArray, float]:
     u, s, _ = np.linalg.svd(x, full_matrices=False)
     u = u[:, s**2 > RANK * s[0] ** 2]
     unfitted = y - u @ (u.T @ y)
-    return x.T @ x / n, y.T @ x / n, 0.5 * float(np.sum(unfitted**2)) / n
+    return x.T @ x / n, _product(y.T, x) / n, 0.5 * float(np.sum(unfitted**2)) / n
+
+
+def _product(left: FloatArray, right: FloatArray) -> FloatArray:
+    """left @ right, 0 where its sums are no more than rounding makes of vectors that are orthogonal."""
+    product = left @ right
+    sizes = np.linalg.norm(left, axis=1)[:, None] * np.linalg.norm(right, axis=0)
+    return np.where(np.abs(product) > SUM * sizes, product, 0.0)
 
 
 def _covariance(sxx: FloatArray) -> FloatArray:
