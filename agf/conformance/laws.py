@@ -144,6 +144,38 @@ def _samples(probe: Probe) -> str:
     return "the order of samples does not matter"
 
 
+def _inputs(probe: Probe) -> str:
+    """The order of the inputs never matters, where the problem says where they are."""
+    p = probe.problem
+    given = p.arguments.get(p.inputs_argument)
+    if given is None:
+        raise NotApplicable("the problem does not say which argument holds inputs (`inputs_argument`)")
+    x = np.asarray(given)
+    order = probe.rng.permutation(x.shape[1])
+    other = Probe(type(p)(**{**p.arguments, p.inputs_argument: x[:, order]}), probe.rng)
+    columns, who = np.arange(p.n_params), probe.neurons
+    if p.interchangeable:
+        columns[: order.size] = order
+    else:
+        who = np.argsort(order)[who]
+    pairs: dict[str, Any] = {
+        "loss_grad": (probe.loss_grad(probe.theta, probe.neurons), other.loss_grad(probe.theta[:, columns], who))
+    }
+    residuals = probe.residual(probe.theta, probe.neurons), other.residual(probe.theta[:, columns], who)
+    pairs["utility"] = (
+        probe.utility(probe.directions, probe.neurons, residuals[0]),
+        other.utility(probe.directions[:, columns], who, residuals[1]),
+    )
+    for name, ((one, gradient), (two, turned)) in pairs.items():
+        gap = np.abs(np.asarray(two) - one).max() > 1e-9 * np.abs(np.asarray(one)).max()
+        if gap or np.abs(turned - gradient[:, columns]).max() > 1e-9 * np.abs(gradient).max():
+            raise Violation(
+                name, "other values with the inputs in another order", "the same, as for any order",
+                "an input with a place of its own: leave `inputs_argument` empty, or say where the inputs are",
+            )  # fmt: skip
+    return "the order of inputs does not matter"
+
+
 def _own_ways(probe: Probe) -> str:
     """What a problem may offer beside its network is of the right kind, whichever part of a run asks for it."""
     p = probe.problem
@@ -488,6 +520,7 @@ LAWS: dict[str, Callable[[Probe], str]] = {
     "pull against loss": pull_against_loss,
     "order of neurons": _permutation,
     "order of samples": _samples,
+    "order of inputs": _inputs,
     "no side effects": _no_aliases,
     "words and features": words_and_features,
     "initialization": _initial,

@@ -67,6 +67,9 @@ class Problem(Instance):
     name: ClassVar[str]
     #: Names of the constructor arguments that come from a data file, in order.
     data_arguments: ClassVar[tuple[str, ...]] = ()
+    #: The one whose columns are the d inputs, where these have no order: a neuron's first d parameters are their
+    #: weights, or, where neurons are not interchangeable, neurons are inputs. Empty: nothing is said or checked.
+    inputs_argument: str = ""
     #: Kinds of random initialization that `initial` knows.
     kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
     #: False where a neuron's index means something (diagonal networks: the coordinate).

@@ -95,6 +95,7 @@ class TwoLayer(SecondOrder):
     name = "two-layer"
     theory_at_infinite_width = True
     kinds = KINDS
+    inputs_argument = "X"
 
     @classmethod
     def from_torch(cls, model: Any, X: Any, Y: Any, **options: Any) -> TwoLayer:

@@ -17,8 +17,7 @@ def network(name, x, y):
         return agf.problem(name, X=x, y=y[:, 0])
     if name == "linear":
         return agf.problem(name, X=x, Y=y, width=4)
-    activation = {"relu": "relu", "tanh": "tanh", "square": "square"}[name]
-    return agf.TwoLayer(x, y[:, 0], activation=activation, width=4)
+    return agf.TwoLayer(x, y[:, 0], activation=name, width=4)
 
 
 def predict(problem, theta, mode):
@@ -33,8 +32,19 @@ def assert_same(one, two):
     assert two.levels == pytest.approx(one.levels, abs=1e-5 * one.levels[0])
 
 
+def test_coordinates_of_a_teacher_may_be_listed_in_any_order():
+    teacher, outer = RNG.standard_normal((2, 3)), np.array([1.0, -0.5])
+    columns = np.array([2, 0, 1])
+    one, two = (
+        agf.problem("gaussian-teacher", teacher=w, outer=outer, width=3) for w in (teacher, teacher[:, columns])
+    )
+    theta = one.init(1e-4, seed=0).params()
+    moved = np.c_[theta[:, columns], theta[:, 3:]]
+    assert_same(predict(one, theta, "agf"), predict(two, moved, "agf"))
+
+
 @pytest.mark.parametrize("mode", ["agf", "resolved"])
-@pytest.mark.parametrize("name", ["diagonal-linear", "linear", "relu", "tanh", "square"])
+@pytest.mark.parametrize("name", ["diagonal-linear", "linear", "relu", "leaky-relu", "tanh", "gelu", "square"])
 def test_samples_inputs_and_neurons_may_be_listed_in_any_order(name, mode):
     problem = network(name, X, TWO)
     theta = problem.init(1e-2 if name == "square" else 1e-4, seed=1).params()
@@ -49,7 +59,7 @@ def test_samples_inputs_and_neurons_may_be_listed_in_any_order(name, mode):
     assert_same(plain, predict(network(name, X[:, columns], TWO), moved, mode))
 
 
-@pytest.mark.parametrize("name", ["linear-attention", "full-linear-attention", "modular-addition"])
+@pytest.mark.parametrize("name", ["linear-attention", "full-linear-attention", "modular-addition", "gaussian-teacher"])
 def test_heads_and_neurons_of_the_other_systems_as_well(name):
     problem = agf.problem(name, **agf.registry.find(name).example())
     theta = problem.init(1e-2, seed=0).params()

@@ -225,6 +225,15 @@ class FirstSample(agf.TwoLayer):
         return loss * (1.0 + extra), grad * (1.0 + extra)
 
 
+class FirstInput(agf.TwoLayer):
+    """Weighs its samples by the first column of its inputs, whatever it is."""
+
+    def loss_grad(self, theta, neurons):
+        loss, grad = super().loss_grad(theta, neurons)
+        extra = 0.01 * float(np.mean(self.X[:, 0] ** 2))
+        return loss * (1.0 + extra), grad * (1.0 + extra)
+
+
 class Accumulates(agf.TwoLayer):
     """Every neuron is weakened by those before it in the list."""
 
@@ -318,6 +327,7 @@ BROKEN = [
     (Recycles, "relu", "no side effects", "loss_grad", "work array"),
     (Remembers, "relu", "no side effects", "residual", "state kept"),
     (Identities, "relu", "order of neurons", "loss_grad", "interchangeable = False"),
+    (FirstInput, "relu", "order of inputs", "loss_grad", "a place of its own"),
     (FirstSample, "relu", "order of samples", "loss_grad", "weights by position"),
     (Accumulates, "relu", "order of neurons", "utility", "a loop in which one changes"),
     (GlobalRandomness, "relu", "initialization", "initial", "`rng`"),

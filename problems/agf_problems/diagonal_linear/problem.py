@@ -61,6 +61,7 @@ class DiagonalLinear(agf.Problem):
     name = "diagonal-linear"
     kinds = ("equal", "gaussian")
     data_arguments = ("X", "y")
+    inputs_argument = "X"
     interchangeable = False
     degree = 2
     n_params = 2

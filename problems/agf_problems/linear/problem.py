@@ -78,6 +78,7 @@ class Linear(Problem):
     name = "linear"
     kinds = ("gaussian", "balanced", "aligned")
     data_arguments: ClassVar[tuple[str, ...]] = ("X", "Y", "Sxx", "Syx", "B")
+    inputs_argument = "X"
     degree = 2
 
     def __init__(

@@ -108,6 +108,8 @@ class Relu(TwoLayer):
         if scale != "given":
             X = _scaled(X, scale)
             about.append("inputs scaled to E|x|^2 = 1" if scale == "rms" else "inputs whitened")
+        if scale == "whiten":
+            self.inputs_argument = ""  # weights are those of principal components
         kind: dict[str, Any] = {"activation": "leaky-relu", "leak": leak} if leak else {"activation": "relu"}
         kind.update(loss=loss, width=width, kink=kink, device=device, reduction=reduction, bias=bias)
         super().__init__(X, Y, **kind)
