@@ -10,7 +10,8 @@ from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.contract.ties import Ties
 from agf.init import Init
-from agf.results.staircase import Drop, Staircase, kept
+from agf.results.drop import Drop, kept
+from agf.results.staircase import Staircase
 
 
 def whole(stairs: Staircase, ties: Ties, problem: Problem, init: Init) -> Staircase:
