@@ -8,7 +8,7 @@ It is stopped there, long before norms have settled.
 from __future__ import annotations
 
 import time as wall
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,29 +23,36 @@ from agf.coordinates.polar_system import PolarSystem
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.records.table import Table, Tabular, number
+from agf.rectified.prospects import prospects
 from agf.results.comparison import Comparison
 from agf.results.trajectory import Trajectory
-from agf.stopping.drive import Moment, Stop, drive
+from agf.rounding import SUM
+from agf.stopping.drive import Moment, Stop, Why, drive
 from agf.stopping.ending import SETTLE, Ending
 from agf.stopping.methods import Explicit
-from agf.stopping.rules import Budget, Certified, Settled, Timeless, Tolerance
+from agf.stopping.rules import Budget, Certified, Quiet, Settled, Timeless, Tolerance
+from agf.training.gradient_flow import RTOL as FINEST
 
-#: Error of one step relative to a neuron: a cost, since an order asks for far less than a time does. Every step's error
-#: is common to a group, so that 1e-2 places neurons to 1e-3 of the ranks.
+#: Error of one step relative to a neuron at first: a cost, since an order asks for far less than a time does. Every
+#: step's error is common to a group, so that 1e-2 places neurons to 1e-3 of the ranks.
 RTOL = 1e-2
-#: The order is decided when the loss has fallen to this fraction of L(0): a cost, since norms still grow afterwards but
-#: hardly pass one another (Spearman .996 there, .9998 at a loss ten times smaller, on digits).
+#: The order is decided when the loss has fallen to this fraction of that without neurons: a cost, since norms still
+#: grow afterwards but hardly pass one another (Spearman .996 there, .9998 at a loss ten times smaller, on digits).
 DECIDED = 0.03
-#: Without such a fall, it is over when the loss falls by less than this fraction of itself in another time as long, ...
-#: Cost: norms still move a little then, and hardly pass one another.
+#: Without such a fall, it is over when the loss falls by less than this fraction of itself in another time as long, and
+#: nothing grows. Cost: norms still move a little then, and hardly pass one another.
 _STILL = 0.01
-#: ... and no small neuron grows by a factor e in so many such times. Result: what takes longer is not in the order; at
-#: 1 a neuron that is about to make a drop would be left out, at 100 a loss that creeps is followed ten times as long.
-_PATIENCE = 10.0
 #: The conditioning is measured by a run at this multiple of the tolerance, a third of the cost.
 _COARSER = 5.0
-#: Gradients of one run. Limit: the order is then that of what there is; those of the examples take a few hundred.
-_MOST = 10_000
+#: Rank correlation of the two runs below which the race is run again at a finer tolerance. Result: of where the flow
+#: itself is ill-conditioned, as at the saddles of noisy regressions; at .8 half of the ranks may be those of the
+#: tolerance, at .999 an order that is right pays for a second race.
+_AGREE = 0.98
+#: A race is run again at a tolerance smaller by this factor. Cost: of one more race.
+_FINER = 10.0
+#: Gradients of all runs. Limit: the order is then that of what there is, and this is said; those of the examples take a
+#: few hundred.
+_MOST = 20_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,8 +64,10 @@ class Tickets(Tabular):
     error : (H,) how far a log norm moved in a coarser run: its conditioning.
     order : (H,) neurons, largest first.  keep : how many are asked about.
     dead : (k,) indices of neurons that nothing drives at the start: they keep their norm, and no correlation has them.
-    loss : of the network at `time`.  start_loss : of the zero function.
-    evaluations : gradients of the whole loss, both runs.  seconds : likewise.
+    loss : of the network at `time`.  start_loss : of the zero function, or of the best output bias where there is one.
+    evaluations : gradients of the whole loss, all runs.  seconds : likewise.
+    agreement : Spearman correlation with the norms of the coarser run, over the living neurons.
+    unfinished : "" or why the race was stopped before it was over.
     permanent : rows that are no neurons (an output bias), which never win.
     baselines : name -> (H,) scores of other predictors at the start, larger for larger; see `against`.
     """
@@ -76,6 +85,8 @@ class Tickets(Tabular):
     seconds: float
     baselines: dict[str, FloatArray] = field(default_factory=dict)
     permanent: tuple[int, ...] = ()
+    agreement: float = 1.0
+    unfinished: str = ""
 
     @property
     def width(self) -> int:
@@ -162,6 +173,13 @@ class Tickets(Tabular):
             f"{number(self.start_loss)}, with {self.evaluations} gradients in {number(self.seconds, 2)} s.",
             f"{self.decided} of the {self.keep} are decided beyond the error of their log norms.",
         ]
+        if self.agreement < _AGREE:
+            notes.append(
+                f"The order is ill-conditioned: a run at a coarser tolerance has one of rank correlation "
+                f"{self.agreement:.2f} with it."
+            )
+        if self.unfinished:
+            notes.append(f"The race is not over: {self.unfinished}")
         if self.dead.size:
             notes.append(f"{self.dead.size} neuron(s) are dead at the start.")
         return Table(f"Tickets of {self.problem}, largest first", ["rank", "neuron", "log norm", "error"], rows, notes)
@@ -171,14 +189,15 @@ class Tickets(Tabular):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""
-        names = ("problem", "time", "keep", "decided", "loss", "start_loss", "evaluations", "seconds")
+        names = ("problem", "time", "keep", "decided", "loss", "start_loss", "evaluations", "seconds", "agreement",
+                 "unfinished")  # fmt: skip
         out: dict[str, Any] = {name: getattr(self, name) for name in names}
         arrays = ("order", "log_norms", "error", "dead")
         return {**out, **{name: getattr(self, name).tolist() for name in arrays}}
 
 
 def tickets(
-    problem: Problem, init: Init, *, keep: float = 0.1, until: float | None = None, rtol: float = RTOL
+    problem: Problem, init: Init, *, keep: float = 0.1, until: float | None = None, rtol: float | None = None
 ) -> Tickets:
     """Predict which neurons will have the largest norms, before training.
 
@@ -192,9 +211,10 @@ def tickets(
         How many neurons are asked about; below 1, the fraction of them.
     until : float, optional
         Flow time at which to compare norms. By default when the loss has fallen to 3 % of that of the zero function,
-        or the race is over.
-    rtol : float
-        Error of one step, relative to each neuron.
+        or of the best output bias where there is one, or the race is over.
+    rtol : float, optional
+        Error of one step, relative to each neuron. By default 1e-2, and ten times less as long as a run at a coarser
+        tolerance finds another order (rank correlation below .98), while gradients last (20,000).
 
     Returns
     -------
@@ -212,16 +232,15 @@ def tickets(
     seats = max(round(keep * width), 1) if 0 < keep < 1 else count(keep, "keep", where="tickets")
     if not 1 <= seats <= width:
         raise RequestError(explain(f"keep = {keep:g} asks about {seats} of {width} neurons.", where="tickets"))
-    rtol = positive(rtol, "rtol", where="tickets")
+    rtol = None if rtol is None else positive(rtol, "rtol", where="tickets")
     until = None if until is None else positive(until, "until", where="tickets")
     began = wall.perf_counter()
     first = alignment(problem, init)
-    no_neurons = np.zeros(0, dtype=np.int64)
-    start_loss = float(problem.loss_grad(np.zeros((0, problem.n_params)), no_neurons)[0])
+    start_loss = _without_neurons(problem)
     always = list(problem.permanent)
     dead = np.setdiff1d(np.flatnonzero(~first.driven[0]), always)
     if start_loss == 0.0:
-        raise RequestError(explain("the zero function has no loss: there is nothing to learn.", where="tickets"))
+        raise RequestError(explain("without any neuron there is no loss: there is nothing to learn.", where="tickets"))
     if dead.size == width:
         raise RequestError(
             explain(
@@ -230,33 +249,69 @@ def tickets(
                 remedy="Start from weights that some sample drives.",
             )
         )
-    time, norms, loss, spent = _race(problem, init, rtol, until, start_loss)
-    coarse = _race(problem, init, min(_COARSER * rtol, 0.2), time, start_loss)
+    living = np.setdiff1d(np.arange(problem.width), [*dead, *always])
+    race, coarse, spent = _ranked(problem, init, rtol, until, start_loss, living)
     with np.errstate(invalid="ignore"):
-        error = np.nan_to_num(np.abs(coarse[1] - norms))
-    norms = norms.copy()
-    norms[always] = -np.inf
+        error = np.nan_to_num(np.abs(coarse.log_norms - race.log_norms))
     return Tickets(
         problem=problem.name,
         init=init,
-        time=time,
-        log_norms=norms,
+        time=race.time,
+        log_norms=_without(race.log_norms, always),
         error=error,
         keep=seats,
         dead=dead,
-        loss=loss,
+        loss=race.loss,
         start_loss=start_loss,
-        evaluations=spent + coarse[3],
+        evaluations=spent,
         seconds=wall.perf_counter() - began,
         baselines={name: _without(scores, always) for name, scores in _baselines(problem, init, first).items()},
         permanent=problem.permanent,
+        agreement=_agreement(race, coarse, living),
+        unfinished=race.unfinished,
     )
 
 
-def _race(
-    problem: Problem, init: Init, rtol: float, until: float | None, start_loss: float
-) -> tuple[float, FloatArray, float, int]:
-    """Flow time reached, log norms (H,) and loss there, gradients spent.
+@dataclass(frozen=True)
+class _Race:
+    """Where one run ended: flow time, log norms (H,), loss, gradients, and "" or why it was not over."""
+
+    time: float
+    log_norms: FloatArray
+    loss: float
+    gradients: int
+    unfinished: str
+
+
+def _ranked(
+    problem: Problem, init: Init, rtol: float | None, until: float | None, start_loss: float, living: IntArray
+) -> tuple[_Race, _Race, int]:
+    """A race, one at a coarser tolerance up to the same time, and gradients of all that were run.
+
+    Unless a tolerance was given, it becomes finer until both agree in the order of the living neurons.
+    """
+    now, finest = (RTOL, FINEST) if rtol is None else (rtol, rtol)
+    spent, best = 0, None
+    while True:
+        race = _race(problem, init, now, until, start_loss, (_MOST - spent) // 2)
+        spent += race.gradients
+        if race.unfinished and best is not None:
+            return *best, spent  # an order that is ill-conditioned, but that of the end
+        coarse = _race(problem, init, min(_COARSER * now, 0.2), race.time, start_loss, _MOST // 2)
+        spent += coarse.gradients
+        best = race, coarse
+        if _agreement(race, coarse, living) >= _AGREE or now <= finest or race.unfinished or 2 * spent > _MOST:
+            return *best, spent
+        now /= _FINER
+
+
+def _agreement(race: _Race, coarse: _Race, living: IntArray) -> float:
+    """Rank correlation of both over the living neurons; 1 where there is no order to tell."""
+    return float(np.nan_to_num(_spearman(race.log_norms[living], coarse.log_norms[living]), nan=1.0))
+
+
+def _race(problem: Problem, init: Init, rtol: float, until: float | None, start_loss: float, most: int) -> _Race:
+    """One run, of so many gradients at most.
 
     Where steps fail at this tolerance the order of what there is will do; its error says how well.
     """
@@ -264,21 +319,39 @@ def _race(
     system = flow_system(problem, init) if problem.kink_normals() is None else PolarSystem(problem, init)
     unit = float(np.exp(system.log_time_unit))
     s_end = np.inf if until is None else until / unit
-    stops: list[Stop] = [Timeless(), Budget(_MOST)]
+    stops: list[Stop] = [Timeless(), Budget(most)]
     if until is None:
         ending = Ending.of(problem, init, system, SETTLE)
-
-        def leaving(now: Moment) -> float | None:
-            """What grows; nothing, once something is learned, where it takes too long to change the order."""
-            grows = ending.small(now)
-            if grows is None or now.loss >= (1.0 - _STILL) * start_loss:
-                return None
-            return grows if grows * _PATIENCE * now.t >= 1.0 else 0.0
-
-        decided = Certified(Tolerance(DECIDED, start_loss))
-        stops = [decided, Settled(Tolerance(_STILL), leaving), *ending.rules(system.smooth), *stops]
+        if (known := prospects(problem, init.width)) is not None:
+            ending = replace(ending, prospects=lambda now: known(*_neurons(now)))
+        decided, still = Certified(Tolerance(DECIDED, start_loss)), Tolerance(_STILL, DECIDED * start_loss)
+        over: list[Stop] = [Settled(still, ending.leaving, ending.first), Quiet(still, ending.small, ending.unstable)]
+        stops = [decided, *over, *ending.rules(system.smooth), *stops]
     end = drive(system, Explicit(rtol, "auto" if system.smooth else "rk45"), stops, system.start(), s_end=s_end)
-    return end.at.t * unit, system.snapshot(end.at.y).log_norms, end.at.loss, end.at.work.gradients
+    unfinished = f"it was stopped after {end.at.work.gradients} gradients." if end.why is Why.BUDGET else ""
+    return _Race(end.at.t * unit, system.snapshot(end.at.y).log_norms, end.at.loss, end.at.work.gradients, unfinished)
+
+
+def _neurons(now: Moment) -> tuple[FloatArray, FloatArray]:
+    """Unit rows and log norms at a moment."""
+    shot = now.system.system.snapshot(now.y)
+    return shot.directions, shot.log_norms
+
+
+def _without_neurons(problem: Problem) -> float:
+    """Loss of the zero function, or of the best output bias, which is no part of the race; 0 where it is rounding."""
+    rows = np.array(problem.permanent, dtype=np.int64)
+    zero, gradient = problem.loss_grad(np.zeros((rows.size, problem.n_params)), rows)
+    if not rows.size:
+        return float(zero)
+    from scipy.optimize import minimize
+
+    def objective(b: FloatArray) -> tuple[float, FloatArray]:
+        loss, slope = problem.loss_grad(b.reshape(gradient.shape), rows)
+        return loss / zero, slope.ravel() / zero
+
+    best = float(minimize(objective, np.zeros(gradient.size), jac=True, method="BFGS").fun) if zero > 0 else 0.0
+    return float(zero) * best if best > SUM else 0.0
 
 
 def _without(scores: FloatArray, rows: list[int]) -> FloatArray:

@@ -89,6 +89,39 @@ def test_a_neuron_that_shrinks_ends_the_race_unless_its_output_sign_flips(row, g
     assert (found.loss < 0.03 * found.start_loss) == grows
 
 
+def test_an_output_bias_is_no_part_of_the_race():
+    """Targets of mean 10: the bias alone takes off 97 % of the loss at once. What is raced for is the rest."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 4))
+    y = X[:, 0] - 0.7 * X[:, 1]
+    problem = agf.TwoLayer(X, y + 10, width=12, activation="tanh", bias="output")
+    init = problem.init(1e-3, seed=0)
+    found = agf.tickets(problem, init)
+    assert found.start_loss == pytest.approx(0.5 * np.var(y), rel=1e-8)
+    assert found.loss < 0.031 * found.start_loss
+    trained = agf.flow(problem, init, t_max=found.time)
+    assert found.scores(trained)["tickets"]["spearman"] > 0.95
+    classes = agf.TwoLayer(X, np.repeat([1, 2], [40, 10]), loss="cross-entropy", width=4, bias="both")
+    frequencies = -(0.8 * np.log(0.8) + 0.2 * np.log(0.2))
+    assert agf.tickets(classes, classes.init(1e-3), until=1.0).start_loss == pytest.approx(frequencies, rel=1e-8)
+    constant = agf.TwoLayer(X, np.full(50, 3.0), width=2, bias="output")
+    with pytest.raises(agf.RequestError, match="nothing to learn"):
+        agf.tickets(constant, constant.init(1e-3))
+
+
+def test_an_ill_conditioned_order_is_sought_at_a_finer_tolerance_and_then_said():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((30, 4))
+    problem = agf.TwoLayer(X, X[:, 0] + 2 * rng.standard_normal(30), width=10)
+    init = problem.init(1e-3, seed=0)
+    found = agf.tickets(problem, init, until=60.0)
+    given = agf.tickets(problem, init, until=60.0, rtol=1e-2)
+    assert given.agreement < 0.98
+    assert "ill-conditioned" in str(given)
+    assert found.agreement > given.agreement
+    assert found.evaluations <= 25_000
+
+
 def test_a_neuron_without_input_weights_is_not_dead_where_sigma_is_smooth():
     x = np.random.default_rng(0).standard_normal((40, 1))
     problem = agf.TwoLayer(x, x, width=2, activation="tanh")
