@@ -8,8 +8,9 @@ elsewhere it is the angle between theta_i and -grad_i L.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,8 +19,12 @@ from agf.capacity.layers import favoured, gates, output_names, two_layer
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.records.table import Table, Tabular, number
+from agf.results import frames
 from agf.results.trajectory import Trajectory
 from agf.sphere import cartesian, lengths, polar
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Log norms below this are no part of the residual: their parameters are 0 in float64 arithmetic.
 _VANISHED = -345.0
@@ -80,6 +85,54 @@ class Alignment(Tabular):
 
     def __repr__(self) -> str:
         return f"<Alignment of {self.problem}, {self.times.size} moment(s), {self.log_norms.shape[1]} neurons>"
+
+    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None) -> Axes:
+        """Draw the cosine of every neuron with its drive, over time, or against its norm where there is one moment.
+
+        Parameters
+        ----------
+        path : str or os.PathLike or None, optional
+            Picture to write.
+        ax : matplotlib.axes.Axes or None, optional
+            Where to draw; a new figure when None.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            What was drawn on.
+        """
+        from agf.capacity import pictures
+
+        return pictures.save(pictures.cosines(self, ax=ax), path)
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame: a row a moment and neuron.
+
+        * `time`, `neuron`: flow time, and index of the neuron (no output bias)
+        * `log_norm`, `utility`, `drive`, `cos_delta`, `rate`, `gate_share`, `driven`: as in `Alignment`
+        * `side`, `target`: names of the outputs that it favours and is turned to; empty where there are none
+
+        Returns
+        -------
+        pandas.DataFrame
+            In order of time.
+
+        Raises
+        ------
+        RequestError
+            When pandas is not installed.
+        """
+        neurons = np.setdiff1d(np.arange(self.log_norms.shape[1]), self.permanent)
+        called = [*(str(name) for name in self.classes), ""]  # the last for -1
+        out: dict[str, Any] = {
+            "time": np.repeat(self.times, neurons.size),
+            "neuron": np.tile(neurons, self.times.size),
+            "log_norm": self.log_norms[:, neurons].ravel(),
+        }
+        for name in _COLUMNS:
+            values = getattr(self, name)[:, neurons].ravel()
+            out[name] = [called[int(i)] for i in values] if name in ("side", "target") else values
+        return frames.frame(out)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""

@@ -7,8 +7,9 @@ than for the largest alone by ln(sum rho^2 / max rho^2) / (4 U).
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,11 +22,15 @@ from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.records.table import Table, Tabular, number
+from agf.results import frames
 from agf.results.comparison import Comparison
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 from agf.sphere import cartesian, normalize, polar
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Ways of telling groups apart.
 BY = ("direction", "cell", "class")
@@ -150,10 +155,68 @@ class Groups(Tabular):
     def __repr__(self) -> str:
         return f"<Groups of {self.problem} by {self.by}: {len(self)} groups, {self.dead.size} dead neurons>"
 
+    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None) -> Axes:
+        """Draw what every group contributes, a bar each, cut into the shares of its members.
+
+        Parameters
+        ----------
+        path : str or os.PathLike or None, optional
+            Picture to write.
+        ax : matplotlib.axes.Axes or None, optional
+            Where to draw; a new figure when None.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            What was drawn on.
+        """
+        from agf.capacity import pictures
+
+        return pictures.save(pictures.bars(self, ax=ax), path)
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame: a row a group, largest first.
+
+        * `group`: its number, from 0; -1 for all dead neurons, in a last row where there are any
+        * `members`: indices, largest norm first, joined by blanks
+        * `total`, `log_total`: norm of the one neuron that would replace them, and its natural log
+        * `effective`: number of equal members worth as much
+        * `winner`, `winner_share`: its largest member, and the share of it
+        * `rate`, `utility`, `charge`, `drift`, `formed`, `half_time`, `predicted_half_time`, `label`: as in `Group`
+
+        Returns
+        -------
+        pandas.DataFrame
+            What is not known is NaN.
+
+        Raises
+        ------
+        RequestError
+            When pandas is not installed.
+        """
+        rows = [
+            {"group": k, "members": _joined(g.members), "total": g.total, "log_total": g.log_total,
+             "effective": g.effective, "winner": g.winner, "winner_share": float(g.shares[0]),
+             **{name: getattr(g, name) for name in _SAID}}
+            for k, g in enumerate(self.groups)
+        ]  # fmt: skip
+        if self.dead.size:
+            none = dict.fromkeys(rows[0] if rows else (), np.nan)
+            rows.append({**none, "group": -1, "members": _joined(self.dead), "winner": -1, "label": "dead"})
+        return frames.frame(frames.by_column(rows))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""
         out: dict[str, Any] = {name: getattr(self, name) for name in ("problem", "degree", "time", "by", "cosine")}
         return {**out, "groups": [group.to_dict() for group in self.groups], "dead": self.dead.tolist()}
+
+
+#: What a frame says of a group beside its members and their shares.
+_SAID = ("rate", "utility", "charge", "drift", "formed", "half_time", "predicted_half_time", "label")
+
+
+def _joined(members: IntArray) -> str:
+    return " ".join(str(int(i)) for i in members)
 
 
 def _counted(members: IntArray) -> str:

@@ -7,9 +7,10 @@ It is stopped there, long before norms have settled.
 
 from __future__ import annotations
 
+import os
 import time as wall
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.records.table import Table, Tabular, number
 from agf.rectified.prospects import prospects
+from agf.results import frames
 from agf.results.comparison import Comparison
 from agf.results.trajectory import Trajectory
 from agf.rounding import SUM
@@ -32,6 +34,9 @@ from agf.stopping.ending import SETTLE, Ending
 from agf.stopping.methods import Explicit
 from agf.stopping.rules import Budget, Certified, Quiet, Settled, Timeless, Tolerance
 from agf.training.gradient_flow import RTOL as FINEST
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Error of one step relative to a neuron at first: a cost, since an order asks for far less than a time does. Every
 #: step's error is common to a group, so that 1e-2 places neurons to 1e-3 of the ranks.
@@ -186,6 +191,62 @@ class Tickets(Tabular):
 
     def __repr__(self) -> str:
         return f"<Tickets of {self.problem}: {self.keep} of {self.width} neurons, {self.decided} decided>"
+
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        ax: Axes | None = None,
+        against: Trajectory | Comparison | None = None,
+    ) -> Axes:
+        """Draw the predicted norms by rank with their errors, or against those at the end of training.
+
+        Parameters
+        ----------
+        path : str or os.PathLike or None, optional
+            Picture to write.
+        ax : matplotlib.axes.Axes or None, optional
+            Where to draw; a new figure when None.
+        against : Trajectory or Comparison or None, optional
+            Training from the same start.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            What was drawn on.
+        """
+        from agf.capacity import pictures
+
+        return pictures.save(pictures.ranks(self, against, ax=ax), path)
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame: a row a neuron, the largest predicted norm first.
+
+        * `rank`, `neuron`: from 1, and its index (no output bias)
+        * `log_norm`, `error`: predicted natural log of its norm, and how far that moved in a coarser run
+        * `kept`, `dead`: whether it is among those asked about; whether nothing drives it at the start
+        * a column for each other predictor, larger for larger
+
+        Returns
+        -------
+        pandas.DataFrame
+            The prediction.
+
+        Raises
+        ------
+        RequestError
+            When pandas is not installed.
+        """
+        order = self.order[: self.width]
+        out: dict[str, Any] = {
+            "rank": np.arange(1, self.width + 1),
+            "neuron": order,
+            "log_norm": self.log_norms[order],
+            "error": self.error[order],
+            "kept": np.arange(self.width) < self.keep,
+            "dead": np.isin(order, self.dead),
+        }
+        return frames.frame({**out, **{name: scores[order] for name, scores in self.baselines.items()}})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""

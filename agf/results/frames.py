@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,6 +81,11 @@ def comparison(report: Comparison) -> Columns:
              "level_error", "relative_level_error", "visible", "visible_to", "bundled", "spread",
              "conditioning", "bar"]  # fmt: skip
     return {name: [row[name] for row in rows] for name in names}
+
+
+def by_column(rows: Sequence[Mapping[str, Any]]) -> Columns:
+    """Rows that all have the names of the first, as columns."""
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
 
 
 def frame(columns: Mapping[str, Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from agf.init import Init
 from agf.records import files
 from agf.records.table import Table, Tabular, number
 from agf.results import origin
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,51 @@ class Rewinding(Tabular):
 
     def __repr__(self) -> str:
         return f"<Rewinding of {self.problem}: {self.settings['method']}, {self.cycles} cycles>"
+
+    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None) -> Axes:
+        """Draw score, accuracy or loss over the weights pruned, the first that is known, and the signs that flipped.
+
+        Parameters
+        ----------
+        path : str or os.PathLike or None, optional
+            Picture to write.
+        ax : matplotlib.axes.Axes or None, optional
+            Where to draw; a new figure when None.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            What was drawn on, for the first of the two.
+        """
+        from agf.rewinding import pictures
+
+        return pictures.save(pictures.cycles(self, ax=ax), path)
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame: a row a cycle.
+
+        * `cycle`: 0 is the dense network
+        * `left`: fraction of the weights that it trained
+        * `loss`, `accuracy`, `score`: at its end
+        * `flips`: weights alive then whose sign is not that of the initial weights
+
+        Returns
+        -------
+        pandas.DataFrame
+            What is not known is NaN.
+
+        Raises
+        ------
+        RequestError
+            When pandas is not installed.
+        """
+        from agf.results import frames
+
+        scores = self.scores if self.scores.size else np.full(self.losses.size, np.nan)
+        return frames.frame({
+            "cycle": np.arange(self.cycles + 1), "left": self.left, "loss": self.losses, "accuracy": self.accuracies,
+            "score": scores, "flips": self.signs().flips,
+        })  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""

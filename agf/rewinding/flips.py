@@ -6,8 +6,9 @@ sign by turning, at any norm ([GB24], docs/masks.md).
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,8 +19,12 @@ from agf.coordinates.choice import flow_system
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.records.table import Table, Tabular, number
+from agf.results import frames
 from agf.results.trajectory import Trajectory
 from agf.stopping import Explicit, Moment, Saved, Why, drive
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 KINDS = ("inner", "outer", "all")
 #: Between snapshots the flow is integrated again at this tolerance, or that of the run where it is tighter.
@@ -84,6 +89,53 @@ class Flips(Tabular):
 
     def __repr__(self) -> str:
         return f"<Flips of {self.problem}: {len(self)} among {self.watched} {self.kind} weights>"
+
+    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None) -> Axes:
+        """Draw every change of sign at its time and at the norm of its neuron.
+
+        Parameters
+        ----------
+        path : str or os.PathLike or None, optional
+            Picture to write.
+        ax : matplotlib.axes.Axes or None, optional
+            Where to draw; a new figure when None.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            What was drawn on.
+        """
+        from agf.rewinding import pictures
+
+        return pictures.save(pictures.flips(self, ax=ax), path)
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame: a row a change of sign, in order of time.
+
+        * `time`: flow time
+        * `neuron`, `parameter`: row and column of theta
+        * `sign`: +1 or -1, after it
+        * `log_norm`, `end_log_norm`: natural log of the norm of the neuron at that moment, and at the end
+
+        Returns
+        -------
+        pandas.DataFrame
+            Empty where nothing changed its sign.
+
+        Raises
+        ------
+        RequestError
+            When pandas is not installed.
+        """
+        neurons = np.array([flip.neuron for flip in self.flips], dtype=np.int64)
+        return frames.frame({
+            "time": self.times,
+            "neuron": neurons,
+            "parameter": np.array([flip.parameter for flip in self.flips], dtype=np.int64),
+            "sign": np.array([flip.sign for flip in self.flips], dtype=np.int64),
+            "log_norm": np.array([flip.log_norm for flip in self.flips], dtype=np.float64),
+            "end_log_norm": self.end_log_norms[neurons],
+        })  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document that `--json` prints."""

@@ -59,7 +59,7 @@ def plot(runs: tuple[str, ...], picture: str, view: str, feature: str | None) ->
 
     Several runs share the axes of the loss, and are summed up by median and 5-95 % in a band; the other views, of
     norms, features, charges and utilities over time, and of races (norms by group, what the groups hold, alignment),
-    draw one run. A landscape or a dormant phase is drawn alone, as it is.
+    draw one run. A landscape, a dormant phase or the cycles of `agf rewind` are drawn alone, as they are.
     """
     from agf import plot as draw
 
@@ -67,7 +67,7 @@ def plot(runs: tuple[str, ...], picture: str, view: str, feature: str | None) ->
     files.check_distinct(picture, runs)
     if len(runs) == 1 and view == "loss" and feature is None:
         found = load(runs[0])
-        if isinstance(found, Landscape | DormantPhase):
+        if isinstance(found, Landscape | DormantPhase | Rewinding):
             found.plot(picture)
             reporter().say(f"Wrote {picture}.")
             return DONE

@@ -1,0 +1,86 @@
+"""Groups, alignment, tickets, flips and cycles draw themselves, and are tables of plain columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import race_cases
+
+import agf
+from agf.shell.main import main
+
+
+@pytest.fixture(scope="module")
+def results():
+    problem, init = race_cases.network(12), race_cases.start(12)
+    theta = init.params()
+    theta[5] = 0.0  # a dead neuron
+    init = agf.Init.from_params(theta, alpha=1e-4)
+    run = agf.flow(problem, init, t_max=8.0, snapshots=40)
+    cycles = agf.rewind(problem, race_cases.start(12, scale=0.3), cycles=2, train={"lr": 0.02, "steps": 20})
+    return {
+        "run": run,
+        "groups": agf.groups(run),
+        "alignment": agf.alignment(problem, run),
+        "moment": agf.alignment(problem, init),
+        "tickets": agf.tickets(problem, init, keep=3, until=8.0),
+        "flips": run.flips("inner"),
+        "cycles": cycles,
+    }
+
+
+@pytest.mark.parametrize("name", ["groups", "alignment", "moment", "tickets", "flips", "cycles"])
+def test_each_draws_itself_and_is_a_frame(results, name, tmp_path):
+    found = results[name]
+    path = tmp_path / "picture.svg"
+    ax = found.plot(path)
+    assert path.stat().st_size > 1000
+    assert ax.get_xlabel()
+    assert ax.has_data()
+    assert not found.to_frame().empty
+
+
+def test_frames_hold_the_numbers_of_the_results(results):
+    groups, tickets, run = results["groups"], results["tickets"], results["run"]
+    frame = groups.to_frame()
+    listed = " ".join(frame["members"]).split()
+    assert sorted(map(int, listed)) == list(range(12))
+    assert frame["group"].iloc[-1] == -1  # the dead
+    assert frame["log_total"][0] == groups[0].log_total
+    frame = tickets.to_frame()
+    assert frame["neuron"].tolist() == tickets.order.tolist()
+    assert frame["kept"].sum() == 3
+    assert frame["dead"].sum() == 1
+    assert (np.diff(frame["log_norm"]) <= 0).all()
+    frame = results["alignment"].to_frame()
+    assert len(frame) == 12 * run.snapshot_times.size
+    assert set(frame["side"]) <= {"1", "2", ""}
+    frame = results["flips"].to_frame()
+    assert len(frame) == len(results["flips"])
+    assert (np.diff(frame["time"]) >= 0).all()
+    cycles = results["cycles"]
+    frame = cycles.to_frame()
+    assert frame["loss"].tolist() == cycles.losses.tolist()
+    assert frame["flips"].tolist() == cycles.signs().flips.tolist()
+
+
+def test_tickets_are_drawn_against_training(results):
+    ax = results["tickets"].plot(against=results["run"])
+    assert "Spearman" in ax.get_title()
+
+
+def test_nothing_to_draw_is_said_in_the_picture():
+    problem = agf.TwoLayer([[1.0, 0.0], [0.0, 1.0]], [1.0, 1.0], width=2, kink=0)
+    dead = np.array([[-1.0, -1.0, 1.0], [-1.0, -2.0, 1.0]])
+    for found in (agf.groups(problem, dead), agf.alignment(problem, dead)):
+        assert found.plot().texts
+    assert agf.groups(problem, dead).to_frame()["members"].tolist() == ["0 1"]
+    run = agf.flow(problem, agf.Init.from_params(np.abs(dead)), t_max=0.1)
+    assert run.flips("inner").plot().texts
+    assert run.flips("inner").to_frame().empty
+
+
+def test_agf_plot_draws_cycles(results, tmp_path):
+    path = str(tmp_path / "run.npz")
+    results["cycles"].save(path)
+    assert main(["plot", path, "-o", str(tmp_path / "cycles.png")]) == 0
