@@ -44,9 +44,18 @@ class PolarSystem(FlowSystem):
     exp(log_time_unit) = rho_max(0)^(2-kappa), which makes velocities of order one at the start. Neurons that are
     exactly zero never move. One group a neuron, in which an error of `rtol` is an error of the parameters theta_i of
     size rtol |theta_i|.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is trained.
+    init : Init
+        Where y starts.
+    origin : Init or None, optional
+        Where training started, by default there: what the layers of a neuron conserve is that of this.
     """
 
-    def __init__(self, problem: Problem, init: Init) -> None:
+    def __init__(self, problem: Problem, init: Init, origin: Init | None = None) -> None:
         self.problem = problem
         self.init = init
         self.neurons = np.arange(init.width)
@@ -57,7 +66,8 @@ class PolarSystem(FlowSystem):
         self.log_largest = float(init.log_norms[self.alive].max())
         self._balance: Balance | None = None
         if problem.layers is not None and not self.power:
-            self._balance = Balance.of(init.directions, init.log_norms, *problem.layers)
+            start = origin or init
+            self._balance = Balance.of(start.directions, start.log_norms, *problem.layers)
         self.log_time_unit = -self.power * self.log_largest if self.power else 0.0
         width, n_params = init.directions.shape
         self._groups = np.concatenate([np.repeat(self.neurons, n_params), self.neurons])

@@ -48,12 +48,14 @@ class Riding(PolarSystem):
         Whose neurons.
     state : State
         Where they are, and which are active.
-    alpha : float
-        Scale of the initialization.
+    origin : Init
+        Where training started: what a neuron conserves is that of this, not of the state. Of a neuron that has grown a
+        thousandfold it is rounding beside what steps have left in its direction, and it decides with which sign the
+        neuron returns should it shrink.
     """
 
-    def __init__(self, problem: Problem, state: State, alpha: float) -> None:
-        super().__init__(problem, Init(state.directions, state.log_norms, alpha))
+    def __init__(self, problem: Problem, state: State, origin: Init) -> None:
+        super().__init__(problem, Init(state.directions, state.log_norms, origin.alpha), origin)
         self.active = np.flatnonzero(state.active)
 
     def _members(self, log_norms: FloatArray) -> BoolArray:
@@ -95,7 +97,7 @@ class Ride:
 
     def system(self, state: State) -> Riding:
         """Everybody in real time, from `state`."""
-        return Riding(self.problem, state, self.init.alpha)
+        return Riding(self.problem, state, self.init)
 
     def warnings(self, log_norms: FloatArray) -> list[str]:
         """What float64 lost in these coordinates, from the log norms (T, H) of a run."""
