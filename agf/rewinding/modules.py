@@ -1,10 +1,9 @@
-"""A torch module as the subject of a pipeline: all its numbers in one row, masks by `torch.nn.utils.prune`."""
+"""A torch module as the subject of a pipeline: all its numbers in one row, masks by `torch.nn.utils`."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from agf.arrays import BoolArray, FloatArray
 from agf.errors import DataError, RequestError, explain
 from agf.init import Init
 from agf.numerics.backend import import_torch
+from agf.rewinding.holds import hold_of
 from agf.rewinding.subject import Subject, Train
 
 
@@ -33,6 +33,10 @@ class ModuleSubject(Subject):
         (module, theta) -> float.
     loss : callable or None
         loss(module) -> tensor, whose gradient scores weights by "snip".
+    inputs : sequence of int or None
+        Shape of one input, for "synflow".
+    hold : str
+        What keeps masked weights at 0 in training: "prune" or "parametrization".
     """
 
     def __init__(
@@ -41,6 +45,8 @@ class ModuleSubject(Subject):
         train: Train | None,
         score: Callable[[Any, FloatArray], float] | None,
         loss: Callable[[Any], Any] | None,
+        inputs: Sequence[int] | None = None,
+        hold: str = "prune",
     ) -> None:
         import_torch("rewinding a module")
         if not callable(train):
@@ -48,6 +54,7 @@ class ModuleSubject(Subject):
                 explain("a module needs a training function.", where="rewind", expected="train=f, f(module) trains it")
             )
         self.module, self.train, self._score, self._objective = module, train, score, loss
+        self._inputs = None if inputs is None else _shape(inputs)
         self.name, self.arguments, self._loss = type(module).__name__, {}, np.nan
         _refuse(module)
         parameters = list(module.named_parameters())
@@ -56,6 +63,7 @@ class ModuleSubject(Subject):
         self._pruned = [name for name, value in parameters if value.ndim > 1]
         if not self._pruned:
             raise RequestError(explain("this module has no weight matrix to prune.", where="rewind"))
+        self._hold = hold_of(hold, module)
         numbers = [np.full(value.numel(), k) for k, (_, value) in enumerate(parameters + buffers)]
         self.layers = np.concatenate(numbers)[None].astype(np.int64)
         self.weights = np.isin(self.layers, [self._names.index(name) for name in self._pruned])
@@ -77,14 +85,14 @@ class ModuleSubject(Subject):
     def score(self, theta: FloatArray, by: str) -> FloatArray:
         if by == "magnitude":
             return np.abs(theta)
-        if by != "snip" or self._objective is None:
-            words = f"a module has no score {by!r}" + (
-                ": its loss is the training function's." if by == "snip" else "."
-            )
-            raise RequestError(
-                explain(words, where="rewind", expected="magnitude, random, or snip with loss=f, f(module) a tensor")
-            )
-        return np.abs(theta * self._gradient(theta))
+        if by == "synflow" and self._inputs is not None:
+            return np.abs(theta) * self._flow(theta)
+        if by == "snip" and self._objective is not None:
+            return np.abs(theta * self._gradient(theta))
+        raise RequestError(
+            explain(f"a module has no score {by!r} by itself.", where="rewind",
+                    expected="magnitude, random, snip with loss=f, f(module) a tensor, or synflow with inputs=(...)")
+        )  # fmt: skip
 
     def _gradient(self, theta: FloatArray) -> FloatArray:
         """(1, N) gradient of the user's loss at these weights; 0 for buffers."""
@@ -92,18 +100,56 @@ class ModuleSubject(Subject):
 
         assert self._objective is not None
         self._write(theta)
-        parameters = dict(self.module.named_parameters())  # by name: pruning, once removed, registers weights last
-        weights = [parameters[name] for name in self._names if name in parameters]
         with torch.enable_grad():
             loss = self._objective(self.module)
         if not (isinstance(loss, torch.Tensor) and loss.ndim == 0 and loss.requires_grad):
             raise RequestError(
                 explain("`loss` does not return a tensor of one number with a gradient.", where="rewind")
             )
-        parts = torch.autograd.grad(loss, weights, allow_unused=True)
+        return self._slopes(self.module, loss)
+
+    def _flow(self, theta: FloatArray) -> FloatArray:
+        """(1, N) gradient of R = 1^T prod |W_l| 1 in float64, of a copy; biases are 0, and other numbers positive.
+
+        It is R where activations are the identity on positive numbers.
+        """
+        import copy
+
+        import torch
+
+        assert self._inputs is not None
+        self._write(theta)
+        network = copy.deepcopy(self.module).double().eval()
+        with torch.no_grad():
+            for name, value in (*network.named_parameters(), *network.named_buffers()):
+                if name.rpartition(".")[2] in ("bias", "running_mean"):
+                    value.zero_()
+                elif value.is_floating_point():
+                    value.abs_()
+        device = next(network.parameters()).device
+        try:
+            with torch.enable_grad():
+                total = network(torch.ones((1, *self._inputs), dtype=torch.float64, device=device)).sum()
+        except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as error:
+            first = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise RequestError(
+                explain("the module does not take an input of ones of this shape.", where="rewind",
+                        found=f"inputs={self._inputs}: {first}")
+            ) from None  # fmt: skip
+        if not bool(torch.isfinite(total)):
+            raise RequestError(explain("the sum over all paths does not fit in float64.", where='rewind by="synflow"'))
+        return self._slopes(network, total)
+
+    def _slopes(self, module: Any, value: Any) -> FloatArray:
+        """(1, N) gradient of a number in the parameters of a module like this one; 0 for buffers."""
+        import torch
+
+        parameters = dict(module.named_parameters())  # by name: pruning, once removed, registers weights last
+        weights = [parameters[name] for name in self._names if name in parameters]
+        parts = torch.autograd.grad(value, weights, allow_unused=True)
         flat = [np.zeros(w.numel()) if g is None else g.detach().cpu().double().numpy().ravel()
                 for w, g in zip(weights, parts, strict=True)]  # fmt: skip
-        out = np.zeros(theta.size)
+        out = np.zeros(self.may.size)
         out[: sum(part.size for part in flat)] = np.concatenate(flat)
         return out[None]
 
@@ -128,7 +174,6 @@ class ModuleSubject(Subject):
         """Train from these weights with masks in place, which are then made permanent."""
         import torch
 
-        prune: Any = importlib.import_module("torch.nn.utils.prune")
         self._write(start * mask)
         held = []
         for name in self._pruned:
@@ -137,14 +182,14 @@ class ModuleSubject(Subject):
                 owner, _, own = name.rpartition(".")
                 layer = self.module.get_submodule(owner)
                 weight = getattr(layer, own)
-                prune.custom_from_mask(layer, own, torch.as_tensor(rows.reshape(weight.shape), device=weight.device))
+                self._hold.put(layer, own, torch.as_tensor(rows.reshape(weight.shape), device=weight.device))
                 held.append((layer, own))
         try:
             _takes(self.train, options)
             loss = self.train(self.module, **options)
         finally:
             for layer, own in held:
-                prune.remove(layer, own)
+                self._hold.remove(layer, own)
         try:
             self._loss = np.nan if loss is None else float(loss)
         except (TypeError, ValueError):
@@ -171,6 +216,21 @@ class ModuleSubject(Subject):
             part = torch.as_tensor(theta[self.layers == k].reshape(tuple(value.shape)))
             with torch.no_grad():
                 value.copy_(part)
+
+
+def _shape(given: Any) -> tuple[int, ...]:
+    """Shape of one input, checked. Raises RequestError."""
+    try:
+        sizes = tuple(given)
+        good = all(size == int(size) and size >= 1 for size in sizes)
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise RequestError(
+            explain("`inputs` is no shape of one input.", where="rewind", found=repr(given),
+                    expected="whole numbers, such as (64,) or (3, 32, 32)")
+        )  # fmt: skip
+    return tuple(int(size) for size in sizes)
 
 
 def _takes(train: Any, options: dict[str, Any]) -> None:

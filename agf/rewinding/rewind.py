@@ -51,6 +51,8 @@ def rewind(
     train: Train | None = None,
     score: Callable[[Any, FloatArray], float] | None = None,
     loss: Callable[[Any], Any] | None = None,
+    inputs: Sequence[int] | None = None,
+    hold: str = "prune",
     seed: int = 0,
     path: str | os.PathLike[str] | None = None,
 ) -> Rewinding:
@@ -95,12 +97,19 @@ def rewind(
         Options of `agf.descend` (with lr and steps) or of `agf.flow` (such as t_max); or a function (problem, init) ->
         Trajectory. Default: gradient flow until it settles. For a module, a function that trains it, train(module), and
         may return its loss; it is called as train(module, until=rewind) for "wr", to stop there, and as train(module,
-        budget=k) for k times a cycle's training where budgets are equal. Masks are in place meanwhile
-        (`torch.nn.utils.prune`), so that any optimizer made inside keeps them.
+        budget=k) for k times a cycle's training where budgets are equal. Masks are in place meanwhile (see `hold`), so
+        that any optimizer made inside keeps them.
     score : callable, optional
         (problem or module, theta) -> float, such as an accuracy on data kept apart; at the end of every cycle.
     loss : callable, optional
         For a module and by="snip": loss(module) is a tensor, the loss on the data by whose gradient weights are scored.
+    inputs : sequence of int, optional
+        For a module and by="synflow": shape of one input, such as (64,). Its score is that of the sum over all paths of
+        products of |weights|, where activations are the identity on positive numbers.
+    hold : str
+        For a module, what keeps masked weights at 0 while `train` runs: "prune" (`torch.nn.utils.prune`), which
+        computes them before every forward pass, or "parametrization" (`torch.nn.utils.parametrize`), which computes
+        them whenever they are read, as penalties and copies made inside `train` do.
     seed : int
         Of random masks and of `flip`.
     path : str or os.PathLike[str], optional
@@ -122,10 +131,12 @@ def rewind(
         if init is not None or prunable != "all":
             words = "a module starts where it is, and all its weights may be pruned."
             raise RequestError(explain(words, where="rewind", remedy="Leave out init and prunable."))
-        subject: Subject = ModuleSubject(problem, train, score, loss)
+        subject: Subject = ModuleSubject(problem, train, score, loss, inputs, hold)
     else:
         if loss is not None:
             raise RequestError(explain("a problem has its own loss.", where="rewind", remedy="Leave out `loss`."))
+        if inputs is not None or hold != "prune":
+            raise RequestError(explain("`inputs` and `hold` are for modules.", where="rewind"))
         subject = ProblemSubject(problem, admit(problem, init, "rewind"), prunable, train, score)
     run = _Pipeline(subject, method, cycles, keep, rewind, by, masks, signs, flip, budget, rebalance, seed, path)
     run.settings |= {"prunable": prunable, "train": "callable" if callable(train) else dict(train or {})}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import subprocess
@@ -100,7 +101,7 @@ def test_what_cannot_be_is_refused_in_a_sentence():
         (nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(6, 2))), {"train": train}, "computed from"),
         (nn.LayerNorm(4), {"train": train}, "no weight matrix"),
         (model(), {}, "needs a training function"),
-        (model(), {"train": train, "by": "snip"}, "no score 'snip'"),
+        (model(), {"train": train, "by": "snip"}, "no score 'snip' by itself"),
         (model(), {"train": train, "rebalance": True}, "no rows"),
         (model(), {"train": train, "prunable": "inner"}, "starts where it is"),
     ):
@@ -164,12 +165,54 @@ def test_snip_scores_weights_by_the_gradient_of_the_loss_that_is_given():
         w = w * run.masks[cycle][0, :10].reshape(2, 5)
 
 
+def test_synflow_scores_weights_by_the_sum_over_the_paths_they_are_on():
+    """Three layers: |W3| |W2| |W1| summed over all paths through a weight, by hand; the module is left as it was."""
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
+    w1, w2, w3 = (np.abs(net[k].weight.detach().double().numpy()) for k in (0, 2, 4))
+    before, after = (w2.T @ w3.sum(axis=0))[:, None] * w1, w1.sum(axis=1)
+    paths = [before, w2 * np.outer(w3.sum(axis=0), after), w3 * (w2 @ after)]
+    best = np.argsort(-np.concatenate([part.ravel() for part in paths]))[:14]
+    run = agf.rewind(net, train=lambda net: None, by="synflow", inputs=(4,), cycles=1, keep=0.5)
+    kept = run.masks[1][0][np.r_[0:12, 15:24, 27:33]]  # without biases
+    assert set(np.flatnonzero(kept)) == set(best)
+    assert net[0].weight.dtype == torch.float32
+    assert run.ends[0] == pytest.approx(run.starts[0])
+    conv = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2))
+    assert agf.rewind(conv, train=lambda net: None, by="synflow", inputs=(1, 4, 4), cycles=3, keep=0.5).cycles == 3
+
+
+def test_parametrizations_hold_masks_as_pruning_does_and_also_where_weights_are_read_or_copied():
+    both = [agf.rewind(model(), train=train, cycles=2, keep=0.6, hold=hold) for hold in ("prune", "parametrization")]
+    assert np.array_equal(both[0].masks, both[1].masks)
+    assert both[0].ends == pytest.approx(both[1].ends, rel=1e-12)
+
+    def penalized(module):
+        sgd = torch.optim.SGD(module.parameters(), lr=0.1)
+        for _ in range(5):
+            sgd.zero_grad()
+            penalty = 1e-2 * module[0].weight.abs().sum()  # before the forward pass
+            (penalty + nn.functional.cross_entropy(module(X), Y)).backward()
+            sgd.step()
+        assert copy.deepcopy(module)(X).shape == (60, 2)
+
+    net = model()
+    run = agf.rewind(net, train=penalized, cycles=2, keep=0.6, hold="parametrization", method="lrr")
+    assert not run.ends[2][~run.masks[2]].any()
+    assert [name for name, _ in net.named_parameters() if "parametrizations" in name] == []
+    with pytest.raises(agf.RequestError, match="a list of its own"):
+        agf.rewind(nn.LSTM(3, 4), train=lambda net: None, cycles=1, hold="parametrization")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"by": "snip"}, "snip with loss="),
         ({"by": "snip", "loss": lambda net: 1.0}, "does not return a tensor"),
-        ({"by": "synflow"}, "no score 'synflow'"),
+        ({"by": "synflow"}, "synflow with inputs="),
+        ({"by": "synflow", "inputs": (3,)}, "does not take an input of ones"),
+        ({"by": "synflow", "inputs": "four"}, "no shape of one input"),
+        ({"hold": "glue"}, "prune or parametrization"),
         ({"train": lambda net: "x"}, "returns no number"),
         ({"method": "wr", "rewind": 2}, "takes no `until`"),
         ({"budget": "equal"}, "takes no `budget`"),
