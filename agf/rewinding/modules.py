@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from agf.errors import DataError, RequestError, explain
 from agf.init import Init
 from agf.numerics.backend import import_torch
 from agf.rewinding.holds import hold_of
-from agf.rewinding.subject import Subject, Train
+from agf.rewinding.subject import Subject, Train, takes
 
 
 class ModuleSubject(Subject):
@@ -185,7 +184,7 @@ class ModuleSubject(Subject):
                 self._hold.put(layer, own, torch.as_tensor(rows.reshape(weight.shape), device=weight.device))
                 held.append((layer, own))
         try:
-            _takes(self.train, options)
+            takes(self.train, options, "module")
             loss = self.train(self.module, **options)
         finally:
             for layer, own in held:
@@ -231,22 +230,6 @@ def _shape(given: Any) -> tuple[int, ...]:
                     expected="whole numbers, such as (64,) or (3, 32, 32)")
         )  # fmt: skip
     return tuple(int(size) for size in sizes)
-
-
-def _takes(train: Any, options: dict[str, Any]) -> None:
-    """Raise RequestError for a training function without the keyword that a method needs."""
-    try:
-        parameters = inspect.signature(train).parameters
-    except (TypeError, ValueError):  # a builtin
-        return
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return
-    for name in options:
-        if name not in parameters:
-            raise RequestError(
-                explain(f"the training function takes no `{name}`.", where="rewind",
-                        expected=f"train(module, {name}=...), as this method trains for another time as well")
-            )  # fmt: skip
 
 
 def is_module(given: Any) -> bool:

@@ -95,10 +95,11 @@ def rewind(
         has it.
     train : dict or callable, optional
         Options of `agf.descend` (with lr and steps) or of `agf.flow` (such as t_max); or a function (problem, init) ->
-        Trajectory. Default: gradient flow until it settles. For a module, a function that trains it, train(module), and
-        may return its loss; it is called as train(module, until=rewind) for "wr", to stop there, and as train(module,
-        budget=k) for k times a cycle's training where budgets are equal. Masks are in place meanwhile (see `hold`), so
-        that any optimizer made inside keeps them.
+        Trajectory, or the weights (H, P) at its end, called with budget=k as well for k times a cycle's training where
+        budgets are equal. Default: gradient flow until it settles. For a module, a function that trains it,
+        train(module), and may return its loss; it is called as train(module, until=rewind) for "wr", to stop there, and
+        as train(module, budget=k) where budgets are equal. Masks are in place meanwhile (see `hold`), so that any
+        optimizer made inside keeps them.
     score : callable, optional
         (problem or module, theta) -> float, such as an accuracy on data kept apart; at the end of every cycle.
     loss : callable, optional

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.arrays import BoolArray, FloatArray, IntArray, matrix
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
@@ -69,7 +69,7 @@ class Subject(ABC):
 
 
 class ProblemSubject(Subject):
-    """A problem, trained by gradient flow, gradient descent or a function (problem, init) -> Trajectory."""
+    """A problem, trained by gradient flow, gradient descent or a function (problem, init) -> Trajectory or weights."""
 
     def __init__(
         self,
@@ -91,7 +91,10 @@ class ProblemSubject(Subject):
         # the initialization itself, where it is what training starts from: log norms keep what theta loses
         same = whole and np.array_equal(start, self.init.params())
         init = self.init if same else Init.from_params(start, alpha=self.init.alpha)
-        run = self._run(self.problem if whole else masked(self.problem, mask), init, budget)
+        problem = self.problem if whole else masked(self.problem, mask)
+        run = self._called(problem, init, budget) if callable(self.train) else self._run(problem, init, budget)
+        if not isinstance(run, Trajectory):
+            return run
         if run.status is Status.INTERRUPTED:
             raise KeyboardInterrupt  # half a cycle is no cycle
         self._dense = self._dense or run
@@ -101,8 +104,7 @@ class ProblemSubject(Subject):
         """Trained again up to there, or the nearest snapshot of a training function."""
         if not callable(self.train):
             return _end(self._run(self.problem, self.init, 1, until=moment))
-        assert self._dense is not None
-        if self._dense.snapshot_times.size == 0:
+        if self._dense is None or self._dense.snapshot_times.size == 0:
             raise RequestError(explain("the training function kept no snapshot to rewind to.", where="rewind"))
         return self._dense.params(int(np.argmin(np.abs(self._dense.snapshot_times - moment))))
 
@@ -135,14 +137,24 @@ class ProblemSubject(Subject):
         factor[list(self.problem.permanent)] = 1.0
         return np.concatenate([start[:, :d], start[:, d:] * factor[:, None]], axis=1)
 
-    def _run(self, problem: Problem, init: Init, budget: int, until: float | None = None) -> Trajectory:
-        if callable(self.train):
-            found = self.train(problem, init)
-            if not isinstance(found, Trajectory):
-                raise RequestError(
-                    explain("the training function returns no Trajectory.", where="rewind", found=type(found).__name__)
-                )
+    def _called(self, problem: Problem, init: Init, budget: int) -> Trajectory | FloatArray:
+        """What the user's training function gives: a trajectory, or the weights at its end."""
+        assert callable(self.train)
+        options = {} if budget == 1 else {"budget": budget}
+        takes(self.train, options, "problem, init")
+        found = self.train(problem, init, **options)
+        if isinstance(found, Trajectory):
             return found
+        shape = (problem.width, problem.n_params)
+        if np.shape(found) != shape:
+            raise RequestError(
+                explain("the training function returns no Trajectory and no weights.", where="rewind",
+                        found=f"{type(found).__name__} of shape {np.shape(found)}", expected=f"an array {shape}")
+            )  # fmt: skip
+        return matrix(found, "weights at the end of training", where="rewind", rows=shape[0], columns=shape[1])
+
+    def _run(self, problem: Problem, init: Init, budget: int, until: float | None = None) -> Trajectory:
+        assert not callable(self.train)
         options = dict(self.train or {})
         options.setdefault("snapshots", 2)
         how = descend if "lr" in options or "steps" in options else flow
@@ -168,3 +180,19 @@ def _end(run: Trajectory) -> FloatArray:
     if run.status.failed and run.directions.shape[0] == 0:
         raise RequestError(explain(f"training ended as {run.status.word}.", where="rewind"))
     return run.params(-1)
+
+
+def takes(train: Any, options: dict[str, Any], first: str) -> None:
+    """Raise RequestError for a training function without the keyword that a method needs."""
+    try:
+        parameters = inspect.signature(train).parameters
+    except (TypeError, ValueError):  # a builtin
+        return
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for name in options:
+        if name not in parameters:
+            raise RequestError(
+                explain(f"the training function takes no `{name}`.", where="rewind",
+                        expected=f"train({first}, {name}=...), as this method trains for another time as well")
+            )  # fmt: skip

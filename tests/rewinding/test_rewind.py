@@ -105,6 +105,12 @@ def test_equal_budget_trains_cycle_i_as_long_as_lrr_has():
     assert np.array_equal(free.ends[1], equal.ends[1]) is False
     assert free.settings["train"] == "callable"
 
+    def weights(masked, start, budget=1):
+        return agf.descend(masked, start, lr=0.02, steps=60 * budget).params(-1)
+
+    mine = agf.rewind(problem, init, cycles=2, train=weights, budget="equal")
+    assert mine.ends == pytest.approx(equal.ends, rel=1e-12)
+
 
 def test_32_sign_statistics_of_a_hand_made_run(pipelines):
     start = np.array([[1.0, -1.0, 1.0, 1.0]])
@@ -240,6 +246,11 @@ def test_what_cannot_be_is_refused_in_a_sentence():
         ({"flip": "a"}, "a cycle, 1 or more"),
         ({"train": {"speed": 1}}, "unknown option.* speed"),
         ({"train": lambda problem, init: None}, "returns no Trajectory"),
+        ({"train": lambda problem, init: np.ones(3)}, r"of shape \(3,\)"),
+        ({"train": lambda problem, init: init.params() * np.nan}, "non-finite"),
+        ({"train": lambda problem, init: init.params(), "method": "wr", "rewind": 1.0}, "no snapshot"),
+        ({"train": lambda problem, init: init.params(), "budget": "equal"}, "takes no `budget`"),
+        ({"inputs": (2,)}, "are for modules"),
         ({"loss": lambda net: None}, "its own loss"),
     ):
         with pytest.raises(agf.RequestError, match=words):

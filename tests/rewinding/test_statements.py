@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from agf_problems.gaussian_teacher.problem import GaussianTeacher
 from agf_problems.gaussian_teacher.single_neuron import overlap
 
@@ -158,8 +159,37 @@ def test_23_without_balancing_anew_noise_lets_imp_learn_where_it_is_of_the_right
 
 
 def test_every_statement_of_the_page_has_a_test_of_its_number():
-    """1 to 34, here, in test_rewind.py and in the tests of gaussian-teacher; 35 is no gradient flow."""
+    """1 to 35, here, in test_rewind.py and in the tests of gaussian-teacher."""
     tests = Path(__file__).parents[1]
     files = [*tests.glob("rewinding/test_*.py"), tests / "problems" / "test_gaussian_teacher.py"]
     names = re.findall(r"^def test(?:_\d+)+", "\n".join(path.read_text() for path in files), re.MULTILINE)
-    assert {int(number) for name in names for number in re.findall(r"_(\d+)", name)} == set(range(1, 35))
+    assert {int(number) for name in names for number in re.findall(r"_(\d+)", name)} == set(range(1, 36))
+
+
+def lbfgs(problem, init):
+    """torch's L-BFGS without a line search, as [GB24] names it; the weights at its end."""
+    neurons, theta = np.arange(problem.width), torch.tensor(init.params(), requires_grad=True)
+    optimizer = torch.optim.LBFGS([theta], lr=1.0, max_iter=20)
+
+    def closure():
+        loss, gradient = problem.loss_grad(theta.detach().numpy(), neurons)
+        theta.grad = torch.tensor(gradient)
+        return torch.tensor(loss)
+
+    for _ in range(10):
+        optimizer.step(closure)
+    return theta.detach().numpy()
+
+
+def test_35_lbfgs_gives_the_quadrants_of_the_flow_where_the_output_is_positive():
+    """Ten inputs pruned to one in three cycles, noise .1. Where a < 0 it may jump over a = 0, which no flow does."""
+    _, _, problem = sampled(10, noise=0.1, samples=200)
+    w = np.random.default_rng(0).standard_normal(10) / np.sqrt(10)
+    for method, sign_a, sign_w, learns in (
+        ("imp", 1, 1, True), ("imp", 1, -1, False), ("imp", -1, 1, False), ("lrr", 1, 1, True), ("lrr", 1, -1, True),
+    ):  # fmt: skip
+        w[0] = sign_w * abs(w[0])
+        init = agf.Init.from_params([[*w, sign_a * np.linalg.norm(w)]])
+        run = agf.rewind(problem, init, method=method, cycles=3, keep=0.1 ** (1 / 3), prunable="inner",
+                         rebalance=method == "imp", train=lbfgs)  # fmt: skip
+        assert (abs(run.ends[-1][0, -1] * run.ends[-1][0, 0] - 1) < 0.1) == learns, (method, sign_a, sign_w)
