@@ -131,6 +131,8 @@ def _alive(process: int) -> bool:
 
 def check_writable(path: str | os.PathLike[str], then: str = "Nothing was computed.") -> None:
     """Refuse a path that cannot be written before a long computation starts. Raises FileError."""
+    if not isinstance(path, str | os.PathLike):
+        raise FileError(explain("this is no path of a file.", found=f"{type(path).__name__} {path!r:.60}", remedy=then))
     if "\0" in str(path):
         raise FileError(explain(f"cannot write {str(path)!r}: its name holds a null character.", remedy=then))
     target = Path(os.path.realpath(path))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agf.arrays import FloatArray, parsed, positive
+from agf.arrays import FloatArray, count, parsed, positive
 from agf.clock import Clock
 from agf.errors import DataError, FileError, RequestError, explain
 from agf.records import files
@@ -70,16 +70,25 @@ class CurveWriter:
 
         Raises
         ------
+        DataError
+            For a loss that is no number, or steps that are no count.
         FileError
             When it can no longer be written.
         """
-        now = self.step if step is None else step
+        now = self.step if step is None else count(step, "step", where="CurveWriter", least=0)
         self.step = now + 1
         if now % max(1, now // _ROWS):
             return
+        try:  # a loss that is NaN is written as it is: the loop goes on, and who reads the curve is told
+            value = float(loss.detach() if hasattr(loss, "detach") else loss)
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            where = f"CurveWriter, step {now}"
+            raise DataError(
+                explain("the loss is not one number.", where=where, found=f"{type(loss).__name__} {loss!r:.60}")
+            ) from None
         try:
             with open(self.path, "a", encoding="utf-8") as handle:
-                handle.write(f"{now},{float(loss)!r}\n")
+                handle.write(f"{now},{value!r}\n")
         except OSError as error:
             raise FileError(explain(f"cannot write {str(self.path)!r} ({error.strerror}).")) from None
 

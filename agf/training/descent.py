@@ -225,6 +225,8 @@ class _Descent:
                         observer(Progress(self.time, self.recorder.points[-1][1], self.step))
                     checkpoint.offer(so_far)
         except KeyboardInterrupt:
+            if not self.recorder.points:
+                raise  # nothing was computed
             status = Status.INTERRUPTED
             self.recorder.cut(self.time)
         self.seconds = wall.perf_counter() - began
@@ -294,11 +296,13 @@ class _Descent:
         times, losses, slopes = self.recorder.curve()
         points = times.size
         last = None
-        if status is not Status.ERROR:
-            if not points or self.time > times[-1]:  # between two evaluations of the full loss
-                times, losses = np.append(times, self.time), np.append(losses, self._loss_grad(self.theta)[0])
-            if self.recorder.kept and self.time > self.recorder.kept[-1][0]:
-                last = (self.time, float(losses[-1]), self._snapshot(self.theta))
+        # between two evaluations of the full loss; who interrupts does not wait for another one
+        between = self.time > times[-1]
+        if between and status not in (Status.ERROR, Status.INTERRUPTED):
+            times, losses = np.append(times, self.time), np.append(losses, self._loss_grad(self.theta)[0])
+            between = False
+        if not between and status is not Status.ERROR and self.time > self.recorder.kept[-1][0]:
+            last = (self.time, float(losses[-1]), self._snapshot(self.theta))
         lr, momentum = self.settings["lr"], self.settings["momentum"]
         return Trajectory(
             problem=self.problem.name,

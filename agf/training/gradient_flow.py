@@ -269,6 +269,8 @@ class _Run:
             with checkpoint.last(), guard(self.problem, self._partial):
                 status = self._drive(budget, each)
         except KeyboardInterrupt:
+            if not self.record.recorder.kept:
+                raise  # nothing was computed
             status = Status.INTERRUPTED
             self.record.cut(self.time)
         self.seconds = wall.perf_counter() - began

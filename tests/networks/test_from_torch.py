@@ -131,3 +131,69 @@ def test_a_file_that_is_no_weights_is_refused(tmp_path):
     for name in ("a.pt", "none.pt"):
         with pytest.raises(FileError, match=r"cannot read .* as weights"):
             agf.Init.from_torch(tmp_path / name)
+
+
+class Own(nn.Module):
+    """Whatever is defined, in whatever order: the forward pass decides."""
+
+    def __init__(self, function, backwards=False, inside=None, inputs=3):
+        super().__init__()
+        layers = {"body": nn.Linear(inputs, 5), "head": nn.Linear(5, 2)}
+        for name in reversed(layers) if backwards else layers:
+            setattr(self, name, layers[name])
+        self.function = function
+        if inside is not None:
+            self.inside = inside  # after the layers
+
+    def forward(self, x):
+        return self.head(self.function(self.body(x)))
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("relu", Own(torch.relu)),
+        ("tanh", Own(torch.tanh, backwards=True)),
+        ("gelu", Own(nn.functional.gelu, backwards=True, inputs=2)),  # both orders fit
+        ("silu", Own(nn.functional.silu).half()),
+        ("relu", Own(torch.relu, inside=nn.ReLU()).bfloat16()),
+        ("linear", Own(lambda x: x)),
+    ],
+    ids=["relu", "backwards", "either way", "half", "after", "none"],
+)
+def test_the_forward_pass_says_what_a_module_is(name, model):
+    inputs = model.body.in_features
+    X = np.random.default_rng(0).standard_normal((8, inputs))
+    problem, init = agf.TwoLayer.from_torch(model, X, np.zeros((8, 2)), kink=0.0), agf.Init.from_torch(model)
+    assert problem.activation.name == name
+    with torch.no_grad():
+        out = model.double()(torch.as_tensor(X)).numpy()
+    loss = problem.loss_grad(init.params(), np.arange(init.width))[0]
+    assert loss == pytest.approx(0.5 * np.mean(np.sum(out**2, axis=1)), rel=1e-12)
+
+
+def test_modules_that_cannot_be_called_and_checkpoints_of_more_are_sentences(tmp_path):
+    with pytest.raises(DataError, match="cannot be called"):
+        agf.Init.from_torch(Own(lambda x: (x, 1)))
+    torch.save({"model": Own(torch.relu).state_dict(), "epoch": 3}, tmp_path / "more.pt")
+    with pytest.raises(DataError, match="entry 'model'"):
+        agf.Init.from_torch(tmp_path / "more.pt")
+    torch.save(Own(torch.relu), tmp_path / "whole.pt")
+    with pytest.raises(FileError, match="not executed"):
+        agf.Init.from_torch(tmp_path / "whole.pt")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_curve_takes_losses_as_loops_have_them_and_refuses_the_rest(tmp_path):
+    curve = agf.CurveWriter(tmp_path / "curve.csv")
+    curve(torch.tensor(2.0, requires_grad=True))
+    curve(np.float32(1.0))
+    for loss in (None, "x", torch.ones(2), 1j):
+        with pytest.raises(DataError, match="not one number"):
+            curve(loss)
+    for step in (-1, 1.5, "3"):
+        with pytest.raises(DataError, match="`step`"):
+            curve(1.0, step)
+    with pytest.raises(FileError, match="no path"):
+        agf.CurveWriter(None)
+    assert np.allclose(agf.Trajectory.from_csv(tmp_path / "curve.csv", lr=1.0).losses, [2.0, 1.0])

@@ -153,3 +153,34 @@ def test_frozen_columns_stay_and_a_resumed_run_keeps_them_so():
     for wrong in ((9,), (0, 1, 2, 3), ("a",)):
         with pytest.raises(agf.RequestError, match="`frozen` cannot be used"):
             agf.descend(p, init, lr=0.1, steps=2, frozen=wrong)
+
+
+class Stopping(agf.TwoLayer):
+    """A loss that is interrupted at one call, and counts those after it."""
+
+    name = "stopping"
+    calls, at = 0, 0
+
+    def loss_grad(self, theta, neurons):
+        self.calls += 1
+        if self.calls == self.at:
+            raise KeyboardInterrupt
+        return super().loss_grad(theta, neurons)
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_an_interrupt_is_not_followed_by_another_evaluation(batch_size):
+    X = np.random.default_rng(0).standard_normal((6, 2))
+    problem = Stopping(X, X[:, 0], activation="tanh", width=2)
+    init = problem.init(0.1)
+    agf.descend(problem, init, lr=0.1, steps=1)  # through the door
+    for at, kept in ((1, False), (5, True)):
+        problem.calls, problem.at = 0, at
+        if not kept:  # nothing was computed: there is nothing to hand back, and one gradient may take a minute
+            with pytest.raises(KeyboardInterrupt):
+                agf.descend(problem, init, lr=0.1, steps=1000, batch_size=batch_size)
+        else:
+            run = agf.descend(problem, init, lr=0.1, steps=1000, batch_size=batch_size)
+            assert run.status is agf.Status.INTERRUPTED
+            assert run.snapshot_times[-1] <= run.times[-1]
+        assert problem.calls == at
