@@ -31,10 +31,6 @@ from agf.stopping.rules import Budget, Certified, Event, Tolerance
 _NEGLIGIBLE = 1e-3
 #: Accepted steps of a phase. Limit: a flow that goes nowhere ends as `max_steps`.
 _MAX_STEPS = 100_000
-#: Rounding of the gradient over the age of the flow, as a fraction of the tolerance, above which it blurs where the
-#: flow is. Result: of where such a flow is left, with the rest in `predicted_decrease`; at 0.1 rounding would be a
-#: tenth of the tolerance, at 1e-3 flows would be left that can still be followed.
-_BLURRED = 1e-2
 #: Tolerance of implicit steps in that of explicit ones. Cost: it is the same over some decades of this.
 _IMPLICIT = 1e-3
 #: Steps at each tolerance, in decades, by which a state that slides along kinks is brought onto them. Cost: a few
@@ -166,7 +162,7 @@ def _follow(cost: Cost, course: Course, saved: Saved, rtol: float, negligible: f
     decayed = Decayed(
         course,
         tolerated,
-        blurred=lambda now: EPS * cost.stiffness * now.t > _BLURRED * accuracy,
+        blurred=lambda now: EPS * cost.stiffness * now.t > accuracy,
         growing=lambda now: cost.grew(course, now),
     )
     stops: list[Stop] = [

@@ -20,7 +20,7 @@ from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.records.state import State
-from agf.results.curve import FINE_DEPTH, detect
+from agf.results.curve import FINE_DEPTH, FLOOR, detect
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.rounding import TIED
@@ -39,9 +39,9 @@ _LEAST = 3e-4
 #: Factor of the conditioning of a drop resolved in time. Result: of its bar, calibrated on real tables
 #: (docs/accuracy.md); at 0.2 drops would lie outside, at 20 bars would say nothing.
 _SAFE = 2.0
-#: What a drop of all of L(0) would be off by through the rounding of its levels; a smaller one is by so much more.
-#: Result: of the bars of late drops alone, calibrated likewise; it is the square of a tolerance of 1e-4.
-_FINEST = 1e-8
+#: What a drop of all of L(0) would be off by through the errors of its levels; a smaller one is by so much more.
+#: Derived: no drop is looked for below what these make of one.
+_FINEST = FLOOR
 #: Drops before this one whose pull on its neurons is compared with what is left of it. Cost: one utility each, and a
 #: residual kept; what was so long ago is covered by what came since.
 _BACK = 16

@@ -15,12 +15,11 @@ from agf.numerics import lanczos
 from agf.rounding import EPS, SUM
 from agf.sphere import lengths
 
-#: Tangent gradient, relative to the gradient, below which a direction looks like rest. Result: of when a direction is
-#: asked whether it is stable; at 1e-2 it may still turn by as much and be frozen there, at 1e-4 steps at the stability
-#: limit keep it hovering above, and it is followed for ever.
+#: Tangent gradient, relative to the gradient, below which a direction looks like rest. Cost: of the steps that are
+#: halved then, before it is asked whether it rests (`AT_REST`); at 1e-4 steps at the stability limit keep it hovering.
 _LOOKS_AT_REST = 1e-3
-#: Steps that are halved then, as one at the stability limit keeps a direction hovering. Result: after them what decays
-#: is damped by e^-8 and more; after one it is not, and 80 more are taken with every neuron.
+#: Steps that are halved then, as one at the stability limit keeps a direction hovering. Cost: of these; what
+#: decays is damped by e^-8 and more after them, and what is not at rest then is damped once more.
 _REST_STEPS = 8
 #: Tangent gradient, over rtol times the gradient, below which it then rests. Cost: a tolerance; the direction is off by
 #: as much.

@@ -16,15 +16,16 @@ from agf.contract.problem import Problem
 from agf.coordinates.factored_flow import FactoredFlow
 from agf.init import Init
 from agf.numerics.derivatives import hessian
+from agf.results.curve import FINE_DEPTH
 from agf.rounding import LOG_FAINT, SUM, TIED
 from agf.sphere import cartesian, polar
 
 #: Size of a mode, or of a neuron, over the largest, above which it is active, and relaxed. Result: what is smaller must
 #: grow on its own; at 1e-2 a weak active one would, at 1e-4 those on their way up would be relaxed with the others.
 ACTIVE = 1e-3
-#: Fall of the loss, relative to the first, that shows that anything is active. Result: at 1e-3 a first drop of that
-#: size would pass unseen, at 1e-5 what dormant neurons of alpha = 3e-3 take off would be one.
-FALLEN = 1e-4
+#: Fall of the loss, relative to the first, that shows that anything is active. Derived: the smallest drop that is
+#: looked for in a computed curve.
+FALLEN = FINE_DEPTH
 #: Newton iterations. Derived: each squares what is left, of `MOVES` after three 1e-16.
 _ITERATIONS = 3
 #: Fraction of the weights that Newton's method may move, beyond which there is no minimum nearby. Result: of whether

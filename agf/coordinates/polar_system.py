@@ -313,7 +313,7 @@ class PolarSystem(FlowSystem):
 def small_neurons(log_norms: FloatArray, loss: float, first_loss: float) -> BoolArray:
     """(H,) neurons whose growth may still become a drop: smaller than the largest by a factor e at least.
 
-    All of them while the loss has not fallen by a ten-thousandth of its first value: nothing is active yet.
+    All of them while the loss has not fallen by `FALLEN` of its first value: nothing is active yet.
     """
     if first_loss - loss < FALLEN * abs(first_loss):
         return np.ones(log_norms.shape, dtype=bool)

@@ -12,11 +12,12 @@ from agf.arrays import FloatArray
 from agf.errors import DataError, explain
 from agf.init import Init
 from agf.losses import Loss
+from agf.records.settings import Settings
 from agf.sphere import polar
 
-#: Squared gradient of an output bias, over the loss, below which it rests at 0. Result: of a sentence alone; a bias
-#: fitted to six digits has it, and one of ten samples that has not been fitted is of order one.
-_BALANCED = 1e-6
+#: Squared gradient of an output bias, over the loss, below which it rests at 0. Derived: of a mean over samples it is
+#: twice what the bias would take off the loss, and a flow that has settled leaves as much at the default tolerance.
+_BALANCED = Settings.rtol
 #: Name -> hidden, output, and how a report says it.
 _NAMED = {
     "none": (False, False, ""),

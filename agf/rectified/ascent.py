@@ -18,9 +18,9 @@ _STEPS = 1000
 #: to it are one. Result: of how many maxima, and which pieces of the loss at a kink, are told apart; at 1e-3 neighbours
 #: of a wide fan of faces would be one, at 1e-12 one end would be several.
 SAME = 1e-6
-#: Distance of directions above which these are several of equal utility, or a continuum. Result: of that word alone;
-#: ends are right to `SAME`, and at 1e-5 one slow ascent would make a continuum of a maximum.
-_NEAR = 1e-3
+#: Distance of directions above which these are several of equal utility, or a continuum. Derived: a utility is flat to
+#: second order at a maximum, so that directions whose utilities agree to `SAME` may be its root apart.
+_NEAR = SAME**0.5
 
 
 def maxima(

@@ -17,6 +17,7 @@ from agf import sphere
 from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
+from agf.records.settings import Settings
 from agf.records.table import Table, Tabular, number, percent
 from agf.rectified.ascent import SAME, climb
 from agf.rectified.cones import name
@@ -34,10 +35,9 @@ from agf.rounding import TIED
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Fraction of the first loss that a direction must take off the loss to count. Result: of the verdict on a network that
-#: has almost fitted; what a flow leaves when it settles (1e-6 of the loss of the zero function) is below, and at 1e-4
-#: the last drops of a fit to two digits would be none.
-WORTH = 1e-6
+#: Fraction of the first loss that a direction must take off the loss to count. Derived: a flow that has settled leaves
+#: as much at the default tolerance.
+WORTH = Settings.rtol
 #: Fraction of a whole that does not count: of the utility on the sphere, for neurons that reach it; of the largest
 #: norm, for neurons that must be at rest; of the sum of |a| |w|, for groups that matter; of |y|, for a misfit. Result:
 #: ends are exact, so that in between lie networks whose only growing neurons grow at a thousandth of the best rate; at

@@ -17,16 +17,16 @@ from agf.numerics.ndf import cholesky
 from agf.rounding import EPS
 from agf.stopping.drive import Moment
 
-#: (1 + q) / q of the slowest decay t^-q supposed, q = 1/2. Result: of the loss said to be left, which a slower decay
-#: exceeds by its own (1 + q) / 3 q; ten times larger (q = 0.04) every exponential end would be followed ten times as
-#: far.
-_SLOW = 3.0
+#: Power of time, q, that is supposed of what is slow: decays are t^-q at the slowest, and neurons part as t^q at the
+#: fastest, their growth rate times the age being q. Result: of the loss said to be left, which a slower decay exceeds,
+#: and of saddles told from decays; at 5 one that is left within a fifth of the age would pass for a decay, at 0.05
+#: every exponential end would be followed seven times as far.
+_POWER = 0.5
+#: Loss that a decay t^-q still loses, over the age times its rate of decay. Derived: (1 + q) / q.
+_SLOW = (1.0 + _POWER) / _POWER
 #: Factor by which a growth rate times the age may change over a doubling of the age or more. Derived: it is 1 where the
 #: loss falls like a power of time, 2 or more at a saddle, and this is as far from the one as from the other.
 _HELD = 2.0**0.5
-#: Largest growth rate times the age that a power of time makes. Result: two neurons that part as t^p with p up to 1/2;
-#: at 5 a saddle that is left within a fifth of the age would pass for a decay, at 0.05 few decays would be known.
-_POWER = 0.5
 #: e-folds over the time ahead below which a mode that grows does not count. Derived: it then changes by a factor, and
 #: not by an order.
 _IDLE = 1.0
