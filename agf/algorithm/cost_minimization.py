@@ -16,6 +16,7 @@ from agf.algorithm.departures.newcomers import Newcomers
 from agf.algorithm.memory import GenericState
 from agf.algorithm.next_activation import NextActivation
 from agf.algorithm.run import Run
+from agf.algorithm.saturation import later
 from agf.algorithm.threshold import EstimatedThreshold, Threshold
 from agf.arrays import IntArray
 from agf.records.state import Activation, Settled
@@ -66,9 +67,20 @@ class CostMinimization:
             drop.settled(settled.level)
             state, found = self.above(state, gone)
             if found is None:
-                return state, replace(drop.whole(state, settled), collapsed=gone)
+                whole = replace(drop.whole(state, settled), collapsed=gone)
+                return state, replace(whole, half_time=self._half_time(state, activation, whole, before))
             drop.join(found)
             neurons = found.neurons
+
+    def _half_time(self, state: GenericState, activation: Activation, settled: Settled, before: float) -> float | None:
+        """Accelerated time at which the drop is half-way: where its loss is not quadratic, or newcomers joined it."""
+        natural, active = self.run.settings.threshold == "natural", np.flatnonzero(state.active)
+        middle = 0.5 * (before + settled.level)
+        late = later(self.run.problem, state.params[active], active, activation.neurons, middle) if natural else 0.0
+        if late == 0.0:
+            return settled.half_time
+        half = activation.half_time if settled.half_time is None else settled.half_time
+        return half + late * float(np.exp(-self.run.clock.log_scale))
 
     def _flow(self, state: GenericState, time: float, before: float, width: float) -> tuple[GenericState, Settled]:
         """Flow of the active neurons.

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from agf.algorithm.crossings import TURN
+from agf.algorithm.saturation import later
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
@@ -68,6 +69,7 @@ class _Leg:
     moved : change of the output of those active before, and of newcomers by turning, over that of the network.
     drag : widths of the drops before, each by the change of the newcomer's utility in it over that which it has now.
     share : output of the dormant neurons, and of those that join in another direction, over that of the newcomer.
+    late : by how much a loss that is not quadratic has moved its middle (`saturation.later`).
     """
 
     time: float
@@ -76,6 +78,7 @@ class _Leg:
     moved: float
     share: float
     drag: float
+    late: float
 
 
 @dataclass
@@ -102,7 +105,9 @@ class Deviation:
             share = np.sum(np.exp(np.minimum(kappa * (rest[np.isfinite(rest)] - size), 0.0)))
         moved, tail = self._moved(before, after), self._tail(after)
         drag = self._drag(new[:1], before)
-        self.legs.append(_Leg(drop.time, float(width), tail, moved, min(float(share), 1.0), drag))
+        active = np.flatnonzero(after.active)
+        late = abs(later(self.problem, after.params[active], active, new, 0.5 * (before.level + drop.level)))
+        self.legs.append(_Leg(drop.time, float(width), tail, moved, min(float(share), 1.0), drag, late))
 
     def _drag(self, new: IntArray, now: State[Any]) -> float:
         """See `_Leg`; 0 for the first drop, and where phases have rows of their own."""
@@ -181,7 +186,7 @@ class Deviation:
             since = np.maximum(half - times[:k], 0.0)
             slow = float(np.sum(moved[:k] * np.minimum(tails[:k], since)))
             own = _OWN * moved[k] * min(tails[k], half)
-            error = _LEAST + (self.legs[k].drag + _PART * (slow + own + float(np.sum(near)))) / half
+            error = _LEAST + (self.legs[k].drag + _PART * (slow + own + self.legs[k].late + float(np.sum(near)))) / half
             after = times[k + 1] - times[k] if k + 1 < times.size else np.inf
             left = moved[k] * np.exp(-after / tails[k]) + np.exp(-2.0 * after / wide[k]) if np.isfinite(after) else 0.0
             fall = abs(before - drop.level)
