@@ -436,19 +436,20 @@ def _batched(system: FlowSystem, ys: FloatArray) -> None:
 
 def _contracting(system: FlowSystem, y: FloatArray) -> None:
     """Solutions that differ by what velocities make do not move apart, nor shift the loss by more than is said."""
-    jacobian, rate = system.jacobians(y[None])[0], abs(system.loss_rate(y))
+    jacobian, metric = system.jacobians(y[None])[0], system.metric(y)
+    gradient = -system.velocity(y) * (1.0 if metric is None else metric**2)
     short = 1e-3 / max(float(np.linalg.norm(jacobian)), np.finfo(float).tiny)
     for error in (system.velocity(y), system.velocity(y + system.scale(y))):
         size, later = system.distance(error), system.distance(error + short * jacobian @ error)
         step = 1e-6 / max(float(np.max(np.abs(error) / system.scale(y))), np.finfo(float).tiny)
         slope = (system.loss(y + step * error) - system.loss(y - step * error)) / (2 * step)
-        bound = float(system.delays(y[None])[0]) * rate * size
+        bound = float(system.changes(gradient[None])[0]) * size
         if later > size * (1 + 1e-9) or abs(slope) > bound * (1 + 1e-4) + 1e-9 * abs(system.loss(y)) / step:
             raise Violation(
                 "flow_system",
                 f"a distance of {size:.10g} that becomes {later:.10g}, and moves the loss by {slope:.3g}",
                 f"a distance that does not grow, and moves it by {bound:.3g} at most",
-                "`distance` is no norm in which the Jacobian contracts, or `delays` is not its dual one",
+                "`distance` is no norm in which the Jacobian contracts, or `changes` is not its dual one",
             )
 
 

@@ -113,8 +113,8 @@ class FlowSystem(ABC):
         """
         raise NotImplementedError
 
-    def delays(self, ys: FloatArray) -> FloatArray:
-        """Time s by which a difference of `distance` one can shift the loss at states ys (m, N), (m,)."""
+    def changes(self, gradients: FloatArray) -> FloatArray:
+        """By how much a difference of `distance` one can change losses of these gradients dL/dy (m, N), (m,)."""
         raise NotImplementedError
 
     def growth(self, y: FloatArray) -> float | None:

@@ -3,7 +3,7 @@
 A problem may have coordinates in which solutions never move apart (`FlowSystem.contracts`), as a diagonal network has.
 There a dormant neuron costs nothing to keep in the residual, and a plateau is a few long steps: nothing is left out,
 and the active set only says who is named. Errors of steps never grow in the norm of `FlowSystem.distance`, so that
-their sum bounds the error of the state, and `FlowSystem.delays` says by how much that can shift the loss in time. This
+their sum bounds the error of the state, and `FlowSystem.changes` says what that can do to the loss. This
 is what the reference trainer integrates: a comparison of the two checks the rules that end them and the reading of the
 curve, and no more.
 """
@@ -23,17 +23,19 @@ from agf.algorithm.resolved.path import Change, Path
 from agf.algorithm.resolved.run import Observer
 from agf.algorithm.resolved.stops import Enough
 from agf.algorithm.tied import whole
+from agf.arrays import FloatArray
 from agf.clock import Clock
 from agf.contract.blame import guard
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.contract.problem import Problem
 from agf.contract.ties import Ties
 from agf.init import Init
+from agf.integrators import Accepted
 from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
-from agf.results.curve import FINE_DEPTH
+from agf.results.curve import FINE_DEPTH, LEFT
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
@@ -41,13 +43,19 @@ from agf.stopping.ending import FLOOR, Ending
 from agf.stopping.methods import Auto
 from agf.stopping.rules import BUDGET, Budget, Certified, Timeless, Tolerance
 
-#: Points of the curve within every step, and for every e-fold by which the loss above the least falls in it, ... Cost:
-#: half-drop times are found on a cubic between points, which is then right to a hundredth of a percent.
-_POINTS, _POINTS_FOLD = 2, 4
+#: Points of the curve in every step, and for every e-fold by which the loss above the least falls in it, ... Cost:
+#: half-drop times are found on a cubic between points.
+_POINTS, _POINTS_FOLD = 2, 3
 #: ... but at most so many. Cost: as above.
 _MOST_POINTS = 12
 #: Loss above the least, over that at the start, from which on folds are no longer counted. Cost: as above.
 _DEEP = 1e-6
+#: Log of the ratio of the rates of fall at two points beyond which one is put between them, so often at most. Cost: as
+#: above; a cubic through points farther apart on an exponential has plateaus of its own.
+_APART, _HALVINGS = 1.5, 8
+#: Distance of the states between which the slope of a step is measured, over its length. Derived: the square of it and
+#: rounding over it are both below 1e-9.
+_NEAR = 1e-5
 
 
 def resolve_contracting(
@@ -154,21 +162,51 @@ class _Followed:
         step = now.step
         assert step is not None
         self.error += self.system.distance(step.error)
-        above = np.maximum(np.array([self.path.losses[-1], now.loss]) - self.least, _DEEP * self.start_level)
-        count = min(_POINTS + int(_POINTS_FOLD * max(np.log(above[0] / above[1]), 0.0)), _MOST_POINTS)
-        places = np.linspace(step.s0, step.s1, count + 2)[1:-1]
-        ys = np.vstack([step.many([step], np.zeros(count, dtype=np.int64), places), now.y])
-        losses, rates = now.system.losses_and_rates(ys[:-1])
-        times = (now.origin + np.append(places, step.s1)) * self.unit
-        losses, rates = np.append(losses, now.loss), np.append(rates, now.rate)
-        with np.errstate(over="ignore"):
-            late = self.error * self.unit * self.system.delays(ys)
+        places, losses, rates, late, ys = self._points(now, step)
+        times = (now.origin + places) * self.unit
         for point in zip(times.tolist(), losses.tolist(), (-rates / self.unit).tolist(), strict=True):
             self.path.add(*point)
-        self.delays.extend(late.tolist())
-        seen = [k for k in range(count) if losses[k] < (1.0 - self.path.spacing) * self.state.level]
-        for k, shot in zip((*seen, count), self.system.snapshots(ys[[*seen, count]]), strict=True):
+        self.delays.extend((self.error * self.unit * late).tolist())
+        last = times.size - 1
+        seen = [k for k in range(last) if losses[k] < (1.0 - self.path.spacing) * self.state.level]
+        for k, shot in zip((*seen, last), self.system.snapshots(ys[[*seen, last]]), strict=True):
             self._look(float(times[k]), float(losses[k]), shot)
+
+    def _points(self, now: Moment, step: Accepted) -> tuple[FloatArray, ...]:
+        """Places (k,) in a step, its end the last, with what `_read` tells of them, and the states (k, N) there."""
+        above = np.maximum(np.array([self.path.losses[-1], now.loss]) - self.least, _DEEP * self.start_level)
+        count = min(_POINTS + int(_POINTS_FOLD * max(np.log(above[0] / above[1]), 0.0)), _MOST_POINTS)
+        inside = np.linspace(step.s0, step.s1, count + 2)[1:]
+        places, table = np.zeros(0), np.zeros((3, 0))
+        ys = np.zeros((0, step.y1.size))
+        for _ in range(1 + _HALVINGS):
+            table_there, states = self._read(now, step, inside)
+            places, table, ys = np.append(places, inside), np.hstack([table, table_there]), np.vstack([ys, states])
+            order = np.argsort(places)
+            places, table, ys = places[order], table[:, order], ys[order]
+            fall = np.append(-self.path.slopes[-1] * self.unit, table[1]) * now.t
+            apart = np.abs(np.diff(np.log(np.maximum(fall, LEFT * self.start_level)))) > _APART
+            if not apart.any():
+                break
+            inside = 0.5 * (np.append(step.s0, places[:-1]) + places)[apart]
+        return places, *table, ys
+
+    def _read(self, now: Moment, step: Accepted, places: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Losses, -dL/ds along the step and time by which a unit error may shift the loss, (3, k); and states (k, N).
+
+        The slope is that of the loss of what is interpolated: of velocities, what stiff modes are off by is multiplied
+        by their rates.
+        """
+        which, near = np.zeros(places.size, dtype=np.int64), _NEAR * (step.s1 - step.s0)
+        before, after = np.maximum(places - near, step.s0), np.minimum(places + near, step.s1)
+        ys, behind, ahead = (step.many([step], which, at) for at in (places, before, after))
+        metric = np.array([self.system.metric(y) for y in ys])
+        gradients = -(metric**2) * now.system.velocities(ys)
+        losses = self.system.losses_and_rates(ys)[0]  # of the same residuals
+        rates = np.maximum(-np.sum(gradients * (ahead - behind), axis=1) / (after - before), 0.0)
+        change = self.system.changes(gradients)
+        late = np.divide(change, rates, out=np.full(places.size, np.inf), where=rates > 0)
+        return np.array([losses, rates, late]), ys
 
     def _look(self, time: float, loss: float, shot: Snapshot) -> None:
         """Who has joined, arrived and left by a time; it changes names alone."""

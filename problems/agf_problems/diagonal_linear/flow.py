@@ -113,12 +113,8 @@ class MirrorFlow(agf.FlowSystem):
         """
         return float(np.linalg.norm(self._to_unit @ error))
 
-    def delays(self, ys: FloatArray) -> FloatArray:
-        squares = self._squares(ys)
-        push = squares * (self._residual(ys) @ self._xn)
-        lost = np.sum(push * push / np.where(squares > 0, squares, 1.0), axis=-1)
-        most = np.linalg.norm(push @ self._xt, axis=-1) / np.sqrt(self._n * np.max(self._diagonal))
-        return np.asarray(np.divide(most, lost, out=np.full(most.shape, np.inf), where=lost > 0))
+    def changes(self, gradients: FloatArray) -> FloatArray:
+        return np.asarray(np.linalg.norm(gradients @ self._xt, axis=-1) / np.sqrt(self._n * np.max(self._diagonal)))
 
     @cached_property
     def _to_unit(self) -> FloatArray:
