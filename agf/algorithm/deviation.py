@@ -90,13 +90,11 @@ class Deviation:
     legs: list[_Leg] = field(default_factory=list)
     residuals: list[Any] = field(default_factory=list)  # before the last drops
 
-    def add(self, before: State[Any], after: State[Any], drop: Drop) -> None:
-        """A drop that led from the end of a dormant phase to a state."""
+    def add(self, settled: State[Any], activated: State[Any], after: State[Any], drop: Drop) -> None:
+        """A drop that led from a settled state by the end of a dormant phase to the next."""
         kappa, new = self.problem.degree, drop.neurons[drop.neurons < after.log_norms.size]
-        if before.active[new].any():  # a mode in closed form is active once it has grown
-            old = before.active.copy()
-            old[new] = False
-            before = replace(before, active=old)
+        # a mode in closed form is active once it has grown, and what was active has moved by then
+        before = settled if activated.active[new].any() else activated
         size = float(np.max(after.log_norms[new], initial=-np.inf))
         largest = float(np.max(drop.utility, initial=0.0))
         with np.errstate(over="ignore"):

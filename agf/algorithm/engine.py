@@ -355,12 +355,12 @@ def _steps(
     """Step after step, the drops added to `drops` and to `deviation`; the status that ends them."""
     most = engine.settings.max_drops
     while most is None or len(drops) < most:
-        step = engine.step(state)
+        settled, step = state, engine.step(state)
         state = step.state
         if step.drop is not None:
             drops.append(step.drop)
             if engine.settings.mode == "agf" and step.activated is not None:
-                deviation.add(step.activated, state, step.drop)
+                deviation.add(settled, step.activated, state, step.drop)
         if observer is not None:
             observer(state, step.drop)
         if step.status is not None:

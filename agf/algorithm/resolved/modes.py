@@ -9,13 +9,14 @@ that end them and the reading of the curve, and no more.
 from __future__ import annotations
 
 import time as wall
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from agf.algorithm.conditioning import measured, shaken
+from agf.algorithm.conditioning import conditioned, shaken
 from agf.algorithm.engine import Observer
 from agf.algorithm.outcome import staircase
+from agf.algorithm.resolved.tolerances import COARSEST, STEP
 from agf.arrays import FloatArray
 from agf.clock import Clock
 from agf.contract.flow_system import Snapshot
@@ -34,7 +35,7 @@ from agf.sphere import cartesian
 from agf.stopping.drive import Moment, Saved, Why, drive
 from agf.stopping.ending import SETTLE, Ending
 from agf.stopping.methods import Explicit
-from agf.stopping.rules import BUDGET, Budget, Timeless
+from agf.stopping.rules import BUDGET, Budget, Certified, Timeless, Tolerance
 
 #: Fall of the loss in a step, over the first, from which on it is drawn with points inside. Cost: half-drop times are
 #: found on a cubic between points.
@@ -64,16 +65,28 @@ def resolve_modes(
     if settings.conditioning is False or not stairs.drops or stairs.status is Status.INTERRUPTED:
         return stairs
     start, looser = shaken(init, settings)
-    return measured(stairs, _Modes(problem, start, looser).go(None, Checkpoint(None)))
+    middle = 0.5 * (stairs.levels[-2] + stairs.levels[-1])
+    again = _Modes(problem, start, looser, middle - settings.rtol * stairs.start_level)
+    return _told(stairs, again.go(None, Checkpoint(None)))
+
+
+def _told(stairs: Staircase, again: Staircase) -> Staircase:
+    """`stairs` with the conditioning of each drop by the curve of a repeat, and the cost of both."""
+    curve = again.curve_times, again.curve_losses
+    drops, notes = conditioned(stairs.drops, stairs.start_level, *curve, again.status)
+    stats = {name: stairs.stats[name] + again.stats[name] for name in stairs.stats}
+    status = again.status if again.status is Status.INTERRUPTED else stairs.status
+    return replace(stairs, drops=drops, status=status, stats=stats, notes=(*stairs.notes, *notes))
 
 
 @dataclass
 class _Modes:
-    """One run: its curve, and the network at points of it."""
+    """One run: its curve, and the network at points of it. floor : loss at which it may end, before all is fitted."""
 
     problem: Problem
     init: Init
     settings: Settings
+    floor: float = -np.inf
     notes: list[str] = field(default_factory=list)
     stats: dict[str, float] = field(default_factory=dict)
     points: list[tuple[float, float, float]] = field(default_factory=list)  # flow time, loss, slope
@@ -110,8 +123,8 @@ class _Modes:
         try:
             found = drive(
                 self.system,
-                Explicit(self.settings.rtol),
-                [*ending.rules(self.system.smooth), Timeless(), Budget(BUDGET)],
+                Explicit(min(STEP * self.settings.rtol, COARSEST)),
+                [Certified(Tolerance(0.0), self.floor), *ending.rules(self.system.smooth), Timeless(), Budget(BUDGET)],
                 start,
                 s_end=np.inf if end is None else end / self.unit,
                 each=each,

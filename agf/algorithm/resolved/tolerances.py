@@ -11,7 +11,7 @@ from agf.contract.problem import Problem
 from agf.records.settings import Settings
 
 #: Tolerance of a step over that of the settings. Cost: what joining at a finite norm leaves out is far more than this.
-_STEP = 25.0
+STEP = 25.0
 #: Tolerance of a step over the half-width to which a kink is rounded. Derived: the force of a kink goes from 0 to all
 #: within the rounding, so that a step errs by a percent of it. At a third a neuron that rests in it is thrown across,
 #: to chatter for ever or leave a saddle where the flow stays: of some 25 networks three ended at a wrong level.
@@ -21,7 +21,7 @@ _PROBE_LAYER = 3.0
 #: Tolerance of a step where kinks are sharp. Cost: every method is of first order there, and costs as one over it.
 _KINKS = 3e-4
 #: Largest tolerance of a step. Derived: with a coarser one long stabilised steps let the loss rise.
-_COARSEST = 3e-3
+COARSEST = 3e-3
 #: Factor of the joining fraction in the second pass by which conditioning is measured. Result: of the conditioning
 #: alone; at 1.1 what joining moves would not be seen, at 10 it would be that of another method.
 _PROBE_JOINING = 2.0
@@ -64,18 +64,18 @@ class Tolerances:
 def decades(problem: Problem, settings: Settings) -> float:
     """Logarithm of the factor between the tolerances of the two passes, over that where kinks do not bound them."""
     first, second = (_step(problem, settings, probe) for probe in (False, True))
-    return float(np.log(second / first) / np.log(_PROBE_STEP)) if first < second < _COARSEST else 1.0
+    return float(np.log(second / first) / np.log(_PROBE_STEP)) if first < second < COARSEST else 1.0
 
 
 def _step(problem: Problem, settings: Settings, probe: bool) -> float:
     """Where kinks are sharp every method is of low order, and a tighter one only shortens the steps; where they are
     rounded it is bound to resolve the rounding.
 
-    Elsewhere long stabilised steps at a coarser one than `_COARSEST` let the loss rise.
+    Elsewhere long stabilised steps at a coarser one than `COARSEST` let the loss rise.
     """
     sharp = not problem.smooth
-    rtol = _KINKS if sharp else min(_STEP * settings.rtol, _COARSEST)
-    rtol = min(_PROBE_STEP * rtol, _COARSEST) if probe else rtol
+    rtol = _KINKS if sharp else min(STEP * settings.rtol, COARSEST)
+    rtol = min(_PROBE_STEP * rtol, COARSEST) if probe else rtol
     if sharp or problem.kink == 0:
         return rtol
     return min(rtol, _LAYER * problem.kink * (_PROBE_LAYER if probe else 1.0))

@@ -148,6 +148,21 @@ class Linear(Problem):
             return None
         return (a.T[:, :, None] * (w @ self.root)[:, None, :]).reshape(theta.shape[0], self.n_outputs * self.n_inputs)
 
+    def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
+        """Dense Hessian (m P, m P), rows and columns ordered as theta.ravel()."""
+        w, a = self.weights(theta)
+        m, d, c = neurons.size, self.n_inputs, self.n_outputs
+        # change of A W Sxx^(1/2), (c, d), by each weight
+        change = np.zeros((m, self.n_params, c, d))
+        change[:, :d] = np.einsum("ki,jl->ijkl", a, self.root)
+        change[:, d:] = np.einsum("kn,il->inkl", np.eye(c), w @ self.root)
+        flat = change.reshape(m * self.n_params, c * d)
+        out = (flat @ flat.T).reshape(m, self.n_params, m, self.n_params)
+        pull, who = self.residual(theta, neurons), np.arange(m)
+        out[who, :d, who, d:] -= pull.T
+        out[who, d:, who, :d] -= pull
+        return out.reshape(m * self.n_params, m * self.n_params)
+
     @property
     def samples(self) -> tuple[FloatArray, FloatArray]:
         """X (n, d) and Y (n, c): those given, or a Gaussian sample whose second moments are exactly Sxx and Syx."""
