@@ -27,11 +27,12 @@ from agf.records import files
 from agf.records.table import number as rounded
 from agf.results.drop import Drop
 from agf.results.names import given, word_of
-from agf.results.staircase import Staircase
 
 if TYPE_CHECKING:
     import networkx as nx
     from matplotlib.transforms import Bbox
+
+    from agf.results.staircase import Staircase
 
 START = "nothing"
 #: Neurons of one drop that are told apart in the name of a saddle; more have one name together.

@@ -27,7 +27,6 @@ from agf.pictures.axes import (
     legend_below,
     loss_scale,
     new_axes,
-    plateaus,
     save,
     say,
 )
@@ -186,7 +185,7 @@ def trajectory(
         ax.set_xlim(min(seen[0], left), max(seen[1], right))
     ax.set_xlabel("flow time")
     ax.set_ylabel("loss")
-    loss_scale(ax, [plateaus(traj)])
+    loss_scale(ax, [traj.levels])
     return ax
 
 
@@ -205,7 +204,7 @@ def comparison(report: Comparison, *, ax: Axes | None = None) -> Axes:
     trajectory(report.trajectory, ax=ax)
     ax.lines[before].set_linewidth(2 * ax.lines[before].get_linewidth())  # the steps lie on it and must not hide it
     staircase(report.stairs, ax=ax)
-    loss_scale(ax, [plateaus(report.stairs), plateaus(report.trajectory)])
+    loss_scale(ax, [report.stairs.levels, report.trajectory.levels])
     legend_below(ax)
     return ax
 
@@ -243,7 +242,7 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
         if both:
             ax.lines[drawn].set_linestyle("--")
     if len(parts) > 1:
-        loss_scale(ax, [plateaus(part) for part in parts])
+        loss_scale(ax, [part.levels for part in parts])
         legend_below(ax)
     return ax
 
@@ -295,7 +294,7 @@ def bands(
     ax.set_ylabel("loss")
     if parts:
         ax.set_xlim(grid[0], grid[-1])
-        loss_scale(ax, [plateaus(part) for part in parts])
+        loss_scale(ax, [part.levels for part in parts])
         legend_below(ax)
     return ax
 

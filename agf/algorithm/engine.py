@@ -18,6 +18,7 @@ import numpy as np
 from agf.algorithm.conditioning import measured, shaken
 from agf.algorithm.departures.symmetry import HANDED
 from agf.algorithm.deviation import Deviation
+from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.smallness import refuse_large
 from agf.arrays import USUAL
@@ -134,9 +135,6 @@ def record(problem: Problem, phases: Phases, state: State[Any], activation: Acti
         active=state.active.copy(),
         directions=kept(state.directions),
     )
-
-
-Observer = Callable[[State[Any], Drop | None], None]
 
 
 @np.errstate(**USUAL)

@@ -1,4 +1,4 @@
-"""Pictures of races: norms by group over time, what the groups hold, and who is aligned with what drives it."""
+"""Pictures of groups, alignments and tickets that were found."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agf.arrays import FloatArray
-from agf.capacity.alignment import Alignment, alignment
-from agf.capacity.groups import Groups, groups, problem_of
-from agf.contract.problem import Problem
 from agf.pictures.axes import PALETTE, PREDICTED, RULE, new_axes, save, say
 from agf.pictures.ticks import log_time
 from agf.results.comparison import Comparison
@@ -18,43 +15,18 @@ from agf.results.trajectory import Trajectory
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from agf.capacity.alignment import Alignment
+    from agf.capacity.groups import Groups
     from agf.capacity.tickets import Tickets
 
-__all__ = ["aligned", "bars", "cosines", "holdings", "race", "ranks", "save"]
+__all__ = ["bars", "cosines", "ranks", "save", "trajectory_of"]
 
 #: Groups with a colour of their own; the rest is grey.
-_COLOURED = 6
-
-
-def race(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Problem | None = None) -> Axes:
-    """Log norm of every neuron over log flow time, coloured by its group at the end, the totals of groups thick."""
-    ax = new_axes() if ax is None else ax
-    traj, found = _run(run), groups(run, problem=problem)
-    kappa, later = traj.degree, traj.snapshot_times > 0
-    times, values = traj.snapshot_times[later], traj.log_norms[later]
-    for k, group in enumerate(found.groups):
-        color = PALETTE[k] if k < _COLOURED else RULE
-        ax.plot(times, values[:, group.members] / np.log(10), color=color, linewidth=0.5, alpha=0.6, zorder=1)
-        if k < _COLOURED:
-            sizes = kappa * values[:, group.members]
-            top = sizes.max(axis=1)
-            total = (top + np.log(np.exp(sizes - top[:, None]).sum(axis=1))) / kappa
-            count = group.members.size
-            words = f"{count} neuron{'s' * (count > 1)}"
-            ax.plot(times, total / np.log(10), color=color, linewidth=2, label=words, zorder=2)
-    log_time(ax)
-    ax.set(xlabel="flow time", ylabel="log10 of norm (thick: of the group)")
-    ax.legend(fontsize="x-small", title="groups at the end")
-    return ax
-
-
-def holdings(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Problem | None = None) -> Axes:
-    """What every group contributes at the end, a bar each, cut into the shares of its members."""
-    return bars(groups(run, problem=problem), ax=ax)
+COLOURED = 6
 
 
 def bars(found: Groups, *, ax: Axes | None = None) -> Axes:
-    """The same of groups that were found."""
+    """What every group contributes at the end, a bar each, cut into the shares of its members."""
     ax = new_axes() if ax is None else ax
     from matplotlib.ticker import MaxNLocator
 
@@ -95,7 +67,7 @@ def ranks(found: Tickets, against: Trajectory | Comparison | None = None, *, ax:
     ax.set(xlabel="rank", ylabel="log10 of the predicted norm")
     if against is not None:
         spearman = found.scores(against)["tickets"]["spearman"]
-        at = _run(against).log_norms[-1][order] / np.log(10)
+        at = trajectory_of(against).log_norms[-1][order] / np.log(10)
         finite = at[np.isfinite(at)]
         if finite.size:
             ax.axline((finite[0], finite[0]), slope=1, color=RULE, lw=0.8)
@@ -107,19 +79,6 @@ def ranks(found: Tickets, against: Trajectory | Comparison | None = None, *, ax:
     return ax
 
 
-def aligned(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Problem | None = None) -> Axes:
-    """Cosine between every neuron and its drive over log flow time, coloured by its group at the end."""
-    ax = new_axes() if ax is None else ax
-    traj, found = _run(run), groups(run, problem=problem)
-    moments = alignment(problem or problem_of(traj), traj)
-    later = moments.times > 0
-    for k, group in enumerate(found.groups):
-        color = PALETTE[k] if k < _COLOURED else RULE
-        ax.plot(moments.times[later], moments.cos_delta[later][:, group.members], color=color, linewidth=0.6)
-    log_time(ax)
-    ax.set(xlabel="flow time", ylabel="cosine between a neuron and its drive")
-    return ax
-
-
-def _run(run: Trajectory | Comparison) -> Trajectory:
+def trajectory_of(run: Trajectory | Comparison) -> Trajectory:
+    """What was observed, of a run."""
     return run.trajectory if isinstance(run, Comparison) else run

@@ -23,8 +23,6 @@ from agf.records.table import number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from agf.results.staircase import Staircase
-    from agf.results.trajectory import Trajectory
 
 #: Okabe and Ito, in the order used for features and neurons.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
@@ -206,15 +204,6 @@ def say(ax: Axes, words: str) -> None:
 _VISIBLE = 0.02
 #: Levels whose last is a smaller share of the first than this span decades.
 _DECADES = 0.05
-
-
-def plateaus(run: Staircase | Trajectory) -> FloatArray:
-    """Losses on the plateaus of a prediction, or found in a curve, from the first to the last."""
-    from agf.results.staircase import Staircase
-
-    if isinstance(run, Staircase):
-        return run.levels
-    return np.array([drop.before for drop in run.drops] + [drop.after for drop in run.drops[-1:]])
 
 
 @dataclass(frozen=True)

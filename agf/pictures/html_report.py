@@ -151,7 +151,7 @@ def _scale(runs: list[Staircase | Trajectory]) -> dict[str, Any] | None:
     """The scale of the loss that pictures have too (`canvas.find_scale`); None where it is linear."""
     losses = [run.losses for run in runs if isinstance(run, Trajectory) and run.losses.size]
     drawn = min([float(np.min(values)) for values in losses], default=np.inf)
-    found = axes.find_scale([axes.plateaus(run) for run in runs], drawn)
+    found = axes.find_scale([run.levels for run in runs], drawn)
     if found is None:
         return None
     ticks, words = found.ticks[0]

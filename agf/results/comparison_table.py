@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agf.records.table import Table, level, number, percent
-from agf.results.comparison import REPRODUCIBLE, Match, lateness, listed
+from agf.results.match import REPRODUCIBLE, Match, lateness, listed
 
 if TYPE_CHECKING:
     from agf.results.comparison import Comparison

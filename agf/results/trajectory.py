@@ -174,6 +174,11 @@ class Trajectory(Tabular):
         return detect(self.times, self.losses, slopes=self.slopes, depth=self.depth, left=left)
 
     @property
+    def levels(self) -> FloatArray:
+        """Losses on the plateaus found in the curve, from before its first drop to after the last; empty without."""
+        return np.array([drop.before for drop in self.drops] + [drop.after for drop in self.drops[-1:]])
+
+    @property
     def depth(self) -> float:
         """Smallest drop looked for in the curve, as a fraction of the loss before it."""
         rtol = self.settings.get("rtol")

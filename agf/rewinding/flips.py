@@ -20,11 +20,12 @@ from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.records.table import Table, Tabular, number
 from agf.results import frames
-from agf.results.trajectory import Trajectory
 from agf.stopping import Explicit, Moment, Saved, Why, drive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from agf.results.trajectory import Trajectory
 
 KINDS = ("inner", "outer", "all")
 #: Between snapshots the flow is integrated again at this tolerance, or that of the run where it is tighter.

@@ -9,12 +9,12 @@ import numpy as np
 from agf.contract.problem import Problem
 from agf.pictures.axes import OBSERVED, PALETTE, RULE, new_axes, save, say
 from agf.pictures.ticks import log_time
-from agf.results.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from agf.results.rewinding import Rewinding
+    from agf.results.trajectory import Trajectory
     from agf.rewinding.flips import Flips
 
 __all__ = ["cycles", "flips", "save", "signs"]

@@ -99,9 +99,9 @@ def _view(result: Any, view: str, feature: str | None, run: str) -> Any:
     if view == "utilities":
         return draw.utilities(result)
     if view in ("race", "groups", "alignment"):
-        from agf.capacity import pictures
+        from agf.capacity.race_pictures import aligned, holdings, race
 
-        return {"race": pictures.race, "groups": pictures.holdings, "alignment": pictures.aligned}[view](result)
+        return {"race": race, "groups": holdings, "alignment": aligned}[view](result)
     if view == "signs" and isinstance(result, Trajectory):
         from agf.rewinding.pictures import signs
 

@@ -23,7 +23,8 @@ from work import Work
 
 import agf
 from agf.records.table import Table, percent
-from agf.results.comparison import REPRODUCIBLE, loosened
+from agf.results.comparison import loosened
+from agf.results.match import REPRODUCIBLE
 
 NOBODY = np.zeros(0, dtype=np.int64)
 SPECTRUM = {1: 10, 3: 5, 5: 2.5}

@@ -17,7 +17,7 @@ import pytest
 
 import agf
 from agf import AgfError, FileError, plot
-from agf.capacity.pictures import aligned, holdings, race
+from agf.capacity.race_pictures import aligned, holdings, race
 from agf.pictures import html_report
 from agf.rewinding.pictures import signs
 from agf.shell import main

@@ -16,11 +16,11 @@ from dataclasses import replace
 import numpy as np
 
 from agf.algorithm.deviation import of_curve
+from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved.members import Members, Network
 from agf.algorithm.resolved.motion import RELAXES
 from agf.algorithm.resolved.path import Change, Path
-from agf.algorithm.resolved.run import Observer
 from agf.algorithm.resolved.stops import Enough
 from agf.algorithm.tied import whole
 from agf.arrays import FloatArray

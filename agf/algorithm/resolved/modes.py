@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from agf.algorithm.conditioning import conditioned, shaken
-from agf.algorithm.engine import Observer
+from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved.tolerances import COARSEST, STEP
 from agf.arrays import FloatArray

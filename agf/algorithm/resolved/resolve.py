@@ -15,10 +15,11 @@ import numpy as np
 from agf import integrators
 from agf.algorithm.conditioning import conditioned
 from agf.algorithm.deviation import of_curve
+from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved.motion import Motion
 from agf.algorithm.resolved.plateau import Plateau
-from agf.algorithm.resolved.run import Observer, Run
+from agf.algorithm.resolved.run import Run
 from agf.algorithm.resolved.tolerances import decades
 from agf.algorithm.threshold import NonFinite
 from agf.contract.blame import guard

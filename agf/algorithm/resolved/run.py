@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from agf import integrators
 from agf.algorithm.conditioning import LONGER
+from agf.algorithm.observer import Observer
 from agf.algorithm.resolved.coordinates import NEVER, Landing, Ride
 from agf.algorithm.resolved.members import Members
 from agf.algorithm.resolved.path import Change, Path
@@ -22,8 +22,6 @@ from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
 from agf.results.drop import Drop
-
-Observer = Callable[[State, Drop | None], None]
 
 
 class Run:

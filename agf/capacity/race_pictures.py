@@ -1,0 +1,60 @@
+"""Pictures of races: norms by group over time, what the groups hold, and who is aligned with what drives it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from agf.capacity.alignment import alignment
+from agf.capacity.groups import groups, problem_of
+from agf.capacity.pictures import COLOURED, bars, trajectory_of
+from agf.contract.problem import Problem
+from agf.pictures.axes import PALETTE, RULE, new_axes
+from agf.pictures.ticks import log_time
+from agf.results.comparison import Comparison
+from agf.results.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def race(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Problem | None = None) -> Axes:
+    """Log norm of every neuron over log flow time, coloured by its group at the end, the totals of groups thick."""
+    ax = new_axes() if ax is None else ax
+    traj, found = trajectory_of(run), groups(run, problem=problem)
+    kappa, later = traj.degree, traj.snapshot_times > 0
+    times, values = traj.snapshot_times[later], traj.log_norms[later]
+    for k, group in enumerate(found.groups):
+        color = PALETTE[k] if k < COLOURED else RULE
+        ax.plot(times, values[:, group.members] / np.log(10), color=color, linewidth=0.5, alpha=0.6, zorder=1)
+        if k < COLOURED:
+            sizes = kappa * values[:, group.members]
+            top = sizes.max(axis=1)
+            total = (top + np.log(np.exp(sizes - top[:, None]).sum(axis=1))) / kappa
+            count = group.members.size
+            words = f"{count} neuron{'s' * (count > 1)}"
+            ax.plot(times, total / np.log(10), color=color, linewidth=2, label=words, zorder=2)
+    log_time(ax)
+    ax.set(xlabel="flow time", ylabel="log10 of norm (thick: of the group)")
+    ax.legend(fontsize="x-small", title="groups at the end")
+    return ax
+
+
+def holdings(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Problem | None = None) -> Axes:
+    """What every group contributes at the end, a bar each, cut into the shares of its members."""
+    return bars(groups(run, problem=problem), ax=ax)
+
+
+def aligned(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Problem | None = None) -> Axes:
+    """Cosine between every neuron and its drive over log flow time, coloured by its group at the end."""
+    ax = new_axes() if ax is None else ax
+    traj, found = trajectory_of(run), groups(run, problem=problem)
+    moments = alignment(problem or problem_of(traj), traj)
+    later = moments.times > 0
+    for k, group in enumerate(found.groups):
+        color = PALETTE[k] if k < COLOURED else RULE
+        ax.plot(moments.times[later], moments.cos_delta[later][:, group.members], color=color, linewidth=0.6)
+    log_time(ax)
+    ax.set(xlabel="flow time", ylabel="cosine between a neuron and its drive")
+    return ax

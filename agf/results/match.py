@@ -1,0 +1,139 @@
+"""One predicted drop and what was observed of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agf.records.table import number
+
+if TYPE_CHECKING:
+    from agf.results.staircase import Staircase
+    from agf.results.trajectory import Trajectory
+
+#: Relative change of an observed time under the repeat, up to which the drop counts as reproducible.
+REPRODUCIBLE = 3e-3
+
+
+@dataclass(frozen=True, repr=False)
+class Match:
+    """One predicted drop and what was observed of it. Times are flow times.
+
+    Parameters
+    ----------
+    k : int
+        Number of the predicted drop, from 1.
+    label : str
+        What was learned there, and what left.
+    predicted_time : float
+        Half-drop time.
+    observed_time : float
+        When the curve first falls below the predicted mid-level; inf if it never does.
+    predicted_level : float
+        Level after the drop.
+    observed_level : float
+        Level after the visible drop; NaN where the next predicted drop is part of the same visible one, and where the
+        curve ends before the drop is over.
+    visible : int or None
+        Number, from 1, of the visible drop it belongs to, or None.
+    bundled : bool
+        Whether other predicted drops belong to the same visible one.
+    conditioning : float
+        Relative change of the predicted time under a change of settings, NaN if not measured.
+    bar : float
+        Error bar of the predicted time, relative (`Drop.error`); NaN where it has none.
+    spread : float
+        Relative change of the observed time in the repeat, NaN if there was none.
+    visible_to : int or None
+        Number of the last one, where the curve takes it in several drops, between the levels predicted before and
+        after it; else the same.
+    """
+
+    k: int
+    label: str
+    predicted_time: float
+    observed_time: float
+    predicted_level: float
+    observed_level: float
+    start_level: float
+    visible: int | None
+    bundled: bool
+    conditioning: float = np.nan
+    bar: float = np.nan
+    spread: float = np.nan
+    visible_to: int | None = None
+
+    def __repr__(self) -> str:
+        times = f"predicted at {number(self.predicted_time)}, observed at {number(self.observed_time)}"
+        return f"<Match of drop {self.k}, {times}>"
+
+    @property
+    def seen(self) -> list[int]:
+        """Numbers of the visible drops it belongs to or consists of."""
+        return [] if self.visible is None else list(range(self.visible, (self.visible_to or self.visible) + 1))
+
+    @property
+    def time_error(self) -> float:
+        """predicted / observed - 1; NaN when the drop was not observed."""
+        if not np.isfinite(self.observed_time):
+            return np.nan
+        return relative(self.predicted_time - self.observed_time, self.observed_time)
+
+    @property
+    def level_error(self) -> float:
+        """(predicted - observed level) / predicted L(0)."""
+        return relative(self.predicted_level - self.observed_level, self.start_level)
+
+    @property
+    def relative_level_error(self) -> float:
+        """(predicted - observed level) / observed level."""
+        return relative(self.predicted_level - self.observed_level, self.observed_level)
+
+    @property
+    def reproducible(self) -> bool | None:
+        """Whether the repeat has the drop at the same time, to 0.3 %; None without a repeat."""
+        return None if np.isnan(self.spread) else bool(self.spread <= REPRODUCIBLE)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "k": self.k,
+            "label": self.label,
+            "predicted_time": self.predicted_time,
+            "observed_time": self.observed_time,
+            "time_error": self.time_error,
+            "predicted_level": self.predicted_level,
+            "observed_level": self.observed_level,
+            "level_error": self.level_error,
+            "relative_level_error": self.relative_level_error,
+            "visible": self.visible,
+            "visible_to": self.visible_to,
+            "bundled": self.bundled,
+            "conditioning": self.conditioning,
+            "bar": self.bar,
+            "spread": self.spread,
+            "reproducible": self.reproducible,
+        }
+
+
+def lateness(stairs: Staircase, trajectory: Trajectory) -> float:
+    """By which share gradient descent is later than the flow at the first drop: rate lr (1 + m) / (2 (1 - m)^2)."""
+    lr, momentum = trajectory.settings.get("lr"), trajectory.settings.get("momentum", 0.0)
+    if lr is None or stairs.degree != 2 or not stairs.drops or not stairs.drops[0].utility.size:
+        return 0.0
+    rate = stairs.degree * float(stairs.drops[0].utility.max()) * trajectory.settings.get("loss_scale", 1.0)
+    return float(rate * lr * (1 + momentum) / (2 * (1 - momentum) ** 2))
+
+
+def listed(numbers: list[int]) -> str:
+    """Numbers of drops in a sentence."""
+    return ", ".join(map(str, numbers))
+
+
+def relative(difference: float, unit: float) -> float:
+    """difference / unit; 0 where both vanish, NaN where only the unit does."""
+    if unit == 0:
+        return 0.0 if difference == 0 else np.nan
+    return float(difference / unit)
