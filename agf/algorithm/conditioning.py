@@ -6,7 +6,7 @@ prediction nor a training run at another tolerance will repeat its time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +27,9 @@ WEIGHTS = 1e-3
 TOLERANCE = 10.0
 #: Largest tolerance of a repeat. Derived: the largest that settings take.
 _COARSEST = 0.1
+#: Difference of a half-drop time between the two ways on from a fork, beyond which drops have no bars (inf). Limit: the
+#: flow may take any way in between, and then these two bound nothing; smaller ones are covered by bars as others are.
+_APART = 1e-2
 #: Factor of a bound on the time in a repeat: its drops may be late. Cost: of following; a drop later than that has no
 #: conditioning.
 LONGER = 1.1
@@ -96,3 +99,27 @@ def conditioned(
         f"{number(float(lowest[-1]))}, before drop(s) {', '.join(lost)}: their conditioning is unbounded (inf)."
     )
     return tuple(out), (note,)
+
+
+def undetermined(drops: Sequence[Drop], forked: Collection[int]) -> tuple[list[Drop], list[str]]:
+    """Drops, those from the first one that hangs on a fork on with infinite conditioning, and a note on them.
+
+    A neuron whose output weight has changed sign goes back the way it came, and stands then on a kink that pushes it
+    away to both sides: which way it goes, and when, is decided by rounding, of the flow as well.
+
+    Parameters
+    ----------
+    drops : sequence of Drop
+        With their conditioning by a repeat in which neurons went the other way.
+    forked : collection of int
+        Neurons that have passed a fork.
+    """
+    first = next((k for k, drop in enumerate(drops) if drop.conditioning > _APART), len(drops))
+    if not forked or first == len(drops):
+        return list(drops), []
+    names, which = ", ".join(map(str, sorted(forked))), ", ".join(str(k + 1) for k in range(first, len(drops)))
+    note = (
+        f"Fork: drop(s) {which} hang on the side to which neuron(s) {names} leave a kink that pushes to both sides. "
+        "Rounding decides that, in training as well: one of several courses is shown, and its bars are inf."
+    )
+    return [replace(drop, conditioning=np.inf) if k >= first else drop for k, drop in enumerate(drops)], [note]

@@ -233,6 +233,7 @@ def of_curve(stairs: Staircase, depth: float, decades: float = 1.0) -> Staircase
         place = float(times[int(np.argmax(falling <= drop.level))])
         beside = np.interp(place * np.exp([-_BESIDE, _BESIDE]), times, losses)
         bar = np.nan if unknown[k] else FINE_DEPTH + float(np.max(np.abs(beside - drop.level))) / scale
+        bar = np.inf if np.isinf(drop.conditioning) else bar  # the repeat went elsewhere
         width = spans[k][1] - spans[k][0]
         gaps = [spans[k][0] - spans[k - 1][1]] if k else []
         gaps += [spans[k + 1][0] - spans[k][1]] if k + 1 < len(spans) else []

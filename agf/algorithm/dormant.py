@@ -68,6 +68,8 @@ class Crossing:
         Log norms of the whole batch at that time.
     growing : bool ndarray, shape (m,)
         Whose utility is positive.
+    forked : int ndarray, shape (f,)
+        Positions of those that have passed a fork, where their flow is not unique.
     """
 
     time: float
@@ -79,6 +81,7 @@ class Crossing:
     directions: FloatArray
     log_norms: FloatArray
     growing: BoolArray
+    forked: IntArray
 
 
 def cross(
@@ -338,6 +341,7 @@ class _Race:
             directions=directions,
             log_norms=log_norms,
             growing=grows,
+            forked=steps.forked(),
         )
 
     def _together(

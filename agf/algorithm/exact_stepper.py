@@ -79,8 +79,14 @@ class ExactStepper(ClosedStepper):
     def __init__(self, walls: Walls, batch: Batch, rtol: float, noise: float) -> None:
         origin, rows, d = batch.origin, batch.neurons, batch.problem.n_params - 1
         balance = None if origin is None else Balance.of(origin.directions[rows], origin.log_norms[rows], d)
-        self.flow = DormantFlow(walls, batch.directions, batch.log_norms, balance=balance, noise=noise)
+        self.flow = DormantFlow(
+            walls, batch.directions, batch.log_norms, balance=balance, noise=noise, contrary=batch.contrary
+        )
         super().__init__(batch, PieceField(batch, self.flow), rtol)
+
+    def forked(self) -> IntArray:
+        """Rows that have passed a fork."""
+        return np.flatnonzero(self.flow.at.forked)
 
     def next_look(self, rows: IntArray, begin: FloatArray) -> FloatArray:
         """Flow times (m,) at which steps of rows end: with the piece, or after a few growth times."""

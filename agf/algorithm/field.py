@@ -40,6 +40,8 @@ class Batch:
         Their indices.
     origin : Init or None, optional
         Where training started: exact flows carry what they conserve from there.
+    contrary : bool, optional
+        Whether neurons go the other way at forks, where the flow is not unique.
     """
 
     problem: Problem
@@ -49,6 +51,7 @@ class Batch:
     log_norms: FloatArray
     neurons: IntArray
     origin: Init | None = None
+    contrary: bool = False
 
     def some(self, rows: IntArray, directions: FloatArray, log_norms: FloatArray) -> Batch:
         """Some of its rows (k,), where these arrays (m, P), (m,) say that all are."""

@@ -66,6 +66,10 @@ class Stepper(ABC):
         size = max(1, BLOCK // (self.p + 2))
         return [rows[i : i + size] for i in range(0, rows.size, size)]
 
+    def forked(self) -> IntArray:
+        """Rows that have passed a fork, where their flow is not unique."""
+        return np.zeros(0, dtype=np.int64)
+
     @abstractmethod
     def step(self, rows: IntArray) -> IntArray:
         """Try a step of each of rows; those that were accepted."""

@@ -60,11 +60,12 @@ class DormantFlow:
         *,
         balance: Balance | None = None,
         noise: float = 0.0,
+        contrary: bool = False,
     ) -> None:
         """Neurons (w, a) of these unit rows (m, d + 1) and log norms (m,).
 
         balance : a^2 - |w|^2 as it was at the very start; by default that of the rows.  noise : a
-        field |D| up to this counts as zero.
+        field |D| up to this counts as zero.  contrary : see `Sides`.
         """
         self.walls = walls
         self._least = max(noise, SUM * walls.scale)
@@ -76,7 +77,7 @@ class DormantFlow:
         self._balance = Balance.of(directions, log_norms, d) if balance is None else balance
         self.time, self.until = np.zeros(m), np.full(m, np.inf)
         self.fate = np.full(m, Fate.TURNING, dtype=np.int64)
-        self.at, self.pieces = Sides(walls, self.w), Pieces(m, d)
+        self.at, self.pieces = Sides(walls, self.w, contrary), Pieces(m, d)
         self._passed = np.zeros(m, dtype=np.int64)
         #: What ends the present piece: an `Event` or 0, its wall, and w . u there.
         self._event, self._wall, self._stop = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64), np.zeros(m)

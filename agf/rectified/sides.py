@@ -3,6 +3,10 @@
 At a wall whose two sides push the same way the neuron crosses; where both push towards it, it slides along, on the
 field of least norm that slopes between the two give (Filippov); a wall at which both push away is left at once to the
 side that relu'(0) = 0 makes inactive.
+
+There the flow is not unique, and neither is a prediction: a *fork*. Neurons come to such walls after their output
+weight has changed sign. From then on they go back the way they came, as dw/dt = a D has changed sign with it, and on
+that way are the walls along which they slid, which push them away now.
 """
 
 from __future__ import annotations
@@ -13,7 +17,11 @@ from agf.arrays import FloatArray, IntArray
 from agf.rectified.events import Event, Events
 from agf.rectified.least_norm import least_norm
 from agf.rectified.walls import Walls
-from agf.rounding import SUM, UNIT
+from agf.rounding import EPS, SUM, UNIT
+
+#: Distance from a wall, over |w|, at which a neuron that goes back is on it. Derived: a difference of squares, such as
+#: places it, loses half the digits, and others come as near by a chance of as much.
+_ON = EPS**0.5
 
 
 class Sides:
@@ -25,6 +33,8 @@ class Sides:
         N of them.
     w : numpy.ndarray, shape (m, d)
         Input weights.
+    contrary : bool, optional
+        Whether neurons leave walls at forks to the other side.
 
     Attributes
     ----------
@@ -38,10 +48,14 @@ class Sides:
         Number of walls along which it slides.
     ties : numpy.ndarray, shape (m,)
         Whether the next wall it meets is met together with others.
+    forked : numpy.ndarray, shape (m,)
+        Whether it has passed a fork.
     """
 
-    def __init__(self, walls: Walls, w: FloatArray) -> None:
+    def __init__(self, walls: Walls, w: FloatArray, contrary: bool = False) -> None:
         m = w.shape[0]
+        self._contrary, self._returns = contrary, np.zeros(m, dtype=bool)
+        self.forked = np.zeros(m, dtype=bool)
         self.walls = walls
         self.sides = walls.sides(w)
         self.shares = np.zeros(self.sides.shape)
@@ -71,10 +85,13 @@ class Sides:
         return sides, shares, D
 
     def leave(self, rows: IntArray, time: FloatArray) -> Events:
-        """Neurons `rows` leave the walls along which they slide, to the inactive side: these push them away now."""
+        """Neurons `rows`, whose output weights change sign, leave the walls along which they slide, to the inactive
+        side: these push them away now."""
+        self._returns[rows] = True
         slid = rows[self.slides[rows] > 0]
+        self.forked[slid] = True
         i, wall = np.nonzero(self.sides[slid] == 0)
-        side = self.walls.inactive[wall]
+        side = -self.walls.inactive[wall] if self._contrary else self.walls.inactive[wall]
         self.sides[slid[i], wall] = side
         self.shares[slid], self.slides[slid] = 0.0, 0
         self.D[slid] = self.walls.middle + self.sides[slid] @ self.walls.halves
@@ -113,7 +130,24 @@ class Sides:
         rest = ~alone
         if rest.any():
             parts.append(self._corner(rows[rest], wall[rest], sign[rest], w, time))
+        back = self._returns[rows] & (self.slides[rows] == 0)
+        if back.any():
+            self._fork(rows[back], sign[back], w)
         return Events.join(parts)
+
+    def _fork(self, rows: IntArray, sign: FloatArray, w: FloatArray) -> None:
+        """Find those of `rows`, on their way back, that stand on a wall which pushes them away on both sides."""
+        walls, sides, at = self.walls, self.sides[rows], w[rows]
+        lengths = np.sqrt(np.einsum("ij,ij->i", at, at))[:, None]
+        away = sign[:, None] * sides * (self.D[rows] @ walls.normals.T)
+        beyond = 2.0 * sign[:, None] * walls.bends - away  # the same on the other side
+        least = SUM * walls.scale
+        on = (np.abs(at @ walls.normals.T) <= _ON * lengths) & (away > least) & (beyond > least)
+        i, wall = np.nonzero(on)
+        self.forked[rows[i]] = True
+        if self._contrary and i.size:
+            self.sides[rows[i], wall] *= -1.0
+            self.D[rows[i]] = walls.middle + self.sides[rows[i]] @ walls.halves
 
     def _corner(self, rows: IntArray, wall: IntArray, sign: FloatArray, w: FloatArray, time: FloatArray) -> Events:
         """Several walls at once: those it slides along, the one it meets, and others that pass through the same point.

@@ -90,10 +90,32 @@ class Riding(PolarSystem):
 
 
 class Ride:
-    """What a run of mode "resolved" asks of the coordinates; plateaus are those of `dormant.cross`."""
+    """What a run of mode "resolved" asks of the coordinates; plateaus are those of `dormant.cross`.
 
-    def __init__(self, problem: Problem, clock: Clock, settings: Settings, init: Init) -> None:
+    Parameters
+    ----------
+    problem : Problem
+        Whose neurons.
+    clock : Clock
+        What accelerated time is.
+    settings : Settings
+        How to predict.
+    init : Init
+        Where training started.
+    contrary : bool, optional
+        Whether neurons go the other way at forks, where the flow is not unique.
+
+    Attributes
+    ----------
+    forked : set[int]
+        Neurons that have passed a fork.
+    """
+
+    def __init__(
+        self, problem: Problem, clock: Clock, settings: Settings, init: Init, *, contrary: bool = False
+    ) -> None:
         self.problem, self.clock, self.settings, self.init = problem, clock, settings, init
+        self.contrary, self.forked = contrary, set[int]()
 
     def system(self, state: State) -> Riding:
         """Everybody in real time, from `state`."""
@@ -112,11 +134,12 @@ class Ride:
         residual = self.problem.residual(state.params[active], active)
         directions, log_norms = state.directions.copy(), state.log_norms.copy()
         everyone = np.arange(state.active.size)
-        batch = Batch(self.problem, residual, self.clock, directions, log_norms, everyone, self.init)
+        batch = Batch(self.problem, residual, self.clock, directions, log_norms, everyone, self.init, self.contrary)
         free, tie_rtol = batch.some(waiting, directions, log_norms), self.settings.tie_rtol
         found = dormant.cross(free, threshold, rtol=rtol, tie_rtol=tie_rtol, align=False, stop=stop, stats=stats)
         if not isinstance(found, Crossing):
             return found
+        self.forked.update(waiting[found.forked].tolist())
         directions[waiting], log_norms[waiting] = found.directions, found.log_norms
         if small.size:
             riding = batch.some(small, directions, log_norms)

@@ -13,7 +13,7 @@ import time as wall
 import numpy as np
 
 from agf import integrators
-from agf.algorithm.conditioning import conditioned
+from agf.algorithm.conditioning import conditioned, undetermined
 from agf.algorithm.deviation import of_curve
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
@@ -42,8 +42,8 @@ def resolve(
 
     The predicted curve is `Staircase.curve`. Its drops are those visible in it (`agf.results.curve.detect`): `time` and
     `half_time` are both the half-drop time, and `neurons` are all that grew since the drop before. `conditioning` is
-    the relative change of the half-drop time when neurons join at half the norm (Settings.joining), a measure of how
-    sensitive the competition behind the drop is.
+    the relative change of the half-drop time when neurons join at twice the norm (Settings.joining) and go the other
+    way at forks, a measure of how sensitive the competition behind the drop is.
 
     Raises RequestError for a wrong request, ProblemError for a plugin that breaks its contract.
     """
@@ -80,8 +80,8 @@ def resolve(
             ended = go(probe)
             times = run.clock.flow(np.array(probe.path.times))
             told, notes = conditioned(drops, run.start_level, times, np.array(probe.path.losses), ended)
-            drops = list(told)
-            run.notes.extend(notes)
+            drops, forks = undetermined(told, run.ride.forked)
+            run.notes.extend([*notes, *forks])
             for name, value in probe.stats.items():
                 run.stats[name] = run.stats.get(name, 0) + value
             status = ended if ended is Status.INTERRUPTED else status
