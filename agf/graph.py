@@ -26,7 +26,7 @@ from agf.pictures.axes import loss_scale
 from agf.records import files
 from agf.records.table import number as rounded
 from agf.results.drop import Drop
-from agf.results.names import given, word_of
+from agf.results.naming import given, word_of
 
 if TYPE_CHECKING:
     import networkx as nx

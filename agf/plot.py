@@ -33,7 +33,7 @@ from agf.pictures.axes import (
 from agf.pictures.dormant_phase import dormant_phase
 from agf.pictures.landscape import landscape
 from agf.pictures.ticks import log_time
-from agf.results import names as naming
+from agf.results import naming
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

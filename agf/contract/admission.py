@@ -24,7 +24,7 @@ from agf.errors import ProblemError, RequestError, explain
 from agf.init import Init
 
 #: Laws without which a prediction or a training run means nothing, in the order in which one explains the next.
-_ASKED: tuple[Callable[[Probe], str], ...] = (
+_TESTED: tuple[Callable[[Probe], str], ...] = (
     core_laws.gradient_of_loss,
     core_laws.gradient_of_utility,
     core_laws.homogeneity,
@@ -85,7 +85,7 @@ def admit(problem: Any, init: Any, where: str) -> Init:
     with guard(problem), np.errstate(all="ignore"):
         try:
             core_laws.at_start(Probe(problem, np.random.default_rng(0)), init)
-            for law in _ASKED:
+            for law in _TESTED:
                 _hold(law, problem)
         except (Violation, BadReturn) as broken:
             raise ProblemError(

@@ -20,7 +20,7 @@ from agf.errors import RequestError, explain
 from agf.pictures import axes
 from agf.records import files
 from agf.records.table import visible
-from agf.results import names as naming
+from agf.results import naming
 from agf.results.comparison import Comparison
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory

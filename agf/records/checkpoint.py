@@ -58,9 +58,9 @@ class Checkpoint:
             self.saved = -float("inf")
 
     @classmethod
-    def of(cls, asked: Checkpoint | str | os.PathLike[str] | None) -> Checkpoint:
+    def of(cls, kept: Checkpoint | str | os.PathLike[str] | None) -> Checkpoint:
         """A checkpoint as it is, or the one at a path."""
-        return asked if isinstance(asked, Checkpoint) else cls(asked)
+        return kept if isinstance(kept, Checkpoint) else cls(kept)
 
     def offer(self, make: Callable[[], Result]) -> None:
         """Save what `make` gives if it is time to."""

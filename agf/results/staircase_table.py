@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agf.records.table import Table, level, number, percent
-from agf.results import names
+from agf.results import naming
 
 if TYPE_CHECKING:
     from agf.results.staircase import Staircase
@@ -17,8 +17,8 @@ def words(stairs: Staircase) -> list[str]:
     """(K,) what happens at each drop: its label, and what leaves."""
     called: dict[int, str] = {}
     out = []
-    known = names.given(stairs.arguments, stairs.init.width) if stairs.init is not None else None
-    word = names.word_of(stairs.drops[0].label) if stairs.drops else "neuron"
+    known = naming.given(stairs.arguments, stairs.init.width) if stairs.init is not None else None
+    word = naming.word_of(stairs.drops[0].label) if stairs.drops else "neuron"
     for drop in stairs.drops:
         left = [
             called.get(i, f"{word} {i}" + (f" ({known[i]})" if known and i < len(known) else ""))

@@ -28,19 +28,19 @@ def align(
     picture: str | None,
     as_json: bool,
     quiet: bool,
-    **words: Any,
+    **options: Any,
 ) -> int:
     """The dormant phase of the ReLU problem NAME alone, exact and event by event: where each neuron ends, and when."""
-    from agf.rectified.align import align as found
+    import agf
 
-    out = Output(output, picture, as_json, quiet, [words["data"], words["init_file"]])
-    asked = arguments.problem(name, **{key: words[key] for key in arguments.SOURCES})
-    for note in asked.notes:
+    out = Output(output, picture, as_json, quiet, [options["data"], options["init_file"]])
+    requested = arguments.problem(name, **{key: options[key] for key in arguments.SOURCES})
+    for note in requested.notes:
         out.report.say(note)
-    start = {key: words[key] for key in ("alpha", "seed", "kind")}
-    init = arguments.initialization(asked.problem, **start, file=words["init_file"])
+    start = {key: options[key] for key in ("alpha", "seed", "kind")}
+    init = arguments.initialization(requested.problem, **start, file=options["init_file"])
     with out.report.progress("dormant phase"):
-        result = found(asked.problem, init, **given(t_max=t_max))
+        result = agf.align(requested.problem, init, **given(t_max=t_max))
     code = out.finish(lambda: result)
     for neuron in neurons:
         out.report.table(_timeline(result, neuron))

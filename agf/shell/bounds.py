@@ -20,7 +20,7 @@ from agf.shell.output import Output, print_json
 @click.option("--check", "run", metavar="RUN", help="Check the claims against this run of agf train.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
-def bounds(name: str, log_eps: float | None, run: str | None, as_json: bool, quiet: bool, **words: Any) -> int:
+def bounds(name: str, log_eps: float | None, run: str | None, as_json: bool, quiet: bool, **options: Any) -> int:
     """Constants and bounds of two theories of early alignment for the ReLU problem NAME, and which assumption holds.
 
     With --check RUN, a run of agf train of this problem, each claim against it; exit code 1 where one is broken.
@@ -28,17 +28,17 @@ def bounds(name: str, log_eps: float | None, run: str | None, as_json: bool, qui
     from agf.rectified.separation import separation
     from agf.results.runs import trajectory
 
-    out = Output(None, None, as_json, quiet, [words["data"], words["init_file"], run])
+    out = Output(None, None, as_json, quiet, [options["data"], options["init_file"], run])
     curve = None if run is None else trajectory(run)
-    asked = arguments.problem(name, **{key: words[key] for key in arguments.SOURCES})
-    for note in asked.notes:
+    requested = arguments.problem(name, **{key: options[key] for key in arguments.SOURCES})
+    for note in requested.notes:
         out.report.say(note)
     if curve is not None and curve.init is not None:
         init = curve.init
     else:
-        alpha, seed, kind, file = (words[key] for key in ("alpha", "seed", "kind", "init_file"))
-        init = arguments.initialization(asked.problem, alpha=alpha, seed=seed, kind=kind, file=file)
-    found = separation(asked.problem, init, log_eps=log_eps)
+        alpha, seed, kind, file = (options[key] for key in ("alpha", "seed", "kind", "init_file"))
+        init = arguments.initialization(requested.problem, alpha=alpha, seed=seed, kind=kind, file=file)
+    found = separation(requested.problem, init, log_eps=log_eps)
     document = found.to_dict()
     out.report.table(found.table())
     code = DONE

@@ -75,8 +75,8 @@ def merge(
 ) -> int:
     """Merge neurons of one direction at the end of the training run RUN: exact where they are duplicates."""
     curve = _open(run, output)
-    asked = _problem(problem, curve.arguments) or problem_of(curve)
-    return _finish(merged(asked, curve, cosine=cosine, rule=rule), output, as_json, quiet)
+    trained = _problem(problem, curve.arguments) or problem_of(curve)
+    return _finish(merged(trained, curve, cosine=cosine, rule=rule), output, as_json, quiet)
 
 
 @click.command()
@@ -99,8 +99,8 @@ def prune(
 ) -> int:
     """Keep some neurons at the end of the training run RUN, and say what it costs."""
     curve = _open(run, output)
-    asked = _problem(problem, curve.arguments) or problem_of(curve)
-    return _finish(pruned(asked, curve, keep, by=by, seed=seed, train=train), output, as_json, quiet)
+    trained = _problem(problem, curve.arguments) or problem_of(curve)
+    return _finish(pruned(trained, curve, keep, by=by, seed=seed, train=train), output, as_json, quiet)
 
 
 def _open(run: str, output: str | None) -> Trajectory:

@@ -18,32 +18,32 @@ Update = Callable[[str], None]
 _WORDS, _FEW_WORDS = 24, 12
 
 
-def lines(words: str) -> str:
+def lines(message: str) -> str:
     """Sentences as they may be printed, their own line breaks kept."""
-    return "\n".join(visible(line) for line in words.split("\n"))
+    return "\n".join(visible(line) for line in message.split("\n"))
 
 
 class Silent:
     """Says nothing: `--quiet`."""
 
-    def say(self, words: str) -> None:
+    def say(self, message: str) -> None:
         """A sentence."""
 
     def table(self, table: Table) -> None:
         """A table."""
 
     @contextmanager
-    def progress(self, words: str) -> Iterator[Update]:
-        """A context that shows what is going on; the function it gives replaces the words."""
-        del words
-        yield lambda words: None
+    def progress(self, message: str) -> Iterator[Update]:
+        """A context that shows what is going on; the function it gives replaces the message."""
+        del message
+        yield lambda message: None
 
 
 class Plain(Silent):
     """Plain text, without progress: for pipes and log files."""
 
-    def say(self, words: str) -> None:
-        print(lines(words), file=sys.stderr)
+    def say(self, message: str) -> None:
+        print(lines(message), file=sys.stderr)
 
     def table(self, table: Table) -> None:
         print(table.text(), file=sys.stderr)
@@ -57,8 +57,8 @@ class Terminal(Silent):
 
         self.console = Console(stderr=True, highlight=False)
 
-    def say(self, words: str) -> None:
-        self.console.print(lines(words), markup=False)
+    def say(self, message: str) -> None:
+        self.console.print(lines(message), markup=False)
 
     def table(self, table: Table) -> None:
         from rich import box
@@ -99,11 +99,11 @@ class Terminal(Silent):
             self.say(note)
 
     @contextmanager
-    def progress(self, words: str) -> Iterator[Update]:
+    def progress(self, message: str) -> Iterator[Update]:
         from rich.text import Text
 
-        with self.console.status(Text(words)) as status:
-            yield lambda words: status.update(Text(visible(words)))
+        with self.console.status(Text(message)) as status:
+            yield lambda message: status.update(Text(visible(message)))
 
 
 def reporter(quiet: bool = False) -> Silent:

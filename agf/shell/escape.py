@@ -17,7 +17,7 @@ from agf.shell.output import Output, print_json
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
 def escape(run: str, drop: int | None, picture: str | None, as_json: bool, quiet: bool) -> int:
     """Whether the network of the run file RUN can still learn: optimal at any width, spurious, or leaving, and when."""
-    from agf.rectified.escape import escape as found
+    import agf
     from agf.results.comparison import Comparison
     from agf.results.runs import training
 
@@ -25,7 +25,7 @@ def escape(run: str, drop: int | None, picture: str | None, as_json: bool, quiet
     result = training(run)
     side = result.stairs if isinstance(result, Comparison) else result
     problem = registry.build(registry.find(side.problem), side.arguments)
-    answer = found(problem, result, drop=drop)
+    answer = agf.escape(problem, result, drop=drop)
     if picture is not None:
         answer.plot(picture)
     if as_json:

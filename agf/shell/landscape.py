@@ -33,20 +33,20 @@ def landscape(
     picture: str | None,
     as_json: bool,
     quiet: bool,
-    **words: Any,
+    **options: Any,
 ) -> int:
     """Every critical direction of the utility of the problem NAME: where dormant neurons can end, and how fast.
 
     (Leaky) ReLU networks of one output are enumerated exactly; other problems have closed forms, or are climbed from
     many starts.
     """
-    from agf.rectified.landscape import landscape as found
+    import agf
 
     run = None if at is None else _split(at)
-    out = Output(output, picture, as_json, quiet, [words["data"], None if run is None else run[0]])
-    problem, theta, moment = _asked(name, words, run, out)
+    out = Output(output, picture, as_json, quiet, [options["data"], None if run is None else run[0]])
+    problem, theta, moment = _requested(name, options, run, out)
     with out.report.progress("landscape"):
-        result = found(problem, theta, at=moment, starts=starts)
+        result = agf.landscape(problem, theta, at=moment, starts=starts)
     if picture is not None:
         result.plot(picture, view=view)
     out.picture = None  # drawn, with its view
@@ -65,8 +65,8 @@ def _split(at: str) -> tuple[str, int | None]:
     return path, int(drop)
 
 
-def _asked(
-    name: str, words: dict[str, Any], run: tuple[str, int | None] | None, out: Output
+def _requested(
+    name: str, options: dict[str, Any], run: tuple[str, int | None] | None, out: Output
 ) -> tuple[Problem, Any, str]:
     """The problem, the network and what it is called; data come from the run where none are given."""
     from agf import registry
@@ -75,16 +75,16 @@ def _asked(
     from agf.results.runs import training
 
     if run is None:
-        asked = arguments.problem(name, **words)
-        for note in asked.notes:
+        requested = arguments.problem(name, **options)
+        for note in requested.notes:
             out.report.say(note)
-        return asked.problem, None, ""
+        return requested.problem, None, ""
     result = training(run[0])
     side = result.stairs if isinstance(result, Comparison) else result
     cls = registry.find(name)
     if cls.name != side.problem:
         raise RequestError(explain(f"{run[0]!r} is a run of {side.problem!r}.", expected=f"a run of {cls.name!r}"))
-    if any(words[key] not in (None, ()) for key in arguments.SOURCES):
+    if any(options[key] not in (None, ()) for key in arguments.SOURCES):
         raise RequestError(explain("--at takes the data from the run.", remedy="Leave other sources out."))
     at = neurons(result, run[1])
     return registry.build(cls, side.arguments), at.network, f"{at.words} of {run[0]}"
@@ -95,18 +95,18 @@ def _asked(
 @data_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
-def cones(name: str, as_json: bool, quiet: bool, **words: Any) -> int:
+def cones(name: str, as_json: bool, quiet: bool, **options: Any) -> int:
     """Activation cones of the inputs of the problem NAME: how many there are, of which dimension, and their names."""
-    from agf.rectified.cones import cones as found
+    import agf
     from agf.shell.output import print_json
 
-    out = Output(None, None, as_json, quiet, [words["data"]])
-    asked = arguments.problem(name, **words)
-    X = getattr(asked.problem, "X", None)
-    if X is None or not hasattr(asked.problem, "activation"):
-        words_ = f"problem {asked.problem.name!r} has no activation cones."
+    out = Output(None, None, as_json, quiet, [options["data"]])
+    requested = arguments.problem(name, **options)
+    X = getattr(requested.problem, "X", None)
+    if X is None or not hasattr(requested.problem, "activation"):
+        words_ = f"problem {requested.problem.name!r} has no activation cones."
         raise RequestError(explain(words_, expected="relu or two-layer"))
-    result = found(X)
+    result = agf.cones(X)
     if as_json:
         print_json(result.to_dict())
     out.report.table(result.table())

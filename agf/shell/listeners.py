@@ -1,6 +1,6 @@
 """Standard error that may close, fill up or lose its reader: people hear less then, and the work goes on.
 
-A result is worth more than the words about it, so no write to standard error ever raises.
+A result is worth more than the messages about it, so no write to standard error ever raises.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ class Forgiving:
         self._stream = stream
         self._gone = False
 
-    def write(self, words: str) -> int:
+    def write(self, text: str) -> int:
         """Write; a failure is the last one."""
         if not self._gone:
             try:
-                return int(self._stream.write(words) or 0)
+                return int(self._stream.write(text) or 0)
             except (OSError, ValueError):
                 self._drop()
-        return len(words)
+        return len(text)
 
     def flush(self) -> None:
         """Flush, unless there is nowhere to."""

@@ -267,8 +267,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     return code if isinstance(code, int) else DONE
 
 
-def _complain(words: str, code: int) -> int:
-    sentence = visible(" ".join(words.split()))
+def _complain(message: str, code: int) -> int:
+    sentence = visible(" ".join(message.split()))
     if len(sentence) > _LONGEST:  # what was found may be as long as the request: the ends say what it is about
         sentence = f"{sentence[: _LONGEST // 2]} ... {sentence[-_LONGEST // 2 :]}"
     click.echo(f"agf: error: {sentence}" if code != INTERRUPTED else f"agf: {sentence}", err=True)

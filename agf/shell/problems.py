@@ -85,15 +85,15 @@ def _parameters(cls: type[Problem], as_json: bool) -> int:
 @click.argument("name")
 @data_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
-def check(name: str, as_json: bool, **words: Any) -> int:
+def check(name: str, as_json: bool, **options: Any) -> int:
     """Check that a problem keeps its contract: NAME, or a file such as ./mine.py:Mine.
 
     Gradients, homogeneity, utility against loss, the empty network, no changed inputs, closed forms.
     """
     from agf.conformance.checks import check as conformance
 
-    asked = arguments.problem(name, **words)
-    result = conformance(asked.problem)
+    requested = arguments.problem(name, **options)
+    result = conformance(requested.problem)
     if as_json:
         print_json(result.to_dict())
     reporter().table(result.table())

@@ -107,19 +107,19 @@ def _check_complete(result: Side, header: dict[str, Any], path: str | os.PathLik
 
 @dataclass(frozen=True)
 class Differences:
-    """What differs, in sentences: in what was asked, and in what came out. Both empty: the runs are the same."""
+    """What differs, in sentences: in what was requested, and in what came out. Both empty: the runs are the same."""
 
-    asked: tuple[str, ...]
+    requested: tuple[str, ...]
     numbers: tuple[str, ...]
 
     def __bool__(self) -> bool:
-        return bool(self.asked or self.numbers)
+        return bool(self.requested or self.numbers)
 
     def __str__(self) -> str:
         if not self:
             return "The runs are the same: same request, same numbers."
-        lines = ["What was asked:"] if self.asked else ["The same was asked."]
-        lines += [f"  {sentence}" for sentence in self.asked]
+        lines = ["What was requested:"] if self.requested else ["The same was requested."]
+        lines += [f"  {sentence}" for sentence in self.requested]
         lines += ["What came out:"] if self.numbers else ["The same came out."]
         lines += [f"  {sentence}" for sentence in self.numbers]
         return "\n".join(lines)
@@ -136,11 +136,14 @@ def differences(first: str | os.PathLike[str], second: str | os.PathLike[str]) -
     if type(a) is not type(b):
         kinds = [f"{str(path)!r} is a {_KINDS[type(run)]}" for path, run in ((first, a), (second, b))]
         raise RequestError(explain(f"{' and '.join(kinds)}.", expected="two runs of one kind"))
-    asked: list[str] = []
+    requested: list[str] = []
     for name, (one, two) in _pairs(a, b).items():
-        found = _asked(one, two, head_a["parts"][name] if name else head_a, head_b["parts"][name] if name else head_b)
-        asked += [sentence for sentence in found if sentence not in asked]  # both sides share problem and weights
-    return Differences(tuple(asked), tuple(numbers(a, b)))
+        found = _requests(
+            one, two, head_a["parts"][name] if name else head_a, head_b["parts"][name] if name else head_b
+        )
+        # both sides share problem and weights
+        requested += [sentence for sentence in found if sentence not in requested]
+    return Differences(tuple(requested), tuple(numbers(a, b)))
 
 
 def _pairs(a: Result, b: Result) -> dict[str, tuple[Side, Side]]:
@@ -153,7 +156,7 @@ def _pairs(a: Result, b: Result) -> dict[str, tuple[Side, Side]]:
 _KINDS = {Staircase: "prediction", Trajectory: "trajectory", Comparison: "comparison"}
 
 
-def _asked(a: Side, b: Side, head_a: dict[str, Any], head_b: dict[str, Any]) -> list[str]:
+def _requests(a: Side, b: Side, head_a: dict[str, Any], head_b: dict[str, Any]) -> list[str]:
     """What differs in the request of two predictions or two trajectories, and in the versions that answered."""
     out = []
     if a.problem != b.problem:

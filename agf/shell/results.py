@@ -78,13 +78,13 @@ def report(runs: tuple[str, ...], output: str, quiet: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
 def diff(first: str, second: str, as_json: bool, quiet: bool) -> int:
-    """Say in words what differs between two runs, in what was asked and in what came out. Exit code 1 if anything."""
+    """Say what differs between two runs, in what was requested and in what came out. Exit code 1 if anything."""
     from agf.shell.rerun import differences
 
     found = differences(first, second)
     reporter(quiet).say(str(found))
     if as_json:
-        print_json({"asked": list(found.asked), "numbers": list(found.numbers)})
+        print_json({"requested": list(found.requested), "numbers": list(found.numbers)})
     return FAILED if found else DONE
 
 

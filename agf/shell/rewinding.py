@@ -31,8 +31,8 @@ from agf.shell.output import print_json
 def flips(run: str, kind: str, problem: str | None, as_json: bool, quiet: bool) -> int:
     """Which weights changed sign in the training run RUN, when, and how large their neurons were."""
     curve = trajectory(run)
-    asked = None if problem is None else registry.build(registry.find(problem), curve.arguments)
-    found = curve.flips(kind, asked)
+    requested = None if problem is None else registry.build(registry.find(problem), curve.arguments)
+    found = curve.flips(kind, requested)
     reporter(quiet).table(found.table())
     if as_json:
         print_json(found.to_dict())
@@ -79,25 +79,25 @@ def rewind(
     output: str | None,
     as_json: bool,
     quiet: bool,
-    **words: Any,
+    **options: Any,
 ) -> int:
     """Train the problem NAME, prune it, restart, over and over: imp, wr (weight) or lrr (learning-rate rewinding)."""
     files.check_distinct(output, [masks, None if signs == "own" else signs])
-    asked = arguments.problem(name, **{key: words[key] for key in arguments.SOURCES}).problem
+    requested = arguments.problem(name, **{key: options[key] for key in arguments.SOURCES}).problem
     start = arguments.initialization(
-        asked, alpha=words["alpha"], seed=words["seed"], kind=words["kind"], file=words["init_file"]
+        requested, alpha=options["alpha"], seed=options["seed"], kind=options["kind"], file=options["init_file"]
     )
-    options = given(**{key: words[key] for key in ("lr", "momentum", "steps", "batch_size", "t_max")})
-    if "t_max" in options and len(options) > 1:
+    training = given(**{key: options[key] for key in ("lr", "momentum", "steps", "batch_size", "t_max")})
+    if "t_max" in training and len(training) > 1:
         raise RequestError(explain("--t-max is for gradient flow, and --lr and --steps replace it."))
-    if ("lr" in options) != ("steps" in options):
+    if ("lr" in training) != ("steps" in training):
         raise RequestError(explain("gradient descent needs --lr and --steps."))
     found = rewound(
-        asked, start, method=method, cycles=cycles, keep=keep, rewind=moment, by=by, prunable=prunable,
+        requested, start, method=method, cycles=cycles, keep=keep, rewind=moment, by=by, prunable=prunable,
         masks=None if masks is None else _cycles(masks),
         signs=signs if signs in (None, "own") else _cycles(str(signs)),
-        flip=None if not flip else (int(flip[0]), flip[1]), budget=budget, rebalance=rebalance, train=options,
-        seed=0 if words["seed"] is None else words["seed"], path=output,
+        flip=None if not flip else (int(flip[0]), flip[1]), budget=budget, rebalance=rebalance, train=training,
+        seed=0 if options["seed"] is None else options["seed"], path=output,
     )  # fmt: skip
     teller = reporter(quiet)
     teller.table(found.table())

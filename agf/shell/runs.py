@@ -58,12 +58,12 @@ def predict(
     picture: str | None,
     as_json: bool,
     quiet: bool,
-    **words: Any,
+    **options: Any,
 ) -> int:
     """Predict the staircase of losses of the problem NAME, or of a problem in a file (./mine.py:Mine)."""
-    out = Output(output, picture, as_json, quiet, _read(name, words))
-    settings = _settings(words, "t_max")
-    problem, init = _problem_and_init(name, words, out.report)
+    out = Output(output, picture, as_json, quiet, _read(name, options))
+    settings = _settings(options, "t_max")
+    problem, init = _problem_and_init(name, options, out.report)
     return out.finish(lambda: _predict(problem, init, settings, out))
 
 
@@ -92,12 +92,12 @@ def train(
     picture: str | None,
     as_json: bool,
     quiet: bool,
-    **words: Any,
+    **options: Any,
 ) -> int:
     """Train the problem NAME: gradient flow by default, gradient descent with --lr and --steps."""
-    out = Output(output, picture, as_json, quiet, _read(name, words))
-    files.check_distinct(checkpoint, _read(name, words))
-    descent, flow = _choice(words, _DESCENT), _choice(words, _FLOW)
+    out = Output(output, picture, as_json, quiet, _read(name, options))
+    files.check_distinct(checkpoint, _read(name, options))
+    descent, flow = _choice(options, _DESCENT), _choice(options, _FLOW)
     if descent and flow:
         raise RequestError(
             explain(
@@ -106,7 +106,7 @@ def train(
             )
         )
     if resume is not None:
-        problem, init, before = _resumed(name, resume, words)
+        problem, init, before = _resumed(name, resume, options)
         if "lr" in before.settings:
             if flow or descent.keys() - {"steps"}:
                 raise RequestError(
@@ -121,9 +121,9 @@ def train(
     else:
         if descent and not {"lr", "steps"} <= set(descent):
             raise RequestError(explain("gradient descent needs --lr and --steps."))
-        problem, init = _problem_and_init(name, words, out.report, predict=False)
-        if descent and words["seed"] is not None:
-            descent["seed"] = words["seed"]
+        problem, init = _problem_and_init(name, options, out.report, predict=False)
+        if descent and options["seed"] is not None:
+            descent["seed"] = options["seed"]
     writer = Checkpoint(out.output if checkpoint is None else os.path.abspath(checkpoint))
     out.checkpoint = writer if checkpoint is None else None
     kept = {"checkpoint": writer}
@@ -157,29 +157,29 @@ def compare(
     picture: str | None,
     as_json: bool,
     quiet: bool,
-    **words: Any,
+    **options: Any,
 ) -> int:
     """Predict, train from the same weights, and match the drops: times in flow time, errors relative.
 
     NAME is a problem, which is predicted and trained from the same initialization; or the run file of a prediction,
     with --curve. A csv curve has a column `loss` and a column `time` (flow time) or `step`, with --lr and --momentum.
     """
+    import agf
     from agf.results import runs
-    from agf.results.comparison import compare as match
 
-    out = Output(output, picture, as_json, quiet, [*_read(name, words), curve])
-    scales = _choice(words, ("lr", "momentum", "loss_scale"))
-    flow = _choice(words, _FLOW)
+    out = Output(output, picture, as_json, quiet, [*_read(name, options), curve])
+    scales = _choice(options, ("lr", "momentum", "loss_scale"))
+    flow = _choice(options, _FLOW)
     if curve is None and scales:
         raise RequestError(explain("--lr, --momentum and --loss-scale describe a curve.", remedy="Add --curve FILE."))
     if curve is not None and flow:
         raise RequestError(explain("--t-max and --method are for training, and --curve replaces it."))
     if curve is not None and repeat:
         raise RequestError(explain("--repeat repeats the training, and --curve replaces it."))
-    settings = _settings(words)
+    settings = _settings(options)
     if _is_run(name):
         stairs = runs.prediction(name)
-        _refuse_rebuilding(name, words)
+        _refuse_rebuilding(name, options)
         if curve is None:
             if files.read(name)[0] == "comparison":
                 remedy = (
@@ -188,25 +188,25 @@ def compare(
                 raise RequestError(explain(f"{name!r} holds a comparison already.", remedy=remedy))
             raise RequestError(explain(f"{name!r} holds a prediction.", remedy="Add --curve FILE to compare it with."))
         elsewhere = _curve(curve, stairs.problem, stairs.degree, scales)
-        return out.finish(lambda: match(stairs, elsewhere))
-    problem, init = _problem_and_init(name, words, out.report)
+        return out.finish(lambda: agf.compare(stairs, elsewhere))
+    problem, init = _problem_and_init(name, options, out.report)
     read = None if curve is None else _curve(curve, problem.name, problem.degree, scales)
 
     def both() -> Any:
         out.kept = stairs = _predict(problem, init, settings, out)
         if stairs.status.failed or stairs.status is Status.INTERRUPTED:
             return stairs
-        kept = Checkpoint(output, whole=lambda trajectory: match(stairs, trajectory))
+        kept = Checkpoint(output, whole=lambda trajectory: agf.compare(stairs, trajectory))
         try:
             observed = _flow(problem, init, {**flow, "checkpoint": kept}, out.report) if read is None else read
         except (ComputationError, ProblemError) as error:  # the prediction is kept, with the curve up to there if any
             curve = getattr(error, "partial", None)
-            raise ComputationError(str(error), stairs if curve is None else match(stairs, curve)) from error
-        out.kept = match(stairs, observed)
+            raise ComputationError(str(error), stairs if curve is None else agf.compare(stairs, curve)) from error
+        out.kept = agf.compare(stairs, observed)
         again = _again(problem, init, observed, out.report) if repeat else None
-        return (
-            out.kept if again is None or again.status is Status.INTERRUPTED else match(stairs, observed, repeat=again)
-        )
+        if again is None or again.status is Status.INTERRUPTED:
+            return out.kept
+        return agf.compare(stairs, observed, repeat=again)
 
     return out.finish(both)
 
@@ -214,33 +214,33 @@ def compare(
 # -- parts of commands ------------------------------------------------------------------------------------------
 
 
-def _choice(words: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _choice(options: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     """Those of the options `names` that the command has and the user gave."""
-    return given(**{name: words[name] for name in names if name in words})
+    return given(**{name: options[name] for name in names if name in options})
 
 
-def _read(name: str, words: dict[str, Any]) -> list[str | None]:
+def _read(name: str, options: dict[str, Any]) -> list[str | None]:
     """Files that a command reads: plugin or run, data, weights; `train --resume` may replace the run it continues."""
-    return [name.rpartition(":")[0] if ".py:" in name else name, words["data"], words["init_file"]]
+    return [name.rpartition(":")[0] if ".py:" in name else name, options["data"], options["init_file"]]
 
 
-def _settings(words: dict[str, Any], *more: str) -> Settings:
+def _settings(options: dict[str, Any], *more: str) -> Settings:
     """Settings of the prediction; `more` are options that mean something else to some commands."""
-    return Settings.of(_choice(words, ("mode", "threshold", "settle", "conditioning", "max_drops", *more)))
+    return Settings.of(_choice(options, ("mode", "threshold", "settle", "conditioning", "max_drops", *more)))
 
 
-def _problem_and_init(name: str, words: dict[str, Any], report: Silent, predict: bool = True) -> tuple[Problem, Init]:
-    asked = arguments.problem(name, **{key: words[key] for key in _DATA})
-    alpha, seed, kind, file = (words[key] for key in _INIT)
-    init = arguments.initialization(asked.problem, alpha=alpha, seed=seed, kind=kind, file=file)
-    with guard(asked.problem):
+def _problem_and_init(name: str, options: dict[str, Any], report: Silent, predict: bool = True) -> tuple[Problem, Init]:
+    requested = arguments.problem(name, **{key: options[key] for key in _DATA})
+    alpha, seed, kind, file = (options[key] for key in _INIT)
+    init = arguments.initialization(requested.problem, alpha=alpha, seed=seed, kind=kind, file=file)
+    with guard(requested.problem):
         if predict:
-            init = admit(asked.problem, init, "predict")
-            refuse_large(asked.problem, init)
-        report.say(asked.problem.describe())
-    for note in asked.notes:
+            init = admit(requested.problem, init, "predict")
+            refuse_large(requested.problem, init)
+        report.say(requested.problem.describe())
+    for note in requested.notes:
         report.say(note)
-    return asked.problem, init
+    return requested.problem, init
 
 
 def _predict(problem: Problem, init: Init, settings: Settings, out: Output) -> Staircase:
@@ -282,10 +282,10 @@ def _is_run(target: str) -> bool:
     return Path(target).is_file() or target.endswith(".npz") or Path(target).name != target
 
 
-def _refuse_rebuilding(target: str, words: dict[str, Any]) -> None:
+def _refuse_rebuilding(target: str, options: dict[str, Any]) -> None:
     extra = [
         name
-        for name, value in words.items()
+        for name, value in options.items()
         if value not in (None, ()) and name not in ("lr", "momentum", "loss_scale")
     ]
     if extra:
@@ -299,12 +299,12 @@ def _dashed(option: str) -> str:
     return {"pairs": "-p", "init_file": "--init"}.get(option, "--" + option.replace("_", "-"))
 
 
-def _resumed(name: str, path: str, words: dict[str, Any]) -> tuple[Problem, Init, Trajectory]:
+def _resumed(name: str, path: str, options: dict[str, Any]) -> tuple[Problem, Init, Trajectory]:
     """The problem of a saved trajectory, built again, where it started, and the trajectory."""
     from agf.results.runs import load
     from agf.results.trajectory import Trajectory
 
-    extra = _choice(words, (*_DATA, *_INIT))
+    extra = _choice(options, (*_DATA, *_INIT))
     if extra.pop("pairs", None) or extra:
         raise RequestError(
             explain("--resume takes data and initial weights from the run.", remedy="Leave other sources out.")

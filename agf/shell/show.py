@@ -61,9 +61,9 @@ def plot(runs: tuple[str, ...], picture: str, view: str, feature: str | None) ->
     norms, features, charges and utilities over time, and of races (norms by group, what the groups hold, alignment),
     draw one run. A landscape, a dormant phase or the cycles of `agf rewind` are drawn alone, as they are.
     """
-    from agf import plot as draw
+    import agf.plot
 
-    draw.check_path(picture)
+    agf.plot.check_path(picture)
     files.check_distinct(picture, runs)
     if len(runs) == 1 and view == "loss" and feature is None:
         found = load(runs[0])
@@ -75,29 +75,29 @@ def plot(runs: tuple[str, ...], picture: str, view: str, feature: str | None) ->
     if feature is not None and view != "features":
         raise RequestError(explain("--feature names what --view features draws.", remedy="Add --view features."))
     if view == "loss":
-        axes = draw.overlay(results)
+        axes = agf.plot.overlay(results)
     elif view == "band":
-        axes = draw.bands(results)
+        axes = agf.plot.bands(results)
     elif len(results) > 1:
         raise RequestError(explain(f"--view {view} draws one run.", found=f"{len(results)} runs"))
     else:
         axes = _view(results[0], view, feature, runs[0])
-    draw.save(axes, picture)
+    agf.plot.save(axes, picture)
     reporter().say(f"Wrote {picture}.")
     return DONE
 
 
 def _view(result: Any, view: str, feature: str | None, run: str) -> Any:
-    from agf import plot as draw
+    import agf.plot
     from agf.results.trajectory import Trajectory
 
     result = getattr(result, "trajectory", result)
     if view == "features":
-        return draw.features(result, feature)
+        return agf.plot.features(result, feature)
     if view == "charges":
-        return draw.charges(result)
+        return agf.plot.charges(result)
     if view == "utilities":
-        return draw.utilities(result)
+        return agf.plot.utilities(result)
     if view in ("race", "groups", "alignment"):
         from agf.capacity.race_pictures import aligned, holdings, race
 
@@ -108,4 +108,4 @@ def _view(result: Any, view: str, feature: str | None, run: str) -> Any:
         return signs(result)
     if not isinstance(result, Trajectory):
         raise RequestError(explain("norms over time are recorded by training.", where=run, expected="a trajectory"))
-    return draw.neurons(result)
+    return agf.plot.neurons(result)

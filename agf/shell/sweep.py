@@ -16,8 +16,8 @@ from agf.shell.console import reporter
 from agf.shell.main import DONE, FAILED
 from agf.shell.output import print_json
 from agf.summary import Summary, summarize
-from agf.sweeping import sweep as sweeps
 from agf.sweeping.plan import MOST, marked
+from agf.sweeping.sweep import Observer, Plan, Sweep, reopen, run
 
 
 def values(text: str, kind: str = "") -> list[Any]:
@@ -113,7 +113,7 @@ def sweep(
     if trained and len(times) > 1:
         raise RequestError(explain("training stops at one time.", where="--t-max", found=t_max))
     starts, seeds = _starts(alpha, seed, init)
-    plan = sweeps.Plan(
+    plan = Plan(
         problem=name,
         axes={**starts, **axes, **({"t_max": times} if times and not trained else {}), **seeds},
         arguments=arguments,
@@ -130,10 +130,10 @@ def sweep(
         report.say(f"note: {idle}")
     try:
         with _progress(quiet) as observer:
-            result = sweeps.run(plan, root, jobs=jobs, dask=dask, observer=observer)
+            result = run(plan, root, jobs=jobs, dask=dask, observer=observer)
     except KeyboardInterrupt:
         total = len(plan.runs())
-        left = sweeps.Sweep(root, plan).missing()
+        left = Sweep(root, plan).missing()
         report.say(f"{total - left} of {total} runs are finished and kept in {folder}; the same command does the rest.")
         raise
     result.write_table(path)
@@ -207,7 +207,7 @@ class _progress:
     def __init__(self, quiet: bool) -> None:
         self.shown = sys.stderr.isatty() and not quiet
 
-    def __enter__(self) -> sweeps.Observer | None:
+    def __enter__(self) -> Observer | None:
         if not self.shown:
             return None
         from rich.console import Console
@@ -242,7 +242,7 @@ class _progress:
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
 def summary(folder: str, picture: str | None, errors: str | None, graph: str | None, as_json: bool, quiet: bool) -> int:
     """Statistics of the sweep in FOLDER: times, levels, orders, agreement with the flow, convergence in alpha."""
-    found = summarize(sweeps.reopen(folder))
+    found = summarize(reopen(folder))
     for path in (picture, errors, graph):
         if path is not None:
             files.check_writable(path)

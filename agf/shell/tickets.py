@@ -27,25 +27,25 @@ from agf.shell.output import print_json
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
 def tickets(
-    name: str, keep: float, until: float | None, against: str | None, as_json: bool, quiet: bool, **words: Any
+    name: str, keep: float, until: float | None, against: str | None, as_json: bool, quiet: bool, **options: Any
 ) -> int:
     """Predict which neurons of the problem NAME will have the largest norms, before training it.
 
     With --against, the problem's start is that of RUN, and so are its data where none are given.
     """
     run = None if against is None else trajectory(against)
-    sources = {key: words[key] for key in arguments.SOURCES}
+    sources = {key: options[key] for key in arguments.SOURCES}
     cls = registry.find(name)
     if run is not None and run.problem == cls.name and all(value in (None, ()) for value in sources.values()):
-        asked = registry.build(cls, run.arguments)
+        requested = registry.build(cls, run.arguments)
     else:
-        asked = arguments.problem(name, **sources).problem
+        requested = arguments.problem(name, **sources).problem
     start: Init | None = run.init if run is not None else None
     if start is None:
         start = arguments.initialization(
-            asked, alpha=words["alpha"], seed=words["seed"], kind=words["kind"], file=words["init_file"]
+            requested, alpha=options["alpha"], seed=options["seed"], kind=options["kind"], file=options["init_file"]
         )
-    found = predicted(asked, start, keep=keep, until=until)
+    found = predicted(requested, start, keep=keep, until=until)
     teller = reporter(quiet)
     teller.table(found.table())
     if run is not None:

@@ -71,7 +71,7 @@ def test_diff_exits_with_1_and_words_where_runs_differ(run):
     assert code == 1
     assert err == ""
     found = json.loads(out)
-    assert found["asked"] == ["alpha: 1e-06 | 1e-08"]
+    assert found["requested"] == ["alpha: 1e-06 | 1e-08"]
     assert found["numbers"][0].startswith("times: up to ")
 
 

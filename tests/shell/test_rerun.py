@@ -87,14 +87,14 @@ def test_what_was_asked_differently_is_said(tmp_path):
     other = agf.problem("diagonal-linear", **{**SMALL["diagonal-linear"], "y": SMALL["diagonal-linear"]["y"] * 1.001})
     agf.predict(other, other.init(1e-4, seed=3), threshold="unit", max_drops=1).save(second)
     found = rerun.differences(first, second)
-    text = "\n".join(found.asked)
+    text = "\n".join(found.requested)
     assert "y: 12 of 12 entries differ, the most at index " in text
     for sentence in ("alpha: 0.001 | 0.0001", "threshold: natural | unit", "max_drops: None | 1"):
-        assert sentence in found.asked
+        assert sentence in found.requested
     assert "X:" not in text
     assert "number of drops: 3 | 1" in found.numbers
     assert any(sentence.startswith("times: up to ") for sentence in found.numbers)
-    assert str(found).startswith("What was asked:\n  ")
+    assert str(found).startswith("What was requested:\n  ")
 
 
 def test_a_version_and_a_number_changed_by_hand_are_found(tmp_path):
@@ -108,7 +108,7 @@ def test_a_version_and_a_number_changed_by_hand_are_found(tmp_path):
 
     edit(tmp_path / "b.npz", change)
     found = rerun.differences(tmp_path / "a.npz", tmp_path / "b.npz")
-    assert found.asked == (f"version of numpy: {np.__version__} | 1.0",)
+    assert found.requested == (f"version of numpy: {np.__version__} | 1.0",)
     (sentence,) = found.numbers
     assert sentence.startswith("levels: up to 1e-12 relative (entry 2: ")
 
@@ -117,7 +117,7 @@ def test_other_initial_weights_of_one_seed_are_noticed(tmp_path):
     problem, init = start("relu")
     for name, theta in (("a.npz", init.params()), ("b.npz", init.params()[::-1])):
         agf.predict(problem, agf.Init.from_params(theta, alpha=1e-3), max_drops=1, mode="agf").save(tmp_path / name)
-    assert "initial weights differ" in rerun.differences(tmp_path / "a.npz", tmp_path / "b.npz").asked
+    assert "initial weights differ" in rerun.differences(tmp_path / "a.npz", tmp_path / "b.npz").requested
 
 
 def test_curves_on_other_times_are_compared_at_equal_times(tmp_path):
@@ -125,7 +125,7 @@ def test_curves_on_other_times_are_compared_at_equal_times(tmp_path):
     agf.flow(problem, init, t_max=50.0).save(tmp_path / "a.npz")
     agf.flow(problem, init, t_max=50.0, rtol=1e-4).save(tmp_path / "b.npz")
     found = rerun.differences(tmp_path / "a.npz", tmp_path / "b.npz")
-    assert any(sentence.startswith("rtol: ") for sentence in found.asked)
+    assert any(sentence.startswith("rtol: ") for sentence in found.requested)
     (sentence,) = found.numbers
     assert sentence.startswith("losses at equal times: up to ")
 
@@ -169,7 +169,7 @@ def test_comparisons_differ_where_their_sides_do(compared, tmp_path):
     agf.compare(agf.predict(problem, init, mode="agf"), agf.flow(problem, init)).save(tmp_path / "other.npz")
     assert not rerun.differences(path, path)
     found = rerun.differences(path, tmp_path / "other.npz")
-    assert found.asked == ("alpha: 0.001 | 0.0001",)
+    assert found.requested == ("alpha: 0.001 | 0.0001",)
     assert found.numbers[0].startswith("prediction, times: up to ")
     assert any(sentence.startswith("training, losses") for sentence in found.numbers)
     assert found.numbers[-1] == "only the first has a repeat of the training"
@@ -239,10 +239,10 @@ def test_arrays_are_told_apart_by_their_entries_shapes_and_names(tmp_path):
         problem = agf.problem("diagonal-linear", **arguments)
         agf.predict(problem, problem.init(1e-6), mode="agf").save(tmp_path / f"{name}.npz")
     found = rerun.differences(tmp_path / "a.npz", tmp_path / "b.npz")
-    assert f"X: 1 of 24 entries differ, the most at index (2, 1): {X[2, 1]:.6g} | {other[2, 1]:.6g}" in found.asked
-    assert "names: 1 of 3 entries differ, the first at index 1: two | zwei" in found.asked
+    assert f"X: 1 of 24 entries differ, the most at index (2, 1): {X[2, 1]:.6g} | {other[2, 1]:.6g}" in found.requested
+    assert "names: 1 of 3 entries differ, the first at index 1: two | zwei" in found.requested
     found = rerun.differences(tmp_path / "a.npz", tmp_path / "c.npz")
-    assert found.asked[:3] == ("X: array (8, 3) | array (4, 3)", "names: 3 names: one, two, three | none",
+    assert found.requested[:3] == ("X: array (8, 3) | array (4, 3)", "names: 3 names: one, two, three | none",
                                "y: array (8,) | array (4,)")  # fmt: skip
     assert any("in the " in sentence and "half-drop time" in sentence for sentence in found.numbers) or len(
         agf.load(tmp_path / "a.npz").drops

@@ -12,7 +12,7 @@ import pytest
 import agf
 from agf import graph, plot
 from agf.pictures import html_report
-from agf.results import names
+from agf.results import naming
 
 NAMES = ["age", "mass (kg), dry", "s<3>", "none"]
 
@@ -64,4 +64,4 @@ def test_what_leaves_without_having_joined_alone_has_its_name(runs):
 
 @pytest.mark.parametrize("odd", [3, "abcd", ["a"], [["a", "b", "c", "d"]], None, {"a": 1}, np.zeros((2, 2))])
 def test_names_that_are_no_list_of_one_a_coordinate_are_not_used(odd):
-    assert names.given({"names": odd}, 4) is None
+    assert naming.given({"names": odd}, 4) is None
