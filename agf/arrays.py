@@ -193,6 +193,14 @@ def positive(value: Any, name: str, *, where: str = "") -> float:
     return found
 
 
+def fraction(value: Any, name: str, *, where: str = "") -> float:
+    """A number in (0, 1]. Raises DataError."""
+    found = number(value)
+    if not 0.0 < found <= 1.0:
+        raise DataError(explain(f"`{name}` must be in (0, 1].", where=where, found=repr(value)))
+    return found
+
+
 def count(value: Any, name: str, *, where: str = "", least: int = 1) -> int:
     """An integer >= `least`. Raises DataError."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):

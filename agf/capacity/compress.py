@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from agf.arrays import FloatArray, IntArray, count, matrix, positive
-from agf.capacity.groups import Group, groups, parameters_of
+from agf.arrays import FloatArray, IntArray, count, fraction, matrix, positive
+from agf.capacity.groups import Group, cluster, groups, parameters_of
 from agf.capacity.layers import require_two_layer, two_layer
+from agf.capacity.seats import seats as seats_of
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import WIDTHS, Init
 from agf.records.table import Table, Tabular, number, percent
 from agf.results.trajectory import Trajectory
 from agf.rounding import SUM
-from agf.sphere import lengths, polar
+from agf.sphere import cartesian, lengths, polar
 
 #: Ways of merging and of choosing whom to keep.
 RULES = ("total", "input")
@@ -120,13 +121,20 @@ def merge(problem: Problem, theta: Any, *, cosine: float = 0.999, rule: str = "t
     """
     if rule not in RULES:
         raise RequestError(explain(f"unknown rule {rule!r}.", where="merge", expected="one of " + ", ".join(RULES)))
+    cosine = fraction(cosine, "cosine", where="merge")
     theta = _weights(problem, theta, "merge")
     how = f"Merging at cosine {cosine:g} by {rule}"
     if rule == "total":
         found = groups(problem, theta, cosine=cosine)
-        dead = [(some[0], some) for some in (np.array([i]) for i in found.dead if theta[i].any())]
-        rows = [parameters_of(group) for group in found.groups] + [theta[i] for i, _ in dead]
-        members = [group.members for group in found.groups] + [some for _, some in dead]
+        directions, sizes = polar(theta)
+        dead = cluster(
+            problem, directions, np.where(np.isin(np.arange(sizes.size), found.dead), sizes, -np.inf), cosine
+        )
+        kappa = problem.degree
+        totals = np.array([np.logaddexp.reduce(kappa * sizes[some]) / kappa for some in dead])
+        ends = cartesian(directions[[int(some[0]) for some in dead]], totals)
+        rows = [*(parameters_of(group) for group in found.groups), *ends]
+        members = [*(group.members for group in found.groups), *dead]
         network = two_layer(problem)
         return _compressed(problem, theta, rows, members, how, network is None or network.activation.homogeneous)
     network = require_two_layer(problem, 'merge rule="input"')
@@ -138,8 +146,6 @@ def merge(problem: Problem, theta: Any, *, cosine: float = 0.999, rule: str = "t
                 expected="relu, leaky-relu, linear or a power",
             )
         )
-    if not 0.0 < cosine <= 1.0:
-        raise RequestError(explain("`cosine` must be in (0, 1].", where="merge", found=cosine))
     d, p = network.n_inputs, network.activation.power
     unit, log_w = polar(theta[:, :d])
     strength = log_w + np.log(np.maximum(lengths(theta[:, d:]), 1e-300))
@@ -216,24 +222,15 @@ def prune(
     run = theta if isinstance(theta, Trajectory) else None
     theta = _weights(problem, theta, "prune")
     neurons = np.delete(np.arange(problem.width), problem.permanent)
-    seats = _seats(keep, neurons.size)
+    seats = seats_of(keep, neurons.size, "prune")
     if by == "group":
         kept, rows = _by_group(groups(problem, theta, cosine=cosine).groups, seats, theta, problem.degree)
     else:
-        score = _score(problem, theta, run, by, seed)[neurons]
+        score = _score(problem, theta, run, by, count(seed, "seed", where="prune", least=0))[neurons]
         kept = np.sort(neurons[np.argsort(-score, kind="stable")[:seats]])
         rows = theta[kept]
     out = _compressed(problem, theta, list(rows), [np.array([i]) for i in kept], f"Pruning to {seats} by {by}", False)
     return out if train is None else _trained(out, positive(train, "train", where="prune"))
-
-
-def _seats(keep: float, width: int) -> int:
-    seats = round(keep * width) if 0 < keep < 1 else count(keep, "keep", where="prune")
-    if not 1 <= seats <= width:
-        raise RequestError(
-            explain(f"keep = {keep:g} leaves {seats} of {width} neurons.", where="prune", expected=f"1 to {width}")
-        )
-    return seats
 
 
 def _score(problem: Problem, theta: FloatArray, run: Trajectory | None, by: str, seed: int) -> FloatArray:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf import registry
-from agf.arrays import FloatArray, IntArray, count, matrix
+from agf.arrays import FloatArray, IntArray, count, fraction, matrix
 from agf.capacity.alignment import alignment
 from agf.capacity.layers import favoured, gates, output_names, require_two_layer, similarity
 from agf.clock import half_drop_ratio
@@ -266,8 +266,7 @@ def groups(
         raise RequestError(
             explain(f"unknown kind of groups {by!r}.", where="groups", expected="one of " + ", ".join(BY))
         )
-    if not 0.0 < cosine <= 1.0:
-        raise RequestError(explain("`cosine` must be in (0, 1].", where="groups", found=cosine))
+    cosine = fraction(cosine, "cosine", where="groups")
     if isinstance(source, Problem):
         if theta is None:
             raise RequestError(explain("a problem needs weights `theta`.", where="groups", expected="an (H, P) array"))

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agf.arrays import FloatArray, IntArray, count, positive
+from agf.arrays import FloatArray, IntArray, positive
+from agf.arrays import number as number_of
 from agf.capacity.alignment import Alignment, alignment
 from agf.capacity.layers import gates, two_layer
+from agf.capacity.seats import seats
 from agf.contract.admission import admit
 from agf.contract.problem import Problem
 from agf.coordinates.choice import flow_system
@@ -47,6 +49,8 @@ DECIDED = 0.03
 #: Without such a fall, it is over when the loss falls by less than this fraction of itself in another time as long, and
 #: nothing grows. Cost: norms still move a little then, and hardly pass one another.
 _STILL = 0.01
+#: Largest tolerance that can be asked for. Limit: beyond it steps are no longer a flow.
+_LOOSEST = 0.1
 #: The conditioning is measured by a run at this multiple of the tolerance, a third of the cost.
 _COARSER = 5.0
 #: Rank correlation of the two runs below which the race is run again at a finer tolerance. Result: of where the flow
@@ -290,10 +294,9 @@ def tickets(
     """
     init = admit(problem, init, "tickets")
     width = problem.width - len(problem.permanent)
-    seats = max(round(keep * width), 1) if 0 < keep < 1 else count(keep, "keep", where="tickets")
-    if not 1 <= seats <= width:
-        raise RequestError(explain(f"keep = {keep:g} asks about {seats} of {width} neurons.", where="tickets"))
-    rtol = None if rtol is None else positive(rtol, "rtol", where="tickets")
+    asked = seats(keep, width, "tickets", least=1)
+    if rtol is not None and not 0.0 < number_of(rtol) <= _LOOSEST:
+        raise RequestError(explain(f"`rtol` must be in (0, {_LOOSEST:g}].", where="tickets", found=repr(rtol)))
     until = None if until is None else positive(until, "until", where="tickets")
     began = wall.perf_counter()
     first = alignment(problem, init)
@@ -320,7 +323,7 @@ def tickets(
         time=race.time,
         log_norms=_without(race.log_norms, always),
         error=error,
-        keep=seats,
+        keep=asked,
         dead=dead,
         loss=race.loss,
         start_loss=start_loss,
@@ -358,7 +361,7 @@ def _ranked(
         spent += race.gradients
         if race.unfinished and best is not None:
             return *best, spent  # an order that is ill-conditioned, but that of the end
-        coarse = _race(problem, init, min(_COARSER * now, 0.2), race.time, start_loss, _MOST // 2)
+        coarse = _race(problem, init, min(_COARSER * now, 2 * _LOOSEST), race.time, start_loss, _MOST // 2)
         spent += coarse.gradients
         best = race, coarse
         if _agreement(race, coarse, living) >= _AGREE or now <= finest or race.unfinished or 2 * spent > _MOST:

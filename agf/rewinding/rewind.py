@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from agf.arrays import BoolArray, FloatArray, count
+from agf.arrays import BoolArray, FloatArray, count, fraction, number
 from agf.contract.admission import admit
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -128,6 +128,12 @@ def rewind(
     DataError
         For masks of another shape, or that kill all weights.
     """
+    if not (train is None or callable(train) or isinstance(train, dict)):
+        raise RequestError(
+            explain("`train` is neither options nor a function.", where="rewind", found=type(train).__name__)
+        )
+    if path is not None and not isinstance(path, str | os.PathLike):
+        raise RequestError(explain("`path` is no path.", where="rewind", found=repr(path)))
     if is_module(problem):
         if init is not None or prunable != "all":
             words = "a module starts where it is, and all its weights may be pruned."
@@ -139,6 +145,8 @@ def rewind(
         if inputs is not None or hold != "prune":
             raise RequestError(explain("`inputs` and `hold` are for modules.", where="rewind"))
         subject = ProblemSubject(problem, admit(problem, init, "rewind"), prunable, train, score)
+    if score is not None and not callable(score):
+        raise RequestError(explain("`score` is no function.", where="rewind", found=type(score).__name__))
     run = _Pipeline(subject, method, cycles, keep, rewind, by, masks, signs, flip, budget, rebalance, seed, path)
     run.settings |= {"prunable": prunable, "train": "callable" if callable(train) else dict(train or {})}
     return run.go()
@@ -156,11 +164,10 @@ class _Pipeline:
                 raise RequestError(
                     explain(f"unknown {name} {value!r}.", where="rewind", expected="one of " + ", ".join(valid))
                 )
-        if not 0.0 < keep <= 1.0:
-            raise RequestError(explain("`keep` must be in (0, 1].", where="rewind", found=keep))
-        if moment < 0 or (moment > 0) != (method == "wr"):
+        keep, moment, asked = fraction(keep, "keep", where="rewind"), number(moment), moment
+        if not 0.0 <= moment < np.inf or (moment > 0) != (method == "wr"):
             raise RequestError(
-                explain(f"method {method!r} with rewind = {moment:g}.", where="rewind",
+                explain(f"method {method!r} with rewind = {asked!r}.", where="rewind",
                         expected='a positive flow time for "wr", and none for the others')
             )  # fmt: skip
         self.subject, self.path, self.moment = subject, path, float(moment)
@@ -183,7 +190,7 @@ class _Pipeline:
             "masks": "own" if self.given is None else _mark(np.array(self.given)),
             "signs": _mark(np.sign(signs.ends)) if isinstance(signs, Rewinding) else (signs or "free"),
             "flip": None if flip is None else list(flip), "budget": budget,
-            "rebalance": bool(rebalance), "seed": int(seed),
+            "rebalance": bool(rebalance), "seed": count(seed, "seed", where="rewind", least=0),
         }  # fmt: skip
 
     def go(self) -> Rewinding:
@@ -295,6 +302,11 @@ class _Pipeline:
         )
 
     def _masks(self, given: Any) -> list[BoolArray]:
+        if np.ndim(given) == 0 and not isinstance(given, Rewinding):
+            raise RequestError(
+                explain("`masks` are no sequence.", where="rewind", found=type(given).__name__,
+                        expected="a Rewinding, or one mask a cycle")
+            )  # fmt: skip
         masks = list(given.masks[1:]) if isinstance(given, Rewinding) else [np.asarray(mask) for mask in given]
         if len(masks) < self.cycles:
             raise RequestError(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agf.arrays import BoolArray, FloatArray, IntArray, matrix
+from agf.arrays import BoolArray, FloatArray, IntArray, count, matrix, number, positive
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
@@ -164,15 +164,19 @@ class ProblemSubject(Subject):
                         expected=f"options of agf.{how.__name__}")
             )  # fmt: skip
         if how is descend:
-            unit = float(options.get("lr", 0.0)) / (1 - float(options.get("momentum", 0.0)))
-            options["steps"] = budget * int(options.get("steps", 0))
+            steps = count(options.get("steps", 0), "steps", where="rewind train")
+            lr, momentum = positive(options.get("lr"), "lr", where="rewind train"), number(options.get("momentum", 0.0))
+            if not 0.0 <= momentum < 1.0:
+                raise RequestError(explain("`momentum` must be in [0, 1).", where="rewind train", found=repr(momentum)))
+            unit = lr / (1.0 - momentum)
+            options["steps"] = budget * steps
             if until is not None:
                 options["steps"] = max(round(until / unit), 1)
             return descend(problem, init, **options)
         if until is not None:
             options["t_max"] = until
         elif options.get("t_max") is not None:
-            options["t_max"] = budget * options["t_max"]
+            options["t_max"] = budget * positive(options["t_max"], "t_max", where="rewind train")
         return flow(problem, init, **options)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import race_cases
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import agf
@@ -23,6 +23,7 @@ def data(inputs=3, outputs=2, bias=True):
     [("relu", {}), ("leaky-relu", {"leak": 0.2}), ("linear", {}), ("square", {}), ("power", {"power": 3})],
 )
 @given(sizes=st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=4), seed=st.integers(0, 99))
+@example(sizes=[1.0, 2.0], seed=7)  # copies that no sample drives
 @settings(max_examples=15, deadline=None)
 def test_t13_copies_of_any_size_merge_to_one_that_computes_the_same(activation, options, sizes, seed):
     X, Y = data()
@@ -124,9 +125,9 @@ def test_every_score_keeps_what_it_says(by):
 def test_what_cannot_be_is_refused_in_a_sentence():
     problem = race_cases.network()
     theta = race_cases.start().params()
-    with pytest.raises(agf.RequestError, match="leaves 0 of 40"):
+    with pytest.raises(agf.RequestError, match="is 0 of 40"):
         agf.prune(problem, theta, 0.01)
-    with pytest.raises(agf.RequestError, match="leaves 41"):
+    with pytest.raises(agf.RequestError, match="is 41 of 40"):
         agf.prune(problem, theta, 41)
     with pytest.raises(agf.RequestError, match="need the run"):
         agf.prune(problem, theta, 3, by="charge")
@@ -165,3 +166,28 @@ def test_input_weights_that_cancel_to_rounding_leave_no_ghost():
     assert merged.loss_after == pytest.approx(merged.loss_before, rel=1e-12)
     theta[1, 3] += 1e-9  # this is no rounding
     assert agf.merge(problem, theta, rule="input").neurons == 2
+
+
+@pytest.mark.parametrize("wrong", ["a", None, float("nan"), -1, 1.5, [1]])
+def test_a_number_that_is_none_is_refused_in_a_sentence(wrong):
+    """In every place where one is asked for; None is the default where there is one."""
+    problem, init = race_cases.network(6), race_cases.start(6)
+    theta = init.params()
+    for call in (
+        lambda: agf.prune(problem, theta, wrong),
+        lambda: agf.prune(problem, theta, 2, cosine=wrong),
+        lambda: agf.merge(problem, theta, cosine=wrong),
+        lambda: agf.groups(problem, theta, cosine=wrong),
+        lambda: agf.tickets(problem, init, keep=wrong),
+        lambda: agf.rewind(problem, init, keep=wrong),
+        lambda: agf.rewind(problem, init, method="wr", rewind=wrong if wrong != 1.5 else None),
+        lambda: agf.rewind(problem, init, seed=wrong),
+        lambda: agf.rewind(problem, init, train={"lr": 0.1, "steps": wrong}),
+        lambda: agf.rewind(problem, init, train={"lr": wrong if wrong != 1.5 else "x", "steps": 1}),
+        lambda: agf.rewind(problem, init, train=wrong if wrong is not None else 3),
+        lambda: agf.rewind(problem, init, masks=wrong if wrong is not None else 3),
+        lambda: agf.rewind(problem, init, score=wrong if wrong is not None else 3),
+        lambda: agf.rewind(problem, init, path=wrong if wrong not in ("a", None) else 3),
+    ):
+        with pytest.raises(agf.RequestError):
+            call()

@@ -147,7 +147,7 @@ def test_a_small_fraction_of_few_neurons_is_one_of_them():
 
 def test_what_cannot_be_is_refused_in_a_sentence(digits):
     problem, init, trained = digits
-    with pytest.raises(agf.RequestError, match="asks about 10000 of"):
+    with pytest.raises(agf.RequestError, match="is 10000 of"):
         agf.tickets(problem, init, keep=10_000)
     with pytest.raises(agf.RequestError, match="other weights"):
         agf.tickets(problem, problem.init(1e-3), until=1.0).scores(trained)
