@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray, matrix
-from agf.capacity.layers import favoured, gates, output_names, two_layer
+from agf.capacity.layers import favoured, gates, output_names, require_problem, two_layer
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.records.table import Table, Tabular, number
@@ -161,6 +161,7 @@ def alignment(problem: Problem, theta: Any) -> Alignment:
     RequestError
         For weights or a trajectory of another shape, and a trajectory without parameters.
     """
+    require_problem(problem, "alignment")
     times, directions, log_norms = _moments(problem, theta)
     at = [_driven(problem, *moment) for moment in zip(directions, log_norms, strict=True)]
     network = two_layer(problem)

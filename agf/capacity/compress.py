@@ -14,7 +14,7 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray, count, fraction, matrix, positive
 from agf.capacity.groups import Group, cluster, groups, parameters_of
-from agf.capacity.layers import require_two_layer, two_layer
+from agf.capacity.layers import require_problem, require_two_layer, two_layer
 from agf.capacity.seats import seats as seats_of
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -271,6 +271,7 @@ def _by_group(found: tuple[Group, ...], seats: int, theta: FloatArray, degree: i
 
 
 def _weights(problem: Problem, theta: Any, where: str) -> FloatArray:
+    require_problem(problem, where)
     if not problem.interchangeable:
         raise RequestError(
             explain(f"a neuron of {problem.name!r} is not like another: its index means something.", where=where)

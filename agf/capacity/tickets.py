@@ -123,9 +123,10 @@ class Tickets(Tabular):
 
     def against(self, trajectory: Trajectory | Comparison) -> Table:
         """Rank correlation with the final norms of training, beside other predictors (`scores` has the numbers)."""
+        found = self.scores(trajectory)
         rows = [
             [name, number(values["spearman"]), number(values["overlap"]), number(values["auc"])]
-            for name, values in self.scores(trajectory).items()
+            for name, values in found.items()
         ]
         run = trajectory.trajectory if isinstance(trajectory, Comparison) else trajectory
         notes = [f"{self.keep} of {self.width} neurons kept; overlap and AUC are about those of training."]
@@ -144,6 +145,8 @@ class Tickets(Tabular):
         Raises RequestError for a trajectory of another width, or from other initial weights.
         """
         run = trajectory.trajectory if isinstance(trajectory, Comparison) else trajectory
+        if not isinstance(run, Trajectory):
+            raise RequestError(explain(f"a {type(run).__name__} is no training.", where="Tickets.against"))
         if run.log_norms.size == 0 or run.log_norms.shape[1] != self.log_norms.size:
             raise RequestError(
                 explain(

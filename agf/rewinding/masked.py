@@ -205,7 +205,12 @@ def masked(problem: Problem, mask: Any) -> Masked:
 
 
 def _checked(mask: Any, shape: tuple[int, int]) -> BoolArray:
-    given = np.asarray(mask)
+    try:
+        given = np.asarray(mask)
+    except ValueError:
+        raise DataError(
+            explain("the rows of the mask differ in length.", where="masked", expected=f"{shape}")
+        ) from None
     if given.shape != shape:
         raise DataError(
             explain(f"the mask has shape {given.shape}.", where="masked", expected=f"{shape}, one row a neuron")

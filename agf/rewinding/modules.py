@@ -145,7 +145,9 @@ class ModuleSubject(Subject):
 
         parameters = dict(module.named_parameters())  # by name: pruning, once removed, registers weights last
         weights = [parameters[name] for name in self._names if name in parameters]
-        parts = torch.autograd.grad(value, weights, allow_unused=True)
+        free = [w for w in weights if w.requires_grad]
+        slopes = dict(zip(map(id, free), torch.autograd.grad(value, free, allow_unused=True), strict=True))
+        parts = [slopes.get(id(w)) for w in weights]  # none of what is frozen, or not used
         flat = [np.zeros(w.numel()) if g is None else g.detach().cpu().double().numpy().ravel()
                 for w, g in zip(weights, parts, strict=True)]  # fmt: skip
         out = np.zeros(self.may.size)
@@ -202,7 +204,7 @@ class ModuleSubject(Subject):
         return [values[name] for name in self._names]
 
     def _read(self) -> FloatArray:
-        flat = [np.array(value.detach().cpu().numpy(), dtype=np.float64).ravel() for value in self._values()]
+        flat = [np.array(value.detach().cpu().double().numpy(), dtype=np.float64).ravel() for value in self._values()]
         out = np.concatenate(flat)[None]
         if not np.isfinite(out).all():
             raise RequestError(explain("the module has weights that are not finite.", where="rewind"))
@@ -247,6 +249,8 @@ def _refuse(module: Any) -> None:
                         remedy="Give each layer its own: a mask for one of them would be a mask for both.")
             )  # fmt: skip
         seen[id(value)] = name
+        if value.is_complex():
+            raise RequestError(explain(f"{name!r} is complex.", where="rewind", expected="real parameters"))
         if "parametrizations" in name.split(".") or name.endswith("_orig"):
             raise RequestError(
                 explain(f"{name!r} is what another weight is computed from.", where="rewind",

@@ -134,6 +134,8 @@ def rewind(
         )
     if path is not None and not isinstance(path, str | os.PathLike):
         raise RequestError(explain("`path` is no path.", where="rewind", found=repr(path)))
+    if isinstance(problem, type):
+        raise RequestError(explain(f"{problem.__name__} is a class.", where="rewind", expected="an instance of it"))
     if is_module(problem):
         if init is not None or prunable != "all":
             words = "a module starts where it is, and all its weights may be pruned."
@@ -176,6 +178,12 @@ class _Pipeline:
         self.given = None if masks is None else self._masks(masks)
         if signs not in (None, "own") and not isinstance(signs, Rewinding):
             raise RequestError(explain('`signs` is neither "own" nor a Rewinding.', where="rewind"))
+        if isinstance(signs, Rewinding) and signs.ends.shape[1:] != subject.may.shape:
+            raise RequestError(
+                explain(
+                    f"`signs` is of weights {signs.ends.shape[1:]}.", where="rewind", expected=f"{subject.may.shape}"
+                )
+            )
         if isinstance(signs, Rewinding) and signs.cycles < self.cycles:
             raise RequestError(explain(f"`signs` has {signs.cycles} cycles.", where="rewind", expected=f"{cycles}"))
         if flip is not None:
@@ -302,12 +310,12 @@ class _Pipeline:
         )
 
     def _masks(self, given: Any) -> list[BoolArray]:
-        if np.ndim(given) == 0 and not isinstance(given, Rewinding):
+        if not isinstance(given, Rewinding) and (isinstance(given, str) or not hasattr(given, "__len__")):
             raise RequestError(
                 explain("`masks` are no sequence.", where="rewind", found=type(given).__name__,
                         expected="a Rewinding, or one mask a cycle")
             )  # fmt: skip
-        masks = list(given.masks[1:]) if isinstance(given, Rewinding) else [np.asarray(mask) for mask in given]
+        masks = list(given.masks[1:]) if isinstance(given, Rewinding) else list(given)
         if len(masks) < self.cycles:
             raise RequestError(
                 explain(f"{len(masks)} masks are given.", where="rewind", expected=f"{self.cycles}, one a cycle")

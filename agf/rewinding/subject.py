@@ -187,16 +187,21 @@ def _end(run: Trajectory) -> FloatArray:
 
 
 def takes(train: Any, options: dict[str, Any], first: str) -> None:
-    """Raise RequestError for a training function without the keyword that a method needs."""
+    """Raise RequestError for a training function without the arguments that a method needs."""
     try:
-        parameters = inspect.signature(train).parameters
+        signature = inspect.signature(train)
     except (TypeError, ValueError):  # a builtin
         return
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return
+    keywords = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
     for name in options:
-        if name not in parameters:
+        if not keywords and name not in signature.parameters:
             raise RequestError(
                 explain(f"the training function takes no `{name}`.", where="rewind",
                         expected=f"train({first}, {name}=...), as this method trains for another time as well")
             )  # fmt: skip
+    try:
+        signature.bind(*first.split(","), **options)
+    except TypeError as error:
+        raise RequestError(
+            explain(f"the training function cannot be called as train({first}): {error}.", where="rewind")
+        ) from None

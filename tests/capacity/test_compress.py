@@ -191,3 +191,18 @@ def test_a_number_that_is_none_is_refused_in_a_sentence(wrong):
     ):
         with pytest.raises(agf.RequestError):
             call()
+
+
+def test_what_is_no_problem_training_or_mask_is_refused_in_a_sentence():
+    problem, init = race_cases.network(6), race_cases.start(6)
+    tickets = agf.tickets(problem, init, until=0.5)
+    for call, words in (
+        (lambda: agf.alignment(None, init), "NoneType is not a problem"),
+        (lambda: agf.merge("x", init), "str is not a problem"),
+        (lambda: agf.prune(None, init, 2), "NoneType is not a problem"),
+        (lambda: tickets.against(None), "no training"),
+        (lambda: tickets.plot(against="x"), "no training"),
+        (lambda: agf.masked(problem, [[1, 0], [1]]), "differ in length"),
+    ):
+        with pytest.raises(agf.RequestError, match=words):
+            call()

@@ -100,6 +100,8 @@ def test_what_cannot_be_is_refused_in_a_sentence():
         (Tied(), {"train": train}, "are one parameter"),
         (nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(6, 2))), {"train": train}, "computed from"),
         (nn.LayerNorm(4), {"train": train}, "no weight matrix"),
+        (nn.Linear, {"train": train}, "is a class"),
+        (nn.Linear(3, 3, dtype=torch.complex64), {"train": train}, "is complex"),
         (model(), {}, "needs a training function"),
         (model(), {"train": train, "by": "snip"}, "no score 'snip' by itself"),
         (model(), {"train": train, "rebalance": True}, "no rows"),
@@ -182,6 +184,16 @@ def test_synflow_scores_weights_by_the_sum_over_the_paths_they_are_on():
     assert agf.rewind(conv, train=lambda net: None, by="synflow", inputs=(1, 4, 4), cycles=3, keep=0.5).cycles == 3
 
 
+def test_weights_of_half_precision_and_frozen_ones_are_taken_as_they_are():
+    assert agf.rewind(nn.Linear(3, 3).bfloat16(), train=lambda net: None, cycles=1, keep=0.5).cycles == 1
+    net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    net[0].weight.requires_grad_(False)
+    run = agf.rewind(
+        net, train=lambda net: None, by="snip", loss=lambda net: net(torch.ones(1, 3)).sum(), cycles=1, keep=0.5
+    )
+    assert not run.masks[1][0, :9].any()  # no gradient, no saliency
+
+
 def test_parametrizations_hold_masks_as_pruning_does_and_also_where_weights_are_read_or_copied():
     both = [agf.rewind(model(), train=train, cycles=2, keep=0.6, hold=hold) for hold in ("prune", "parametrization")]
     assert np.array_equal(both[0].masks, both[1].masks)
@@ -216,6 +228,9 @@ def test_parametrizations_hold_masks_as_pruning_does_and_also_where_weights_are_
         ({"train": lambda net: "x"}, "returns no number"),
         ({"method": "wr", "rewind": 2}, "takes no `until`"),
         ({"budget": "equal"}, "takes no `budget`"),
+        ({"train": lambda: None}, r"cannot be called as train\(module\)"),
+        ({"masks": [[1, 0], [1]]}, "shape"),
+        ({"masks": "abc"}, "no sequence"),
     ],
 )
 def test_what_a_training_function_lacks_is_said(options, words):

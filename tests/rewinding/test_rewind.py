@@ -257,6 +257,7 @@ def test_the_command_resumes_its_file(tmp_path, capsys):
 
 def test_what_cannot_be_is_refused_in_a_sentence():
     problem, init = blobs()
+    small = race_cases.network(1)
     for options, words in (
         ({"method": "luck"}, "one of imp, wr, lrr"),
         ({"cycles": 40}, "leaves no weight"),
@@ -276,6 +277,10 @@ def test_what_cannot_be_is_refused_in_a_sentence():
         ({"train": lambda problem, init: init.params(), "method": "wr", "rewind": 1.0}, "no snapshot"),
         ({"train": lambda problem, init: init.params(), "budget": "equal"}, "takes no `budget`"),
         ({"inputs": (2,)}, "are for modules"),
+        (
+            {"cycles": 1, "signs": agf.rewind(small, small.init(0.1), cycles=1, keep=0.9, train=TRAIN)},
+            r"weights \(1, 4\)",
+        ),
         ({"loss": lambda net: None}, "its own loss"),
     ):
         with pytest.raises(agf.RequestError, match=words):
