@@ -311,6 +311,7 @@ def _homogeneous_outputs(probe: Probe) -> bool:
 
 
 def _hessian(probe: Probe) -> str:
+    probe = probe.sharp()
     theta, who = probe.theta[:2], probe.neurons[:2]
     matrix = probe.ask("hessian", theta, who)
     if matrix is None:

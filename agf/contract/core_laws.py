@@ -47,10 +47,12 @@ def words_and_features(probe: Probe) -> str:
 
 
 def gradient_of_loss(probe: Probe) -> str:
+    probe = probe.sharp()
     return _taylor("loss_grad", lambda t: probe.loss_grad(t, probe.neurons), probe)
 
 
 def gradient_of_utility(probe: Probe) -> str:
+    probe = probe.sharp()
     residual = probe.residual(probe.empty, probe.no_neurons)
 
     def total(theta: FloatArray) -> tuple[float, FloatArray]:

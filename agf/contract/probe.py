@@ -5,6 +5,7 @@ Points have the problem's natural size, so that units do not matter.
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -73,6 +74,17 @@ class Probe:
     def theta(self) -> FloatArray:
         """A network of `neurons`, norms between half and one and a half of the natural size."""
         return self.directions * self.size * self.rng.uniform(0.5, 1.5, (self.neurons.size, 1))
+
+    def sharp(self) -> Probe:
+        """The same points of the problem with sharp corners: where slopes are rounded, a force is no derivative."""
+        if not self.problem.kink:
+            return self
+        if "kink" not in self.problem.arguments:
+            raise NotApplicable("slopes at corners are rounded, and there is no argument `kink` to make them sharp")
+        _ = self.theta
+        other = copy(self)
+        other.problem = type(self.problem)(**{**self.problem.arguments, "kink": 0.0})
+        return other
 
     def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
         loss, gradient = self.ask("loss_grad", theta, neurons)

@@ -80,8 +80,8 @@ class Problem(Instance):
     permanent: tuple[int, ...] = ()
     #: Whether f_i is smooth in theta; False for a sharp ReLU.
     smooth: bool = True
-    #: Half-width over which the corners of f_i are rounded, relative to a typical pre-activation; 0 where there are
-    #: none, or sharp ones. The phases do not ask for more accuracy than a corner allows.
+    #: Width over which slopes at the corners of f_i are rounded, relative to a typical pre-activation; 0 where there
+    #: are none, or sharp ones. The phases do not ask for more accuracy than a corner allows.
     kink: float = 0.0
     #: (d, p) where the flow conserves p |a|^2 - |w|^2 of every neuron, w its first d parameters and a the others, and
     #: where that alone keeps the sign of an a which shrinks: it is then restored along a run. None: nothing is.

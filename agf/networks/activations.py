@@ -26,6 +26,10 @@ _NUMPY = Backend.of(None)
 _TINY = 1e-20
 #: Width of a kink below which its neuron counts as zero. Derived: quotients by it do not overflow (norm 1e-303).
 SMALLEST = 64 * TINY
+#: Pre-activation, over the width of a rounded kink, up to which a sample is inactive. Derived: the slope jumps by the
+#: tolerance of a step there, which no step sees; at 1e-3 slides took twice the steps. A neuron whose last sample pushes
+#: it out comes there in finite time, as it comes to 0 at a sharp kink; on a slope down to 0 it never would.
+_INACTIVE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -115,27 +119,23 @@ class Activation:
         return self.power * factor * abs(z) ** (self.power - 1)
 
     def rounded(self, b: Backend, z: Any) -> tuple[Any, Any]:
-        """A sigma of power 1 whose kink is rounded over |z| < 1/2: value and slope.
+        """A sigma of power 1, and a slope that rises from the left to the right one over 0 < z < 1.
 
-        A parabola joins the two sides. Taken at w . x in units of a width in proportion to |w|, it is |w| phi(w . x /
-        |w|) with a continuous derivative: still homogeneous in w. Where both sides of a kink push towards it, the slope
-        in between that balances them is then reached instead of being chattered across (any of them is a subgradient).
+        Taken at w . x in units of a width in proportion to |w|, the slope is that of a direction and continuous. Where
+        both sides of a kink push towards it, the slope in between that balances them is then reached instead of being
+        chattered across: any of them is a subgradient, and a flow on these slopes tends to that of sharp kinks
+        (Filippov). The value is not rounded, and there is no slope at z <= 0: what is inactive feels nothing, however
+        near the kink. In between the slope is not that of the value; a continuous derivative of a value that is 0 on
+        the left and z on the right would rise above 1, and hold neurons that cross.
         """
         left, jump = -self.left, self.right + self.left
-        value = z + 0.5
-        slope = b.xp.clip(value, 0.0, 1.0)
-        value -= 0.5 * slope
-        value *= slope  # 0 on the left, (z + 1/2)^2 / 2 inside, z on the right
-        if jump != 1.0:
-            value, slope = jump * value, jump * slope
-        if left:
-            value, slope = value + left * z, slope + left
-        return value, slope
+        slope = b.xp.clip(z, 0.0, 1.0) * (z > _INACTIVE)
+        return self.value(b, z), slope if jump == 1.0 else jump * slope + left
 
-    def rounded_curvature(self, b: Backend, z: Any, delta: Any) -> Any:
-        """Second derivative across w of the same, (samples, m)."""
+    def rounded_curvature(self, b: Backend, z: Any, widths: Any) -> Any:
+        """Derivative of that slope across w, (samples, m)."""
         jump = self.right + self.left
-        return (abs(z) < delta) * (0.5 * jump / b.xp.where(delta > SMALLEST, delta, b.array(1.0)))
+        return ((z > 0) & (z < widths)) * (jump / b.xp.where(widths > SMALLEST, widths, b.array(1.0)))
 
 
 def _zero(b: Backend, z: Any) -> Any:

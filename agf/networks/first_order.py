@@ -145,21 +145,19 @@ class FirstOrder(SampledProblem):
             if not bool((scale > SMALLEST).all()):  # no input weights: nothing moves them
                 on_w *= scale > SMALLEST
             lacks = (a * on_a).sum(1) - (inner * on_w).sum(1)
-            on_w += (4.0 * self.layer.reach**2 * lacks)[:, None] * inner
+            on_w += (self.layer.reach**2 * lacks)[:, None] * inner
             on_a *= scale
         return self._backend.numpy(force) * (self._weight / samples)
 
     def _values(self, theta: FloatArray, neurons: IntArray, rows: slice, leading: bool = False) -> Any:
         constant = self._constant(neurons)
         w, a = self._split(theta, constant)
-        w = self.layer.awake(w)
         value, _ = self.layer.unit(self._x[rows] @ w.T, self.layer.sizes(w), constant, leading)
         return value.T[:, :, None] * a[:, None, :]
 
     def _neuron_jacobian(self, theta: FloatArray, neurons: IntArray, rows: slice) -> Any:
         b, d, constant = self._backend, self.n_inputs, self._constant(neurons)
         w, a = self._split(theta, constant)
-        w = self.layer.awake(w)
         x, sizes = self._x[rows], self.layer.sizes(w)
         lengths = nonzero(sizes)
         z = x @ w.T

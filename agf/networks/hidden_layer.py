@@ -6,7 +6,7 @@ That is an output bias. Formulas are written once, for numpy and torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,6 @@ Sigma = Callable[[Any], tuple[Any, Any]]
 #: Sums of squares in this range have lost nothing to underflow or overflow. Derived: what underflows is below TINY,
 #: EPS^2 of such a sum.
 _SQUARES = (FAINT, 1.0 / FAINT)
-#: Samples that are looked at first for whether a neuron is alive. Cost: most are alive on one of them.
-_PROBES = 32
 
 
 class HiddenLayer:
@@ -38,25 +36,14 @@ class HiddenLayer:
     activation : Activation
         sigma.
     kink : float
-        Half-width of rounded kinks relative to |w| rms|x|; 0 for smooth activations and sharp kinks.
-    blocks : callable
-        m -> slices of the samples in which arrays of m columns stay bounded.
+        Width of rounded kinks relative to |w| rms|x|; 0 for smooth activations and sharp kinks.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        x: Any,
-        activation: Activation,
-        kink: float,
-        blocks: Callable[[int], Iterator[slice]],
-    ) -> None:
-        self.backend, self.x, self.activation, self.kink, self._blocks = backend, x, activation, kink, blocks
+    def __init__(self, backend: Backend, x: Any, activation: Activation, kink: float) -> None:
+        self.backend, self.x, self.activation, self.kink = backend, x, activation, kink
         inputs = np.abs(backend.numpy(x))
         largest = inputs.max()
         self.reach = kink * float(largest * np.sqrt(np.mean(np.sum((inputs / largest) ** 2, axis=1))))
-        self._stride = max(1, inputs.shape[0] // _PROBES)
-        self._empty = bool((~inputs.any(axis=1)).any())  # samples that are 0, where every neuron is
 
     def sizes(self, w: Any) -> Any:
         """|w| of every row, without underflow of the squares."""
@@ -73,42 +60,19 @@ class HiddenLayer:
         """
         if self.kink == 0:
             return w, 1.0
-        awake = self.awake(w)
-        widths = 2.0 * self.reach * self.sizes(awake)[:, None]
+        widths = self.reach * self.sizes(w)[:, None]
         if constant is not None:
             widths[constant] = 1.0
-        return awake / nonzero(widths), widths
-
-    def awake(self, w: Any) -> Any:
-        """Input weights (m, d), those of dead neurons as 0: neither outputs nor forces.
-
-        Dead is a relu neuron for which no sample is strictly active; it stays where it is for ever (a regular solution
-        [Min23]). With sharp kinks relu'(0) = 0 sees to that; a rounded one would pull at a neuron that stands just
-        beside its last sample, and bring it back to life. A few samples show that most neurons are alive.
-        """
-        if self.kink == 0 or self.activation.left != 0 or not w.shape[0]:
-            return w
-        b = self.backend
-        alive = b.xp.amax(w @ self.x[:: self._stride].T, 1) > 0
-        if bool(alive.all()):
-            return w
-        for rows in self._blocks(w.shape[0]):
-            alive = alive | (b.xp.amax(w @ self.x[rows].T, 1) > 0)
-        return w * alive[:, None]
+        return w / nonzero(widths), widths
 
     def sigma(self, constant: Any = None, leading: bool = False) -> Sigma:
         """sigma of pre-activations z (samples, m) of `inner` weights, in their units, and d sigma/dz at fixed |w|."""
         b, act = self.backend, self.activation
         if self.kink > 0:
-            return lambda z: held(self._rounded(z), constant)
+            return lambda z: held(act.rounded(b, z), constant)
         if leading:
             return lambda z: held((act.leading_value(b, z), act.leading_slope(b, z)), constant)
         return lambda z: held((act.value(b, z), act.slope(b, z)), constant)
-
-    def _rounded(self, z: Any) -> tuple[Any, Any]:
-        """A rounded sigma, but exactly 0 of a sample that is 0: it has no kink to be rounded, and nothing fits it."""
-        value, slope = self.activation.rounded(self.backend, z)
-        return (value * (z != 0), slope) if self._empty else (value, slope)
 
     def sigma_at(self, log_norms: FloatArray, constant: Any = None) -> Sigma:
         """sigma(rho z) / rho^p and its slope at unit neurons, exact at any norm rho; a constant one has 1 / rho^p."""
@@ -129,7 +93,7 @@ class HiddenLayer:
         """sigma of pre-activations z (samples, m) of neurons of these sizes |w|, and d sigma/dz at fixed |w|."""
         if self.kink == 0:
             return self.sigma(constant, leading)(z)
-        widths = 2.0 * self.reach * sizes
+        widths = self.reach * sizes
         value, slope = self.sigma()(z / nonzero(widths))
         return held((widths * value, (widths > SMALLEST) * slope), constant)
 

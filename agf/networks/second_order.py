@@ -22,7 +22,6 @@ class SecondOrder(FirstOrder):
         fixed, active_fixed = self._constant(neurons), self._constant(active_neurons[:count])
         w, a = self._split(directions, fixed)
         v, o = self._split(active[:count], active_fixed)
-        w, v = layer.awake(w), layer.awake(v)
         sizes, active_sizes = layer.sizes(w), layer.sizes(v)
         lengths = nonzero(active_sizes)
         # l'' of a quadratic loss is the same at any network
@@ -55,7 +54,6 @@ class SecondOrder(FirstOrder):
         b, d, layer = self._backend, self.n_inputs, self.layer
         m, constant = theta.shape[0], self._constant(neurons)
         w, a = self._split(theta, constant)
-        w = layer.awake(w)
         sizes = layer.sizes(w)
         safe = nonzero(sizes)
         f = self._predict(theta, neurons)
@@ -86,7 +84,6 @@ class SecondOrder(FirstOrder):
         b, d, c, layer = self._backend, self.n_inputs, self.n_outputs, self.layer
         m, constant = theta.shape[0], self._constant(neurons)
         w, a = self._split(theta, constant)
-        w = layer.awake(w)
         sizes = layer.sizes(w)
         lengths = nonzero(sizes)
         out = b.zeros((m, self.n_params, m, self.n_params))

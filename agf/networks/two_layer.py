@@ -20,16 +20,13 @@ from agf.networks.hidden_layer import HiddenLayer
 from agf.networks.second_order import SecondOrder
 from agf.networks.starts import KINDS, drawn
 from agf.records import torch_weights
-from agf.rounding import UNIT
 
 if TYPE_CHECKING:
     from agf.results.staircase import Staircase
 
-#: Half-width of kinks where none is given, over |w| rms|x|. Setting: `kink`; at 1e-2 activations next to a kink are off
-#: by a percent of the width, at 1e-4 steps of 1e-4 no longer see it.
+#: Width of kinks where none is given, over |w| rms|x|. Setting: `kink`; at 1e-2 neurons slide a percent of |w| beside a
+#: kink, at 1e-4 steps of 1e-4 no longer see it.
 _KINK = 1e-3
-#: Samples that are looked at for being orthogonal to all others. Cost: of their products; more are seldom so.
-_MOST_COMPARED = 1000
 
 
 class TwoLayer(SecondOrder):
@@ -56,9 +53,9 @@ class TwoLayer(SecondOrder):
     power : int or None
         Exponent of "power", a whole number; 3 when None. Other activations take none.
     kink : float or None
-        Half-width to which the kink of relu and leaky-relu is rounded, relative to |w| rms|x|. None: 1e-3, except in
-        the dormant phase of networks of one output, which is exact for sharp kinks, as it is for widths up to 1e-3. 0
-        is the textbook ReLU with relu'(0) = 0 everywhere, at ten times the cost.
+        Width over which the slope of relu and leaky-relu rises right of its kink, relative to |w| rms|x|. None: 1e-3,
+        except in the dormant phase of networks of one output, which is exact for sharp kinks, as it is for widths up to
+        1e-3. 0 is the textbook ReLU with relu'(0) = 0 everywhere, at up to ten times the cost.
     device : str or None
         None for numpy, or a torch device such as "cpu" or "cuda" (the same formulas, float64).
     reduction : str
@@ -78,11 +75,12 @@ class TwoLayer(SecondOrder):
     -----
     `degree` is measured from the activation at the origin. `utility` is the leading order there (z/2 for gelu and
     silu); `pull` and `loss_grad` are exact, so a neuron is itself as soon as its norm is felt.
-    A relu neuron for which no sample is strictly active is dead, and stays where it is for ever, whatever `kink`.
-    Directions of relu neurons slide along kinks w . x_k = 0, where the gradient jumps from side to side. With rounded
-    kinks the flow is smooth there and reaches the same balance; outputs change by O(kink^2), utilities at a kink by
-    O(kink), and drop times by what the saddles that are passed make of that: less than 1e-4 on whitened digits, 15 %
-    for a late drop of a network that leaves a saddle slowly. With sharp ones `agf.flow` slides along them exactly.
+    The network and its loss are those of the textbook, and so is what a neuron feels of a sample that is inactive
+    (w . x <= 0): nothing, whatever `kink`. A relu neuron with no active sample is dead, and stays where it is for ever.
+    Directions of relu neurons slide along kinks w . x_k = 0, where the gradient jumps from side to side. Where the
+    slope rises over 0 < w . x < kink |w| rms|x| instead, the flow is continuous and reaches the same balance that far
+    beside the kink: levels and times change by O(kink), and by what the saddles that are passed make of that. In
+    between the force is no gradient, and the loss may rise by O(kink). With sharp kinks `agf.flow` slides exactly.
     With an output bias b, theta has one row more than neurons, the last: (anything, b). Its first entries do nothing,
     and are kept at a constant of the size of the targets; `Init.from_params` may leave the row out, for b = 0. Where
     targets or classes are not balanced the output bias moves at once, whatever the scale of the weights: it fits the
@@ -187,7 +185,7 @@ class TwoLayer(SecondOrder):
         self.sharp_dormant = not self.activation.smooth and (kink is None or self.kink <= _KINK)
         self.smooth = self.activation.smooth or self.kink > 0
         self.layers = None if self.activation.smooth else (self.n_inputs, self.activation.power)
-        self.layer = HiddenLayer(self._backend, self._x, self.activation, self.kink, self._blocks)
+        self.layer = HiddenLayer(self._backend, self._x, self.activation, self.kink)
 
     # -- contract ---------------------------------------------------------------------------------------------
 
@@ -199,28 +197,11 @@ class TwoLayer(SecondOrder):
         return self.biases.start(init, self.hidden, self.n_inputs, size)
 
     def remarks(self) -> tuple[str, ...]:
-        """That an output bias moves at once where targets or classes are not balanced, and that rounded kinks learn
-        samples which are orthogonal to all others."""
+        """That an output bias moves at once where targets or classes are not balanced."""
         if not self.permanent:
-            return self._orthogonal()
+            return ()
         loss, gradient = self.loss_grad(np.zeros((1, self.n_params)), np.array(self.permanent))
         return moves_at_once(loss * self._weight, gradient, self.loss, self.Y, self.classes)
-
-    def _orthogonal(self) -> tuple[str, ...]:
-        """What is on its own side of a kink, and stands still there, comes within its rounding as the neuron grows."""
-        if not self.kink > 0 or self.activation.name != "relu" or not 1 < self.n_samples <= _MOST_COMPARED:
-            return ()
-        gram = np.abs(self.X @ self.X.T)
-        sizes = np.sqrt(np.diag(gram))
-        np.fill_diagonal(gram, 0.0)
-        alone = (sizes > 0) & (gram <= UNIT * np.outer(sizes, sizes)).all(axis=1)
-        if not alone.any():
-            return ()
-        named = ", ".join(str(k) for k in np.flatnonzero(alone)[:8])
-        return (
-            f"Sample(s) {named} are orthogonal to all others: neurons that are inactive there come within a rounded "
-            "kink as they grow, and learn them after all; with kink=0 they never do.",
-        )
 
     @property
     def footprint(self) -> int:

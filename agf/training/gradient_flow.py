@@ -55,7 +55,7 @@ RTOL = 1e-6
 #: crossing leaves is as large as the tolerance, and saddles make it grow (a classifier of 150 samples, six neurons,
 #: loss at t = 30: .121, .147 and .1949 at 1e-4, 1e-6 and 1e-8; .1951 by descent in steps of 2e-3).
 RTOL_SHARP = 1e-8
-#: Half-width of kinks, over |w| rms|x|, below which they count as sharp. Result: of which of these tolerances is the
+#: Width of kinks, over |w| rms|x|, below which they count as sharp. Result: of which of these tolerances is the
 #: default; at 1e-2 kinks of the usual width, 1e-3, would take steps of 1e-8, at 1e-4 steps of 1e-6 would no longer
 #: resolve the force of some by a percent.
 _NARROW = 1e-3

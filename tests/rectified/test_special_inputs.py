@@ -22,7 +22,7 @@ def test_orthogonal_inputs_of_both_signs_have_their_ends_and_their_staircase():
 
 
 def test_a_zero_sample_is_fitted_by_nobody():
-    """A rounded kink has a value at 0; a sample that is 0 has none, and its label stays in the loss."""
+    """A sample that is 0 has no activation; its label stays in the loss."""
     X, y = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 1.0]]), np.array([1.0, 1.0, -1.0])
     problem = agf.TwoLayer(X, y, width=6)
     theta = np.random.default_rng(0).standard_normal((6, 3))
@@ -84,7 +84,8 @@ def test_the_staircase_ends_where_only_rounding_is_left(leak):
     """Duplicates that contradict each other leave 1/3 for ever; beside it utilities are 1e-8 of the first."""
     problem = agf.TwoLayer([[1.0, 0.0], [1.0, 0.0], [0.5, 1.0]], [1.0, -1.0, 0.5], "leaky-relu", width=6, leak=leak)
     stairs = problem.theory()
-    assert stairs.levels == pytest.approx([0.375, 1 / 3], rel=1e-9)
+    # 1e-9 of the loss is left to relax where an active phase ends
+    assert stairs.levels == pytest.approx([0.375, 1 / 3], rel=2e-9)
     assert "optimal at any width" in str(stairs)
 
 
@@ -98,12 +99,28 @@ def test_a_neuron_that_is_held_by_a_kink_has_its_level_in_the_limit_whatever_the
     assert stairs.accelerated_times[1] == pytest.approx(1 / 0.225089, rel=3 * (kink or 1e-4))
 
 
-def test_rounded_kinks_learn_orthogonal_samples_that_sharp_ones_leave_and_say_so():
-    # inactive on the second sample, whose component stands still while the neuron grows
-    X, y = np.eye(2), np.array([1.0, 1.0])
-    init = agf.Init.from_params(1e-4 * np.array([[1.0, -0.1, 1.1]]))
-    sharp, rounded = (agf.TwoLayer(X, y, width=1, kink=kink) for kink in (0, None))
-    assert agf.flow(sharp, init).losses[-1] == pytest.approx(0.25, abs=1e-5)
-    assert sharp.remarks() == ()
-    assert "kink=0" in agf.flow(rounded, init, t_max=10.0).notes[0]
-    assert agf.TwoLayer([[1.0, 0.0], [1.0, 1.0]], y).remarks() == ()
+def end_of_descent(X, y, theta, rate=0.02, steps=20_000):
+    """Loss at the end of textbook gradient descent, relu'(0) = 0, in numpy alone."""
+    w, a = theta[:, :-1], theta[:, -1]
+    for _ in range(steps):
+        h = w @ X.T
+        r = (y - a @ np.maximum(h, 0)) / y.size
+        w, a = w + rate * a[:, None] * (((h > 0) * r) @ X), a + rate * np.maximum(h, 0) @ r
+    return 0.5 * np.mean((y - a @ np.maximum(w @ X.T, 0)) ** 2)
+
+
+@pytest.mark.parametrize("seed", range(-1, 10))
+def test_samples_on_which_every_neuron_is_inactive_are_not_learned_though_it_grows_past_them(seed):
+    """Orthogonal data: w . x_k < 0 stands still while |w| grows a millionfold, so that it comes as near as you like to
+    its kink; rounded on both sides, kinks learned such samples (5.7e-7 for .2087)."""
+    rng = np.random.default_rng(max(seed, 0))
+    n = int(rng.integers(2, 6))
+    X = np.linalg.qr(rng.standard_normal((n + 1, n + 1)))[0][:n] * rng.uniform(0.5, 2, (n, 1))
+    y, theta = rng.uniform(0.5, 2, n), 1e-6 * rng.standard_normal((int(rng.integers(1, 4)), n + 2))
+    if seed < 0:
+        X, y, theta = np.eye(2), np.array([2.0, 3.0]), 1e-6 * np.array([[1.0, -1.0, 1.5]])
+    problem, init = agf.TwoLayer(X, y, width=theta.shape[0]), agf.Init.from_params(theta)
+    end = end_of_descent(X, y, theta)
+    # of mean squares of order one; flow and predictions end at 1e-6 of the loss
+    assert agf.flow(problem, init).losses[-1] == pytest.approx(end, abs=1e-5)
+    assert agf.predict(problem, init).levels[-1] == pytest.approx(end, abs=1e-5)

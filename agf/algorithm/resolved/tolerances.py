@@ -12,7 +12,7 @@ from agf.records.settings import Settings
 
 #: Tolerance of a step over that of the settings. Cost: what joining at a finite norm leaves out is far more than this.
 STEP = 25.0
-#: Tolerance of a step over the half-width to which a kink is rounded. Derived: the force of a kink goes from 0 to all
+#: Tolerance of a step over the width to which a kink is rounded. Derived: the force of a kink goes from 0 to all
 #: within the rounding, so that a step errs by a percent of it. At a third a neuron that rests in it is thrown across,
 #: to chatter for ever or leave a saddle where the flow stays: of some 25 networks three ended at a wrong level.
 _LAYER = 1e-2

@@ -54,8 +54,8 @@ class Relu(TwoLayer):
         "classification", "regression", or "auto": text, and whole numbers of at most 50 values each seen twice or more,
         are read as class labels, except a column of -1 and 1, whose values are the targets.
     kink : float or None
-        Half-width to which the kink is rounded, relative to |w| rms|x| (see `agf.TwoLayer`); None for 1e-3 outside the
-        dormant phase, which is exact where there is one output; 0 for the textbook ReLU with relu'(0) = 0.
+        Width over which the slope rises at the kink, relative to |w| rms|x| (see `agf.TwoLayer`); None for 1e-3 outside
+        the dormant phase, which is exact where there is one output; 0 for the textbook ReLU with relu'(0) = 0.
     device : str or None
         None for numpy, or a torch device.
     reduction : str
