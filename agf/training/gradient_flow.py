@@ -28,6 +28,7 @@ from agf.contract.ties import Ties
 from agf.coordinates.choice import flow_system
 from agf.coordinates.held_neurons import Plateau
 from agf.coordinates.polar_system import PolarSystem
+from agf.coordinates.sharp_system import RTOL_SHARP
 from agf.coordinates.weight_system import WeightSystem
 from agf.errors import RequestError, explain
 from agf.init import Init
@@ -47,17 +48,13 @@ from agf.training.tied import gathered, spread
 
 Observer = Callable[[Progress], None]
 
-#: Tolerance of one step, ... Setting: `rtol`; errors of steps add up over a plateau, and tests hold drops to 1e-5 of
+#: Tolerance of one step. Setting: `rtol`; errors of steps add up over a plateau, and tests hold drops to 1e-5 of
 #: their time. At rounded kinks as well: at 1e-4 a drop of ReLU networks next to a saddle was missed (of ten on 120
 #: samples of breast-cancer, two neurons, five were, for 5,256 gradients in place of 40,474).
 RTOL = 1e-6
-#: ... and where kinks are sharp, or narrower than `_NARROW`. Setting: `rtol`; what every
-#: crossing leaves is as large as the tolerance, and saddles make it grow (a classifier of 150 samples, six neurons,
-#: loss at t = 30: .121, .147 and .1949 at 1e-4, 1e-6 and 1e-8; .1951 by descent in steps of 2e-3).
-RTOL_SHARP = 1e-8
-#: Width of kinks, over |w| rms|x|, below which they count as sharp. Result: of which of these tolerances is the
-#: default; at 1e-2 kinks of the usual width, 1e-3, would take steps of 1e-8, at 1e-4 steps of 1e-6 would no longer
-#: resolve the force of some by a percent.
+#: Width of kinks, over |w| rms|x|, below which they count as sharp (`RTOL_SHARP`). Result: of which of these tolerances
+#: is the default; at 1e-2 kinks of the usual width, 1e-3, would take steps of 1e-8, at 1e-4 steps of 1e-6 would no
+#: longer resolve the force of some by a percent.
 _NARROW = 1e-3
 #: Gradients that a run may take unless told otherwise. Limit: `max_gradients`, minutes for the networks of the
 #: examples.
