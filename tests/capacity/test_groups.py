@@ -73,6 +73,19 @@ def test_the_first_group_falls_when_one_neuron_of_its_total_would(run):
     )  # at weights of 1e-4 the softmax saturates later than its quadratic part, by some .2 in time
 
 
+@pytest.mark.parametrize("neurons", [1, 10, 100])
+@pytest.mark.parametrize(("mode", "within"), [("agf", 1e-8), ("resolved", 1e-4)])
+def test_aligned_neurons_drop_when_one_of_their_total_would(neurons, mode, within):
+    """In mode agf the law is that of the total, and exact for a direction that stays; a race of one by one is 16 % late
+    for a hundred."""
+    problem = agf.TwoLayer(np.eye(3), [3.0, 2.0, 1.0], width=neurons, kink=0)
+    sizes = np.random.default_rng(1).uniform(0.2, 2, neurons)
+    init = agf.Init(np.tile(np.array([1.0, 0, 0, 1]) / np.sqrt(2), (neurons, 1)), np.log(1e-5 * sizes), 1e-5)
+    drop = agf.predict(problem, init, mode=mode, max_drops=1, t_max=30.0).drops[0]
+    seen = agf.flow(problem, init, t_max=1.01 * drop.half_time).time_at(0.5 * (14 / 6 + drop.level))
+    assert drop.half_time == pytest.approx(seen, rel=within)
+
+
 def test_t17_rates_integrate_to_the_growth_of_every_neuron(run):
     problem, flow = run
     moments = agf.alignment(problem, flow)

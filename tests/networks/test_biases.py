@@ -169,3 +169,19 @@ def test_descent_and_masks_know_the_bias():
 def test_an_unknown_bias_is_refused_with_the_list():
     with pytest.raises(agf.DataError, match="none, hidden, output, both"):
         agf.TwoLayer(*data(), bias="yes")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bars_hold_for_the_drop_of_an_output_bias_and_those_after_it(seed):
+    """Targets of mean 1.5: the bias alone first, in a time of order one, then neurons."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 3))
+    y = np.tanh(X @ [1, -0.5, 0.2]) + 1.5 + 0.1 * rng.standard_normal(60)
+    problem = agf.TwoLayer(X, y, activation="tanh", width=6, bias="output")
+    init = problem.init(1e-4, seed=seed)
+    flow, stairs = agf.flow(problem, init, t_max=40.0), agf.predict(problem, init, t_max=40.0)
+    assert stairs.drops[0].label == "output bias"
+    assert len(stairs.drops) > 1
+    levels = stairs.levels
+    for drop, middle in zip(stairs.drops, 0.5 * (levels[1:] + levels[:-1]), strict=True):
+        assert abs(drop.half_time / flow.time_at(middle) - 1) <= drop.error < 0.1
