@@ -20,7 +20,7 @@ from agf.algorithm.departures.symmetry import HANDED
 from agf.algorithm.deviation import Deviation
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
-from agf.algorithm.smallness import refuse_large
+from agf.algorithm.smallness import of_start, refuse_large
 from agf.arrays import USUAL
 from agf.clock import Clock
 from agf.contract.admission import admit
@@ -233,6 +233,8 @@ def predict_with(
         if settings.mode != "limit":
             refuse_large(problem, init)
         stairs = _judged(problem, _predicted(problem, init, settings, observer, kept))
+        if settings.mode != "limit":
+            stairs = of_start(problem, init, stairs)
         if stairs.curve_times.size or not (settings.conditioning and stairs.drops):
             return stairs  # what is resolved in time measures its own
         if stairs.status is Status.INTERRUPTED:
@@ -470,6 +472,7 @@ def predict_each(problem: Problem, inits: Sequence[Init], settings: Settings) ->
                 found = predict_with(problem, init, settings)
             else:
                 found = _alternate(Engine(problem, init, settings, phases), None, Checkpoint(None))
+                found = of_start(problem, init, found)
         except Exception as error:
             yield error
             continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from agf.algorithm.departures.symmetry import rounded
@@ -9,14 +11,20 @@ from agf.algorithm.threshold import ExactThreshold, NonFinite
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
+from agf.records.table import percent
+from agf.results.staircase import Staircase
 from agf.sphere import normalize, norms
 
 #: Neurons that are looked at, the smallest. Cost: where these start too large, so do the others.
 _LOOKED_AT = 16
+#: Change of the loss by the initial weights, over that of the zero function, that is said. Limit: smaller ones are in
+#: the error bars alone.
+_SAID = 0.01
 
 
 def refuse_large(problem: Problem, init: Init) -> None:
-    """Refuse a start at which no neuron is below its natural norm R*, the one at which it alone would saturate.
+    """Refuse a start at which no neuron is below its natural norm R*, the one at which it alone would saturate, or at
+    which all together are further from the targets than the zero function is, by as much again.
 
     A prediction expands in small weights, and R* is what they are small against: it scales with the targets, so that a
     start is refused, or not, whatever the units of the data. Neurons without a pull (dead, nothing to fit, or none to
@@ -25,8 +33,23 @@ def refuse_large(problem: Problem, init: Init) -> None:
     Raises
     ------
     RequestError
-        With the norm found and the one expected.
+        With the norm, or the loss, found and the one expected.
     """
+    _refuse_norms(problem, init)
+    change = start_change(problem, init)
+    if change > 1.0:
+        raise RequestError(
+            explain(
+                "the initial weights are larger than what the data ask for, and a prediction expands in small ones.",
+                where=f"problem {problem.name!r}",
+                found=f"a loss of {1.0 + change:.3g} times that of the zero function",
+                expected="about that of the zero function",
+                remedy="Choose a smaller alpha, or scale the weights down; agf.flow trains from any.",
+            )
+        )
+
+
+def _refuse_norms(problem: Problem, init: Init) -> None:
     alive = np.isfinite(init.log_norms)
     alive[list(problem.permanent)] = False
     alive = np.flatnonzero(alive)
@@ -61,3 +84,34 @@ def refuse_large(problem: Problem, init: Init) -> None:
             remedy="Choose a smaller alpha, or scale the weights down; agf.flow trains from any.",
         )
     )
+
+
+def start_change(problem: Problem, init: Init) -> float:
+    """|L / L(0) - 1| at the initial weights, L(0) the loss of the zero function, from which a prediction starts.
+
+    0 where that function has no loss.
+    """
+    everyone = np.arange(init.width)
+    with np.errstate(over="ignore", invalid="ignore"):
+        first = float(problem.loss_grad(init.params(), everyone)[0])
+        zero = float(problem.loss_grad(np.zeros((0, init.n_params)), everyone[:0])[0])
+    if not zero > 0 or np.isnan(first):
+        return 0.0
+    return abs(first - zero) / zero
+
+
+def of_start(problem: Problem, init: Init, stairs: Staircase) -> Staircase:
+    """With error bars of half-drop times no narrower than the part of the loss that the initial weights make."""
+    change = start_change(problem, init)
+    if not any(drop.error < change for drop in stairs.drops):
+        return stairs
+    if stairs.curve_times.size:
+        system = problem.flow_system(init)
+        if system is not None and system.contracts:
+            return stairs  # all weights are followed from where they are
+    note = (
+        f"The initial weights are not negligible: they change the loss by {percent(change)} of that of the zero "
+        "function, and bars of times are at least that."
+    )
+    drops = tuple(replace(drop, error=float(np.maximum(drop.error, change))) for drop in stairs.drops)
+    return replace(stairs, drops=drops, notes=(*stairs.notes, *[note] * (change > _SAID)))

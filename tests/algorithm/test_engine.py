@@ -244,7 +244,7 @@ def test_a_non_finite_value_is_a_status_with_a_note_and_keeps_the_drops_so_far(w
     stairs = agf.predict(Broken([3.0, 2.0, 1.0]), norms_init([-6.0, -6.0, -6.0]), mode="agf")
     assert stairs.status is Status.NONFINITE
     assert len(stairs.drops) == 1
-    assert len(stairs.notes) == 1
+    assert len(stairs.notes) == 2  # the other: the loss of this script counts neurons, however small they are
     if where != "loss_grad":
         assert f"`{where}`" in stairs.notes[0]
         assert "neuron(s) 2" in stairs.notes[0]

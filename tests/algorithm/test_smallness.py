@@ -49,3 +49,35 @@ def test_targets_that_no_input_tells_anything_about_are_nothing_to_learn():
     problem = agf.problem("diagonal-linear", X=x, y=y)
     found = agf.predict(problem, problem.init(1e-6))
     assert (len(found.drops), found.status.word) == (0, "fitted")
+
+
+@pytest.mark.parametrize("context", [10**3, 10**9])
+def test_weights_that_together_are_further_off_than_nothing_are_refused_in_any_unit(context):
+    # theta^3 N grows with the context, and targets do not: alpha N^(1/3) says how large a start is. No head alone is
+    # at its natural norm, but all together start at 3 times the loss of the zero function, and the one drop that was
+    # predicted, 69 % off, had a bar of 500 %.
+    problem = agf.problem("linear-attention", context=context)
+    large = 1e-3 * (1e9 / context) ** (1 / 3)
+    with pytest.raises(agf.RequestError, match=r"loss of 3\.\d+ times that of the zero function"):
+        agf.predict(problem, problem.init(large))
+    assert len(agf.predict(problem, problem.init(1e-2 * large)).drops) == 4
+
+
+@pytest.mark.parametrize("activation", ["linear", "tanh"])
+def test_bars_know_what_the_initial_weights_make_of_the_loss(activation):
+    # linear: the first drop is 32 % early, and its bar was .4 %
+    x = np.random.default_rng(0).standard_normal((40, 3))
+    problem = agf.TwoLayer(x, np.tanh(x[:, 0]) + 0.3 * x[:, 1], activation=activation, width=20)
+    init = problem.init(0.3)
+    start = problem.loss_grad(init.params(), np.arange(20))[0] / problem.loss_grad(init.params()[:0], np.arange(0))[0]
+    stairs = agf.predict(problem, init)
+    assert start > 1.3
+    assert all(drop.error >= (start - 1.0) * (1 - 1e-12) for drop in stairs.drops)
+    assert any("not negligible" in note for note in stairs.notes)
+    found = agf.compare(stairs, agf.flow(problem, init))
+    assert found.max_time_error <= max(drop.error for drop in stairs.drops)
+
+
+def test_starts_that_change_nothing_leave_bars_as_they_are():
+    problem = MAKE["tanh"](TARGET)
+    assert not any("not negligible" in note for note in agf.predict(problem, problem.init(1e-3)).notes)
