@@ -1,16 +1,18 @@
-"""The other systems: `python -m audit.systems [--only WORD] [--budget SECONDS]`, default predictions against the flow.
+"""The other systems: `python -m audit.systems [--only WORD] [--budget SECONDS] [--page]`, default predictions and flow.
 
 The trainer is the truth here (scipy confirms it on tables), where it repeats itself: a drop counts as reproducible if
-ten times its tolerance moves its half-drop time by less than a fifth of a percent.
+ten times its tolerance moves its half-drop time by less than a fifth of a percent. `--page` writes the table into
+docs/accuracy.md; a row that was not run this time stays as it is there.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,14 +65,44 @@ class Row:
             self.firm.append(bool(abs(other / true - 1.0) < REPEATS))
 
     def text(self) -> list[str]:
-        """Cells of the table."""
+        """Cells of the table, see `HEAD`."""
         errors, bars, firm = np.array(self.errors), np.array(self.bars), np.array(self.firm, dtype=bool)
         worst = f"{100 * errors.max():.2g} %" if errors.size else "-"
         sure = f"{100 * errors[firm].max():.2g} %" if firm.any() else "-"
-        within = f"{int((errors <= bars).sum())}/{errors.size}"
+        within = f"{int((errors <= bars).sum())} of {errors.size}"
         cost = f"{np.median(self.gradients):.2g}" if self.gradients else "-"
         clock = f"{np.median(self.seconds):.2g}" if self.seconds else "-"
-        return [f"{int(firm.sum())}", sure, worst, within, str(self.phantoms), cost, clock, "; ".join(self.left_out)]
+        firm_of = f"{int(firm.sum())} of {errors.size}"
+        return [firm_of, sure, worst, within, str(self.phantoms), cost, clock, "; ".join(self.left_out)]
+
+
+class Sensing(agf.Problem):
+    """Matrix sensing, f_n = sum_i u_i . A_n u_i with random symmetric A_n, no linear network."""
+
+    name = "sensing"
+    degree = 2
+    width, n_params, count = 3, 4, 60
+
+    def __init__(self, seed: int) -> None:
+        a = np.random.default_rng(seed).standard_normal((self.count, self.n_params, self.n_params))
+        self.forms = a + a.transpose(0, 2, 1)
+        self.target = np.einsum("nij,ij->n", self.forms, np.diag([1.0, 0.5, 0.2, 0.0]))
+
+    def residual(self, theta: Any, neurons: Any) -> Any:
+        return self.target - np.einsum("nij,hi,hj->n", self.forms, theta, theta)
+
+    def utility(self, theta: Any, neurons: Any, residual: Any) -> tuple[Any, Any]:
+        pull = np.einsum("n,nij,hj->hi", residual, self.forms, theta) / self.count
+        return np.sum(pull * theta, axis=1), 2 * pull
+
+    def loss_grad(self, theta: Any, neurons: Any) -> tuple[float, Any]:
+        r = self.residual(theta, neurons)
+        return 0.5 * float(r @ r) / self.count, -self.utility(theta, neurons, r)[1]
+
+
+def _sensing(seed: int) -> tuple[Any, agf.Init]:
+    problem = Sensing(seed)
+    return problem, problem.init(1e-8, seed=seed)
 
 
 def _gradients(stats: dict[str, float]) -> float:
@@ -114,16 +146,34 @@ def _plain(name: str, alpha: float, **options: Any) -> Maker:
 
 
 SYSTEMS: dict[str, tuple[Maker, int]] = {
-    "linear 1e-6": (_table("linear", 1e-6), 2),
-    "linear attention 1e-2": (_plain("linear-attention", 1e-2), 2),
-    "modular addition p = 20, 1e-2": (_plain("modular-addition", 1e-2, p=20), 10),
-    "gaussian teacher 1e-4": (_plain("gaussian-teacher", 1e-4), 2),
-    "own linear 1e-8": (_table("identity", 1e-8, activation="linear", width=6), 2),
-    "own tanh 1e-4": (_table("tanh", 1e-4, activation="tanh", width=6), 2),
-    "own gelu 1e-4": (_table("gelu", 1e-4, activation="gelu", width=6), 2),
-    "own square 1e-4": (_table("quadratic", 1e-4, activation="square", width=6), 2),
-    **{f"relu digits, width {width}, 1e-6": (_relu(width), 2) for width in (1, 2, 3, 5, 10, 20, 50)},
+    "linear, 1e-6": (_table("linear", 1e-6), 3),
+    "linear attention, 1e-2": (_plain("linear-attention", 1e-2), 2),
+    "modular addition p = 20, 1e-2": (_plain("modular-addition", 1e-2, p=20), 3),
+    "gaussian teacher, 1e-4": (_plain("gaussian-teacher", 1e-4), 3),
+    "own linear, 1e-8": (_table("identity", 1e-8, activation="linear", width=6), 3),
+    "matrix sensing, 1e-8": (_sensing, 3),
+    "own tanh, 1e-4": (_table("tanh", 1e-4, activation="tanh", width=6), 3),
+    "own gelu, 1e-4": (_table("gelu", 1e-4, activation="gelu", width=6), 3),
+    "own square, 1e-4": (_table("quadratic", 1e-4, activation="square", width=6), 3),
+    "own leaky ReLU, 1e-4": (_table("leaky", 1e-4, activation="leaky-relu", width=6), 3),
+    **{f"relu, digits, width {width}, 1e-6": (_relu(width), 2) for width in (1, 2, 3, 5, 10, 20, 50)},
 }
+HEAD = ["system", "reproducible", "their worst", "worst", "within", "phantom", "gradients", "CPU", "left out"]
+PAGE = Path(__file__).parents[1] / "docs" / "accuracy.md"
+BLOCK = re.compile(r"(<!-- systems -->\n).*?(<!-- end of systems -->)", re.DOTALL)
+
+
+def write(rows: dict[str, list[str]]) -> None:
+    """Put rows into the table of the page, in the order of `SYSTEMS`; those of other systems stay."""
+    text = PAGE.read_text()
+    found = BLOCK.search(text)
+    lines = found.group(0).splitlines()[3:-1] if found else []
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    known = {row[0]: row[1:] for row in cells}
+    table = [(name, {**known, **rows}[name]) for name in SYSTEMS if name in known or name in rows]
+    body = [HEAD, ["---"] * len(HEAD), *[[name, *row] for name, row in table]]
+    block = "".join("| " + " | ".join(row) + " |\n" for row in body)
+    PAGE.write_text(BLOCK.sub(lambda match: match[1] + block + match[2], text))
 
 
 def main() -> int:
@@ -131,21 +181,24 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--mode", default="auto")
     parser.add_argument("--budget", type=float, default=60.0, help="CPU seconds for one computation")
+    parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
-    head = ["", "reproducible", "their worst", "worst", "within", "phantom", "gradients", "CPU", "left out"]
-    print("  ".join(head))
+    print("  ".join(HEAD))
     for name, (make, seeds) in SYSTEMS.items():
         if options.only not in name:
             continue
         row = Row()
-        for seed in itertools.islice(itertools.count(), seeds):
+        for seed in range(seeds):
             try:
                 row.add(*make(seed), options.budget, options.mode)
             except OutOfTimeError:
                 row.left_out.append(f"seed {seed}: out of time")
             except agf.RequestError as error:
                 row.left_out.append(f"seed {seed}: {error}")
-        print("  ".join([name, *row.text()]), flush=True)
+        cells = row.text()
+        print("  ".join([name, *cells]), flush=True)
+        if options.page:
+            write({name: cells})
     return 0
 
 
