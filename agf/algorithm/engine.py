@@ -244,7 +244,9 @@ def predict_with(
 
 def _judged(problem: Problem, stairs: Staircase) -> Staircase:
     """With a last sentence on whether the network can still learn, for small ReLU networks."""
-    from agf.rectified.verdict import verdict
+    if problem.layers is None:
+        return stairs
+    from agf.rectified.verdict import verdict  # a tenth of a second to import, and few problems have kinks
 
     sentence = None if stairs.status is Status.INTERRUPTED else verdict(problem, stairs)
     return stairs if sentence is None else replace(stairs, notes=(*stairs.notes, sentence))

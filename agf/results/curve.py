@@ -264,12 +264,18 @@ def _scatter(gaps: FloatArray) -> float:
 
 
 def _decreasing(values: FloatArray) -> FloatArray:
-    """Best non-increasing fit in least squares (isotonic regression)."""
+    """Best non-increasing fit in least squares: neighbours that rise are pooled to their mean."""
     if not (np.diff(values) > 0).any():
         return values
-    from scipy.optimize import isotonic_regression
-
-    return np.asarray(isotonic_regression(values, increasing=False).x)
+    means: list[float] = []
+    counts: list[int] = []
+    for mean in values.tolist():
+        count = 1
+        while means and means[-1] < mean:
+            mean, count = (counts[-1] * means.pop() + count * mean) / (counts[-1] + count), count + counts.pop()
+        means.append(mean)
+        counts.append(count)
+    return np.repeat(means, counts)
 
 
 def _plateaus(

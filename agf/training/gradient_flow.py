@@ -277,7 +277,9 @@ class _Run:
 
     def _judged(self, result: Trajectory) -> Trajectory:
         """With a last sentence on whether the network can still learn, for small ReLU networks."""
-        from agf.rectified.verdict import verdict
+        if self.problem.layers is None:
+            return result
+        from agf.rectified.verdict import verdict  # as long to import
 
         sentence = None if result.status is Status.INTERRUPTED else verdict(self.problem, result)
         return result if sentence is None else replace(result, notes=(*result.notes, sentence))

@@ -10,7 +10,7 @@ from tiny import Sensing
 import agf
 from agf.algorithm.resolved import path, stops
 from agf.algorithm.resolved.path import label
-from agf.algorithm.resolved.resolve import go
+from agf.algorithm.resolved.riding import go
 from agf.algorithm.resolved.run import Run
 from agf.records.settings import Settings
 from agf.records.status import Status

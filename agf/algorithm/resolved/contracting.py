@@ -19,9 +19,7 @@ from agf.algorithm.deviation import of_curve
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved.members import Members, Network
-from agf.algorithm.resolved.motion import RELAXES
-from agf.algorithm.resolved.path import Change, Path
-from agf.algorithm.resolved.stops import Enough
+from agf.algorithm.resolved.path import RELAXES, Change, Enough, Path
 from agf.algorithm.tied import whole
 from agf.arrays import FloatArray
 from agf.clock import Clock

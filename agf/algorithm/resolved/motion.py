@@ -8,8 +8,9 @@ import numpy as np
 
 from agf import integrators
 from agf.algorithm.resolved.coordinates import Riding
+from agf.algorithm.resolved.path import RELAXES, Enough
 from agf.algorithm.resolved.run import Run
-from agf.algorithm.resolved.stops import Enough, Settles
+from agf.algorithm.resolved.stops import Settles
 from agf.algorithm.resolved.stretch import Stretch
 from agf.arrays import FloatArray
 from agf.numerics.ndf import History
@@ -22,9 +23,6 @@ from agf.stopping.rules import BUDGET, Budget, Certified, Event, Timeless, Toler
 
 #: Accuracy of the place in a step at which a neuron joins or leaves. Cost: a joining norm is a convention.
 _SHARP = 1e-4
-#: What is left to relax on a plateau, over the tolerance, that is relaxed at its end and makes no drop. Result: at 100
-#: drops of a ten-thousandth at rtol 1e-6 would be none, at 1 what the bound of a slow mode overstates would be a drop.
-RELAXES = 10.0
 
 
 class Motion:

@@ -13,7 +13,7 @@ from agf.contract.problem import Problem
 from agf.records.state import State
 from agf.results.curve import FINE_DEPTH, CurveDrop, detect, drawn
 from agf.results.drop import Drop, kept
-from agf.stopping.drive import Moment
+from agf.stopping.drive import End, Moment, Why
 
 #: Growth of a neuron, in what it contributes, over that of the first one, from which on it shares a drop without
 #: arrivals. Result: of the label of such a drop alone; above 1 it would have one neuron, at 0.025 each that moved a
@@ -24,6 +24,14 @@ _SHARED = 0.25
 _FINE = 0.005
 #: ... or so many points in one step. Cost: as above.
 _MOST_INSIDE = 30
+#: Steps at which the curve is looked over for drops that were requested, over those at the last look. Cost: a look
+#: goes over the whole curve, and what is stepped beyond the last drop is thrown away.
+_LOOKS = 1.1
+#: Steps between the first such looks. Cost: as above.
+_FIRST = 5
+#: What is left to relax on a plateau, over the tolerance, that is relaxed at its end and makes no drop. Result: at 100
+#: drops of a ten-thousandth at rtol 1e-6 would be none, at 1 what the bound of a slow mode overstates would be a drop.
+RELAXES = 10.0
 #: Memory for the states kept along the curve. Limit: fewer are kept then.
 _STATE_BYTES = 64 * 2**20
 
@@ -173,3 +181,28 @@ def label(problem: Problem, before: State, after: State, neurons: IntArray, feat
         neurons = np.flatnonzero(gain >= _SHARED * gain.max())
         rose = "" if np.isin(neurons, problem.permanent).all() else " grew on"
     return problem.label(after.params[active], active, neurons) + rose
+
+
+@dataclass(frozen=True)
+class Enough:
+    """All drops that were requested have been passed: two more are seen, of which the last may not be over.
+
+    Where neurons join and leave all the time no plateau is skipped, at which this would be found. Costs a look over the
+    curve each time, at steps in geometric progression.
+    """
+
+    path: Path
+    most: int
+
+    def init(self, now: Moment) -> tuple[float, ...]:
+        """The step at which to look."""
+        return (float(now.work.steps),)
+
+    def look(self, now: Moment, memory: tuple[float, ...]) -> tuple[tuple[float, ...], End | None]:
+        """Whether they are."""
+        if now.work.steps < memory[0]:
+            return memory, None
+        times, losses, slopes = self.path.curve()
+        seen = detect(times, losses, slopes=slopes, depth=FINE_DEPTH)
+        after = (_LOOKS * now.work.steps + _FIRST,)
+        return after, End(Why.PASSED, now) if len(seen) > self.most + 1 else None

@@ -8,21 +8,14 @@ import numpy as np
 
 from agf.algorithm.resolved.coordinates import Landing, Riding
 from agf.algorithm.resolved.members import STILL
-from agf.algorithm.resolved.path import Path
 from agf.algorithm.resolved.run import Run
 from agf.algorithm.resolved.stretch import Stretch
 from agf.arrays import FloatArray
 from agf.coordinates.held_neurons import hold
-from agf.results.curve import FINE_DEPTH, detect
 from agf.rounding import SUM
 from agf.stopping.drive import End, Moment, Why
 from agf.stopping.ending import FLOOR
 
-#: Steps at which the curve is looked over for drops that were requested, over those at the last look. Cost: a look
-#: goes over the whole curve, and what is stepped beyond the last drop is thrown away.
-_LOOKS = 1.1
-#: Steps between the first such looks. Cost: as above.
-_FIRST = 5
 #: Evaluations of one flow after which it gives up where the rest of the plateau would take this many times more. Limit:
 #: the run ends there and says so.
 _PATIENT, _FOR_EVER = 20_000, 30.0
@@ -30,31 +23,6 @@ _RESTLESS = (
     "The active neurons come to rest nowhere near, and stepping through the plateau, which lasts as long as one over "
     "alpha, would take for ever; use mode agf, or a larger alpha."
 )
-
-
-@dataclass(frozen=True)
-class Enough:
-    """All drops that were requested have been passed: two more are seen, of which the last may not be over.
-
-    Where neurons join and leave all the time no plateau is skipped, at which this would be found. Costs a look over the
-    curve each time, at steps in geometric progression.
-    """
-
-    path: Path
-    most: int
-
-    def init(self, now: Moment) -> tuple[float, ...]:
-        """The step at which to look."""
-        return (float(now.work.steps),)
-
-    def look(self, now: Moment, memory: tuple[float, ...]) -> tuple[tuple[float, ...], End | None]:
-        """Whether they are."""
-        if now.work.steps < memory[0]:
-            return memory, None
-        times, losses, slopes = self.path.curve()
-        seen = detect(times, losses, slopes=slopes, depth=FINE_DEPTH)
-        after = (_LOOKS * now.work.steps + _FIRST,)
-        return after, End(Why.PASSED, now) if len(seen) > self.most + 1 else None
 
 
 @dataclass(frozen=True)

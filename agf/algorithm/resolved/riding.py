@@ -1,0 +1,92 @@
+"""The time-resolved prediction: active neurons flow in real time, dormant ones ride on the changing residual.
+
+[AGF] Algorithm 1 lets the active neurons settle in no time. Here they take their time: dormant neurons stay independent
+of one another and without influence on the residual, and a neuron joins the active flow at a small fraction of the norm
+R* at which it would saturate. Drops may then overlap, and the loss curve itself is predicted. While the active set is
+settled it is not stepped: the dormant neurons alone cover the plateau, in the long steps of `dormant.cross`.
+"""
+
+from __future__ import annotations
+
+import time as wall
+
+import numpy as np
+
+from agf import integrators
+from agf.algorithm.conditioning import conditioned, undetermined
+from agf.algorithm.deviation import of_curve
+from agf.algorithm.observer import Observer
+from agf.algorithm.outcome import staircase
+from agf.algorithm.resolved.motion import Motion
+from agf.algorithm.resolved.plateau import Plateau
+from agf.algorithm.resolved.run import Run
+from agf.algorithm.resolved.tolerances import decades
+from agf.algorithm.threshold import NonFinite
+from agf.contract.blame import guard
+from agf.contract.problem import Problem
+from agf.init import Init
+from agf.records.checkpoint import Checkpoint
+from agf.records.settings import Settings
+from agf.records.status import Status
+from agf.results.curve import FINE_DEPTH
+from agf.results.drop import Drop
+from agf.results.staircase import Staircase
+
+
+def resolve_riding(
+    problem: Problem, init: Init, settings: Settings, observer: Observer | None, kept: Checkpoint | None
+) -> Staircase:
+    """The predicted curve and its drops; see `agf.algorithm.resolved.resolve.resolve`, whose contract this keeps."""
+    began = wall.perf_counter()
+    run = Run(problem, init, settings, observer)
+
+    def result(status: Status, drops: list[Drop]) -> Staircase:
+        most = settings.max_drops
+        if most is not None and len(drops) > most:
+            drops, status = drops[:most], status if status is Status.INTERRUPTED else Status.MAX_DROPS
+        times, losses = run.clock.flow(np.array(run.path.times)), np.array(run.path.losses)
+        stairs = staircase(problem, init, settings, run, status, drops, began, (times, losses))
+        return of_curve(stairs, FINE_DEPTH, decades(problem, settings))
+
+    if kept is not None:
+        run.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED, run.drops()))
+    with guard(problem, lambda: result(Status.ERROR, run.drops()) if len(run.path.times) > 1 else None):
+        status = go(run)
+        run.warn()
+        drops = run.drops()
+        if drops and settings.conditioning is not False and status is not Status.INTERRUPTED:
+            middle = 0.5 * (drops[-1].level + (drops[-2].level if len(drops) > 1 else run.start_level))
+            probe = Run(problem, init, settings, None, probe=True, floor=middle)
+            ended = go(probe)
+            times = run.clock.flow(np.array(probe.path.times))
+            told, notes = conditioned(drops, run.start_level, times, np.array(probe.path.losses), ended)
+            drops, forks = undetermined(told, run.ride.forked)
+            run.notes.extend([*notes, *forks])
+            for name, value in probe.stats.items():
+                run.stats[name] = run.stats.get(name, 0) + value
+            status = ended if ended is Status.INTERRUPTED else status
+        found = result(status, drops)
+        if observer is not None:
+            for drop in found.drops:  # which they are is known in the end
+                observer(run.path.state(drop.accelerated_time), drop)
+        return found
+
+
+def go(run: Run) -> Status:
+    """Alternate plateaus and stretches of flow until nothing is left to happen."""
+    plateau, motion = Plateau(run), Motion(run)
+    try:
+        status = None
+        while status is None:
+            status = plateau.cross() if run.settled else motion.flow()
+    except KeyboardInterrupt:
+        return Status.INTERRUPTED
+    except NonFinite as error:
+        run.notes.append(str(error))
+        return Status.NONFINITE
+    except integrators.MarchError as error:
+        run.notes.append(str(error))
+        if isinstance(error, integrators.NonFinite):
+            return Status.NONFINITE
+        return Status.STALLED if isinstance(error, integrators.Stalled) else Status.MAX_STEPS
+    return status
