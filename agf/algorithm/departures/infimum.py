@@ -15,6 +15,11 @@ from agf.records.status import Status
 #: point. Result: of `Drop.critical`, and of how a run ends whose last level drifts; at 0.1 a level that is off by a
 #: tenth of the drop would be one, at 1e-4 none would be that settles to `settle`.
 _CRITICAL = 1e-2
+#: Gain U^2 / 4C of a neuron, over what the active ones may still lose, below which it is not announced. Result: by
+#: Cauchy-Schwarz they may then change its utility by up to (left / gain)^(1/2), three times itself; at 1, where its
+#: sign is proved, neurons that come are held back (three of ten in a sum of three terms), at 0.01 those would be
+#: announced whose utility may change tenfold.
+_UNDECIDED = 0.1
 #: What is noted, by `Rest.how`.
 _NOTES = {
     "infimum": 'Levels marked "infimum" are not attained: active neurons move off to infinity with outputs that '
@@ -36,11 +41,8 @@ def note(rest: Rest) -> str | None:
 
 
 def undecided(gain: float, left: float) -> str | None:
-    """Why a neuron of this gain U^2 / 4C is not announced, next to active ones that may lose `left`; None where it is.
-
-    By Cauchy-Schwarz they may change its utility by up to (left / gain)^(1/2) times itself: up to 1, it keeps its sign.
-    """
-    if not gain < left:
+    """Why a neuron of this gain is not announced, next to active ones that may lose `left`; None where it is."""
+    if not gain < _UNDECIDED * left:
         return None
     return (
         f"The next neuron would take {gain:.2g} off the loss, and the active ones may lose {left:.2g} before by "

@@ -7,17 +7,19 @@ L = (1/2p^2) sum |(a+b).x - f|^2. Rows of theta are (u, v, w). With `terms` = k,
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from agf import Clock, Critical, DataError, Drop, Init, Problem, RequestError, Settings, Staircase, Status
+from agf import Critical, Init, Problem, RequestError, Staircase
 from agf.arrays import BoolArray, FloatArray, IntArray, count, positive
 from agf.errors import explain
+from agf_problems.modular_addition.bundles import bundled
 from agf_problems.modular_addition.kernels import Moments, Quadratic, Sources, Span
 from agf_problems.modular_addition.products import products_of
-from agf_problems.modular_addition.template import ComplexArray, characters_of, read_template
+from agf_problems.modular_addition.reading import Reading
+from agf_problems.modular_addition.template import characters_of, read_template
+from agf_problems.modular_addition.theory import Theory
 from agf_problems.modular_addition.tuples import Tuples
 from agf_problems.modular_addition.waves import ThreeWaves
 
@@ -27,9 +29,6 @@ _DENSE_HESSIAN = 2400
 #: exact up to p = 32 and beyond to 1/_PAIRS^(1/2) = 3 %; to 10 % with a tenth of them, and ten times more cost ten
 #: times the evaluation of the network.
 _PAIRS = 1024
-#: Frequencies that take this fraction of what the first one takes in a drop share it. Result: of the label of a drop
-#: alone; above 1 a drop would have one frequency, at 0.025 every one of which its neurons have a trace.
-_SHARED = 0.25
 
 
 class ModularAddition(Problem):
@@ -85,6 +84,8 @@ class ModularAddition(Problem):
         self.kernel = Quadratic(self.template) if self.terms == 2 else Moments(self.template, self.terms)
         self.products = products_of(self.kernel.correlations, self.width) if self.terms == 2 else None
         self.tuples = Tuples(self.template.translates(), self.characters.sums(), self.terms)
+        self.reading = Reading(self.template, self.terms, self.kernel)
+        self._theory = Theory(self.name, self.template, self.terms, self.width)
         self._span: tuple[FloatArray, Span] | None = None
 
     # -- the network ------------------------------------------------------------------------------------------
@@ -184,23 +185,14 @@ class ModularAddition(Problem):
 
         For two terms sqrt(2/(27 p^3)) |xh|^3 ([AGF] Theorem 5.1), and sqrt(2) times that for a real character.
         """
-        k = self.terms
-        paired = self.characters.paired
-        # k! p^-(k+1) sum_chi |uh .. wh| |xh|^(k+1) with squared norms 1/(k+1) each, |uh|^2 = p/2 |u|^2 (or p |u|^2)
-        power = np.abs(self.template.spectrum) * np.sqrt(np.where(paired, 0.5, 1.0) / (self.p * (k + 1)))
-        return np.where(paired, 2.0, 1.0) * float(np.prod(np.arange(1, k + 1))) * power ** (k + 1)
+        return self._theory.max_utilities()
 
     def jump_bound(self, frequency: int, mu: float, radius: float = 1.0) -> float:
         """Least flow time in which neurons of norm at most mu reach norm `radius` on `frequency` alone.
 
         [AGF] eq. 9 with its misprints mended: sqrt(3) p^{3/2} (1/mu - 1/radius) / (sqrt(2) |xh|^3) for two terms.
         """
-        at = np.flatnonzero(self.characters.frequencies == frequency)
-        if at.size == 0 or self.template.spectrum[at[0]] == 0:
-            raise DataError(explain(f"the template has nothing at frequency {frequency}.", where=self.name))
-        power = self.degree - 2
-        gap = max(mu**-power - radius**-power, 0.0) / power
-        return float(gap / (self.degree * self.max_utilities()[at[0]]))
+        return self._theory.jump_bound(frequency, mu, radius)
 
     def theory(
         self,
@@ -233,61 +225,7 @@ class ModularAddition(Problem):
         elif mu is not None or alpha is not None:
             log_norms = np.log([positive(alpha if mu is None else mu, "mu", where=f"{self.name}.theory")])
         positive(radius, "radius", where=f"{self.name}.theory")
-        utilities = self.max_utilities()
-        chosen = self.template.learnable
-        chosen = chosen[np.argsort(-utilities[chosen], kind="stable")]
-        gains = self.template.gains()
-        remaining = np.append(np.cumsum(gains[chosen[::-1]])[::-1], 0.0)
-        drops = tuple(
-            Drop(
-                time=np.nan,
-                half_time=np.nan,
-                accelerated_time=np.nan,
-                level=float(remaining[k + 1]),
-                label=self.characters.name(self.characters.frequencies[i]),
-                utility=utilities[i : i + 1],
-                how="closed form",
-                features={
-                    "frequency": np.array(float(self.characters.frequencies[i])),
-                    "amplitude": np.abs(self.template.spectrum[i]),
-                    "group_size": np.array(6.0 if self.characters.paired[i] else 2.0),
-                },
-            )
-            for k, i in enumerate(chosen)
-        )
-        bounds = None
-        if log_norms.size:
-            largest = float(np.exp(log_norms.max()))
-            bounds = np.array([self.jump_bound(int(self.characters.frequencies[i]), largest, radius) for i in chosen])
-        return Staircase(
-            problem=self.name,
-            degree=self.degree,
-            clock=Clock.from_norms(self.degree, log_norms) if log_norms.size else Clock(self.degree, 0.0),
-            start_level=float(remaining[0]),
-            drops=drops,
-            status=Status.THEORY,
-            settings=Settings(),
-            init=init,
-            arguments=self.arguments,
-            bounds=bounds,
-            notes=self._notes(chosen, utilities),
-        )
-
-    def _notes(self, chosen: IntArray, utilities: FloatArray) -> tuple[str, ...]:
-        notes = []
-        if chosen.size == 0:
-            notes.append("The template is constant: there is nothing to learn.")
-        ordered = utilities[chosen]
-        if np.any(np.isclose(ordered[1:], ordered[:-1], rtol=1e-9, atol=0.0)):
-            notes.append("Frequencies of equal amplitude tie: the initialization decides their order, not the theory.")
-        if not self.characters.paired.all():
-            notes.append(
-                "The order of the group is even: the theorems assume it odd; real characters are included here."
-            )
-        need = int(np.where(self.characters.paired[chosen], 6, 2).sum())
-        if self.width < need:
-            notes.append(f"Full levels need {need} neurons; with {self.width}, intermediate levels appear.")
-        return tuple(notes)
+        return self._theory.staircase(init, log_norms, radius, self.arguments)
 
     def three_waves(self, theta: FloatArray) -> ThreeWaves:
         """The dormant flow of neurons (m, 3p) in closed form, while nothing is active and for two terms.
@@ -304,7 +242,7 @@ class ModularAddition(Problem):
                 )
             )
         weight = np.where(self.characters.paired, 2.0, 1.0)
-        waves = self._coefficients(theta).transpose(0, 2, 1) * np.sqrt(weight / self.p)[:, None]
+        waves = self.reading.coefficients(theta).transpose(0, 2, 1) * np.sqrt(weight / self.p)[:, None]
         size = np.abs(self.template.spectrum)
         waves[..., 2] *= np.exp(1j * np.angle(self.template.spectrum))
         # utility 2/p^3 sum_chi |xh|^2 uh vh conj(wh xh), and a wave is uh sqrt(weight / p)
@@ -314,50 +252,29 @@ class ModularAddition(Problem):
 
     def spectra(self, theta: FloatArray) -> FloatArray:
         """(m, k+1, K) amplitudes of the cosines in u, v, ... and w at `characters.frequencies`."""
-        return np.abs(self._coefficients(theta)) * np.where(self.characters.paired, 2.0, 1.0) / self.p
-
-    def _coefficients(self, theta: FloatArray) -> ComplexArray:
-        rows = theta.reshape(theta.shape[0], self.terms + 1, self.p)
-        return self.characters.transform(rows)[..., self.characters.frequencies]
+        return self.reading.spectra(theta)
 
     def neuron_frequencies(self, theta: FloatArray) -> tuple[IntArray, FloatArray]:
         """Position in `characters.frequencies` of each neuron's strongest learnable one, (m,), and its share (m,).
 
         The share is that of the neuron's squared norm, over all of u, v, ..., w; 1 for a pure cosine neuron.
         """
-        if self.template.learnable.size == 0:
-            return np.zeros(theta.shape[0], dtype=np.int64), np.zeros(theta.shape[0])
-        weight = np.where(self.characters.paired, 2.0, 1.0) / self.p
-        power = np.sum(np.abs(self._coefficients(theta)) ** 2, axis=1)[:, self.template.learnable]
-        power *= weight[self.template.learnable]
-        best = power.argmax(axis=1)
-        norm = np.maximum(np.sum(theta**2, axis=1), np.finfo(np.float64).tiny)
-        return self.template.learnable[best], power[np.arange(theta.shape[0]), best] / norm
+        return self.reading.neuron_frequencies(theta)
 
     def neuron_phases(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Phases s of u, v, ..., w at each neuron's frequency, (m, k+1), and s_u + s_v - s_w - s_x in (-pi, pi], (m,).
 
         A weight a cos(2 pi k j / p + s) has phase s; the difference is zero at the largest utility ([AGF] Theorem 5.1).
         """
-        position, _ = self.neuron_frequencies(theta)
-        each = np.arange(theta.shape[0])
-        hats = self._coefficients(theta)[each, :, position]
-        gap = hats[:, :-1].prod(axis=1) * (hats[:, -1] * self.template.spectrum[position]).conj()
-        return np.angle(hats), np.angle(gap)
+        return self.reading.neuron_phases(theta)
 
     def output_power(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
         """E |fh_k|^2 over all pairs at `characters.frequencies`, (K,); |xh_k|^2 when all is learned."""
-        own = self.kernel.sources(theta)
-        hats = self._coefficients(theta)[:, -1]
-        return np.einsum("ik,ij,jk->k", hats.conj(), self.kernel.gram(own, own), hats, optimize=True).real
+        return self.reading.output_power(theta)
 
     def learned(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
         """E <f, target> / E |target|^2 at each frequency, (K,): 0 at the start, 1 when learned; 0 if unlearnable."""
-        z = self.kernel.sources(theta).z
-        out = np.zeros(self.characters.frequencies.size)
-        at = self.template.learnable
-        out[at] = (z[:-1].prod(axis=0) * z[-1].conj()).real.sum(axis=0) / (2.0 * self.template.gains()[at])
-        return out
+        return self.reading.learned(theta)
 
     def accuracy(self, theta: FloatArray, neurons: IntArray, pairs: int | None = None) -> float:
         """Share of the pairs (a, b) whose output is closest in direction to the encoding of a + b.
@@ -367,23 +284,7 @@ class ModularAddition(Problem):
         pairs : int or None, optional
             How many, evenly spread over all p^2 (all when None). Two terms only; NaN otherwise.
         """
-        if self.terms != 2:
-            return np.nan
-        p = self.p
-        total = p * p if pairs is None else min(pairs, p * p)
-        chosen = np.arange(total) * (p * p) // total
-        translates = self.template.translates()
-        a = theta[:, :p] @ translates
-        b = theta[:, p : 2 * p] @ translates
-        target = self.characters.sums()
-        right = 0
-        for block in np.array_split(chosen, max(1, total * max(p, theta.shape[0]) // 2**20)):
-            rows, columns = block // p, block % p
-            scores = ((a[:, rows] + b[:, columns]) ** 2).T @ (theta[:, 2 * p :] @ translates)
-            guess, truth = scores.argmax(axis=1), target[rows, columns]
-            # templates with a period encode several elements alike
-            right += int(np.sum(np.all(translates[:, guess] == translates[:, truth], axis=0) | (guess == truth)))
-        return right / total
+        return self.reading.accuracy(theta, pairs)
 
     def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """What the network has learned; per-neuron arrays are (H,), NaN for neurons that are not in `neurons`.
@@ -437,15 +338,7 @@ class ModularAddition(Problem):
     def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
         """The frequencies that took most of the fall of the loss, by Parseval's identity: of frequency k it is
         gain_k (2 learned_k - power_k / |xh_k|^2) since all was unlearned."""
-        at = self.template.learnable
-        size = np.abs(self.template.spectrum[at]) ** 2
-        gains = self.template.gains()[at]
-        fallen = [gains * (2.0 * each["learned"][at] - each["power"][at] / size) for each in (before, after)]
-        share = fallen[1] - fallen[0]
-        if not (share > 0).any():
-            return ""
-        chosen = at[share >= _SHARED * share.max()]
-        return " and ".join(self.characters.name(k) for k in self.characters.frequencies[chosen])
+        return self.reading.acquired(before, after)
 
     def frequency_drops(self, stairs: Staircase) -> Staircase:
         """The staircase `stairs` with consecutive drops of one label bundled into one: what a loss curve shows.
@@ -453,33 +346,7 @@ class ModularAddition(Problem):
         Each has the time at which the loss crossed the middle of its fall, read off the predicted curve where there is
         one (mode "resolved"), else that of the drop which crossed it; and the last level.
         """
-        drops: list[Drop] = []
-        levels = stairs.levels
-        start = 0
-        for stop in range(1, len(stairs.drops) + 1):
-            if stop < len(stairs.drops) and stairs.drops[stop].label == stairs.drops[start].label:
-                continue
-            group = stairs.drops[start:stop]
-            middle = 0.5 * (levels[start] + levels[stop])
-            crossing = group[int(np.argmax(levels[start + 1 : stop + 1] <= middle))]
-            time, half_time = crossing.time, crossing.half_time
-            below = np.flatnonzero(stairs.curve_losses <= middle)
-            if below.size and below[0] > 0:  # the predicted curve itself says when
-                around = slice(below[0] - 1, below[0] + 1)
-                time = half_time = float(np.interp(-middle, -stairs.curve_losses[around], stairs.curve_times[around]))
-            drops.append(
-                replace(
-                    group[-1],
-                    time=time,
-                    half_time=half_time,
-                    accelerated_time=crossing.accelerated_time * (time / crossing.time),
-                    neurons=np.concatenate([drop.neurons for drop in group]),
-                    collapsed=np.concatenate([drop.collapsed for drop in group]),
-                    utility=np.concatenate([drop.utility for drop in group]),
-                )
-            )
-            start = stop
-        return replace(stairs, drops=tuple(drops), bounds=None, notes=(*stairs.notes, "Drops bundled by frequency."))
+        return bundled(stairs)
 
     def describe(self) -> str:
         largest = np.abs(self.template.spectrum).max(initial=0.0)

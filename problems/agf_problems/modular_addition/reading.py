@@ -1,0 +1,117 @@
+"""What a network on modular addition has learned, read off its weights frequency by frequency."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agf.arrays import FloatArray, IntArray
+from agf_problems.modular_addition.kernels import Moments, Quadratic
+from agf_problems.modular_addition.template import ComplexArray, Template
+
+#: Frequencies that take this fraction of what the first one takes in a drop share it. Result: of the label of a drop
+#: alone; above 1 a drop would have one frequency, at 0.025 every one of which its neurons have a trace.
+_SHARED = 0.25
+
+
+class Reading:
+    """The frequencies in the weights theta (m, P) of neurons; see the methods of `ModularAddition` of the same names.
+
+    Parameters
+    ----------
+    template : Template
+        What is encoded, with its characters.
+    terms : int
+        k summands.
+    kernel : Quadratic or Moments
+        Of the network.
+    """
+
+    def __init__(self, template: Template, terms: int, kernel: Quadratic | Moments) -> None:
+        self._template, self._characters, self._terms, self._kernel = template, template.characters, terms, kernel
+
+    def spectra(self, theta: FloatArray) -> FloatArray:
+        """(m, k+1, K) amplitudes of the cosines in u, v, ... and w at `characters.frequencies`."""
+        return np.abs(self.coefficients(theta)) * np.where(self._characters.paired, 2.0, 1.0) / self._characters.order
+
+    def coefficients(self, theta: FloatArray) -> ComplexArray:
+        """Fourier coefficients of u, v, ..., w, (m, k+1, K)."""
+        rows = theta.reshape(theta.shape[0], self._terms + 1, self._characters.order)
+        return self._characters.transform(rows)[..., self._characters.frequencies]
+
+    def neuron_frequencies(self, theta: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Position in `characters.frequencies` of each neuron's strongest learnable one, (m,), and its share (m,).
+
+        The share is that of the neuron's squared norm, over all of u, v, ..., w; 1 for a pure cosine neuron.
+        """
+        if self._template.learnable.size == 0:
+            return np.zeros(theta.shape[0], dtype=np.int64), np.zeros(theta.shape[0])
+        weight = np.where(self._characters.paired, 2.0, 1.0) / self._characters.order
+        power = np.sum(np.abs(self.coefficients(theta)) ** 2, axis=1)[:, self._template.learnable]
+        power *= weight[self._template.learnable]
+        best = power.argmax(axis=1)
+        norm = np.maximum(np.sum(theta**2, axis=1), np.finfo(np.float64).tiny)
+        return self._template.learnable[best], power[np.arange(theta.shape[0]), best] / norm
+
+    def neuron_phases(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Phases s of u, v, ..., w at each neuron's frequency, (m, k+1), and s_u + s_v - s_w - s_x in (-pi, pi], (m,).
+
+        A weight a cos(2 pi k j / p + s) has phase s; the difference is zero at the largest utility ([AGF] Theorem 5.1).
+        """
+        position, _ = self.neuron_frequencies(theta)
+        each = np.arange(theta.shape[0])
+        hats = self.coefficients(theta)[each, :, position]
+        gap = hats[:, :-1].prod(axis=1) * (hats[:, -1] * self._template.spectrum[position]).conj()
+        return np.angle(hats), np.angle(gap)
+
+    def output_power(self, theta: FloatArray) -> FloatArray:
+        """E |fh_k|^2 over all pairs at `characters.frequencies`, (K,); |xh_k|^2 when all is learned."""
+        own = self._kernel.sources(theta)
+        hats = self.coefficients(theta)[:, -1]
+        return np.einsum("ik,ij,jk->k", hats.conj(), self._kernel.gram(own, own), hats, optimize=True).real
+
+    def learned(self, theta: FloatArray) -> FloatArray:
+        """E <f, target> / E |target|^2 at each frequency, (K,): 0 at the start, 1 when learned; 0 if unlearnable."""
+        z = self._kernel.sources(theta).z
+        out = np.zeros(self._characters.frequencies.size)
+        at = self._template.learnable
+        out[at] = (z[:-1].prod(axis=0) * z[-1].conj()).real.sum(axis=0) / (2.0 * self._template.gains()[at])
+        return out
+
+    def accuracy(self, theta: FloatArray, pairs: int | None = None) -> float:
+        """Share of the pairs (a, b) whose output is closest in direction to the encoding of a + b.
+
+        Parameters
+        ----------
+        pairs : int or None, optional
+            How many, evenly spread over all p^2 (all when None). Two terms only; NaN otherwise.
+        """
+        if self._terms != 2:
+            return np.nan
+        p = self._characters.order
+        total = p * p if pairs is None else min(pairs, p * p)
+        chosen = np.arange(total) * (p * p) // total
+        translates = self._template.translates()
+        a = theta[:, :p] @ translates
+        b = theta[:, p : 2 * p] @ translates
+        target = self._characters.sums()
+        right = 0
+        for block in np.array_split(chosen, max(1, total * max(p, theta.shape[0]) // 2**20)):
+            rows, columns = block // p, block % p
+            scores = ((a[:, rows] + b[:, columns]) ** 2).T @ (theta[:, 2 * p :] @ translates)
+            guess, truth = scores.argmax(axis=1), target[rows, columns]
+            # templates with a period encode several elements alike
+            right += int(np.sum(np.all(translates[:, guess] == translates[:, truth], axis=0) | (guess == truth)))
+        return right / total
+
+    def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
+        """The frequencies that took most of the fall of the loss, by Parseval's identity: of frequency k it is
+        gain_k (2 learned_k - power_k / |xh_k|^2) since all was unlearned."""
+        at = self._template.learnable
+        size = np.abs(self._template.spectrum[at]) ** 2
+        gains = self._template.gains()[at]
+        fallen = [gains * (2.0 * each["learned"][at] - each["power"][at] / size) for each in (before, after)]
+        share = fallen[1] - fallen[0]
+        if not (share > 0).any():
+            return ""
+        chosen = at[share >= _SHARED * share.max()]
+        return " and ".join(self._characters.name(k) for k in self._characters.frequencies[chosen])
