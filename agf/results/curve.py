@@ -35,13 +35,18 @@ LEFT = 1e-7
 #: deviations is four sigmas, and minibatches make larger ones; at 1 scatter would make drops, at 100 a run whose
 #: scatter is a percent would have none.
 _SIGMAS = 10.0
+#: Windows in which the scatter of a curve is measured, at most, ... Derived: a loss that falls by three decades
+#: changes by a tenth in one, its scatter by no more than that is known to.
+_WINDOWS = 64
+#: ... and points in each at least. Derived: the root mean square of so many is right to an eighth.
+_FEWEST = 32
 #: The rate of fall is averaged over this fraction of the smallest drop: on a clean curve, ... Result: at 1 the smallest
 #: drop would be one cell, without a place where it is fastest; at 0.01 a cell would lie between two points of the
 #: curve.
 _BAND = 0.125
-#: ... and over this fraction of the scatter, times `_SIGMAS`, where that decides. Result: at 4 drops four times the
-#: smallest allowed would be one cell, at 0.04 a cell would be less than half a sigma.
-_NOISY_BAND = 0.4
+#: ... and over this fraction of the scatter, times `_SIGMAS`, where that decides. Result: at 1 two drops of ten sigmas
+#: may be one, at 0.4 cells are four sigmas, and a slide with a scatter of a thousandth gets thirty plateaus.
+_NOISY_BAND = 0.7
 #: What a line between two points of a drawn curve may be off by, over the first loss. Cost: of points; pictures show a
 #: thousandth.
 _DRAWN = 2e-4
@@ -126,17 +131,17 @@ def detect(
     if t.size < 2:
         return []
     fit = _decreasing(raw)
-    noise = _SIGMAS * _scatter(raw - fit)
+    noise = _SIGMAS * (np.full(t.size, _scatter(raw - fit)) if known else _local(raw - fit))
     base = min(0.0, float(fit[-1]))
     first = float(fit[0]) - base
-    if first <= max(noise, 0.0):
+    if first <= float(noise.min()):
         return []
     if left is not None:
         base = max(base, float(fit[-1]) - max(LEFT * first, left))
     # Levels equally spaced in log(loss + soft): cells of a fraction of the smallest drop that would be reported. Cells
     # without a point of the curve are as one: nothing changes within them.
     soft = _NOISY_BAND * noise / (_BAND * depth)
-    y = np.log(np.maximum(fit - base, FLOOR * first) + soft)
+    y = _logarithm(np.maximum(fit - base, FLOOR * first), soft)
     width = _BAND * depth
     n = int((y[0] - y[-1]) / width)
     if n < 2:
@@ -144,14 +149,15 @@ def detect(
     cell = np.minimum(((y[0] - y) / width).astype(np.int64), n - 1)
     edges = y[0] - width * np.unique(np.concatenate([cell, cell + 1]))
     marks = np.interp(-edges, -y, np.log(t))  # log time at which each level is crossed
-    levels = np.exp(edges) - soft
-    plateaus = _plateaus(edges, levels, marks, depth, noise, flatness)
+    levels = np.exp(edges) - soft[0] if (soft == soft[0]).all() else np.interp(-edges, -y, fit - base)
+    plateaus = _plateaus(edges, levels, marks, depth, np.interp(marks, np.log(t), noise), flatness)
     curve, steep = (raw, np.asarray(slopes)[began:]) if known else (fit, np.empty(0))
     losses_on = [float(fit[0]), *np.interp(plateaus, np.log(t), fit).tolist(), float(fit[-1])]
     bounds = [-np.inf, *plateaus, np.inf]
     drops = []
     for k, (before, after) in enumerate(pairwise(losses_on)):
-        if before - after < max(depth * (before - base), noise):
+        middle = int(np.argmax(fit <= 0.5 * (before + after)))
+        if before - after < max(depth * (before - base), float(noise[middle])):
             continue
         inside = slice(
             max(int(np.searchsorted(np.log(t), bounds[k], side="right")) - 1, 0),
@@ -263,6 +269,28 @@ def _scatter(gaps: FloatArray) -> float:
     return largest * float(np.sqrt(np.mean((gaps / largest) ** 2))) if 0 < largest < np.inf else largest
 
 
+def _local(gaps: FloatArray) -> FloatArray:
+    """Scatter next to each point, (T,): that of minibatches is in proportion to the loss, which falls by decades."""
+    if not gaps.any():
+        return np.zeros(gaps.size)
+    count = max(min(gaps.size // _FEWEST, _WINDOWS), 1)
+    parts = np.array_split(gaps, count)
+    found = np.array([_scatter(part) for part in parts])
+    # a fit follows the scatter where the curve is steep: as much as in half the windows, and as in those beside it
+    beside = np.pad(np.maximum(found, np.median(found)), 1, mode="edge")
+    found = np.maximum(np.maximum(beside[:-2], beside[2:]), beside[1:-1])
+    middles = np.cumsum([part.size for part in parts]) - 0.5 * np.array([part.size for part in parts])
+    return np.interp(np.arange(gaps.size), middles, found)
+
+
+def _logarithm(values: FloatArray, soft: FloatArray) -> FloatArray:
+    """Logarithm of the values (T,), with equal steps where they are below `soft` (T,)."""
+    if (soft == soft[0]).all():
+        return np.log(values + soft[0])
+    middle = 0.5 * (values[1:] + values[:-1]) + 0.5 * (soft[1:] + soft[:-1])
+    return np.concatenate([[0.0], np.cumsum(np.diff(values) / middle)])
+
+
 def _decreasing(values: FloatArray) -> FloatArray:
     """Best non-increasing fit in least squares: neighbours that rise are pooled to their mean."""
     if not (np.diff(values) > 0).any():
@@ -279,14 +307,15 @@ def _decreasing(values: FloatArray) -> FloatArray:
 
 
 def _plateaus(
-    edges: FloatArray, levels: FloatArray, marks: FloatArray, depth: float, noise: float, flatness: float
+    edges: FloatArray, levels: FloatArray, marks: FloatArray, depth: float, noise: FloatArray, flatness: float
 ) -> list[float]:
-    """Log times of the plateaus between drops; `marks`: log times at which the decreasing `levels` are crossed."""
+    """Log times of the plateaus between drops; `marks`: log times at which the decreasing `levels` are crossed, with
+    this `noise` there."""
     # Cells crossed in a time that float64 hardly resolves (a drop of degree 3 at alpha = 1e-14, say) are as one.
     resolved = _RESOLVED * np.spacing(np.max(np.abs(marks), initial=1.0))
     instant = np.diff(marks) <= resolved
     kept = np.concatenate([[True], ~(instant[:-1] & instant[1:]), [True]])
-    edges, levels, marks = edges[kept], levels[kept], marks[kept]
+    edges, levels, marks, noise = edges[kept], levels[kept], marks[kept], noise[kept]
     spent = np.diff(marks)
     # A cell crossed between two points of the curve takes no measurable time: its rate is bounded by the best resolved.
     smallest = np.min(spent[spent > resolved], initial=np.inf)
@@ -300,7 +329,7 @@ def _plateaus(
     while valleys:
         ends = np.array([0, *valleys, levels.size - 1])
         falls = levels[ends[:-1]] - levels[ends[1:]]
-        size = falls / np.maximum(depth * levels[ends[:-1]], noise)
+        size = falls / np.maximum(depth * levels[ends[:-1]], noise[(ends[:-1] + ends[1:]) // 2])
         k = int(np.argmin(size))
         if size[k] >= 1:
             break

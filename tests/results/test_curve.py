@@ -251,3 +251,25 @@ def test_drops_are_found_in_losses_of_any_unit(scale):
         usual = [drop.time for drop in detect(times, curve)]
         assert len(usual) == 2
         assert [drop.time for drop in detect(times, curve * scale)] == pytest.approx(usual, rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [0.01, 0.1])
+@pytest.mark.parametrize("relative", [False, True], ids=["noise of one size", "noise in proportion"])
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_makes_no_plateaus_in_a_slide(size: float, relative: bool, seed: int) -> None:
+    # a power of time has none; the scatter of minibatches is in proportion to the loss
+    t = 0.01 * np.arange(1, 20_001)
+    losses = 1.0 / (1.0 + t / 5.0)
+    scatter = size * np.random.default_rng(seed).standard_normal(t.size)
+    noisy = losses * np.exp(scatter) if relative else np.abs(losses + losses.mean() * scatter)
+    assert len(detect(t, noisy)) == 1
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e-2])
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_in_proportion_hides_no_late_drop(size: float, seed: int) -> None:
+    # two drops of a decade each: the second is as high as the scatter at the start where that is a tenth
+    t = 0.01 * np.arange(1, 20_001)
+    losses = 0.01 + 0.9 / (1.0 + np.exp(t - 30.0)) + 0.09 / (1.0 + np.exp((t - 120.0) / 3.0))
+    noisy = losses * np.exp(size * np.random.default_rng(seed).standard_normal(t.size))
+    assert [round(drop.time, -1) for drop in detect(t, noisy)] == [30.0, 120.0]
