@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -107,5 +108,6 @@ def new(file: str) -> int:
     from agf.conformance import template
 
     template.write(file)
-    reporter().say(f"Wrote {file}. Next: agf check {file}")
+    first = "" if find_spec("torch") else "pip install torch, in which it is written, then "
+    reporter().say(f"Wrote {file}. Next: {first}agf check {file}")
     return DONE

@@ -558,3 +558,10 @@ def test_an_interrupted_cycle_is_no_cycle(tmp_path):
         agf.rewind(problem, problem.init(1e-2), cycles=4, train=train, path=tmp_path / "run.npz")
     assert runs[2].status is agf.Status.INTERRUPTED
     assert agf.load(tmp_path / "run.npz").cycles == 1
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_new_problem_says_what_it_needs_first(tmp_path, capsys, monkeypatch, there):
+    monkeypatch.setattr("agf.shell.problems.find_spec", lambda name: object() if there else None)
+    assert main.main(["new", str(tmp_path / "mine.py")]) == main.DONE
+    assert ("pip install torch" in capsys.readouterr().err) is not there
