@@ -112,14 +112,14 @@ def test_an_output_bias_is_no_part_of_the_race():
 def test_an_ill_conditioned_order_is_sought_at_a_finer_tolerance_and_then_said():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((30, 4))
-    problem = agf.TwoLayer(X, X[:, 0] + 2 * rng.standard_normal(30), width=10)
+    problem = agf.TwoLayer(X, X[:, 0] + 2 * rng.standard_normal(30), width=10, kink=0)
     init = problem.init(1e-3, seed=0)
     found = agf.tickets(problem, init, until=60.0)
     given = agf.tickets(problem, init, until=60.0, rtol=1e-2)
     assert given.agreement < 0.98
-    assert "ill-conditioned" in str(given)
-    assert found.agreement > given.agreement
-    assert found.evaluations <= 25_000
+    assert found.evaluations > 2 * given.evaluations
+    for one in (given, found):
+        assert ("ill-conditioned" in str(one)) == (one.agreement < 0.98)
 
 
 def test_a_neuron_without_input_weights_is_not_dead_where_sigma_is_smooth():
