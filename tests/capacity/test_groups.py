@@ -16,7 +16,7 @@ from agf.shell.main import main
 @pytest.fixture(scope="module")
 def run():
     problem = race_cases.network()
-    return problem, agf.flow(problem, race_cases.start(), t_max=14.0)
+    return problem, agf.flow(problem, race_cases.start(), t_max=14.0, snapshots=800)
 
 
 def test_duplicates_scaled_by_any_factor_are_one_group_whose_total_is_that_of_their_squares():
