@@ -149,7 +149,7 @@ def _inputs(probe: Probe) -> str:
     p = probe.problem
     given = p.arguments.get(p.inputs_argument)
     if given is None:
-        raise NotApplicable("the problem does not say which argument holds inputs (`inputs_argument`)")
+        raise NotApplicable("no argument is said to hold inputs (`inputs_argument`)")
     x = np.asarray(given)
     order = probe.rng.permutation(x.shape[1])
     other = Probe(type(p)(**{**p.arguments, p.inputs_argument: x[:, order]}), probe.rng)
