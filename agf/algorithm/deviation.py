@@ -67,6 +67,7 @@ class _Leg:
 
     width : in which the newcomer grows by a factor e.  tail : one over the slowest rate of the active neurons.
     moved : change of the output of those active before, and of newcomers by turning, over that of the network.
+    turned : the part of newcomers in it.
     drag : widths of the drops before, each by the change of the newcomer's utility in it over that which it has now.
     share : output of the dormant neurons, and of those that join in another direction, over that of the newcomer.
     late : by how much a loss that is not quadratic has moved its middle (`saturation.later`).
@@ -76,6 +77,7 @@ class _Leg:
     width: float
     tail: float
     moved: float
+    turned: float
     share: float
     drag: float
     late: float
@@ -101,11 +103,11 @@ class Deviation:
             width = np.exp((2 - kappa) * size) / (kappa * largest) if largest > 0 and np.isfinite(size) else np.inf
             rest = after.log_norms[np.append(np.flatnonzero(~after.active), _elsewhere(new, after))]
             share = np.sum(np.exp(np.minimum(kappa * (rest[np.isfinite(rest)] - size), 0.0)))
-        moved, tail = self._moved(before, after), self._tail(after)
+        (moved, turned), tail = self._moved(before, after), self._tail(after)
         drag = self._drag(new[:1], before)
         active = np.flatnonzero(after.active)
         late = abs(later(self.problem, after.params[active], active, new, 0.5 * (before.level + drop.level)))
-        self.legs.append(_Leg(drop.time, float(width), tail, moved, min(float(share), 1.0), drag, late))
+        self.legs.append(_Leg(drop.time, float(width), tail, moved, turned, min(float(share), 1.0), drag, late))
 
     def _drag(self, new: IntArray, now: State[Any]) -> float:
         """See `_Leg`; 0 for the first drop, and where phases have rows of their own."""
@@ -117,20 +119,20 @@ class Deviation:
         widths = np.array([leg.width for leg in self.legs[max(len(self.legs) - pulls.size + 1, 0) :]])
         return float(np.sum(np.abs(np.diff(pulls)) * widths)) / pulls[-1] if pulls[-1] > 0 else np.inf
 
-    def _moved(self, before: State[Any], after: State[Any]) -> float:
-        """See `_Leg`; 1 where the problem has no outputs."""
+    def _moved(self, before: State[Any], after: State[Any]) -> tuple[float, float]:
+        """`moved` and `turned`, see `_Leg`; 1 and 0 where the problem has no outputs."""
         parts = self._parts(after)
         if parts is None:
-            return 1.0 if before.active.any() else 0.0
+            return 1.0 if before.active.any() else 0.0, 0.0
         earlier = self._parts(before)
         assert earlier is not None
         known = earlier.sum(axis=0)
         change = float(np.linalg.norm(parts.sum(axis=0) - known))
         if change <= 0:
-            return 1.0
+            return 1.0, 0.0
         kept = parts[before.active[after.active]].sum(axis=0)
         turned = self._turned(np.flatnonzero(after.active & ~before.active), before, after)
-        return min((float(np.linalg.norm(kept - known)) + turned) / change, 1.0)
+        return min((float(np.linalg.norm(kept - known)) + turned) / change, 1.0), min(turned / change, 1.0)
 
     def _parts(self, state: State[Any]) -> FloatArray | None:
         """Outputs of the active neurons, or None."""
@@ -183,7 +185,8 @@ class Deviation:
             near[k] = widths[k] * share[k]
             since = np.maximum(half - times[:k], 0.0)
             slow = float(np.sum(moved[:k] * np.minimum(tails[:k], since)))
-            own = _OWN * moved[k] * min(tails[k], half)
+            turned = self.legs[k].turned  # goes on from where the drop begins, so that all of its slow end counts
+            own = (_OWN * (moved[k] - turned) + turned) * min(tails[k], half)
             error = _LEAST + (self.legs[k].drag + _PART * (slow + own + self.legs[k].late + float(np.sum(near)))) / half
             after = times[k + 1] - times[k] if k + 1 < times.size else np.inf
             left = moved[k] * np.exp(-after / tails[k]) + np.exp(-2.0 * after / wide[k]) if np.isfinite(after) else 0.0
