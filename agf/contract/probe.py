@@ -77,13 +77,14 @@ class Probe:
 
     def sharp(self) -> Probe:
         """The same points of the problem with sharp corners: where slopes are rounded, a force is no derivative."""
-        if not self.problem.kink:
+        problem = self.problem.sharpened()
+        if problem is self.problem:
             return self
-        if "kink" not in self.problem.arguments:
-            raise NotApplicable("slopes at corners are rounded, and there is no argument `kink` to make them sharp")
+        if problem is None:
+            raise NotApplicable("slopes at corners are rounded, and `sharpened` does not say how to make them sharp")
         _ = self.theta
         other = copy(self)
-        other.problem = type(self.problem)(**{**self.problem.arguments, "kink": 0.0})
+        other.problem = problem
         return other
 
     def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:

@@ -229,6 +229,13 @@ class Problem(Instance):
         """
         return None
 
+    def sharpened(self) -> Problem | None:
+        """The same problem with sharp corners (`kink` 0), or None where they cannot be made sharp.
+
+        Slopes that are rounded without their values are no derivatives: laws on derivatives are tested on this one.
+        """
+        return None if self.kink else self
+
     @property
     def footprint(self) -> int:
         """Numbers that a computation holds at once for each neuron: a width that needs more than the memory is refused.

@@ -212,6 +212,14 @@ class TwoLayer(SecondOrder):
         """The inputs (n, d) where kinks are sharp, else None."""
         return None if self.smooth else self.X
 
+    def sharpened(self) -> TwoLayer:
+        """The same network with `kink` 0."""
+        other = object.__new__(type(self))  # as it is now: a copy would be built again from its arguments
+        vars(other).update(vars(self))
+        other.kink, other.smooth = 0.0, self.activation.smooth
+        other.layer = HiddenLayer(self._backend, self._x, self.activation, 0.0)
+        return other
+
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
         """Order-one parameters (H, P); norms of the two layers by kind, the output weights in a uniform direction.
 

@@ -70,6 +70,11 @@ class Masked(Problem):
 
     # -- contract ---------------------------------------------------------------------------------------------
 
+    def sharpened(self) -> Masked | None:
+        """The masked problem with sharp corners."""
+        base = self.unmasked.sharpened()
+        return None if base is None else Masked(base, self.mask)
+
     def start_of(self, init: Init) -> Init:
         """The initialization with masked entries 0."""
         init = self.unmasked.start_of(init)

@@ -251,7 +251,7 @@ def test_a_problem_is_asked_once(monkeypatch):
 
     problem = Mine(np.eye(3), np.ones(3), activation="linear", width=2)
     admission.admit(problem, problem.init(1e-3), "first")
-    monkeypatch.setattr(admission, "_ASKED", None)
+    monkeypatch.setattr(admission, "_TESTED", None)
     admission.admit(problem, problem.init(1e-6), "second")
 
 
