@@ -181,13 +181,12 @@ def test_a_run_parked_at_a_saddle_says_so():
     assert np.isclose(run.losses[-1], 0.5)
 
 
-@pytest.mark.parametrize(("rtol", "steps"), [(1e-3, 2000), (1e-4, 10_000), (3e-5, 2000)])
-def test_a_minimum_at_a_kink_settles_though_its_gradient_does_not_vanish(rtol, steps):
-    # measured before steps were kept in the damped range: 176,000 gradients at 1e-3, still running, drift 0.9;
-    # at 1e-4, about what a step across the rounded kink errs by, steps chatter beside it (5,800 in all)
+@pytest.mark.parametrize("rtol", [1e-3, 1e-4])
+def test_a_minimum_at_a_kink_settles_though_its_gradient_does_not_vanish(rtol):
+    # measured before steps were kept in the damped range: 176,000 gradients at 1e-3, still running, drift 0.9
     X = np.array([[1.0, 0.2], [0.3, 1.0], [-0.5, 1.0], [-1.0, 0.1], [0.2, -1.0]])
     problem = agf.TwoLayer(X, np.array([1.0, -0.5, 0.8, 0.3, -0.7]), activation="relu", width=8)
-    run = agf.flow(problem, problem.init(alpha=1e-6, seed=1), rtol=rtol, max_steps=steps)
+    run = agf.flow(problem, problem.init(alpha=1e-6, seed=1), rtol=rtol, max_steps=2000)
     assert run.status is Status.SETTLED
     assert run.stats["drift"] < 10 * rtol
     assert np.isclose(run.losses[-1], 0.0450653, rtol=1e-4)  # the same at rtol 1e-5
