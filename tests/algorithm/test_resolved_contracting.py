@@ -42,6 +42,23 @@ def test_times_are_those_of_the_true_flow_within_bars_of_a_part_in_a_thousand_fo
     assert cost <= 1.1 * flow.stats["evaluations"]
 
 
+@pytest.mark.parametrize("depth", [1e-3, 1e-5, 1e-6])
+def test_a_late_drop_counts_however_small_it_is_next_to_the_loss_that_stays(depth):
+    # Columns that share no row and a target mostly beyond both: each coordinate learns alone, which Algorithm 1 has in
+    # closed form.
+    x = np.repeat(np.eye(2), 4, axis=0) * np.sqrt(2.0)
+    beyond = np.tile([1.0, -1.0], 4)
+    problem = agf.problem("diagonal-linear", X=x, y=x @ np.array([1.0, np.sqrt(2.0 * depth)]) + beyond)
+    init = problem.init(1e-6)
+    stairs, paper = agf.predict(problem, init, mode="resolved"), agf.predict(problem, init)
+    flow = agf.flow(problem, init)
+    assert len(stairs.drops) == len(flow.drops) == 2
+    assert not paper.curve_times.size  # of a prediction in closed form
+    assert stairs.drops[1].half_time == pytest.approx(paper.drops[1].half_time, rel=stairs.drops[1].error)
+    # an end half a millionth of the loss above the least is what the flow settles at
+    assert stairs.levels[1] - stairs.levels[2] == pytest.approx(depth, abs=2.5e-7)
+
+
 @given(st.integers(0, 1000), st.floats(-3.0, 3.0))
 def test_two_flows_of_a_diagonal_network_never_move_apart(seed, spread):
     rng = np.random.default_rng(seed)

@@ -19,7 +19,7 @@ from agf.algorithm.deviation import of_curve
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved.members import Members, Network
-from agf.algorithm.resolved.path import RELAXES, Change, Enough, Path
+from agf.algorithm.resolved.path import Change, Enough, Path
 from agf.algorithm.tied import whole
 from agf.arrays import FloatArray
 from agf.clock import Clock
@@ -37,9 +37,9 @@ from agf.results.curve import FINE_DEPTH, LEFT
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
-from agf.stopping.ending import FLOOR, Ending
+from agf.stopping.ending import SETTLE, Ending
 from agf.stopping.methods import Auto
-from agf.stopping.rules import BUDGET, Budget, Certified, Timeless, Tolerance
+from agf.stopping.rules import BUDGET, Budget, Timeless
 
 #: Points of the curve in every step, and for every e-fold by which the loss above the least falls in it, ... Cost:
 #: half-drop times are found on a cubic between points.
@@ -120,11 +120,8 @@ class _Followed:
     def go(self) -> Status:
         """Until a rule ends it."""
         rtol, stop = self.settings.rtol, self.settings.t_max
-        ending = Ending(rtol, self.start_level, self.least, 1.0 / self.unit)
-        stops: list[Stop] = [
-            Certified(Tolerance(rtol, self.start_level), self.least),
-            *ending.rules(self.system.smooth),
-        ]
+        ending = Ending(SETTLE, self.start_level, self.least, 1.0 / self.unit)  # as the trainer's: the same drops count
+        stops: list[Stop] = ending.rules(self.system.smooth)
         if self.settings.max_drops is not None:
             stops.append(Enough(self.path, self.settings.max_drops))
         stops += [Timeless(), Budget(BUDGET)]
@@ -143,7 +140,7 @@ class _Followed:
         """The status of an end."""
         now = end.at
         if end.why is Why.SETTLED:
-            self.left = max(end.left, RELAXES * self.settings.rtol * max(now.loss, FLOOR * self.start_level))
+            self.left = end.left
             if now.loss - self.least <= self.settings.rtol * self.start_level:
                 return Status.FITTED
             return Status.ALL_ACTIVE if self.state.active.all() else Status.NO_GROWTH
