@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agf.records.table import Table, level, number, percent
+from agf.results.curve import CurveDrop
 from agf.results.match import REPRODUCIBLE, Match, lateness, listed
+from agf.results.matching import MARGIN
 
 if TYPE_CHECKING:
     from agf.results.comparison import Comparison
+
+#: Drops and plateaus that were not predicted, of which each has a sentence. Cost: of reading.
+_NAMED = 3
+_SHOULDER = "and what is just a plateau in the one is just none in the other"
 
 
 def table(report: Comparison) -> Table:
@@ -119,12 +125,7 @@ def _sentences(report: Comparison) -> list[str]:
             why = f"{listed(small)} too small to look for (below {percent(report.trajectory.depth)} of the loss before)"
         lines.append(f"Predicted drops {listed(members)} are one visible drop: {why}.")
     for match in report.matches:
-        for j in match.seen[:-1]:
-            drop = report.drops[j]  # the one after the plateau
-            lines.append(
-                f"Predicted drop {match.k} is visible drops {listed(match.seen)}: the plateau at "
-                f"{number(drop.before)}, which ends at time {number(drop.time)}, was not predicted."
-            )
+        lines += _taken_in_several(report, match)
     small = [k for k in report.unmatched_predicted if _small(report, k)]
     if small:
         most = percent(report.trajectory.depth)
@@ -134,14 +135,16 @@ def _sentences(report: Comparison) -> list[str]:
         lines.append(f"Predicted, without a visible drop: {listed(rest)}.")
     lines += _end(report)
     begun = _begun(report)
-    for j in report.unmatched_observed:
-        if begun is not None and j == len(report.drops):
-            continue
+    alone = [j for j in report.unmatched_observed if begun is None or j != len(report.drops)]
+    for j in alone[:_NAMED]:
         drop = report.drops[j - 1]
         lines.append(
             f"Visible, not predicted: drop {j} at time {number(drop.time)}, from {number(drop.before)} "
             f"to {number(drop.after)}."
         )
+    if len(alone) > _NAMED:
+        until, level_then = number(report.drops[alone[-1] - 1].time), number(report.drops[alone[-1] - 1].after)
+        lines.append(f"Nor were drops {listed(alone[_NAMED:])}, until time {until}, to {level_then}.")
     shaky = [match.k for match in report.matches if match.conditioning > REPRODUCIBLE]
     if shaky:
         lines.append(
@@ -169,6 +172,32 @@ def _sentences(report: Comparison) -> list[str]:
         *report.notes,
         *_of_both(report),
     ]
+
+
+def _taken_in_several(report: Comparison, match: Match) -> list[str]:
+    """The plateaus between the visible drops that a predicted one consists of."""
+    drops = [report.drops[j - 1] for j in match.seen]
+    what = f"Predicted drop {match.k} is visible drops {listed(match.seen)}:"
+    if len(drops) > 1 and _followed(report, drops):
+        return [f"{what} the predicted curve goes the same way, {_SHOULDER}."]
+    lines = [
+        f"{what} the plateau at {number(drop.before)}, which ends at time {number(drop.time)}, was not predicted."
+        for drop in drops[1:]
+    ]
+    more = len(lines) - _NAMED
+    if more > 0:
+        lines[_NAMED:] = [f"Nor were {more} more plateaus until time {number(drops[-1].time)}."]
+    return lines
+
+
+def _followed(report: Comparison, drops: list[CurveDrop]) -> bool:
+    """Whether the predicted curve is that of the training between these drops, to a tenth of the smallest."""
+    curve = report.trajectory
+    if report.stairs.curve_times.size == 0 or report.stairs.curve_times[-1] < drops[-1].time:
+        return False
+    between = (curve.times >= drops[0].time) & (curve.times <= drops[-1].time)
+    gap = np.abs(report.stairs.curve(curve.times[between]) - curve.losses[between])
+    return float(np.max(gap, initial=0.0)) <= MARGIN * min(drop.before - drop.after for drop in drops)
 
 
 def _of_both(report: Comparison) -> list[str]:

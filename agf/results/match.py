@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Relative change of an observed time under the repeat, up to which the drop counts as reproducible.
 REPRODUCIBLE = 3e-3
+#: Consecutive drops that are listed one by one, at most. Cost: of reading.
+_FEW = 3
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,8 +130,15 @@ def lateness(stairs: Staircase, trajectory: Trajectory) -> float:
 
 
 def listed(numbers: list[int]) -> str:
-    """Numbers of drops in a sentence."""
-    return ", ".join(map(str, numbers))
+    """Numbers of drops, in order, in a sentence: "1, 2, 4 to 9"."""
+    runs: list[list[int]] = []
+    for k in numbers:
+        if runs and k == runs[-1][-1] + 1:
+            runs[-1].append(k)
+        else:
+            runs.append([k])
+    words = ([f"{run[0]} to {run[-1]}"] if len(run) > _FEW else map(str, run) for run in runs)
+    return ", ".join(word for run in words for word in run)
 
 
 def relative(difference: float, unit: float) -> float:

@@ -22,7 +22,8 @@ def align(times: np.ndarray, levels: np.ndarray, visible: list[CurveDrop]) -> li
 
     By dynamic programming: a visible drop takes a run of consecutive predicted drops, or a predicted drop takes a run
     of consecutive visible ones; the two sides cost the mismatch of their level intervals (one minus intersection over
-    union) plus that of their log times, each at most one.
+    union) plus that of their log times, each at most one. All but one of a run count as drops without a partner, so
+    that a run is taken only where it meets the other side better than one of its members does.
     """
     n, m = times.size, len(visible)
     best = np.full((n + 1, m + 1), np.inf)
@@ -37,7 +38,8 @@ def align(times: np.ndarray, levels: np.ndarray, visible: list[CurveDrop]) -> li
             if not (i and j):
                 continue
             for p, v in _runs(levels, visible, i, j):
-                cost = best[i - p, j - v] + _mismatch(times, levels, i - p, i, visible[j - v : j])
+                more = ALONE * (p + v - 2)  # each but one of a run has no partner of its own
+                cost = best[i - p, j - v] + more + _mismatch(times, levels, i - p, i, visible[j - v : j])
                 if cost < best[i, j]:
                     best[i, j], choice[i, j] = cost, (p, v)
     partner: list[tuple[int, int] | None] = [None] * n

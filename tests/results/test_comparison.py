@@ -14,6 +14,7 @@ import agf
 from agf import Clock, Drop, FileError, Init, RequestError, Staircase, Status, Trajectory, compare
 from agf.records import files
 from agf.records.table import number
+from agf.results.match import listed
 
 T = np.concatenate([[0.0], np.geomspace(1e-2, 1e3, 4000)])
 
@@ -87,6 +88,35 @@ def test_a_predicted_drop_that_the_curve_takes_in_several_is_compared_at_their_e
     for level, end in zip(between, times[2:], strict=False):
         assert f"the plateau at {level:g}, which ends at time {end:.4g}, was not predicted" in str(report)
     assert report.matches[1].to_dict()["visible_to"] == several[-1]
+
+
+def test_small_late_drops_that_were_not_predicted_take_no_partner_from_those_that_were():
+    # The first drop is almost all of the loss: a run of everything would meet its levels to a percent.
+    times, levels = np.geomspace(2, 900, 9), [10, 0.6, 0.5, 0.42, 0.36, 0.31, 0.27, 0.24, 0.22, 0.2]
+    report = compare(predicted(times[:3], levels[:4]), curve(times, levels))
+    assert [match.seen for match in report.matches] == [[1], [2], [3]]
+    assert report.unmatched_observed == [4, 5, 6, 7, 8, 9]
+    assert "Visible, not predicted: drop 6" in str(report)
+    assert "Nor were drops 7, 8, 9, until time" in str(report)
+
+
+@pytest.mark.parametrize("off", [0.0, 0.2])
+def test_a_plateau_that_the_predicted_curve_nearly_has_is_told_from_one_that_was_not_predicted(off):
+    # Two equal drops so near one another that between them there is a plateau in the one and none in the other.
+    seen = curve([2, 10, 30], [4, 2, 1, 0.5], width=0.12)
+    shifted = seen.losses + off * np.exp(-(np.log(seen.times.clip(1e-3) / 18) ** 2))
+    stairs = predicted([2, 15], [4, 2, 0.5], curve_times=seen.times, curve_losses=shifted)
+    report = compare(stairs, seen)
+    assert [match.seen for match in report.matches] == [[1], [2, 3]]
+    # a tenth of the smallest drop, .5
+    assert ("was not predicted" in str(report)) == (off > 0.05)
+    assert ("goes the same way" in str(report)) == (off < 0.05)
+
+
+def test_numbers_of_drops_are_listed_shortly():
+    assert listed([]) == ""
+    assert listed([1, 2, 3, 5]) == "1, 2, 3, 5"
+    assert listed([1, 3, 4, 5, 6, 9]) == "1, 3 to 6, 9"
 
 
 def test_visible_drops_are_not_one_predicted_drop_unless_both_levels_agree():
