@@ -16,7 +16,7 @@ _EXPORTS = {
     "course": "rectified.course",
     "Course": "rectified.course",
     "align": "rectified.align",
-    "DormantPhase": "results.dormant_phase",
+    "DormantPhase": "rectified.dormant_phase",
     "landscape": "rectified.landscape",
     "separation": "rectified.separation",
     "Separation": "rectified.separation",
@@ -63,7 +63,7 @@ _EXPORTS = {
     "Rewinding": "results.rewinding",
     "check": "conformance.checks",
     "problem": "registry",
-    "load": "results.runs",
+    "load": "loading.runs",
     "sweep": "sweeping.sweep",
     "watch": "shell.progress",
     "AgfError": "errors",
@@ -145,6 +145,7 @@ if TYPE_CHECKING:
     from agf.errors import ProblemError as ProblemError
     from agf.errors import RequestError as RequestError
     from agf.init import Init as Init
+    from agf.loading.runs import load as load
     from agf.networks.autograd import AutogradProblem as AutogradProblem
     from agf.networks.two_layer import TwoLayer as TwoLayer
     from agf.records.settings import Settings as Settings
@@ -156,6 +157,7 @@ if TYPE_CHECKING:
     from agf.rectified.cones import cones as cones
     from agf.rectified.course import Course as Course
     from agf.rectified.course import course as course
+    from agf.rectified.dormant_phase import DormantPhase as DormantPhase
     from agf.rectified.escape import Escape as Escape
     from agf.rectified.escape import escape as escape
     from agf.rectified.landscape import landscape as landscape
@@ -165,12 +167,10 @@ if TYPE_CHECKING:
     from agf.results.comparison import Comparison as Comparison
     from agf.results.comparison import compare as compare
     from agf.results.curve_file import CurveWriter as CurveWriter
-    from agf.results.dormant_phase import DormantPhase as DormantPhase
     from agf.results.drop import Drop as Drop
     from agf.results.landscape import Critical as Critical
     from agf.results.landscape import Landscape as Landscape
     from agf.results.rewinding import Rewinding as Rewinding
-    from agf.results.runs import load as load
     from agf.results.staircase import Staircase as Staircase
     from agf.results.trajectory import Trajectory as Trajectory
     from agf.rewinding.masked import masked as masked

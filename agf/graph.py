@@ -24,14 +24,14 @@ from agf.arrays import FloatArray
 from agf.errors import RequestError, explain
 from agf.pictures.axes import loss_scale
 from agf.records import files
+from agf.records.naming import given, word_of
 from agf.records.table import number as rounded
-from agf.results.drop import Drop
-from agf.results.naming import given, word_of
 
 if TYPE_CHECKING:
     import networkx as nx
     from matplotlib.transforms import Bbox
 
+    from agf.results.drop import Drop
     from agf.results.staircase import Staircase
 
 START = "nothing"

@@ -33,10 +33,11 @@ from agf.pictures.axes import (
 from agf.pictures.dormant_phase import dormant_phase
 from agf.pictures.landscape import landscape
 from agf.pictures.ticks import log_time
-from agf.results import naming
+from agf.records import naming
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from typing_extensions import TypeIs
 
     from agf.results.comparison import Comparison
     from agf.results.drop import Drop
@@ -217,12 +218,10 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
     RequestError
         When a prediction without flow times is to share axes with others.
     """
-    from agf.results.staircase import Staircase
-    from agf.results.trajectory import Trajectory
 
     parts = [part for result in results for part in _parts(result)]
-    curves = [part for part in parts if isinstance(part, Trajectory)]
-    stairs = [part for part in parts if isinstance(part, Staircase)]
+    curves = [part for part in parts if not _predicted(part)]
+    stairs = [part for part in parts if _predicted(part)]
     if len(parts) > 1 and not all(_drop_times(one)[1] for one in stairs):
         raise RequestError(
             explain("a prediction in accelerated time cannot share axes in flow time.", remedy="Draw it alone.")
@@ -248,9 +247,18 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
 
 
 def _parts(result: Staircase | Trajectory | Comparison) -> list[Staircase | Trajectory]:
-    from agf.results.comparison import Comparison
+    return [result.trajectory, result.stairs] if _compared(result) else [result]
 
-    return [result.trajectory, result.stairs] if isinstance(result, Comparison) else [result]
+
+# Results draw themselves with this module, so it knows them by what they have and imports none of them.
+
+
+def _compared(result: Staircase | Trajectory | Comparison) -> TypeIs[Comparison]:
+    return hasattr(result, "stairs")
+
+
+def _predicted(run: Staircase | Trajectory) -> TypeIs[Staircase]:
+    return hasattr(run, "mode")
 
 
 def _scale(result: Staircase | Trajectory) -> str:
@@ -270,14 +278,13 @@ def bands(
     RequestError
         When a prediction has no flow times.
     """
-    from agf.results.staircase import Staircase
 
     parts = [part for result in results for part in _parts(result)]
     ax = new_axes() if ax is None else ax
-    stairs = [part for part in parts if isinstance(part, Staircase)]
+    stairs = [part for part in parts if _predicted(part)]
     if not all(_drop_times(one)[1] for one in stairs):
         raise RequestError(explain("a band needs flow times.", found="a prediction in accelerated time"))
-    curves = [part for part in parts if not isinstance(part, Staircase)]
+    curves = [part for part in parts if not _predicted(part)]
     if not parts:
         say(ax, "no run was given")
     grid = _common_times(stairs, curves)
@@ -301,9 +308,7 @@ def bands(
 
 def _loss_on(run: Staircase | Trajectory, grid: FloatArray) -> FloatArray:
     """Loss at these flow times: the recorded curve; the resolved curve; or the steps at the half-drop times."""
-    from agf.results.staircase import Staircase
-
-    if not isinstance(run, Staircase):
+    if not _predicted(run):
         return run.loss_at(grid)
     if run.curve_times.size:
         return run.curve(grid)
@@ -365,16 +370,15 @@ def features(
     RequestError
         For an unknown name.
     """
-    from agf.results.staircase import Staircase
 
     ax = new_axes() if ax is None else ax
     ax.set_xlabel("flow time")
-    if isinstance(result, Staircase):
+    if _predicted(result):
         known = sorted({key for drop in result.drops for key in drop.features})
     else:
         known = sorted(result.features_over_time)
     if not known:
-        empty = isinstance(result, Staircase) and not result.drops
+        empty = _predicted(result) and not result.drops
         say(ax, f"{'no drop is predicted' if empty else 'this result holds no features'} ({result.status.word})")
         return ax
     name = known[0] if name is None else name
@@ -385,7 +389,7 @@ def features(
     values = result.features(name)
     values = values.reshape(values.shape[0], -1)
     names = naming.components(result, name, values.shape[1]) if names is None else names
-    if isinstance(result, Staircase):
+    if _predicted(result):
         times, log = _drop_times(result)
         left, right = _time_axis(ax, times, log)
         edges = np.concatenate([[left], times, [right]])
@@ -494,10 +498,8 @@ class _Norms:
 
 def _norms(result: Staircase | Trajectory, ax: Axes) -> _Norms | None:
     """What a result holds of norms over time; where it holds none, None, and the axes say so."""
-    from agf.results.staircase import Staircase
-
     ax.set_xlabel("flow time")
-    if isinstance(result, Staircase):
+    if _predicted(result):
         norms = [drop.log_norms for drop in result.drops if drop.log_norms is not None and drop.active is not None]
         complete = 0 < len(norms) == len(result.drops)
         log, drops = bool(np.isfinite(result.times).all()), result.drops

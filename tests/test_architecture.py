@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import graphlib
 import importlib.util
 import re
 import sys
@@ -27,6 +28,20 @@ def test_picture_and_table_are_those_of_the_code():
     architecture = script()
     assert architecture.page() == architecture.PAGE.read_text(encoding="utf-8"), REMEDY
     assert architecture.picture() == architecture.PICTURE.read_text(encoding="utf-8"), REMEDY
+
+
+def test_no_module_and_no_room_comes_back_to_itself():
+    architecture = script()
+    known = architecture.files()
+    modules = {name: architecture.imported(path, known) - {name, "agf"} for name, path in known.items()}
+    rooms = {}
+    for name, others in modules.items():
+        if name not in ("agf", "agf_problems"):
+            here = architecture.room(name)
+            rooms.setdefault(here, set()).update({architecture.room(other) for other in others} - {here})
+    assert len(rooms) > 30
+    for graph in (modules, rooms):
+        graphlib.TopologicalSorter(graph).prepare()  # a CycleError says which
 
 
 def test_every_room_has_a_floor_and_every_folder_says_what_to_read_first():

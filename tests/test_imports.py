@@ -65,6 +65,23 @@ def test_layers_and_the_independence_of_trainers_and_predictors_hold():
     assert done.returncode == 0, done.stdout
 
 
+def test_who_comes_in_by_the_front_door_stands_above_what_is_behind_it():
+    """`import agf` reaches every room. The rooms of the users' jobs may, and one network, whose closed form is that of
+    a plug-in: it predicts with few neurons, by public names."""
+    users = ("shell", "figures", "page")
+    found = set()
+    for path in MODULES:
+        where = path.relative_to(ROOT / "agf")
+        if where.parts[0] in users or where.name == "__init__.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            whole = isinstance(node, ast.Import) and any(alias.name == "agf" for alias in node.names)
+            some = isinstance(node, ast.ImportFrom) and node.module == "agf"
+            if whole or (some and any(alias.name in agf.__all__ for alias in node.names)):
+                found.add(where.as_posix())
+    assert found == {"networks/theory.py"}
+
+
 @pytest.mark.parametrize("path", [*MODULES, *PLUGINS], ids=lambda path: ".".join(path.with_suffix("").parts[-2:]))
 def test_heavy_packages_are_imported_inside_functions(path):
     heavy = {name.split(".")[0] for name in imported(path, everywhere=False)} & HEAVY

@@ -20,8 +20,9 @@ from agf.algorithm.saturation import later
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
+from agf.records.settings import FINE_DEPTH
 from agf.records.state import State
-from agf.results.curve import FINE_DEPTH, FLOOR, detect
+from agf.results.curve import FLOOR, detect
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.rounding import TIED

@@ -16,7 +16,7 @@ from agf.contract.problem import Problem
 from agf.coordinates.factored_flow import FactoredFlow
 from agf.init import Init
 from agf.numerics.derivatives import hessian
-from agf.results.curve import FINE_DEPTH
+from agf.records.settings import FINE_DEPTH
 from agf.rounding import LOG_FAINT, SUM, TIED
 from agf.sphere import cartesian, polar
 

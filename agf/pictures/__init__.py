@@ -1,1 +1,1 @@
-"""How results are drawn: axes, ticks and the interactive page. Read `axes` first."""
+"""How results are drawn: axes, ticks, and what a picture is made of. Read `axes` first."""

@@ -12,7 +12,7 @@ from agf.pictures.axes import OBSERVED, PREDICTED, RULE, new_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from agf.results.dormant_phase import DormantPhase
+    from agf.rectified.dormant_phase import DormantPhase
 
 #: Lines that can still be told apart, and points a line.
 _MOST, _POINTS = 200, 400

@@ -12,14 +12,12 @@ from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.networks.two_layer import TwoLayer
 from agf.rectified.dormant_flow import DormantFlow
+from agf.rectified.dormant_phase import BLOCK, DormantPhase
 from agf.rectified.events import Events, Fate
 from agf.rectified.landscape import network_of
 from agf.rectified.walls import Walls
-from agf.results.dormant_phase import DormantPhase
 from agf.sphere import polar
 
-#: Neurons that are followed together. Cost: their arrays stay in cache, and numpy's calls are few.
-_BLOCK = 4096
 #: Singular values of a residual below this fraction of the largest are rounding. Derived: float64, sums over samples.
 _RANK = 1e-12
 
@@ -81,8 +79,8 @@ def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None =
     arrivals, charges, utilities = np.zeros(m), np.zeros(m), np.zeros(m)
     ends = np.zeros((m, problem.n_inputs + 1))
     parts = []
-    for first in range(0, m, _BLOCK):
-        rows = slice(first, min(first + _BLOCK, m))
+    for first in range(0, m, BLOCK):
+        rows = slice(first, min(first + BLOCK, m))
         flow = DormantFlow(walls, start[rows], start_log_norms[rows])
         events = flow.run(until)
         parts.append(Events(events.neuron + first, events.sample, events.kind, events.time))
@@ -154,15 +152,3 @@ def _clusters(fates: IntArray, ends: FloatArray, patterns: np.ndarray) -> IntArr
     place = np.empty(counts.size, dtype=np.int64)
     place[np.argsort(-counts, kind="stable")] = np.arange(counts.size)
     return place[index.reshape(-1)]
-
-
-def state(phase: DormantPhase, time: float) -> tuple[FloatArray, FloatArray]:
-    """Unit rows and log norms of the neurons of a result at a time."""
-    walls = Walls.of(phase.X, phase.weights, phase.leak)
-    directions, log_norms = phase.start.copy(), phase.start_log_norms.copy()
-    for first in range(0, len(phase), _BLOCK):
-        rows = slice(first, min(first + _BLOCK, len(phase)))
-        flow = DormantFlow(walls, directions[rows], log_norms[rows])
-        flow.run(time)
-        directions[rows], log_norms[rows] = flow.inside(np.arange(flow.a.size), time)
-    return directions, log_norms

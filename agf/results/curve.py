@@ -13,14 +13,9 @@ import numpy as np
 
 from agf.arrays import FloatArray, count, positive, vector
 from agf.errors import DataError, explain
+from agf.records.settings import DEPTH, FINE_DEPTH
 from agf.records.table import number
 
-#: Smallest drop reported, as a fraction of the loss before it: of any curve, ... Setting: `depth`; at 2e-2 drops of a
-#: percent, which a picture shows, would be left out; at 2e-4 `_SIGMAS` alone would hold off the scatter of minibatches.
-DEPTH = 2e-3
-#: ... and of a computed one (with slopes). Setting: `depth`; its losses are right to the tolerance of the steps, 1e-4
-#: at kinks and finer elsewhere, so that smaller drops are real; at 2e-5 those at kinks would not be.
-FINE_DEPTH = 2e-4
 #: Rate on a plateau over the rate in the drops on its two sides, at most. Setting: `flatness`; at 1 every shoulder of a
 #: drop would be a plateau, at 0.02 only one on which the loss falls fifty times slower than in the drops.
 FLATNESS = 0.2

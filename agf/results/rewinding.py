@@ -142,9 +142,9 @@ class Rewinding(Tabular):
         matplotlib.axes.Axes
             What was drawn on, for the first of the two.
         """
-        from agf.rewinding import pictures
+        from agf.pictures import signs
 
-        return pictures.save(pictures.cycles(self, ax=ax), path)
+        return signs.save(signs.cycles(self, ax=ax), path)
 
     def to_frame(self) -> Any:
         """A pandas DataFrame: a row a cycle.

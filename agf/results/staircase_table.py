@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from agf.records import naming
 from agf.records.table import Table, level, number, percent
-from agf.results import naming
 
 if TYPE_CHECKING:
     from agf.results.staircase import Staircase

@@ -15,16 +15,17 @@ from agf.clock import Clock
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.records import files
+from agf.records.settings import DEPTH, FINE_DEPTH
 from agf.records.status import Status
 from agf.records.table import Table, Tabular, level, number
 from agf.results import endings, trajectory_file
-from agf.results.curve import DEPTH, FINE_DEPTH, CurveDrop, detect
+from agf.results.curve import CurveDrop, detect
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from agf.contract.problem import Problem
-    from agf.rewinding.flips import Flips
+    from agf.results.flips import Flips
 
 _EMPTY = np.zeros(0)
 
@@ -243,7 +244,7 @@ class Trajectory(Tabular):
         RequestError
             For a run without parameters, and rows that are not input and output weights.
         """
-        from agf.rewinding.flips import flips
+        from agf.results.flips import flips
 
         return flips(self, kind, problem)
 

@@ -1,1 +1,1 @@
-"""Rewinding: networks restricted by a mask, what changes sign when, and restarts. Read `masked`, `flips`, `rewind`."""
+"""Rewinding: networks restricted by a mask, and restarts. Read `masked` first, then `rewind`."""

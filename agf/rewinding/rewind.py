@@ -22,9 +22,9 @@ from agf.contract.admission import admit
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
+from agf.loading.runs import load
 from agf.records import files, provenance
 from agf.results.rewinding import Rewinding
-from agf.results.runs import load
 from agf.rewinding.modules import ModuleSubject, is_module
 from agf.rewinding.pruning import SCORES, counts, pruned
 from agf.rewinding.subject import ProblemSubject, Subject, Train

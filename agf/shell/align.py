@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from agf.records.table import Table
-from agf.results.dormant_phase import DormantPhase
+from agf.rectified.dormant_phase import DormantPhase
 from agf.shell import arguments
 from agf.shell.options import data_options, given, init_options, output_options
 from agf.shell.output import Output

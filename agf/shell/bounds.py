@@ -25,8 +25,8 @@ def bounds(name: str, log_eps: float | None, run: str | None, as_json: bool, qui
 
     With --check RUN, a run of agf train of this problem, each claim against it; exit code 1 where one is broken.
     """
+    from agf.loading.runs import trajectory
     from agf.rectified.separation import separation
-    from agf.results.runs import trajectory
 
     out = Output(None, None, as_json, quiet, [options["data"], options["init_file"], run])
     curve = None if run is None else trajectory(run)

@@ -13,9 +13,9 @@ from agf.capacity.compress import prune as pruned
 from agf.capacity.groups import BY, problem_of
 from agf.capacity.groups import groups as found_groups
 from agf.contract.problem import Problem
+from agf.loading.runs import load, trajectory
 from agf.records import files
 from agf.results.comparison import Comparison
-from agf.results.runs import load, trajectory
 from agf.results.trajectory import Trajectory
 from agf.shell.console import reporter
 from agf.shell.main import DONE

@@ -18,8 +18,8 @@ from agf.shell.output import Output, print_json
 def escape(run: str, drop: int | None, picture: str | None, as_json: bool, quiet: bool) -> int:
     """Whether the network of the run file RUN can still learn: optimal at any width, spurious, or leaving, and when."""
     import agf
+    from agf.loading.runs import training
     from agf.results.comparison import Comparison
-    from agf.results.runs import training
 
     out = Output(None, picture, as_json, quiet, [run])
     result = training(run)

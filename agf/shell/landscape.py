@@ -70,9 +70,9 @@ def _requested(
 ) -> tuple[Problem, Any, str]:
     """The problem, the network and what it is called; data come from the run where none are given."""
     from agf import registry
+    from agf.loading.runs import training
     from agf.results.comparison import Comparison
     from agf.results.network import neurons
-    from agf.results.runs import training
 
     if run is None:
         requested = arguments.problem(name, **options)

@@ -11,10 +11,10 @@ import numpy as np
 from agf import registry
 from agf.algorithm.engine import predict_with
 from agf.errors import FileError, RequestError, explain
+from agf.loading.runs import training
 from agf.records import files, provenance
 from agf.records.table import number
 from agf.results.comparison import Comparison, compare
-from agf.results.runs import training
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 

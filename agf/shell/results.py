@@ -6,9 +6,9 @@ import os
 
 import click
 
+from agf.loading.runs import prediction, training
 from agf.records import files
 from agf.results.comparison import Comparison
-from agf.results.runs import prediction, training
 from agf.shell import signals
 from agf.shell.console import reporter
 from agf.shell.main import DONE, FAILED
@@ -63,11 +63,11 @@ def graph(runs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool)
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
 def report(runs: tuple[str, ...], output: str, quiet: bool) -> int:
     """One self-contained interactive page about RUNS: curve, staircase, norms, features, drops."""
-    from agf.pictures import html_report
+    from agf.page import report as page
 
     files.check_writable(output)
     files.check_distinct(output, runs)
-    size = html_report.report([training(path) for path in runs], output)
+    size = page.report([training(path) for path in runs], output)
     reporter(quiet).say(f"Wrote {output} ({size / 1e6:.1f} MB, opens without a network).")
     return DONE
 

@@ -8,10 +8,10 @@ import click
 
 from agf import registry
 from agf.errors import RequestError, explain
+from agf.loading.runs import load, trajectory
 from agf.records import files
+from agf.results.flips import KINDS
 from agf.results.rewinding import Rewinding
-from agf.results.runs import load, trajectory
-from agf.rewinding.flips import KINDS
 from agf.rewinding.pruning import PRUNABLE, SCORES
 from agf.rewinding.rewind import BUDGETS, METHODS
 from agf.rewinding.rewind import rewind as rewound

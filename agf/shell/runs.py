@@ -165,7 +165,7 @@ def compare(
     with --curve. A csv curve has a column `loss` and a column `time` (flow time) or `step`, with --lr and --momentum.
     """
     import agf
-    from agf.results import runs
+    from agf.loading import runs
 
     out = Output(output, picture, as_json, quiet, [*_read(name, options), curve])
     scales = _choice(options, ("lr", "momentum", "loss_scale"))
@@ -301,7 +301,7 @@ def _dashed(option: str) -> str:
 
 def _resumed(name: str, path: str, options: dict[str, Any]) -> tuple[Problem, Init, Trajectory]:
     """The problem of a saved trajectory, built again, where it started, and the trajectory."""
-    from agf.results.runs import load
+    from agf.loading.runs import load
     from agf.results.trajectory import Trajectory
 
     extra = _choice(options, (*_DATA, *_INIT))
@@ -320,7 +320,7 @@ def _resumed(name: str, path: str, options: dict[str, Any]) -> tuple[Problem, In
 
 def _curve(path: str, problem: str, degree: int, scales: dict[str, Any]) -> Trajectory:
     """The trajectory of a run file, or the loss curve of a text file with its learning rate."""
-    from agf.results import runs
+    from agf.loading import runs
     from agf.results.trajectory import Trajectory
 
     if not zipfile.is_zipfile(path):

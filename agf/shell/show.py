@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from agf.errors import RequestError, explain
+from agf.loading.runs import load, training, trajectory
 from agf.records import files
-from agf.results.dormant_phase import DormantPhase
+from agf.rectified.dormant_phase import DormantPhase
 from agf.results.landscape import Landscape
 from agf.results.rewinding import Rewinding
-from agf.results.runs import load, training, trajectory
 from agf.shell.console import reporter
 from agf.shell.main import DONE
 from agf.shell.output import print_json
@@ -103,7 +103,7 @@ def _view(result: Any, view: str, feature: str | None, run: str) -> Any:
 
         return {"race": race, "groups": holdings, "alignment": aligned}[view](result)
     if view == "signs" and isinstance(result, Trajectory):
-        from agf.rewinding.pictures import signs
+        from agf.pictures.signs import signs
 
         return signs(result)
     if not isinstance(result, Trajectory):

@@ -9,7 +9,7 @@ import click
 from agf import registry
 from agf.capacity.tickets import tickets as predicted
 from agf.init import Init
-from agf.results.runs import trajectory
+from agf.loading.runs import trajectory
 from agf.shell import arguments
 from agf.shell.console import reporter
 from agf.shell.main import DONE

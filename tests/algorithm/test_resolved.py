@@ -12,9 +12,8 @@ from agf.algorithm.resolved import path, stops
 from agf.algorithm.resolved.path import label
 from agf.algorithm.resolved.riding import go
 from agf.algorithm.resolved.run import Run
-from agf.records.settings import Settings
+from agf.records.settings import FINE_DEPTH, Settings
 from agf.records.status import Status
-from agf.results.curve import FINE_DEPTH
 
 
 @pytest.fixture(scope="module")

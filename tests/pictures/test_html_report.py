@@ -10,7 +10,7 @@ import pytest
 import agf
 from agf.clock import Clock
 from agf.errors import FileError, RequestError
-from agf.pictures import html_report
+from agf.page import report as html_report
 from agf.records.status import Status
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase

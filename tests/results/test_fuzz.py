@@ -18,8 +18,8 @@ import pytest
 import agf
 from agf import AgfError, FileError, plot
 from agf.capacity.race_pictures import aligned, holdings, race
-from agf.pictures import html_report
-from agf.rewinding.pictures import signs
+from agf.page import report as html_report
+from agf.pictures.signs import signs
 from agf.shell import main
 from agf.shell.rerun import differences, rerun
 

@@ -11,8 +11,8 @@ import pytest
 
 import agf
 from agf import graph, plot
-from agf.pictures import html_report
-from agf.results import naming
+from agf.page import report as html_report
+from agf.records import naming
 
 NAMES = ["age", "mass (kg), dry", "s<3>", "none"]
 

@@ -30,10 +30,10 @@ from agf.contract.ties import Ties
 from agf.init import Init
 from agf.integrators import Accepted
 from agf.records.checkpoint import Checkpoint
-from agf.records.settings import Settings
+from agf.records.settings import FINE_DEPTH, Settings
 from agf.records.state import State
 from agf.records.status import Status
-from agf.results.curve import FINE_DEPTH, LEFT
+from agf.results.curve import LEFT
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive

@@ -10,8 +10,9 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
+from agf.records.settings import FINE_DEPTH
 from agf.records.state import State
-from agf.results.curve import FINE_DEPTH, CurveDrop, detect, drawn
+from agf.results.curve import CurveDrop, detect, drawn
 from agf.results.drop import Drop, kept
 from agf.stopping.drive import End, Moment, Why
 

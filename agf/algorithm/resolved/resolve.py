@@ -13,8 +13,7 @@ from agf.contract.ties import Ties
 from agf.coordinates.mode_system import mixes
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
-from agf.records.settings import Settings
-from agf.results.curve import FINE_DEPTH
+from agf.records.settings import FINE_DEPTH, Settings
 from agf.results.staircase import Staircase
 
 

@@ -26,9 +26,8 @@ from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
-from agf.records.settings import Settings
+from agf.records.settings import FINE_DEPTH, Settings
 from agf.records.status import Status
-from agf.results.curve import FINE_DEPTH
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 

@@ -18,9 +18,8 @@ import numpy as np
 from agf.arrays import FloatArray
 from agf.errors import RequestError, explain
 from agf.pictures import axes
-from agf.records import files
+from agf.records import files, naming
 from agf.records.table import visible
-from agf.results import naming
 from agf.results.comparison import Comparison
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
@@ -75,7 +74,7 @@ def report(runs: Sequence[Result], path: str | os.PathLike[str]) -> int:
 
 
 def _resource(name: str) -> str:
-    return resources.files("agf.pictures").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("agf.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def _fill(template: str, parts: dict[str, str]) -> str:

@@ -106,9 +106,9 @@ class Flips(Tabular):
         matplotlib.axes.Axes
             What was drawn on.
         """
-        from agf.rewinding import pictures
+        from agf.pictures import signs
 
-        return pictures.save(pictures.flips(self, ax=ax), path)
+        return signs.save(signs.flips(self, ax=ax), path)
 
     def to_frame(self) -> Any:
         """A pandas DataFrame: a row a change of sign, in order of time.

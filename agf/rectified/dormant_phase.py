@@ -12,6 +12,8 @@ from agf.arrays import FloatArray, IntArray
 from agf.errors import RequestError, explain
 from agf.records import files
 from agf.records.table import Table, Tabular, number, percent
+from agf.rectified.dormant_flow import DormantFlow
+from agf.rectified.walls import Walls
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +26,9 @@ _ARRAYS = (
     "X", "weights", "start", "start_log_norms", "fates", "arrivals", "charges", "ends", "utilities", "clusters",
     "event_neurons", "event_samples", "event_kinds", "event_times",
 )  # fmt: skip
-#: Rows of a printed table; all are in the result.
+#: Neurons that are followed together. Cost: their arrays stay in cache, and numpy's calls are few.
+BLOCK = 4096
+#: Clusters that a table prints. Limit: of a page; all are in the result.
 _ROWS = 40
 
 
@@ -81,7 +85,7 @@ class DormantPhase(Tabular):
     t_max : float
         Flow time at which the phase was stopped; inf where it was followed to the last event.
     fates : ndarray
-        (m,) number of the fate in `agf.results.dormant_phase.FATES`; `fate` has the words.
+        (m,) number of the fate in `agf.rectified.dormant_phase.FATES`; `fate` has the words.
     arrivals : ndarray
         (m,) flow time of each neuron's last event, 0 where it met none.
     charges : ndarray
@@ -97,7 +101,7 @@ class DormantPhase(Tabular):
     event_samples : ndarray
         (e,) samples whose walls they met, -1 for a change of sign and for weights that vanish.
     event_kinds : ndarray
-        (e,) numbers of the kinds in `agf.results.dormant_phase.EVENTS`.
+        (e,) numbers of the kinds in `agf.rectified.dormant_phase.EVENTS`.
     event_times : ndarray
         (e,) flow times.
     along : ndarray or None
@@ -219,14 +223,19 @@ class DormantPhase(Tabular):
         RequestError
             A time below 0, not finite, or beyond `t_max`.
         """
-        from agf.rectified.align import state
-
         if not 0 <= time <= min(self.t_max, np.finfo(float).max):
             expected = "a finite time of at least 0" + (f" and at most {self.t_max:g}" if self.t_max < np.inf else "")
             raise RequestError(
                 explain("there is no such time.", where="DormantPhase.at", found=time, expected=expected)
             )
-        return state(self, time)
+        walls = Walls.of(self.X, self.weights, self.leak)
+        directions, log_norms = self.start.copy(), self.start_log_norms.copy()
+        for first in range(0, len(self), BLOCK):
+            rows = slice(first, min(first + BLOCK, len(self)))
+            flow = DormantFlow(walls, directions[rows], log_norms[rows])
+            flow.run(time)
+            directions[rows], log_norms[rows] = flow.inside(np.arange(flow.a.size), time)
+        return directions, log_norms
 
     def charge(self, time: float) -> FloatArray:
         """(m,) utility accumulated by a flow time: change of the logs of the norms.

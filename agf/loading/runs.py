@@ -7,8 +7,8 @@ from typing import Any
 
 from agf.errors import FileError, RequestError, explain
 from agf.records import files
+from agf.rectified.dormant_phase import DormantPhase
 from agf.results.comparison import Comparison
-from agf.results.dormant_phase import DormantPhase
 from agf.results.landscape import Landscape
 from agf.results.rewinding import Rewinding
 from agf.results.staircase import Staircase

@@ -13,9 +13,9 @@ from agf.pictures.ticks import log_time
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from agf.results.flips import Flips
     from agf.results.rewinding import Rewinding
     from agf.results.trajectory import Trajectory
-    from agf.rewinding.flips import Flips
 
 __all__ = ["cycles", "flips", "save", "signs"]
 

@@ -1,0 +1,1 @@
+"""The interactive page: results in one HTML file that opens without a network. Read `report`."""
