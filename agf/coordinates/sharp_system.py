@@ -15,7 +15,7 @@ from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.coordinates.polar_system import PolarSystem
 from agf.init import Init
-from agf.rounding import SUM
+from agf.rounding import SUM, UNIT
 
 #: Angle beside a kink at which its sides are looked at. Derived: far above rounding (UNIT) and far below what the
 #: finest steps resolve, 1e-8.
@@ -37,8 +37,7 @@ class SharpSystem(PolarSystem):
         super().__init__(problem, init)
         normals = problem.kink_normals()
         assert normals is not None  # or these are not the coordinates to choose
-        lengths = np.linalg.norm(normals, axis=1)
-        self._normals = normals / np.where(lengths > 0, lengths, 1.0)[:, None]
+        self._normals = _distinct(normals)
         self._heights: FloatArray | None = None  # (H, n) over the kinks, at the last accepted state
         self._held: dict[int, IntArray] = {}  # kinks along which a neuron slides
         self._bases: dict[int, FloatArray] = {}  # orthonormal rows that span their normals
@@ -115,3 +114,14 @@ class SharpSystem(PolarSystem):
                 return kinks
             kinks = kinks[keeps]
         return kinks
+
+
+def _distinct(normals: FloatArray) -> FloatArray:
+    """Unit rows (m, d) of the distinct kinks {w : x_k . w = 0}: samples on one line through zero share one."""
+    lengths = np.linalg.norm(normals, axis=1)
+    rows = normals[lengths > 0] / lengths[lengths > 0, None]
+    first = np.argmax(np.abs(rows) > UNIT, axis=1)
+    rows *= np.sign(rows[np.arange(rows.shape[0]), first])[:, None]
+    rows = rows[np.argsort(rows @ np.cos(np.arange(rows.shape[1])))]  # in an order in which equal ones are neighbours
+    new = np.abs(np.diff(rows, axis=0)).max(axis=1) > UNIT
+    return rows[np.append(np.ones(min(rows.shape[0], 1), dtype=bool), new)]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import agf
+from agf.coordinates.sharp_system import SharpSystem
 
 M4 = (np.array([[1, 0.2], [0.3, 1], [-1, 0.5], [-0.4, -1]]), np.array([1, -0.8, 1.2, 0.6]))
 
@@ -94,3 +95,40 @@ def test_a_relu_of_one_input_is_no_line():
         problem = agf.TwoLayer(X, y, width=2, kink=kink)
         flow = agf.flow(problem, agf.Init.from_params(1e-3 * np.array([[1, 1], [-1, 1.0]])))
         assert flow.losses[-1] < 1e-5
+
+
+@pytest.mark.parametrize("kink", [None, 0.0])
+def test_a_neuron_whose_input_weights_end_at_zero_stays_there_and_the_others_go_on_without_it(kink):
+    # Samples on both sides of the origin, all above what the network makes of them: a neuron of negative output weight
+    # shrinks wherever it points, and no way leads on from where all kinks meet. The rest is a network of its own.
+    x = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    y = np.array([[1.0], [2.0], [1.5], [1.2]])
+    theta = 1e-3 * np.array([[0.3, 0.2, -1.0], [0.5, 0.4, 0.7], [-0.5, 0.3, 0.7], [0.3, -0.6, 0.8]])
+    whole, rest = (
+        agf.flow(agf.TwoLayer(x, y, "relu", width=rows.shape[0], kink=kink), agf.Init.from_params(rows))
+        for rows in (theta, theta[1:])
+    )
+    assert np.all(whole.params(-1)[0, :2] == 0.0)
+    conserved = np.sum(theta[0] ** 2 * [-1.0, -1.0, 1.0])
+    assert whole.params(-1)[0, 2] == pytest.approx(-np.sqrt(conserved), rel=1e-3)  # to which it is kept
+    assert [drop.time for drop in whole.drops] == pytest.approx([drop.time for drop in rest.drops], rel=1e-4)
+    # it had been followed for ever, in steps of the size of the tolerance (720,000 gradients and no drop)
+    assert whole.stats["evaluations"] < 10 * rest.stats["evaluations"]
+
+
+def test_a_neuron_that_passes_where_all_kinks_meet_goes_on():
+    # One input: beyond zero the other samples lead on the same way.
+    x, y = np.array([[1.0], [-1.0]]), np.array([[0.5], [-2.0]])
+    theta = np.array([[3e-4, -1e-3]])
+    flow = agf.flow(agf.TwoLayer(x, y, "relu", width=1), agf.Init.from_params(theta))
+    assert flow.params(-1)[0, 0] < 0.0
+    assert flow.losses[-1] == pytest.approx(0.25 * 0.5**2, rel=1e-6)
+
+
+def test_samples_on_one_line_share_a_kink():
+    # Neuron and samples as above, but that it comes to the origin along a kink, which two opposite samples have made
+    # two: neither could hold it without the other, and steps chattered about them.
+    x = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [0.0, 2.0]])
+    problem = agf.TwoLayer(x, np.ones((4, 1)), "relu", width=2, kink=0.0)
+    system = SharpSystem(problem, agf.Init.from_params(np.eye(2, 3)))
+    assert system._normals.shape == (2, 2)
