@@ -360,9 +360,9 @@ def _steps(
         settled, step = state, engine.step(state)
         state = step.state
         if step.drop is not None:
-            drops.append(step.drop)
             if engine.settings.mode == "agf" and step.activated is not None:
                 deviation.add(settled, step.activated, state, step.drop)
+            drops.append(step.drop)  # last: an interrupt between the two leaves no drop without its measures
         if observer is not None:
             observer(state, step.drop)
         if step.status is not None:

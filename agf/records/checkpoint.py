@@ -84,10 +84,22 @@ class Checkpoint:
         return watch
 
     def save(self, result: Result) -> None:
-        """Save now."""
-        if self.path is not None:
-            (result if self.whole is None else self.whole(result)).save(self.path)
-            self.latest = result
+        """Save now; an interrupt meanwhile is raised when it is done."""
+        if self.path is None:
+            return
+        interrupted = False
+        try:
+            self._write(result)
+        except KeyboardInterrupt:  # what was begun is gone
+            interrupted = True
+            self._write(result)
+        if interrupted:
+            raise KeyboardInterrupt
+
+    def _write(self, result: Result) -> None:
+        assert self.path is not None
+        (result if self.whole is None else self.whole(result)).save(self.path)
+        self.latest = result
 
     @contextmanager
     def last(self) -> Iterator[None]:

@@ -202,7 +202,7 @@ def from_json_float(value: Any) -> float:
 def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Write a run file. kind : "staircase", "trajectory", "comparison", ...; arrays : numbers, booleans or strings."""
     document = {"format": FORMAT, "version": VERSION, "kind": kind, **jsonable(header)}
-    with atomic(path) as handle, zipfile.ZipFile(handle, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    with atomic(path) as handle, _archive(handle) as archive:
         archive.writestr("header.json", json.dumps(document, allow_nan=False))
         for name, array in arrays.items():
             array = np.asarray(array)
@@ -212,6 +212,19 @@ def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], array
             info.compress_type = _packing(array)
             with archive.open(info, "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+@contextlib.contextmanager
+def _archive(handle: IO[Any]) -> Iterator[zipfile.ZipFile]:
+    """A new archive in an open file. Whatever is raised inside leaves it as it is: an archive that an interrupt finds
+    in the middle of an entry cannot be closed, and would raise that instead."""
+    archive = zipfile.ZipFile(handle, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
+    try:
+        yield archive
+        archive.close()
+    except BaseException:
+        archive.fp = None
+        raise
 
 
 def _packing(array: np.ndarray) -> int:

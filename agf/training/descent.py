@@ -224,13 +224,13 @@ class _Descent:
                     if observer is not None:
                         observer(Progress(self.time, self.recorder.points[-1][1], self.step))
                     checkpoint.offer(so_far)
+            self.seconds = wall.perf_counter() - began
+            result = self.trajectory(status)
         except KeyboardInterrupt:
-            if not self.recorder.points:
+            if not self.recorder.kept:
                 raise  # nothing was computed
-            status = Status.INTERRUPTED
             self.recorder.cut(self.time)
-        self.seconds = wall.perf_counter() - began
-        result = self.trajectory(status)
+            result = so_far()
         checkpoint.save(result)
         return result
 

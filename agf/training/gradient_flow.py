@@ -271,13 +271,13 @@ class _Run:
         try:
             with checkpoint.last(), guard(self.problem, self._partial):
                 status = self._drive(budget, each)
+            self.seconds = wall.perf_counter() - began
+            result = self._judged(self.trajectory(status))
         except KeyboardInterrupt:
             if not self.record.recorder.kept:
                 raise  # nothing was computed
-            status = Status.INTERRUPTED
             self.record.cut(self.time)
-        self.seconds = wall.perf_counter() - began
-        result = self._judged(self.trajectory(status))
+            result = so_far()
         checkpoint.save(result)
         return result
 
@@ -287,7 +287,7 @@ class _Run:
             return result
         from agf.rectified.verdict import verdict  # as long to import
 
-        sentence = None if result.status is Status.INTERRUPTED else verdict(self.problem, result)
+        sentence = verdict(self.problem, result)
         return result if sentence is None else replace(result, notes=(*result.notes, sentence))
 
     def _drive(self, budget: Budget, each: Callable[[Moment, Saved], None]) -> Status:

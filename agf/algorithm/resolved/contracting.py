@@ -85,7 +85,10 @@ def resolve_contracting(
     if kept is not None:
         run.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED))
     with guard(problem, lambda: result(Status.ERROR) if len(run.path.times) > 1 else None):
-        found = result(run.go())
+        try:
+            found = result(run.go())
+        except KeyboardInterrupt:  # while drops are looked for: the curve is there
+            found = result(Status.INTERRUPTED)
     if observer is not None:
         for drop in found.drops:  # which they are is known in the end
             observer(run.path.state(float(run.clock.accelerated(drop.half_time))), drop)
@@ -131,6 +134,7 @@ class _Followed:
         try:
             end = drive(self.system, Auto(rtol), stops, start, s_end=end_time, each=self._see)
         except KeyboardInterrupt:
+            self.path.cut(len(self.delays))
             return Status.INTERRUPTED
         self.stats["velocity_evaluations"] = float(end.at.work.gradients)
         self.stats["hessians"] = float(end.at.work.hessians)

@@ -64,10 +64,13 @@ def resolve_modes(
             observer(run.state_at(drop.half_time), drop)
     if settings.conditioning is False or not stairs.drops or stairs.status is Status.INTERRUPTED:
         return stairs
-    start, looser = shaken(init, settings)
-    middle = 0.5 * (stairs.levels[-2] + stairs.levels[-1])
-    again = _Modes(problem, start, looser, middle - settings.rtol * stairs.start_level)
-    return _told(stairs, again.go(None, Checkpoint(None)))
+    try:
+        start, looser = shaken(init, settings)
+        middle = 0.5 * (stairs.levels[-2] + stairs.levels[-1])
+        again = _Modes(problem, start, looser, middle - settings.rtol * stairs.start_level)
+        return _told(stairs, again.go(None, Checkpoint(None)))
+    except KeyboardInterrupt:  # what was predicted first is there
+        return replace(stairs, status=Status.INTERRUPTED)
 
 
 def _told(stairs: Staircase, again: Staircase) -> Staircase:
@@ -88,7 +91,7 @@ class _Modes:
     settings: Settings
     floor: float = -np.inf
     notes: list[str] = field(default_factory=list)
-    stats: dict[str, float] = field(default_factory=dict)
+    stats: dict[str, float] = field(default_factory=lambda: {"velocity_evaluations": 0.0})
     points: list[tuple[float, float, float]] = field(default_factory=list)  # flow time, loss, slope
     shots: list[tuple[float, Snapshot]] = field(default_factory=list)
 
@@ -108,7 +111,7 @@ class _Modes:
             drops = self._drops()
             most = self.settings.max_drops
             if most is not None and len(drops) > most:
-                drops, status = drops[:most], Status.MAX_DROPS
+                drops, status = drops[:most], status if status is Status.INTERRUPTED else Status.MAX_DROPS
             times, losses, _ = np.array(self.points).T
             return staircase(self.problem, self.init, self.settings, self, status, drops, began, (times, losses))
 
@@ -116,6 +119,7 @@ class _Modes:
 
         def each(now: Moment, saved: Saved) -> None:
             self._record(now)
+            self.stats["velocity_evaluations"] = float(saved.work.gradients)
             if watching is not None:
                 watching(self._state(self.shots[-1]), None)
 
@@ -129,12 +133,12 @@ class _Modes:
                 s_end=np.inf if end is None else end / self.unit,
                 each=each,
             )
+            self.stats["velocity_evaluations"] = float(found.at.work.gradients)
+            if found.why not in _STATUS:
+                self.notes.append(found.note or "Time no longer advances in float64.")
+            return result(_STATUS.get(found.why, Status.STALLED))
         except KeyboardInterrupt:
             return result(Status.INTERRUPTED)
-        self.stats["velocity_evaluations"] = float(found.at.work.gradients)
-        if found.why not in _STATUS:
-            self.notes.append(found.note or "Time no longer advances in float64.")
-        return result(_STATUS.get(found.why, Status.STALLED))
 
     def _record(self, now: Moment) -> None:
         """A step, with points inside where the loss falls much."""

@@ -74,6 +74,13 @@ class Path:
         if slope is not None:
             self.slopes.append(slope)
 
+    def cut(self, most: int | None = None) -> None:
+        """Forget points beyond so many, and one of which an interrupt has left only a part."""
+        known = [self.times, self.losses, *([self.slopes] if self.slopes else [])]
+        whole = min(map(len, known)) if most is None else min(most, *map(len, known))
+        for numbers in known:
+            del numbers[whole:]
+
     def curve(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Times, losses and slopes, with points on the cubics between them; as they are where slopes are not known."""
         times, losses, slopes = np.array(self.times), np.array(self.losses), np.array(self.slopes)

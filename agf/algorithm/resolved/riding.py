@@ -50,21 +50,24 @@ def resolve_riding(
     if kept is not None:
         run.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED, run.drops()))
     with guard(problem, lambda: result(Status.ERROR, run.drops()) if len(run.path.times) > 1 else None):
-        status = go(run)
-        run.warn()
-        drops = run.drops()
-        if drops and settings.conditioning is not False and status is not Status.INTERRUPTED:
-            middle = 0.5 * (drops[-1].level + (drops[-2].level if len(drops) > 1 else run.start_level))
-            probe = Run(problem, init, settings, None, probe=True, floor=middle)
-            ended = go(probe)
-            times = run.clock.flow(np.array(probe.path.times))
-            told, notes = conditioned(drops, run.start_level, times, np.array(probe.path.losses), ended)
-            drops, forks = undetermined(told, run.ride.forked)
-            run.notes.extend([*notes, *forks])
-            for name, value in probe.stats.items():
-                run.stats[name] = run.stats.get(name, 0) + value
-            status = ended if ended is Status.INTERRUPTED else status
-        found = result(status, drops)
+        try:
+            status = go(run)
+            run.warn()
+            drops = run.drops()
+            if drops and settings.conditioning is not False and status is not Status.INTERRUPTED:
+                middle = 0.5 * (drops[-1].level + (drops[-2].level if len(drops) > 1 else run.start_level))
+                probe = Run(problem, init, settings, None, probe=True, floor=middle)
+                ended = go(probe)
+                times = run.clock.flow(np.array(probe.path.times))
+                told, notes = conditioned(drops, run.start_level, times, np.array(probe.path.losses), ended)
+                drops, forks = undetermined(told, run.ride.forked)
+                run.notes.extend([*notes, *forks])
+                for name, value in probe.stats.items():
+                    run.stats[name] = run.stats.get(name, 0) + value
+                status = ended if ended is Status.INTERRUPTED else status
+            found = result(status, drops)
+        except KeyboardInterrupt:  # between the passes, or while drops are looked for: the curve is there
+            found = result(Status.INTERRUPTED, run.drops())
         if observer is not None:
             for drop in found.drops:  # which they are is known in the end
                 observer(run.path.state(drop.accelerated_time), drop)
@@ -79,6 +82,7 @@ def go(run: Run) -> Status:
         while status is None:
             status = plateau.cross() if run.settled else motion.flow()
     except KeyboardInterrupt:
+        run.path.cut()
         return Status.INTERRUPTED
     except NonFinite as error:
         run.notes.append(str(error))

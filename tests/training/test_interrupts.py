@@ -1,0 +1,110 @@
+"""An interrupt at any line of the package: what was computed comes back whole, or nothing was computed yet."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import agf
+from agf.records.status import Status
+
+FOLDERS = tuple(str(Path(agf.__file__).parents[1] / name) for name in ("agf", "problems"))
+#: Places tried of each computation: at evenly spaced lines of it.
+PLACES = 12
+
+
+class Interrupting:
+    """Raises KeyboardInterrupt when so many lines of the package have run (0: counts them)."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.lines = at, 0
+
+    def __call__(self, frame, event, argument):
+        return self.line if frame.f_code.co_filename.startswith(FOLDERS) else None
+
+    def line(self, frame, event, argument):
+        self.lines += event == "line"
+        if event == "line" and self.lines == self.at:
+            raise KeyboardInterrupt
+        return self.line
+
+
+def lines_of(compute, at=0):
+    """The result of `compute` interrupted at a line, None where it raised KeyboardInterrupt; and lines run."""
+    tracer, before = Interrupting(at), sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        return compute(), tracer.lines
+    except KeyboardInterrupt:
+        return None, tracer.lines
+    finally:
+        sys.settrace(before)
+
+
+def problem(name):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(10, 3))
+    y = X @ np.array([1.0, 0.5, -0.2]) + 0.1 * rng.normal(size=10)
+    if name == "diagonal-linear":
+        return agf.problem(name, X=X, y=y), 1e-6
+    if name == "linear":
+        return agf.problem(name, X=X, Y=np.stack([y, X[:, 0] * X[:, 1]], axis=1), width=3), 1e-4
+    return agf.TwoLayer(X, y, activation="erf", width=2), 1e-3
+
+
+@pytest.mark.parametrize("name", ["diagonal-linear", "linear", "two-layer"])
+@pytest.mark.parametrize("way", ["predict", "agf", "flow", "descend"])
+def test_an_interrupt_at_any_line_keeps_what_was_computed(tmp_path, name, way):
+    network, alpha = problem(name)
+    init, file = network.init(alpha, seed=1), tmp_path / "run.npz"
+    compute = {
+        "predict": lambda: agf.predict(network, init, max_drops=2),
+        "agf": lambda: agf.predict(network, init, mode="agf", max_drops=3),
+        "flow": lambda: agf.flow(network, init, max_steps=60, snapshots=20),
+        "descend": lambda: agf.descend(network, init, lr=1e-2, steps=200, snapshots=20),
+    }[way]
+    compute()  # what is imported late is there from here on
+    whole, lines = lines_of(compute)
+    assert whole is not None
+    kept = 0
+    for at in np.linspace(1, lines - 5, PLACES).astype(int):
+        found, _ = lines_of(compute, int(at))
+        if found is None:
+            continue
+        kept += 1
+        assert found.status in (Status.INTERRUPTED, whole.status)
+        assert found.table().text()
+        found.save(file)
+        assert agf.load(file).status is found.status
+        if way in ("flow", "descend"):
+            assert np.all(np.diff(found.times) > 0)
+            assert found.times.size == found.losses.size
+        elif found.curve_times is not None:
+            assert found.curve_times.shape == found.curve_losses.shape
+    assert kept > PLACES // 2
+
+
+def test_an_interrupt_between_a_drop_and_its_measures_loses_neither():
+    """Every line of a run of three drops, of which few are between the two."""
+    network, alpha = problem("diagonal-linear")
+    init = network.init(alpha, seed=1)
+    compute = lambda: agf.predict(network, init, mode="agf")  # noqa: E731
+    _, lines = lines_of(compute)
+    for at in range(lines // 2, lines, 3):
+        found, _ = lines_of(compute, at)
+        assert found is None or all(np.isfinite(drop.error) for drop in found.drops)
+
+
+def test_an_interrupt_while_a_run_file_is_written_waits_for_it(tmp_path):
+    network, alpha = problem("diagonal-linear")
+    init, file = network.init(alpha), tmp_path / "run.npz"
+    compute = lambda: agf.flow(network, init, checkpoint=file, max_steps=20)  # noqa: E731
+    compute()
+    _, lines = lines_of(compute)
+    for at in np.linspace(lines - 150, lines - 5, 12).astype(int):
+        file.unlink(missing_ok=True)
+        lines_of(compute, int(at))
+        assert agf.load(file).times.size > 10
