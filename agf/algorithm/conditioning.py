@@ -16,6 +16,7 @@ from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.records.table import number
+from agf.results.curve import crossing, monotone
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 
@@ -78,16 +79,13 @@ def conditioned(
     """
     never = np.nan if ended is Status.INTERRUPTED else np.inf
     lowest = np.minimum.accumulate(losses)
+    slopes = monotone(times, lowest)  # read as the prediction is
     out: list[Drop] = []
     before = start_level
     for drop in drops:
         middle = 0.5 * (before + drop.level)
-        below = np.flatnonzero(lowest <= middle)
-        change = never
-        if below.size:
-            k = max(int(below[0]), 1)
-            share = (lowest[k - 1] - middle) / (lowest[k - 1] - lowest[k]) if lowest[k - 1] > lowest[k] else 1.0
-            moved = times[k - 1] + min(max(share, 0.0), 1.0) * (times[k] - times[k - 1])
+        change, moved = never, crossing(times, lowest, slopes, middle)
+        if np.isfinite(moved):
             change = float(abs(moved / drop.half_time - 1.0)) if drop.half_time > 0 else 0.0
         out.append(replace(drop, conditioning=change))
         before = drop.level

@@ -321,8 +321,10 @@ class _Race:
         lacks[located] = crossings.crossed[located] - time
         tied = lacks <= tie_rtol * time
         log_radius = crossings.threshold.log_radius(drive, crossings.log_2c)
-        if time > 0:  # before, a neuron may stand above its threshold, and starts from there
-            log_norms[tied] = log_radius[tied] - crossings.share[tied]
+        # one whose utility has turned positive, or that is at its start, may stand above its threshold by far
+        radius = log_radius - crossings.share
+        met = tied & (steps.y0[:, p] < radius)
+        log_norms[met] = radius[met]
         tied |= self._together(first, directions, log_norms, grows, align)
         chosen = np.flatnonzero(tied)
         others = np.where(tied, np.inf, lacks)

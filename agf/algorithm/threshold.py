@@ -96,10 +96,17 @@ class Threshold:
         self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any
     ) -> tuple[FloatArray, FloatArray]:
         """Log norm minus the one of activation, -inf where the utility is not positive, and the utility; (m,)."""
+        heights, utility = self.heights(directions, log_norms, neurons, residual)
+        return np.where(utility > 0, heights, -np.inf), utility
+
+    def heights(
+        self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any
+    ) -> tuple[FloatArray, FloatArray]:
+        """Log norm minus the one of activation, and the utility, whatever its sign; (m,)."""
         utility, gradient = self.problem.utility(directions, neurons, residual)
         drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
         radius = self.log_radius(drive, self.log_self_interaction(directions, neurons))
-        return np.where(utility > 0, log_norms - radius, -np.inf), np.asarray(utility)
+        return np.asarray(log_norms - radius), np.asarray(utility)
 
 
 @dataclass(frozen=True)

@@ -122,10 +122,12 @@ def detect(
     depth = (FINE_DEPTH if known else DEPTH) if depth is None else positive(depth, "depth", where="detect")
     flatness = positive(flatness, "flatness", where="detect")
     began = int(np.searchsorted(times, 0.0, side="right"))
+    zero = min(began, 1)  # a point at time 0: the loss before everything, and no log time
     t, raw = times[began:], losses[began:]
     if t.size < 2:
         return []
-    fit = _decreasing(raw)
+    whole = _decreasing(losses[began - zero :])
+    fit = whole[zero:]
     noise = _SIGMAS * (np.full(t.size, _scatter(raw - fit)) if known else _local(raw - fit))
     base = min(0.0, float(fit[-1]))
     first = float(fit[0]) - base
@@ -146,8 +148,9 @@ def detect(
     marks = np.interp(-edges, -y, np.log(t))  # log time at which each level is crossed
     levels = np.exp(edges) - soft[0] if (soft == soft[0]).all() else np.interp(-edges, -y, fit - base)
     plateaus = _plateaus(edges, levels, marks, depth, np.interp(marks, np.log(t), noise), flatness)
-    curve, steep = (raw, np.asarray(slopes)[began:]) if known else (fit, np.empty(0))
-    losses_on = [float(fit[0]), *np.interp(plateaus, np.log(t), fit).tolist(), float(fit[-1])]
+    at, curve = times[began - zero :], losses[began - zero :] if known else whole
+    steep = np.asarray(slopes)[began - zero :] if known else monotone(at, whole)
+    losses_on = [float(whole[0]), *np.interp(plateaus, np.log(t), fit).tolist(), float(fit[-1])]
     bounds = [-np.inf, *plateaus, np.inf]
     drops = []
     for k, (before, after) in enumerate(pairwise(losses_on)):
@@ -155,12 +158,12 @@ def detect(
         if before - after < max(depth * (before - base), float(noise[middle])):
             continue
         inside = slice(
-            max(int(np.searchsorted(np.log(t), bounds[k], side="right")) - 1, 0),
-            int(np.searchsorted(np.log(t), bounds[k + 1], side="left")) + 1,
+            max(int(np.searchsorted(np.log(t), bounds[k], side="right")) + zero - 1, 0),
+            int(np.searchsorted(np.log(t), bounds[k + 1], side="left")) + zero + 1,
         )
-        part = steep[inside] if known else steep
         start, half, end = (
-            crossing(t[inside], curve[inside], part, before - share * (before - after)) for share in (0.1, 0.5, 0.9)
+            crossing(at[inside], curve[inside], steep[inside], before - share * (before - after))
+            for share in (0.1, 0.5, 0.9)
         )
         drops.append(CurveDrop(half, before, after, start, end))
     return drops
@@ -299,6 +302,25 @@ def _decreasing(values: FloatArray) -> FloatArray:
         means.append(mean)
         counts.append(count)
     return np.repeat(means, counts)
+
+
+def monotone(times: FloatArray, losses: FloatArray) -> FloatArray:
+    """Slopes (T,) of a smooth curve through points that do not rise, which does not rise either (Fritsch, Butland)."""
+    h, rise = np.diff(times), np.diff(losses)
+    steep = np.divide(rise, h, out=np.zeros(h.size), where=h > 0)
+    if h.size < 2:
+        return np.append(steep, steep[-1:])
+    left, right = steep[:-1], steep[1:]
+    weights = h[:-1] + 2.0 * h[1:], 2.0 * h[:-1] + h[1:]
+    falls = (left < 0) & (right < 0)
+    mean = weights[0] * np.divide(1.0, left, out=np.zeros(left.size), where=falls)
+    mean += weights[1] * np.divide(1.0, right, out=np.zeros(right.size), where=falls)
+    inner = np.divide(weights[0] + weights[1], mean, out=np.zeros(left.size), where=falls)
+    ends = [
+        np.clip(((2 * a + b) * d - a * e) / (a + b), 3 * d, 0.0) if a + b > 0 else 0.0
+        for a, b, d, e in ((h[0], h[1], steep[0], steep[1]), (h[-1], h[-2], steep[-1], steep[-2]))
+    ]
+    return np.concatenate([ends[:1], inner, ends[1:]])
 
 
 def _plateaus(

@@ -39,3 +39,27 @@ def test_a_group_of_any_number_of_neurons_makes_its_drop_when_the_flow_does(memb
     for mode, within in (("agf", 3e-3), ("resolved", 3e-4)):
         found = agf.predict(problem, init, mode=mode, t_max=70.0, conditioning=False).drops[0].half_time
         assert found == pytest.approx(seen, rel=within), mode
+
+
+def test_a_neuron_that_starts_near_its_natural_norm_is_active_whichever_sign_its_utility_has():
+    """Linear attention on 200 pairs: R* is small, and the head starts above the norm of joining and is pushed back.
+
+    Kept out of the residual until its utility turned positive, its drop was at 1.52 in place of .111.
+    """
+    problem = agf.problem("linear-attention", covariance=np.ones(6), context=200, heads=1)
+    init = problem.init(0.03, seed=14)
+    stairs, flow = agf.predict(problem, init), agf.flow(problem, init, rtol=1e-8)
+    wanted = flow.time_at(float(stairs.levels[:2].mean()))
+    assert stairs.half_times[1] == pytest.approx(wanted, rel=max(stairs.drops[0].error, 5e-3))
+    assert stairs.drops[0].error < 0.05
+
+
+@pytest.mark.parametrize(("context", "heads", "alpha", "seed"), [(32, 4, 1e-2, 2), (4, 6, 1e-3, 22)])
+def test_what_no_one_can_gain_on_is_not_waited_for(context, heads, alpha, seed):
+    """One eigenvalue, so that nothing is left for the other heads: they waited on what steps leave of the residual."""
+    problem = agf.problem("linear-attention", covariance=np.ones(1), context=context, heads=heads)
+    init = problem.init(alpha, seed=seed)
+    stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
+    assert stairs.status is agf.Status.ALL_ACTIVE
+    assert stairs.levels[-1] == pytest.approx(flow.losses[-1], rel=1e-5)
+    assert stairs.stats["velocity_evaluations"] < 6 * flow.stats["evaluations"]

@@ -143,3 +143,16 @@ def test_units_apart_in_norm_drop_when_the_flow_drops():
     report = agf.compare(agf.predict(problem, init, mode="agf"), agf.flow(problem, init))
     assert report.max_time_error < 0.03  # the first two drops overlap
     assert report.max_level_error < 1e-2
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_turn_that_is_halfway_done_before_the_drop_it_overlaps_does_not_lie_in_the_past(seed):
+    problem = agf.problem("linear", X=np.eye(3), Y=np.diag([1.0, 0.5, 0.2]), width=2)
+    init = problem.init(1e-9, seed=seed)
+    stairs = agf.predict(problem, init, mode="agf")
+    assert np.all(np.diff(stairs.half_times) >= 0)
+    if seed == 0:
+        told = agf.predict(problem, init)
+        flow = agf.flow(problem, init)
+        assert told.levels[-1] == pytest.approx(flow.losses[-1], abs=1e-6)
+        assert told.half_times[1:] == pytest.approx([d.time for d in flow.drops], rel=1e-4)

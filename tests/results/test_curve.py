@@ -273,3 +273,12 @@ def test_noise_in_proportion_hides_no_late_drop(size: float, seed: int) -> None:
     losses = 0.01 + 0.9 / (1.0 + np.exp(t - 30.0)) + 0.09 / (1.0 + np.exp((t - 120.0) / 3.0))
     noisy = losses * np.exp(size * np.random.default_rng(seed).standard_normal(t.size))
     assert [round(drop.time, -1) for drop in detect(t, noisy)] == [30.0, 120.0]
+
+
+def test_a_fall_that_begins_at_time_zero_begins_at_its_loss_there_and_is_read_by_cubics():
+    # An output bias fits the mean at once: L = 1/2 + exp(-2 t) / 10, half-way at log(2) / 2. Lines between these points
+    # are up to .04 off; cubics through them, of third order in the gaps, a thirtieth of that.
+    t = np.concatenate([[0.0], np.linspace(0.05, 6.0, 24), [50.0]])
+    drop = detect(t, 0.5 + 0.1 * np.exp(-2 * t))[0]
+    assert drop.before == 0.6
+    assert drop.time == pytest.approx(0.5 * np.log(2), rel=1e-2)

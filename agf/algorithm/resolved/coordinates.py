@@ -28,11 +28,15 @@ NEVER = 1.0 / TIED
 
 @dataclass(frozen=True)
 class Landing:
-    """End of a plateau: when (accelerated time since its start), who joins at which utility, and everybody there."""
+    """End of a plateau: when (accelerated time since its start), who joins at which utility, and everybody there.
+
+    gain : loss that the strongest of them can take alone.
+    """
 
     time: float
     neurons: IntArray
     utility: FloatArray
+    gain: float
     state: State
 
 
@@ -68,6 +72,13 @@ class Riding(PolarSystem):
         loss, gradient = self.problem.loss_grad(self._theta(directions, log_norms), self.neurons)
         with np.errstate(over="ignore"):
             return float(loss), -float(np.sum(gradient[self.active] ** 2)) * float(np.exp(self.log_time_unit))
+
+    def relaxing(self, y: FloatArray) -> float:
+        """Rate at which the active ones lower their own loss: it vanishes where they rest, whatever the others add."""
+        directions, log_norms, _ = self._split(y)
+        gradient = self.problem.loss_grad(self._theta(directions, log_norms)[self.active], self.active)[1]
+        with np.errstate(over="ignore"):
+            return float(np.sum(gradient**2)) * float(np.exp(self.log_time_unit))
 
     def polar(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Unit directions (H, P) and log norms (H,)."""
@@ -145,4 +156,4 @@ class Ride:
             riding = batch.some(small, directions, log_norms)
             directions[small], log_norms[small] = dormant.carried(riding, found.time, rtol=rtol, stats=stats)
         after = replace(state, time=state.time + found.time, directions=directions, log_norms=log_norms)
-        return Landing(found.time, waiting[found.neurons], found.utility, after)
+        return Landing(found.time, waiting[found.neurons], found.utility, found.gain, after)

@@ -130,6 +130,20 @@ class Members:
             out[rows] = gaps
         return out
 
+    def large(self, network: Network) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Dormant neurons (k,) that are above the norms at which they join, by how much in log norm, and utilities.
+
+        Those without a positive utility too: they shrink and turn for what they are themselves, which is not left out.
+        """
+        rows = np.flatnonzero(~network.active & network.alive)
+        if rows.size == 0:
+            return rows, np.zeros(0), np.zeros(0)
+        self._count()
+        directions, log_norms = network.directions[rows], network.log_norms[rows]
+        heights, utility = self.threshold.heights(directions, log_norms, rows, network.residual())
+        above = heights >= 0.0
+        return rows[above], heights[above], utility[above]
+
     def leaves(self, network: Network) -> FloatArray:
         """Log of how far each active neuron has shrunk below the norm at which it would leave, (H,)."""
         directions, log_norms = network.directions, network.log_norms

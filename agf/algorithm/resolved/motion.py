@@ -85,7 +85,7 @@ class Motion:
         self._gradients += work.gradients + start.size * work.hessians
         run.count("velocity_evaluations", work.gradients)
         run.count("hessians", work.hessians)
-        run.planned = _planned(end.at, unit)
+        run.planned = _planned(end.at, unit) if stretch.moving is system else None  # those of weights are no one else's
         return self._ended(end, ending, stretch)
 
     def _see(self, now: Moment, stretch: Stretch) -> None:

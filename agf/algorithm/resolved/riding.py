@@ -78,6 +78,7 @@ def go(run: Run) -> Status:
     """Alternate plateaus and stretches of flow until nothing is left to happen."""
     plateau, motion = Plateau(run), Motion(run)
     try:
+        run.start()
         status = None
         while status is None:
             status = plateau.cross() if run.settled else motion.flow()

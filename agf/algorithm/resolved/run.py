@@ -11,7 +11,7 @@ from agf import integrators
 from agf.algorithm.conditioning import LONGER
 from agf.algorithm.observer import Observer
 from agf.algorithm.resolved.coordinates import NEVER, Landing, Ride
-from agf.algorithm.resolved.members import Members
+from agf.algorithm.resolved.members import Members, Network
 from agf.algorithm.resolved.path import Change, Path
 from agf.algorithm.resolved.tolerances import Tolerances
 from agf.arrays import BoolArray, FloatArray, IntArray
@@ -76,6 +76,16 @@ class Run:
         self.left: float | None = None  # loss that may still be lost at the end
         self.planned: integrators.Memory | None = None  # the method that stepped last, and its next step
 
+    def start(self) -> None:
+        """Neurons that start above the norms at which they would join are active from the start."""
+        alive = np.isfinite(self.state.log_norms)
+        network = Network(self.problem, self.state.active, alive, self.state.directions, self.state.log_norms)
+        large, heights, utility = self.members.large(network)
+        if large.size:
+            log_norms = self.state.log_norms.copy()
+            log_norms[large] -= heights
+            self.join(large, utility, log_norms)
+
     def residual(self) -> Any:
         """What the active neurons leave to fit."""
         active = np.flatnonzero(self.state.active)
@@ -90,13 +100,13 @@ class Run:
             stop = min(stop, NEVER * self.state.time)
         return self.ride.cross(self.state, small, self.members.threshold, rtol, stop, self.stats)
 
-    def join(self, neurons: IntArray, utility: FloatArray) -> None:
-        """Neurons (k,) become active, with their utilities (k,)."""
+    def join(self, neurons: IntArray, utility: FloatArray, log_norms: FloatArray | None = None) -> None:
+        """Neurons (k,) become active, with their utilities (k,); log_norms: (H,) at which, those of now when None."""
         active = self.state.active.copy()
         active[neurons] = True
         self.settled = False
         self.state = replace(self.state, active=active)
-        self.members.join(neurons, self.state.log_norms, utility)
+        self.members.join(neurons, self.state.log_norms if log_norms is None else log_norms, utility)
 
     def leave(self, neurons: IntArray) -> None:
         """Neurons (k,) become dormant."""

@@ -50,7 +50,7 @@ class Settles:
             return (looked, patience, steepest), None
         y, system = self.stretch.riding(now.y), self.stretch.system
         run.state = self.stretch.state(y, now)
-        wait = self._wait()
+        wait = self._wait(FLOOR * run.settings.rtol * size)
         end = End(Why.HORIZON, now)
         if tired:
             patience *= 2.0
@@ -62,7 +62,9 @@ class Settles:
                 run.last = True
                 return (looked, patience, steepest), end
             # On plateaus too long for any relaxation to end, what is left of it is rounding.
-            still = now.rate * wait <= run.settings.rtol * size or now.rate <= SUM**2 * steepest
+            run.count("loss_evaluations", 1)
+            rate = min(now.rate, system.relaxing(y))
+            still = rate * wait <= run.settings.rtol * size or rate <= SUM**2 * steepest
             settled = still or self._rest(system, y)
             if settled and self._growth(system, y) * wait <= STILL:
                 run.settled = True
@@ -74,13 +76,19 @@ class Settles:
         small = self.run.members.small(self.run.state)
         return float(np.max(system.rates(y, system.velocity(y))[small], initial=0.0)) if small.any() else 0.0
 
-    def _wait(self) -> float:
-        """How long (in units of s) the residual must stand still: until the next neuron joins, inf when none will."""
+    def _wait(self, least: float) -> float:
+        """How long (in units of s) the residual must stand still: until the next neuron joins, inf when none will.
+
+        One that could take no more than `least` off the loss has only what steps leave of the residual to grow on: it
+        recedes as that decays.
+        """
         run = self.run
         if run.state.active.all():
             return float(np.inf)
         found = run.next_to_join(1e-3, np.inf, np.zeros(0, dtype=np.int64))
-        return found.time / self.stretch.unit if isinstance(found, Landing) else float(np.inf)
+        if not isinstance(found, Landing) or found.gain <= least:
+            return float(np.inf)
+        return found.time / self.stretch.unit
 
     def _rest(self, system: Riding, y: FloatArray) -> bool:
         """Put the active neurons onto the minimum they approach; whether they are there: the flow would come as near

@@ -154,7 +154,8 @@ class ModePhases:
         wait = float(waits.min(initial=np.inf))
         began = float(self.clock.flow(state.time))
         if held.turn is not None and held.turn[0] <= began + wait:
-            return self._turned(state, held, modes, held.turn[0], held.turn[1])
+            # one that overlaps the drop before may be halfway done before that
+            return self._turned(state, held, modes, max(held.turn[0], began), held.turn[1])
         if modes.labels.size == 0:
             return state, Status.FITTED
         if held.dormant.empty or state.active.all():
@@ -312,7 +313,7 @@ class ModePhases:
         label = held.order[[int(np.argmin(np.abs(np.sum(before * after, axis=1))))]]
         rate = float(np.linalg.norm(self._residual(theta), 2))
         settled = self._settle(held, dormant, theta, held.order, label, rate, when, 0.0, 0.0)[0]
-        time = float(self.clock.accelerated(when))
+        time = max(float(self.clock.accelerated(when)), state.time)
         return self._state(time, state.active, settled), Activation(time, time, label, np.array([0.5 * rate]))
 
     def _best(self, order: IntArray, alone: bool) -> float:
