@@ -37,7 +37,7 @@ KIND = re.compile(r"\b(Result|Setting|Derived|Cost|Limit|Source): ")
 BLOCK = re.compile(r"(?<=<!-- constants -->\n).*?(?=<!-- end of constants -->)", re.DOTALL)
 #: Where numbers decide numbers; rooms of pictures, tables and commands have sizes, which are theirs.
 NUMERICS = ("algorithm", "coordinates", "training", "stopping", "numerics", "integrators", "factored", "rounding",
-            "networks", "rectified", "results/curve", "results/matching")  # fmt: skip
+            "networks", "rectified", "records/settings", "results/curve", "results/matching")  # fmt: skip
 #: What a constant may decide.
 KINDS = {
     "Result": "tuned: another value can give another answer",
@@ -173,18 +173,21 @@ class Outcome:
         """Largest relative difference of the numbers; inf where drops or status are others."""
         if self.words != other.words or self.numbers.shape != other.numbers.shape:
             return math.inf
-        gap = np.abs(self.numbers - other.numbers) / np.maximum(np.abs(other.numbers), 1e-300)
+        with np.errstate(invalid="ignore"):  # both sides may be infinite
+            gap = np.abs(self.numbers - other.numbers) / np.maximum(np.abs(other.numbers), 1e-300)
         return float(np.max(np.where(np.isfinite(gap), gap, 0.0), initial=0.0))
 
 
 def _outcome(result: Any) -> Outcome:
-    """Half-drop times, ends of their bars, levels (over the first), and why it ended; or what else it is about."""
+    """Half-drop times, ends of their bars, conditioning, levels (over the first), and why it ended; or what else it is
+    about."""
     if isinstance(result, Outcome):
         return result
     top = float(result.start_level if isinstance(result, agf.Staircase) else result.losses[0])
     if isinstance(result, agf.Staircase):
         times, levels = [d.half_time for d in result.drops], [d.level for d in result.drops]
         times += [d.half_time * (1.0 + d.error) for d in result.drops if d.error is not None]
+        times += [1.0 + d.conditioning for d in result.drops]
     else:
         times, levels = [d.time for d in result.drops], [d.after for d in result.drops]
     return Outcome((result.status.word, str(len(times))), np.array([*times, *(1.0 + np.array(levels) / top)]))
@@ -204,6 +207,11 @@ def _aligned(phase: Any) -> Outcome:
 def _listed(found: agf.Landscape) -> Outcome:
     """Kinds and utilities of critical directions."""
     return Outcome(tuple(one.kind for one in found.criticals), np.array([one.utility for one in found.criticals]))
+
+
+def _claimed(found: Any) -> Outcome:
+    """Which statements of the theorems hold of a run, and what is left of each."""
+    return Outcome(tuple(f"{one.name} {one.holds}" for one in found), np.array([one.left for one in found]))
 
 
 def _escaping(found: agf.Escape) -> Outcome:
@@ -257,7 +265,31 @@ def runs() -> dict[str, Callable[[], Any]]:
     out["relu escape"] = lambda: _escaping(agf.escape(relu, out["relu agf"]()))
     out["relu descent"] = lambda: agf.descend(relu, large, lr=0.05, steps=300, batch_size=4)
     out["diagonal compare"] = lambda: _matched(agf.compare(out["diagonal agf"](), out["diagonal flow"]()))
-    return out
+    return out | _rare()
+
+
+def _rare() -> dict[str, Callable[[], Any]]:
+    """Runs that come to what those do not: repeats, kinks that are sharp or rounded wide, minibatches, theorems."""
+    X = np.random.default_rng(0).standard_normal((12, 2))
+    cornered = agf.TwoLayer(X, np.tanh(X @ [[1.0, 0.3], [0.2, -1.0]]) + np.abs(X[:, 1:]), "relu", width=3, kink=0.0)
+    rounded = agf.problem("relu", X=X, Y=X[:, 0] - np.abs(X[:, 1]), width=3, task="regression", kink=0.1)
+    corner = agf.problem("relu", X=np.eye(2), Y=[1.0, -0.5], width=3, task="regression")
+    small = {name: (problem, problem.init(alpha, seed=1)) for name, (problem, alpha, _) in _systems().items()}
+    start = corner.init(1e-3, seed=1)
+    few = {"max_drops": 2, "rtol": 1e-4}
+
+    def linear() -> agf.Trajectory:
+        problem = agf.problem("linear", Sxx=np.diag([1.0, 0.7]), B=np.diag([3.0, 2.0]), width=3)
+        return agf.descend(problem, problem.init(0.1, seed=1), lr=0.02, steps=200, batch_size=64)
+
+    return {
+        "diagonal repeated": lambda: agf.predict(*small["diagonal"], mode="agf", conditioning=True, **few),
+        "modular resolved": lambda: agf.predict(*small["modular"], mode="resolved", max_drops=1, rtol=1e-4),
+        "linear descent": linear,
+        "rounded agf": lambda: agf.predict(rounded, rounded.init(1e-5, seed=1), mode="agf", **few),
+        "cornered flow": lambda: agf.flow(cornered, cornered.init(1e-4, seed=1), rtol=1e-4),
+        "corner claims": lambda: _claimed(agf.separation(corner, start).check(agf.flow(corner, start, rtol=1e-4))),
+    }
 
 
 class _TooLong(BaseException):

@@ -30,7 +30,7 @@ TOLERANCE = 10.0
 _COARSEST = 0.1
 #: Difference of a half-drop time between the two ways on from a fork, beyond which drops have no bars (inf). Limit: the
 #: flow may take any way in between, and then these two bound nothing; smaller ones are covered by bars as others are.
-_APART = 1e-2
+_FORKED = 1e-2
 #: Factor of a bound on the time in a repeat: its drops may be late. Cost: of following; a drop later than that has no
 #: conditioning.
 LONGER = 1.1
@@ -112,7 +112,7 @@ def undetermined(drops: Sequence[Drop], forked: Collection[int]) -> tuple[list[D
     forked : collection of int
         Neurons that have passed a fork.
     """
-    first = next((k for k, drop in enumerate(drops) if drop.conditioning > _APART), len(drops))
+    first = next((k for k, drop in enumerate(drops) if drop.conditioning > _FORKED), len(drops))
     if not forked or first == len(drops):
         return list(drops), []
     names, which = ", ".join(map(str, sorted(forked))), ", ".join(str(k + 1) for k in range(first, len(drops)))

@@ -54,7 +54,7 @@ _PULLS = 1e-3
 _MOST, _MOST_DIFFERENCES = 2400, 400
 
 
-class Plateau(PolarSystem):
+class HeldSystem(PolarSystem):
     """The polar flow with some neurons held. held : (H,) bool."""
 
     def __init__(self, problem: Problem, init: Init, held: BoolArray) -> None:
@@ -106,7 +106,7 @@ def between_drops(system: object, y: FloatArray, fallen: float, first: float) ->
     return not np.any((behind > _SMALL) & (behind < _ACTIVE))
 
 
-def hold(system: object, y: FloatArray, rtol: float) -> tuple[Plateau, FloatArray, int] | None:
+def hold(system: object, y: FloatArray, rtol: float) -> tuple[HeldSystem, FloatArray, int] | None:
     """The plateau at y, y with the large neurons moved onto their minimum, and the evaluations; None if there is none.
 
     Where no neuron is small, all are held: the flow has ended.
@@ -128,7 +128,7 @@ def hold(system: object, y: FloatArray, rtol: float) -> tuple[Plateau, FloatArra
     y, rho = y.copy(), norms(exact)
     y[: directions.size].reshape(directions.shape)[held] = exact / rho[:, None]
     y[-held.size :][held] = np.exp(system.power * (system.log_largest - np.log(rho)))
-    return Plateau(system.problem, system.init, held), y, evaluations
+    return HeldSystem(system.problem, system.init, held), y, evaluations
 
 
 def _minimum(problem: Problem, theta: FloatArray, who: IntArray) -> tuple[FloatArray, int] | None:

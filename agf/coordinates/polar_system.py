@@ -27,7 +27,7 @@ MIXING_FLOOR = 4 * EPS
 _IMBALANCE = EPS**0.5
 #: Difference of log norms, at degree 3 and more, up to which stiff coordinates are taken. Cost: steps in these are
 #: limited by the smallest neuron.
-_APART = np.log(1e-5)
+_SPREAD = np.log(1e-5)
 #: Input weights of a (leaky) ReLU neuron, over its norm, from which on it is asked whether they end at zero. Derived:
 #: they are there within this many growth times, which is below what rounded kinks move times by.
 _ENDS = 1e-5
@@ -103,7 +103,7 @@ class PolarSystem(FlowSystem):
         rounding of the large ones' curvature, and these are better held (`agf.coordinates.held_neurons`).
         """
         log_norms = self._split(y)[1][self.alive]
-        apart = self.power > 0 and np.min(log_norms) < np.max(log_norms) + _APART
+        apart = self.power > 0 and np.min(log_norms) < np.max(log_norms) + _SPREAD
         return None if apart or self.problem.kink > 0 else self.weights(y)
 
     def weights(self, y: FloatArray) -> tuple[WeightSystem, FloatArray] | None:

@@ -22,7 +22,7 @@ from agf.results.comparison import Comparison
 #: Letters of a label in the table; the json has all of it.
 _LONGEST = 60
 #: Least distance of two numbers above a panel, as a fraction of its width: two digits with a gap. Setting: of pictures.
-_APART = 0.03
+_GAP = 0.03
 #: Room for one entry of a legend, inches. Setting: of pictures.
 _WORD = 2.2
 
@@ -171,7 +171,7 @@ def number_drops(ax: Any, times: np.ndarray) -> None:
     last = -np.inf
     for k, time in enumerate(times, 1):
         at = to_axes.transform((time, ax.get_ylim()[0]))[0]
-        if 0 <= at <= 1 and at - last > _APART:
+        if 0 <= at <= 1 and at - last > _GAP:
             ax.annotate(str(k), (at, 1.0), (0, 2), xycoords="axes fraction", textcoords="offset points", ha="center",
                         va="bottom", fontsize="x-small")  # fmt: skip
             last = at

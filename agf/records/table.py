@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -140,12 +141,12 @@ class Table:
         )
 
 
-class Tabular:
+class Tabular(ABC):
     """What is shown as a table: printed as text, and in notebooks as HTML."""
 
+    @abstractmethod
     def table(self) -> Table:
         """What it says."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return self.table().text()

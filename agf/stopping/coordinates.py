@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agf.arrays import FloatArray
-from agf.coordinates.held_neurons import NEAR, Plateau, between_drops, hold
+from agf.coordinates.held_neurons import NEAR, HeldSystem, between_drops, hold
 from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.stopping.drive import End, Moment, Why
@@ -42,7 +42,7 @@ class Held:
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
         """Whether another system describes the flow from here on."""
         system = now.system.system
-        if isinstance(system, Plateau):
+        if isinstance(system, HeldSystem):
             if not system.over(now.y):
                 return memory, None
             home = PolarSystem(system.problem, system.init)

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from agf.arrays import FloatArray
-from agf.coordinates.held_neurons import Plateau
+from agf.coordinates.held_neurons import HeldSystem
 from agf.coordinates.mode_system import ACTIVE, MOVES, TOLD
 from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.weight_system import WeightSystem
@@ -127,7 +127,7 @@ def _weights(ask: Counted, y: FloatArray) -> tuple[WeightSystem, FloatArray] | N
     system = ask.system
     if isinstance(system, WeightSystem):
         return (system, y) if y.size <= _LARGEST else None
-    if not isinstance(system, PolarSystem) or isinstance(system, Plateau) or y.size > _LARGEST:
+    if not isinstance(system, PolarSystem) or isinstance(system, HeldSystem) or y.size > _LARGEST:
         return None
     return system.weights(y)
 

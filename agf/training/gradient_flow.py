@@ -26,7 +26,7 @@ from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.contract.ties import Ties
 from agf.coordinates.choice import flow_system
-from agf.coordinates.held_neurons import Plateau
+from agf.coordinates.held_neurons import HeldSystem
 from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.sharp_system import RTOL_SHARP
 from agf.coordinates.weight_system import WeightSystem
@@ -399,7 +399,7 @@ class _Run:
         }
         for k, memory in enumerate(saved.stops or ()):
             state[f"rule{k}"] = np.array(memory, dtype=np.float64)
-        if isinstance(self.system, Plateau):
+        if isinstance(self.system, HeldSystem):
             state["held"] = self.system.held
         if isinstance(self.system, WeightSystem):
             state["weights"] = np.ones(1)
@@ -417,7 +417,7 @@ class _Run:
                 )
             )
         if "held" in state:
-            self.system = Plateau(self.ties.problem, self.ties.init, state["held"].astype(bool))
+            self.system = HeldSystem(self.ties.problem, self.ties.init, state["held"].astype(bool))
         if "weights" in state and isinstance(self.home, PolarSystem):
             self.system = WeightSystem(self.home)
         origin, local, self.seconds, self.record.drift = (float(v) for v in state["clock"])

@@ -50,7 +50,7 @@ _MOST_POINTS = 12
 _DEEP = 1e-6
 #: Log of the ratio of the rates of fall at two points beyond which one is put between them, so often at most. Cost: as
 #: above; a cubic through points farther apart on an exponential has plateaus of its own.
-_APART, _HALVINGS = 1.5, 8
+_JUMP, _HALVINGS = 1.5, 8
 #: Distance of the states between which the slope of a step is measured, over its length. Derived: the square of it and
 #: rounding over it are both below 1e-9.
 _NEAR = 1e-5
@@ -184,7 +184,7 @@ class _Followed:
             order = np.argsort(places)
             places, table, ys = places[order], table[:, order], ys[order]
             fall = np.append(-self.path.slopes[-1] * self.unit, table[1]) * now.t
-            apart = np.abs(np.diff(np.log(np.maximum(fall, LEFT * self.start_level)))) > _APART
+            apart = np.abs(np.diff(np.log(np.maximum(fall, LEFT * self.start_level)))) > _JUMP
             if not apart.any():
                 break
             inside = 0.5 * (np.append(step.s0, places[:-1]) + places)[apart]
