@@ -18,17 +18,15 @@ import numpy as np
 from agf import Activation, Clock, Init, Settings, Settled, State, Status
 from agf.arrays import FloatArray, IntArray
 from agf.factored import Factored
-from agf.rounding import EPS, RANK
+from agf.rounding import RANK
 from agf.sphere import polar
 from agf.stopping import LONGEST
 from agf_problems.linear.active import ActiveModes
+from agf_problems.linear.growth import SPREAD, Growth, Modes
 from agf_problems.linear.moments import Moments
 from agf_problems.linear.settle import SETTLED, Route
 from agf_problems.linear.theory import energies
 
-#: Difference of log norms of hidden units above which they are kept apart. Derived: a common factorization leaves the
-#: smaller of two its digits down to RANK only while their ratio is below RANK / EPS.
-_SPREAD = float(np.log(RANK / EPS))
 _SHARED = (
     "Hidden units start far apart in norm, and a large one carries several modes: training turns it from one to "
     "another before smaller units matter, while here each mode activates by itself: levels and times may differ."
@@ -40,41 +38,6 @@ _DROP = 0.3
 #: Error of a step of the active flow over settings.rtol. Cost: a drop lasts a few of the log(1/alpha) e-folds of a
 #: plateau, and its error counts by as much less.
 _FLOW_RTOL = 10.0
-
-
-@dataclass(frozen=True)
-class _BlockModes:
-    """Eigenvectors of Q in one block: vectors (n', n'), rates (n',) with the g growing modes first.
-
-    Parameters
-    ----------
-    inside : int ndarray, shape (n',)
-        Coordinates.
-    labels : int ndarray, shape (g,)
-        Mode numbers.
-    log_radius : float ndarray, shape (g,)
-        Log of the norm each activates at.
-    gains : float ndarray, shape (g,)
-        What each takes off the loss, alone and in its direction.
-    """
-
-    inside: IntArray
-    vectors: FloatArray
-    rates: FloatArray
-    labels: IntArray
-    log_radius: FloatArray
-    gains: FloatArray
-
-
-@dataclass(frozen=True)
-class _Modes:
-    """The same for all blocks: vectors (n, n), exact zeros between blocks, rates (n,), the g growing modes first."""
-
-    vectors: FloatArray
-    rates: FloatArray
-    labels: IntArray
-    log_radius: FloatArray
-    gains: FloatArray
 
 
 @dataclass(frozen=True)
@@ -114,9 +77,8 @@ class ModePhases:
         self.settings = settings
         self.n_inputs = moments.sxx.shape[0]
         self.size = self.n_inputs + moments.syx.shape[0]
-        no_neurons = np.zeros((0, self.size))
         self.explainable = moments.loss(np.zeros(moments.syx.shape)) - moments.floor
-        self._untouched = [self._block(r, c, moments.syx, no_neurons, r) for r, c in moments.blocks]
+        self.growth = Growth(moments, self._natural)
         self.energies = energies(moments)
         self.notes: list[str] = []
         self.stats: dict[str, float] = {"evaluations": 0.0, "phases": 0.0}
@@ -133,7 +95,7 @@ class ModePhases:
     def _at_start(self, init: Init) -> Factored:
         """The initial weights: by singular values, or by units where norms are so far apart that these lose some."""
         alive = np.isfinite(init.log_norms)
-        if np.ptp(init.log_norms[alive]) > _SPREAD:
+        if np.ptp(init.log_norms[alive]) > SPREAD:
             level = replace(init, log_norms=np.where(alive, 0.0, -np.inf))
             units = Factored(self.moments.start(level)[0][alive].T, init.log_norms[alive], np.eye(init.width)[alive])
             modes = self._modes(np.zeros((0, self.size)), np.zeros(0, dtype=np.int64))
@@ -150,7 +112,7 @@ class ModePhases:
         """
         held = state.memory
         modes = self._modes(held.theta, held.order)
-        waits = self._waits(modes, held.dormant)
+        waits = self.growth.waits(modes, held.dormant)
         wait = float(waits.min(initial=np.inf))
         began = float(self.clock.flow(state.time))
         if held.turn is not None and held.turn[0] <= began + wait:
@@ -166,14 +128,14 @@ class ModePhases:
         dormant, chosen, rows, runner_up, pause = held.dormant, [int(np.argmin(waits))], [], None, wait
         while True:
             dormant, row = dormant.taken(modes.vectors, modes.rates, pause, chosen[-1])
-            if self._carries(row, modes, dormant) and _SHARED not in self.notes:
+            if self.growth.carries(row, modes, dormant) and _SHARED not in self.notes:
                 self.notes.append(_SHARED)
             rows.append(self._own_block(row, int(modes.labels[chosen[-1]])) if dormant.logs.size else row)
             pause = 0.0
             rest = np.setdiff1d(np.arange(modes.labels.size), chosen)
             if rest.size == 0 or dormant.empty:
                 break
-            waits = self._waits(modes, dormant)[rest]
+            waits = self.growth.waits(modes, dormant)[rest]
             following = int(np.argmin(waits))
             if waits[following] > self.settings.tie_rtol * (began + wait):
                 if np.isfinite(waits[following]):
@@ -271,7 +233,7 @@ class ModePhases:
         def horizon(y: FloatArray) -> float:
             if self.settings.settle == "converged" or dormant.empty:
                 return span
-            waits = self._waits(self._modes(whole(y), order), dormant)
+            waits = self.growth.waits(self._modes(whole(y), order), dormant)
             return min(lead + horizons * float(waits.min(initial=np.inf)), span)
 
         assert self.settings.horizon is not None  # it applies to the only mode these phases know
@@ -304,7 +266,7 @@ class ModePhases:
         return held.order[left > SETTLED * max(self._loss(held.theta) - self.moments.floor, SETTLED * self.explainable)]
 
     def _turned(
-        self, state: ModeState, held: Held, modes: _Modes, when: float, theta: FloatArray
+        self, state: ModeState, held: Held, modes: Modes, when: float, theta: FloatArray
     ) -> tuple[ModeState, Activation]:
         """The active modes past a turn that is halfway done at flow time `when`, dormant ones grown until then."""
         pause = when - float(self.clock.flow(state.time))
@@ -323,61 +285,13 @@ class ModePhases:
         counts = [int(np.isin(order, rows).sum()) for rows, _ in self.moments.blocks]
         return 0.5 * sum(float(np.sum(e[k:])) for e, k in zip(self.energies, counts, strict=True))
 
-    # -- growth in a frozen residual --------------------------------------------------------------------------
-
-    def _modes(self, theta: FloatArray, order: IntArray) -> _Modes:
-        """Singular modes of the residual block by block, what the active modes account for projected out."""
-        residual = self._residual(theta)
-        parts = []
-        for fresh, (rows, columns) in zip(self._untouched, self.moments.blocks, strict=True):
-            mine = np.isin(order, rows)
-            if mine.any():
-                parts.append(self._block(rows, columns, residual, theta[mine], np.setdiff1d(rows, order)))
-            else:
-                parts.append(fresh)
-        return _join(parts, self.size)
-
-    def _block(
-        self, rows: IntArray, columns: IntArray, residual: FloatArray, theta: FloatArray, labels: IntArray
-    ) -> _BlockModes:
-        d = self.n_inputs
-        w, a = theta[:, columns], theta[:, d + rows]
-        sxx = self.moments.sxx[np.ix_(columns, columns)]
-        left, sigma, right_t = np.linalg.svd(_outside(a) @ residual[np.ix_(rows, columns)] @ _outside(w))
-        right = right_t.T
-        pairs = sigma.size
-        growing = min(labels.size, int(np.count_nonzero(sigma > RANK * self.moments.sigma[0])))
-        # Half of E|f|^2 that no change of the active modes could produce instead, at norm 1: v^T free v / 4.
-        free = sxx - sxx @ w.T @ np.linalg.pinv(w @ sxx @ w.T, hermitian=True) @ w @ sxx
-        energy = np.einsum("ij,ik,kj->j", right[:, :growing], free, right[:, :growing])
-        log_radius = 0.5 * np.log(2.0 * sigma[:growing] / energy) if self._natural else np.zeros(growing)
-        inputs, outputs = columns.size, rows.size
-        vectors = np.zeros((inputs + outputs, inputs + outputs))
-        vectors[:inputs, :pairs] = vectors[:inputs, pairs : 2 * pairs] = right[:, :pairs] * np.sqrt(0.5)
-        vectors[inputs:, :pairs] = left[:, :pairs] * np.sqrt(0.5)
-        vectors[inputs:, pairs : 2 * pairs] = -vectors[inputs:, :pairs]
-        vectors[:inputs, 2 * pairs : pairs + inputs] = right[:, pairs:]
-        vectors[inputs:, pairs + inputs :] = left[:, pairs:]
-        rates = np.concatenate([sigma, -sigma, np.zeros(inputs + outputs - 2 * pairs)])
-        gains = 0.5 * sigma[:growing] ** 2 / energy
-        return _BlockModes(np.concatenate([columns, d + rows]), vectors, rates, labels[:growing], log_radius, gains)
-
     @property
     def _natural(self) -> bool:
         return self.settings.threshold == "natural"
 
-    def _waits(self, modes: _Modes, dormant: Factored) -> FloatArray:
-        """Flow time until each growing mode is at its threshold, (g,)."""
-        growing = modes.labels.size
-        gaps = modes.log_radius - dormant.log_amplitudes(modes.vectors[:, :growing])
-        return np.maximum(gaps, 0.0) / modes.rates[:growing]
-
-    def _carries(self, row: FloatArray, modes: _Modes, dormant: Factored) -> bool:
-        """Whether a new active mode holds far more of some other growing mode than what is dormant."""
-        growing = modes.vectors[:, : modes.labels.size]
-        with np.errstate(divide="ignore"):
-            held = np.log(np.abs(row @ growing))
-        return dormant.logs.size > 0 and bool((held > dormant.log_amplitudes(growing) + _SPREAD).sum() > 1)
+    def _modes(self, theta: FloatArray, order: IntArray) -> Modes:
+        """What grows next to these active modes."""
+        return self.growth.modes(self._residual(theta), theta, order)
 
     def _own_block(self, row: FloatArray, label: int) -> FloatArray:
         """The part of an active mode in its own block: blocks exchange nothing, and what mixes them is negligible."""
@@ -410,33 +324,3 @@ class ModePhases:
             logs[modes.labels[kept]] = held.dormant.log_amplitudes(vectors)
         rows[held.order], logs[held.order] = polar(held.theta)
         return State(time, active, self.moments.natural_rows(rows), logs, self._loss(held.theta), held)
-
-
-def _outside(rows: FloatArray) -> FloatArray:
-    """Projection on the complement of the span of the rows (k, p), (p, p)."""
-    _, values, basis = np.linalg.svd(rows, full_matrices=False)
-    span = basis[values > RANK * values.max(initial=0.0)]
-    return np.eye(rows.shape[1]) - span.T @ span
-
-
-def _join(parts: list[_BlockModes], size: int) -> _Modes:
-    """All blocks side by side, growing modes first; coordinates of no block stand still."""
-    growing, other = [], []
-    covered = np.zeros(size, dtype=bool)
-    for part in parts:
-        covered[part.inside] = True
-        columns = np.zeros((size, part.rates.size))
-        columns[part.inside] = part.vectors
-        count = part.labels.size
-        growing.append((columns[:, :count], part.rates[:count]))
-        other.append((columns[:, count:], part.rates[count:]))
-    rest = np.eye(size)[:, ~covered]
-    ordered = [*growing, *other, (rest, np.zeros(rest.shape[1]))]
-    none: list[FloatArray] = [np.zeros(0)]
-    return _Modes(
-        np.concatenate([columns for columns, _ in ordered], axis=1),
-        np.concatenate([rates for _, rates in ordered]),
-        np.concatenate([part.labels for part in parts] or none).astype(np.int64),
-        np.concatenate([part.log_radius for part in parts] or none),
-        np.concatenate([part.gains for part in parts] or none),
-    )

@@ -2,7 +2,7 @@
 
 Hidden units can be mixed, (W, A) -> (G W, A G^-1), without changing anything, so what behaves like a neuron of the
 theory is a rank-one mode of A W, not a hidden unit. Everything that needs the problem's own coordinates is beside this
-file: `theory` (alpha -> 0), `phases` (finite alpha), `flow` (gradient flow at any alpha).
+file: `theory` (alpha -> 0), `phases` (finite alpha) on `growth`, `flow` (gradient flow at any alpha).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from agf import Clock, Critical, Drop, FlowSystem, Init, Phases, Problem, Settings, Staircase, Status
-from agf.arrays import FloatArray, IntArray, count, matrix, positive
+from agf import Critical, FlowSystem, Init, Phases, Problem, Settings, Staircase
+from agf.arrays import FloatArray, IntArray, count, matrix
 from agf.errors import DataError, RequestError, explain
 from agf_problems.linear.flow import ModeFlow, WeightFlow, smallest_dormant
 from agf_problems.linear.moments import Moments, pseudo_inverse, read
 from agf_problems.linear.phases import ModePhases
-from agf_problems.linear.theory import RULES, energies, joins
+from agf_problems.linear.theory import named, staircase
 
 #: Largest `outputs` formed, in numbers. Cost: beyond it natural thresholds come from the loss, the same to rounding.
 _MAX_OUTPUTS = 10**7
@@ -264,7 +264,7 @@ class Linear(Problem):
         """
         w, a = self.weights(theta)
         size = dict(zip(neurons.tolist(), np.linalg.norm(w, axis=1) * np.linalg.norm(a, axis=0), strict=True))
-        return _label(chosen, [size.get(int(i), 0.0) for i in chosen])
+        return named(chosen, [size.get(int(i), 0.0) for i in chosen])
 
     def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
         """Ranks of A W before and after a drop off a curve, where hidden units joined and not modes: "rank 1 to 2"."""
@@ -302,65 +302,7 @@ class Linear(Problem):
             raise RequestError(
                 explain(f"unknown option `{next(iter(options))}`.", where="linear.theory", expected="alpha or rule")
             )
-        if rule not in RULES:
-            raise RequestError(
-                explain(f"unknown rule {rule!r}.", where="linear.theory", expected="greedy or conjecture")
-            )
-        unit = np.nan
-        if alpha is not None:
-            unit = -np.log(positive(alpha, "alpha", where="linear.theory"))
-            if not unit > 0:
-                raise RequestError(
-                    explain(
-                        "alpha must be below 1: time is in units of -log alpha.", where="linear.theory", found=alpha
-                    )
-                )
-        drops = []
-        before = np.zeros(self.syx.shape)
-        for join in joins(self.moments, self.width, rule):
-            strengths = np.linalg.svd(join.beta - before, compute_uv=False)[: join.modes.size]
-            before = join.beta
-            drops.append(
-                Drop(
-                    time=join.time * unit,
-                    half_time=join.time * unit,
-                    accelerated_time=join.time,
-                    level=join.level,
-                    neurons=join.modes,
-                    label=_label(join.modes, strengths.tolist()),
-                    utility=0.5 * join.rates,
-                    grad_norm=0.0,
-                    predicted_decrease=0.0,
-                    how="closed form",
-                    features=self.map_features(self.moments.natural(join.beta)),
-                )
-            )
-        notes = [f"rule: {rule}"]
-        if rule == "greedy" and drops:
-            # The published level after k modes is what the k largest energies leave.
-            learned = np.cumsum([drop.neurons.size for drop in drops])
-            left = 0.5 * np.sort(np.concatenate(energies(self.moments)))[::-1]
-            published = self.moments.floor + np.append(np.cumsum(left[::-1])[::-1], 0.0)[learned]
-            if max(drop.level - level for drop, level in zip(drops, published, strict=True)) > 1e-9 * left.sum():
-                notes.append(
-                    "Independent modes are learned in another order than that of their energies: here the rule "
-                    "conjecture differs, and gradient flow follows greedy."
-                )
-            if drops[-1].level - published[-1] > 1e-9 * left.sum():
-                notes.append(
-                    "The last plateau is a saddle: hidden units are used up while modes of larger energy remain, and "
-                    "units turn to those later. A larger width learns all modes."
-                )
-        return Staircase(
-            problem=self.name,
-            degree=2,
-            clock=Clock(2, 0.0 if alpha is None else float(np.log(unit))),
-            start_level=self.moments.loss(np.zeros(self.syx.shape)),
-            drops=tuple(drops),
-            status=Status.THEORY,
-            arguments=self.arguments,
-            notes=tuple(notes),
-        )
+        return staircase(self, alpha, rule)
 
     def phases(self, init: Init, settings: Settings) -> Phases | None:
         """The phases on singular modes: hidden units are not the neurons of this problem."""
@@ -393,7 +335,3 @@ def _orthonormal(rng: np.random.Generator, rows: int, columns: int) -> FloatArra
     """Random orthonormal columns, (rows, columns), rows >= columns."""
     q, r = np.linalg.qr(rng.standard_normal((rows, columns)))
     return q * np.sign(np.diagonal(r))
-
-
-def _label(modes: IntArray, strengths: list[float]) -> str:
-    return ", ".join(f"mode {int(i)} (sigma {s:.3g})" for i, s in zip(modes, strengths, strict=True))

@@ -16,12 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agf.arrays import FloatArray, IntArray
+from agf import Clock, Drop, Staircase, Status
+from agf.arrays import FloatArray, IntArray, positive
+from agf.errors import RequestError, explain
 from agf.rounding import TIED
 from agf_problems.linear.moments import Moments, pseudo_inverse
+
+if TYPE_CHECKING:
+    from agf_problems.linear.problem import Linear
 
 RULES = ("greedy", "conjecture")
 
@@ -115,6 +121,70 @@ def joins(moments: Moments, width: int, rule: str = "greedy") -> Iterator[Join]:
             beta[np.ix_(part.rows, part.columns)] = part.steps[learned[b]]
         total += len(modes)
         yield Join(time, np.asarray(modes, dtype=np.int64), np.asarray(rates), moments.loss(beta), beta.copy())
+
+
+def staircase(problem: Linear, alpha: float | None, rule: str) -> Staircase:
+    """The drops of `joins` as a result; `Linear.theory` says what it takes."""
+    if rule not in RULES:
+        raise RequestError(explain(f"unknown rule {rule!r}.", where="linear.theory", expected="greedy or conjecture"))
+    unit = np.nan
+    if alpha is not None:
+        unit = -np.log(positive(alpha, "alpha", where="linear.theory"))
+        if not unit > 0:
+            raise RequestError(
+                explain("alpha must be below 1: time is in units of -log alpha.", where="linear.theory", found=alpha)
+            )
+    drops = []
+    before = np.zeros(problem.syx.shape)
+    for join in joins(problem.moments, problem.width, rule):
+        strengths = np.linalg.svd(join.beta - before, compute_uv=False)[: join.modes.size]
+        before = join.beta
+        drops.append(
+            Drop(
+                time=join.time * unit,
+                half_time=join.time * unit,
+                accelerated_time=join.time,
+                level=join.level,
+                neurons=join.modes,
+                label=named(join.modes, strengths.tolist()),
+                utility=0.5 * join.rates,
+                grad_norm=0.0,
+                predicted_decrease=0.0,
+                how="closed form",
+                features=problem.map_features(problem.moments.natural(join.beta)),
+            )
+        )
+    notes = [f"rule: {rule}"]
+    if rule == "greedy" and drops:
+        # The published level after k modes is what the k largest energies leave.
+        learned = np.cumsum([drop.neurons.size for drop in drops])
+        left = 0.5 * np.sort(np.concatenate(energies(problem.moments)))[::-1]
+        published = problem.moments.floor + np.append(np.cumsum(left[::-1])[::-1], 0.0)[learned]
+        if max(drop.level - level for drop, level in zip(drops, published, strict=True)) > 1e-9 * left.sum():
+            notes.append(
+                "Independent modes are learned in another order than that of their energies: here the rule "
+                "conjecture differs, and gradient flow follows greedy."
+            )
+        if drops[-1].level - published[-1] > 1e-9 * left.sum():
+            notes.append(
+                "The last plateau is a saddle: hidden units are used up while modes of larger energy remain, and "
+                "units turn to those later. A larger width learns all modes."
+            )
+    return Staircase(
+        problem=problem.name,
+        degree=2,
+        clock=Clock(2, 0.0 if alpha is None else float(np.log(unit))),
+        start_level=problem.moments.loss(np.zeros(problem.syx.shape)),
+        drops=tuple(drops),
+        status=Status.THEORY,
+        arguments=problem.arguments,
+        notes=tuple(notes),
+    )
+
+
+def named(modes: IntArray, strengths: list[float]) -> str:
+    """Modes and their sizes in A W."""
+    return ", ".join(f"mode {int(i)} (sigma {s:.3g})" for i, s in zip(modes, strengths, strict=True))
 
 
 def energies(moments: Moments) -> list[FloatArray]:

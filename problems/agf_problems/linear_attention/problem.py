@@ -6,18 +6,17 @@ matrices are in `attention_full`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from agf import Clock, Critical, Drop, Init, Settings, Staircase, Status, sphere
+from agf import Critical, Init, Staircase, sphere
 from agf.arrays import FloatArray, IntArray, count, positive, vector
 from agf.clock import threshold
 from agf.errors import DataError, explain
 from agf.rounding import RANK
 from agf_problems.linear_attention.in_context import ContextRegression, default_eigenvalues
-from agf_problems.linear_attention.race import Jump, race
+from agf_problems.linear_attention.theory import staircase
 
 #: Amplitude of a lone head over its final one when half of its drop in the loss is gone. Derived: (1 - a)^2 = 1/2.
 _HALF = 1.0 - np.sqrt(0.5)
@@ -81,26 +80,26 @@ class LinearAttention(ContextRegression):
     # -- loss ---------------------------------------------------------------------------------------------------
 
     def merged(self, theta: FloatArray) -> FloatArray:
-        values, keys, queries = self._split(theta)
+        values, keys, queries = self.split(theta)
         return (values[:, None] * keys).T @ queries
 
     def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
         residual = self.residual(theta, neurons)
         utilities, gradient = self.utility(theta, neurons, residual)
-        values, keys, queries = self._split(theta)
+        values, keys, queries = self.split(theta)
         driven = values @ np.sum(keys * (queries @ self.drive), axis=1)
         return float(0.5 * (self.trace - driven - utilities.sum())), -gradient
 
     def residual(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
         """E[Xhat beta r x^T] = N S^2 - G M S, (d, d): all that a head can see of what is left to fit."""
         del neurons
-        values, keys, queries = self._split(theta)
+        values, keys, queries = self.split(theta)
         return self.drive - (values[:, None] * self._gram(keys)).T @ (queries @ self.covariance)
 
     def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
         """V K^T R Q with R the residual; at the start V K^T (N S^2) Q, at most N lam_1^2 / (3 sqrt 3) at unit norm."""
         del neurons
-        values, keys, queries = self._split(theta)
+        values, keys, queries = self.split(theta)
         seen_by_key = queries @ residual.T
         slope = np.sum(keys * seen_by_key, axis=1)
         gradient = np.empty_like(theta)
@@ -119,8 +118,8 @@ class LinearAttention(ContextRegression):
         (both so weighted). What is left of a rank-one head is the product of what is left of its key and its query.
         """
         del neurons, active_neurons
-        values, keys, queries = self._split(directions)
-        _, active_keys, active_queries = self._split(active)
+        values, keys, queries = self.split(directions)
+        _, active_keys, active_queries = self.split(active)
         left_key = _beyond(self._weighted_keys(keys), self._weighted_keys(active_keys))
         left_query = _beyond(self._weighted_queries(queries), self._weighted_queries(active_queries))
         return 0.5 * values**2 * np.sum(left_key**2, axis=1) * np.sum(left_query**2, axis=1)
@@ -130,7 +129,7 @@ class LinearAttention(ContextRegression):
         m, d = neurons.size, self.dimension
         if m * self.n_params > 2000:
             return None
-        values, keys, queries = self._split(theta)
+        values, keys, queries = self.split(theta)
         residual = self.residual(theta, neurons)
         gk, sq = self._gram(keys), queries @ self.covariance
         kk, qq = gk @ keys.T, sq @ queries.T  # (m, m) inner products of keys and of queries
@@ -156,7 +155,7 @@ class LinearAttention(ContextRegression):
     def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """V^2 - |K|^2 and |K|^2 - |Q|^2 of each head, (m,)."""
         del neurons
-        values, keys, queries = self._split(theta)
+        values, keys, queries = self.split(theta)
         key = np.sum(keys**2, axis=1)
         return {"value2-key2": values**2 - key, "key2-query2": key - np.sum(queries**2, axis=1)}
 
@@ -194,71 +193,7 @@ class LinearAttention(ContextRegression):
                     expected="alpha, init or radius",
                 )
             )
-        clock = self._clock(alpha, init)
-        if init is None:
-            no_neurons = np.zeros(0, dtype=np.int64)
-            unknown = Jump(np.nan, np.nan, no_neurons, no_neurons, np.nan, np.nan)
-            jumps = [replace(unknown, components=np.array([k])) for k in range(min(self.rank, self.width))]
-            notes = ["Times depend on the heads: give init=problem.init(alpha, seed) for times and bounds."]
-        else:
-            jumps = self._race(init)
-            notes = ["Times are right as alpha -> 0: of order 1/alpha, up to a bounded time."]
-        if self.width < self.rank:
-            notes.append(f"{self.width} heads learn {self.width} of {self.rank} components.")
-        learned = np.zeros(self.dimension, dtype=bool)
-        drops = []
-        for jump in jumps:
-            learned[jump.components] = True
-            amplitudes = np.where(learned, self.amplitudes, 0.0)
-            drops.append(
-                Drop(
-                    time=jump.time,
-                    half_time=jump.half_time,
-                    accelerated_time=float(clock.accelerated(jump.time)),
-                    level=self.level(learned),
-                    neurons=jump.heads,
-                    label=self.component_words(jump.components),
-                    utility=self._largest_utility(jump.components),
-                    how="closed form",
-                    features={"amplitudes": amplitudes, "singular_values": np.sort(amplitudes)[::-1]},
-                )
-            )
-        return Staircase(
-            problem=self.name,
-            degree=self.degree,
-            clock=clock,
-            start_level=0.5 * self.trace,
-            drops=tuple(drops),
-            status=Status.THEORY,
-            settings=Settings(mode="limit"),
-            init=init,
-            arguments=self.arguments,
-            bounds=self._bounds(jumps, init, radius),
-            notes=tuple(notes),
-        )
-
-    def _race(self, init: Init) -> list[Jump]:
-        alive = np.flatnonzero(np.isfinite(init.log_norms))
-        log_scale = float(init.log_norms[alive].mean())
-        values, keys, queries = self._split(sphere.cartesian(init.directions, init.log_norms - log_scale)[alive])
-        jumps = race(
-            (values, keys @ self.components, queries @ self.components),
-            log_scale,
-            self.context * self.eigenvalues**2,
-            self.equals(),
-            self.amplitudes,
-        )
-        return [replace(jump, heads=alive[jump.heads]) for jump in jumps]
-
-    def _bounds(self, jumps: list[Jump], init: Init | None, radius: float | None) -> FloatArray:
-        if init is None:
-            return np.full(len(jumps), np.nan)
-        left = np.ones(self.dimension, dtype=bool)
-        bounds = np.zeros(len(jumps))
-        for k, jump in enumerate(jumps):
-            bounds[k] = jump.began + self.least_wait(int(np.argmax(left)), jump.log_norm, radius)
-            left[jump.components] = False
-        return bounds
+        return staircase(self, alpha, init, radius)
 
     def learned_norm(self, k: int | IntArray) -> FloatArray:
         """Norm of a balanced head (V = |K| = |Q|) that has component k (from 0) when half of that drop is done."""
@@ -273,19 +208,12 @@ class LinearAttention(ContextRegression):
         """
         log_norms = vector(np.atleast_1d(log_norms), "log_norms", where=f"{self.name}.least_wait")
         log_radius = np.log(self.learned_norm(k) if radius is None else positive(radius, "radius"))
-        wait = np.maximum(threshold(log_norms.max(), 3, log_radius), 0.0) / (3 * self._largest_utility(k))
+        wait = np.maximum(threshold(log_norms.max(), 3, log_radius), 0.0) / (3 * self.largest_utility(k))
         return float(wait[0])
 
-    def _largest_utility(self, k: int | IntArray) -> FloatArray:
+    def largest_utility(self, k: int | IntArray) -> FloatArray:
         """N lam_k^2 / (3 sqrt 3), the maximum of the utility at unit norm when component k (from 0) is the next."""
         return self.context * np.atleast_1d(self.eigenvalues[k]) ** 2 / (3 * np.sqrt(3.0))
-
-    def _clock(self, alpha: float | None, init: Init | None) -> Clock:
-        if init is not None:
-            return Clock.from_norms(self.degree, init.log_norms)
-        if alpha is not None:
-            return Clock.from_norms(self.degree, np.log([positive(alpha, "alpha") * np.sqrt(self.n_params)]))
-        return Clock(self.degree, 0.0)
 
     def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """Amplitudes (d,) and singular values (d,) of M; and for each of the H heads the component it points at.
@@ -324,7 +252,7 @@ class LinearAttention(ContextRegression):
 
     def _pointing(self, theta: FloatArray) -> tuple[IntArray, FloatArray]:
         """The first component of the group that each head overlaps with most (m,), and that overlap (m,)."""
-        _, keys, queries = self._split(theta)
+        _, keys, queries = self.split(theta)
         products = (sphere.normalize(keys) @ self.components) * (sphere.normalize(queries) @ self.components)
         groups = self.equals()
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
@@ -337,7 +265,7 @@ class LinearAttention(ContextRegression):
     def _derivatives(
         self, theta: FloatArray, x: FloatArray, y: FloatArray, query: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        values, keys, queries = self._split(theta)
+        values, keys, queries = self.split(theta)
         moment = np.einsum("bn,bnd->bd", y, x)
         by_key, by_query = moment @ keys.T, query @ queries.T
         out = np.empty((query.shape[0], *theta.shape))
@@ -346,7 +274,7 @@ class LinearAttention(ContextRegression):
         out[:, :, 1 + self.dimension :] = (values * by_key)[:, :, None] * query[:, None, :]
         return (by_key * by_query) @ values, out
 
-    def _split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Values (m,), keys (m, d) and queries (m, d) of rows (V, K, Q)."""
         return theta[:, 0], theta[:, 1 : 1 + self.dimension], theta[:, 1 + self.dimension :]
 
