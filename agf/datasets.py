@@ -1,7 +1,7 @@
 """Data by name or from a file, as a dict of arrays that a problem's constructor takes.
 
 Named sets are read from files inside installed packages, without importing those packages (scikit-learn takes a second
-to import) and without the network. What was done to the numbers is said in words: see `Dataset.words`.
+to import) and without the network. What was done to the numbers is said in words: see `Dataset.description`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Dataset:
     ----------
     arrays : dict[str, np.ndarray]
         By name. `X` (n, d) inputs; `y` (n,) or `Y` (n, c) targets; `names` (d,) what the columns of X are called.
-    words : str
+    description : str
         The sentence.
     """
 
     arrays: dict[str, np.ndarray]
-    words: str
+    description: str
 
 
 def load(source: str | os.PathLike[str], target: str | None = None, standardize: bool = False) -> dict[str, np.ndarray]:
@@ -68,7 +68,7 @@ def load(source: str | os.PathLike[str], target: str | None = None, standardize:
 
 def describe(source: str | os.PathLike[str], target: str | None = None, standardize: bool = False) -> str:
     """Where data come from and how they were prepared, in one sentence; see `read` for source, target, standardize."""
-    return read(source, target, standardize).words
+    return read(source, target, standardize).description
 
 
 def read(source: str | os.PathLike[str], target: str | None = None, standardize: bool = False) -> Dataset:
@@ -218,7 +218,9 @@ def _standardized(found: Dataset, name: str) -> Dataset:
         if np.ptp(values) == 0:
             raise DataError(explain(f"column {column!r} is constant: it has no scale.", where=name, remedy="Drop it."))
     arrays = {"X": _unit(x), "y": _unit(y), "names": found.arrays["names"]}
-    return Dataset(arrays, found.words.replace("numbers as given (not standardized: --standardize)", "standardized"))
+    return Dataset(
+        arrays, found.description.replace("numbers as given (not standardized: --standardize)", "standardized")
+    )
 
 
 def _unit(values: FloatArray) -> FloatArray:

@@ -145,7 +145,9 @@ class Init:
 
     def __repr__(self) -> str:
         seed = "" if self.seed is None else f", seed {self.seed}"
-        return f"<Init of {self.width:,} neurons of {self.n_params:,} parameters, {self.words}, {self.kind}{seed}>"
+        return (
+            f"<Init of {self.width:,} neurons of {self.n_params:,} parameters, {self.description}, {self.kind}{seed}>"
+        )
 
     @property
     def width(self) -> int:
@@ -158,8 +160,8 @@ class Init:
         return self.directions.shape[1]
 
     @property
-    def words(self) -> str:
-        """Where training starts, in words: "alpha = 1e-08", or "weights from FILE"."""
+    def description(self) -> str:
+        """Where training starts: "alpha = 1e-08", or "weights from FILE"."""
         return f"weights {self.kind}" if self.kind.startswith("from ") else f"alpha = {self.alpha:g}"
 
     @property

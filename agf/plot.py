@@ -262,7 +262,7 @@ def _predicted(run: Staircase | Trajectory) -> TypeIs[Staircase]:
 
 
 def _scale(result: Staircase | Trajectory) -> str:
-    return "" if result.init is None else f", {result.init.words}"
+    return "" if result.init is None else f", {result.init.description}"
 
 
 def bands(

@@ -60,9 +60,9 @@ def test_named_sets_are_read_without_importing_the_package_that_holds_them():
 def test_words_say_the_size_and_what_was_done(name):
     data = datasets.read(name)
     n, d = data.arrays["X"].shape
-    assert f"{n} x {d}" in data.words
-    assert "target" in data.words
-    assert datasets.describe(name) == data.words
+    assert f"{n} x {d}" in data.description
+    assert "target" in data.description
+    assert datasets.describe(name) == data.description
 
 
 def test_a_set_whose_package_is_absent_names_the_package(monkeypatch):
@@ -173,7 +173,7 @@ def test_a_csv_file_is_standardized_on_request(tmp_path):
     for values in (found.arrays["X"], found.arrays["y"]):
         np.testing.assert_allclose(values.mean(axis=0), 0.0, atol=1e-15)
         np.testing.assert_allclose(values.std(axis=0), 1.0, rtol=1e-15)
-    assert found.words.endswith("standardized")
+    assert found.description.endswith("standardized")
     assert "--standardize" in datasets.describe(tmp_path / "a.csv", "y")
     (tmp_path / "b.csv").write_text("a,y\n1,3\n1,5\n", encoding="utf-8")
     with pytest.raises(DataError, match="column 'a' is constant"):

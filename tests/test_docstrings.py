@@ -117,7 +117,7 @@ def test_a_docstring_names_every_parameter_where_it_does_not_describe_it(name):
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_every_parameter_of_a_problem_has_a_sentence_of_its_own(name):
-    sentences = [parameter.words for parameter in arguments.parameters(registry.find(name))]
+    sentences = [parameter.meaning for parameter in arguments.parameters(registry.find(name))]
     assert all(sentences)
     assert len(set(sentences)) == len(sentences)
     assert not [sentence for sentence in sentences if sentence.startswith("as for")]

@@ -101,7 +101,7 @@ def _subtitle(staircases: list[Staircase], curves: list[Trajectory]) -> str:
     runs: list[Staircase | Trajectory] = [*staircases, *curves]
     for run in runs:
         kind = f"{run.mode} prediction" if isinstance(run, Staircase) else run.kind
-        start = [] if run.init is None else [run.init.words]
+        start = [] if run.init is None else [run.init.description]
         start += [] if run.init is None or run.init.seed is None else [f"seed {run.init.seed}"]
         words.append(f"{', '.join([kind, *start])}: {run.status.word}")
     return "; ".join(words)

@@ -291,7 +291,7 @@ ROW = record(
         "compare": listing(record({"k": whole(1), "observed_time": real, "time_error": real, "level_error": real})),
     },
 )
-#: The document of a sweep's folder, and one of those that say what was asked for in it.
+#: The document of a sweep's folder, and the axes of one of its plans.
 SWEEP = record(
     {
         "format": text, "version": whole(), "problem": text, "fingerprint": text, "axes": listing(text),
@@ -299,7 +299,7 @@ SWEEP = record(
     },
     {"arguments": mapping(text), "versions": mapping(text)},
 )  # fmt: skip
-ASKED = mapping(listing(scalar))
+AXES = mapping(listing(scalar))
 
 
 # -- the arrays ---------------------------------------------------------------------------------------------------

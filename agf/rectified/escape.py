@@ -256,9 +256,11 @@ def judged(problem: Problem, there: Neurons, starts: int = 100) -> Escape:
     first = float(problem.loss_grad(*none)[0])
     samples = Samples.of(problem)
     motion, rest = (0.0, None) if samples is None else _at_rest(samples, network)
-    found = landscape(problem, None if rest is not None else network, rest, at=there.words, starts=starts, shares=False)
+    found = landscape(
+        problem, None if rest is not None else network, rest, at=there.moment, starts=starts, shares=False
+    )
     if rest is not None:
-        found = _moved(found, there.words, level, problem, network)
+        found = _moved(found, there.moment, level, problem, network)
     best = found.best
     worth = best is not None and level > WORTH * first and (not best.drop <= WORTH * first)
     if worth and best is not None and samples is not None:  # what rounding leaves of a residual that no neuron feels
@@ -273,7 +275,7 @@ def judged(problem: Problem, there: Neurons, starts: int = 100) -> Escape:
         verdict = SPURIOUS if reached < SLIGHT * utility else LEAVING
     return Escape(
         problem=problem.name,
-        at=there.words,
+        at=there.moment,
         level=level,
         verdict=verdict,
         landscape=found,
@@ -305,7 +307,7 @@ def _neurons(problem: Problem, at: Any, drop: int | None) -> Neurons:
         raise RequestError(explain(words, where="escape", expected=f"{problem.n_params}"))
     if isinstance(at, Trajectory) or (isinstance(at, Comparison) and at.trajectory.directions.size):
         whole = np.isfinite(found.log_norms)  # every neuron makes the function, the small ones as well
-        return Neurons(found.directions, found.log_norms, whole, found.words, found.time)
+        return Neurons(found.directions, found.log_norms, whole, found.moment, found.time)
     return found
 
 

@@ -319,7 +319,7 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
         matches.append(
             Match(
                 k=k + 1,
-                label=stairs.words[k],
+                label=stairs.labels[k],
                 predicted_time=times[k],
                 observed_time=observed,
                 predicted_level=drop.level,

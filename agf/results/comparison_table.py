@@ -59,7 +59,7 @@ def table(report: Comparison) -> Table:
         columns += ["reproduced to"]
     if probed:
         columns += ["conditioning"]
-    scale = f", {report.stairs.init.words}" if report.stairs.init is not None else ""
+    scale = f", {report.stairs.init.description}" if report.stairs.init is not None else ""
     return Table(
         f"{report.stairs.problem}{scale}: predicted (mode {report.stairs.mode}) against observed "
         f"({report.trajectory.kind}) half-drop times and levels",

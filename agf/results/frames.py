@@ -31,7 +31,7 @@ def staircase(stairs: Staircase) -> Columns:
         "half_time": stairs.half_times,
         "accelerated_time": stairs.accelerated_times,
         "level": stairs.levels,
-        "label": ["start", *stairs.words],
+        "label": ["start", *stairs.labels],
         "neurons": ["", *[_listed(drop.neurons) for drop in drops]],
         "collapsed": ["", *[_listed(drop.collapsed) for drop in drops]],
         "utility": unknown + [float(drop.utility.max()) if drop.utility.size else np.nan for drop in drops],

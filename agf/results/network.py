@@ -21,13 +21,13 @@ class Neurons:
     """All neurons at one moment.
 
     directions : (H, P) unit rows.  log_norms : (H,).  active : (H,) those that make the function.
-    words : which moment.  time : flow time of it, NaN where there is none.
+    moment : which moment it is.  time : flow time of it, NaN where there is none.
     """
 
     directions: FloatArray
     log_norms: FloatArray
     active: BoolArray
-    words: str
+    moment: str
     time: float = np.nan
 
     @property
@@ -64,15 +64,15 @@ def _of_trajectory(curve: Trajectory, drop: int | None) -> Neurons:
     k = _checked(drop, len(curve.drops)) if drop is not None else None
     if curve.directions.shape[0] == 0:
         raise _lost(f"the trajectory of {curve.problem}")
-    at, words = -1, "the end of the flow"
+    at, moment = -1, "the end of the flow"
     if k == 0:
-        at, words = 0, "the start"
+        at, moment = 0, "the start"
     elif k is not None and k < len(curve.drops):  # on the plateau: half-way, in log time, to where the next drop begins
         middle = np.sqrt(max(curve.drops[k - 1].end, 1e-300) * max(curve.drops[k].start, 1e-300))
-        at, words = int(np.argmin(np.abs(curve.snapshot_times - middle))), f"drop {k}"
+        at, moment = int(np.argmin(np.abs(curve.snapshot_times - middle))), f"drop {k}"
     log_norms = curve.log_norms[at]
     active = log_norms > log_norms.max(initial=-np.inf) + np.log(_SMALL) if k != 0 else np.zeros(log_norms.size, bool)
-    return Neurons(curve.directions[at], log_norms, active, words, float(curve.snapshot_times[at]))
+    return Neurons(curve.directions[at], log_norms, active, moment, float(curve.snapshot_times[at]))
 
 
 def _checked(drop: int | None, count: int) -> int:

@@ -121,13 +121,13 @@ class Staircase(Tabular):
         return endings.prediction(self)
 
     @property
-    def words(self) -> list[str]:
+    def labels(self) -> list[str]:
         """(K,) what happens at each drop: its label and what leaves, by the label under which it joined alone.
 
-        What never did has the word that labels begin with, its number, and its name where coordinates have names:
+        What never did has the word that those begin with, its number, and its name where coordinates have names:
         "coordinate 7 (bmi)".
         """
-        return staircase_table.words(self)
+        return staircase_table.labels(self)
 
     def table(self) -> Table:
         """The drops as a table; with their error bars, conditioning and overlaps where these are known."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agf.results.staircase import Staircase
 
 
-def words(stairs: Staircase) -> list[str]:
+def labels(stairs: Staircase) -> list[str]:
     """(K,) what happens at each drop: its label, and what leaves."""
     called: dict[int, str] = {}
     out = []
@@ -41,12 +41,12 @@ def table(stairs: Staircase) -> Table:
     columns += [*["conditioning"] * probed, *["overlaps"] * looked, "learned"]
     blank = ["-"] * (probed + looked)
     rows = [["0", "0", "0", *["-"] * barred, "0", number(stairs.start_level, 6), *["-"] * barred, *blank, "start"]]
-    for k, (drop, said) in enumerate(zip(drops, words(stairs), strict=True), 1):
+    for k, (drop, said) in enumerate(zip(drops, labels(stairs), strict=True), 1):
         row = [str(k), number(drop.time, 6), number(drop.half_time, 6), *[percent(drop.error)] * barred]
         row += [number(drop.accelerated_time, 6), level(drop.level, stairs.start_level, 6)]
         row += [*[percent(drop.level_error)] * barred, *[percent(drop.conditioning)] * probed]
         rows.append([*row, *["yes" if drop.overlap else "no"] * looked, said])
-    scale = f", {stairs.init.words}" if stairs.init is not None else ""
+    scale = f", {stairs.init.description}" if stairs.init is not None else ""
     return Table(
         f"Predicted staircase of {stairs.problem}{scale}, mode {stairs.mode}",
         columns,

@@ -32,7 +32,7 @@ class Parameter:
         Its annotation.
     default : str
         Its default as text, "" when it is required.
-    words : str
+    meaning : str
         From the docstring.
     from_data : bool
         Whether it usually comes from a data file.
@@ -42,7 +42,7 @@ class Parameter:
     kind: str
     default: str
     required: bool
-    words: str
+    meaning: str
     from_data: bool
 
 
@@ -57,7 +57,7 @@ def parameters(cls: type[Problem]) -> list[Parameter]:
             kind="" if p.annotation is p.empty else _annotation(p),
             default="" if p.default is p.empty else repr(p.default),
             required=p.default is p.empty,
-            words=words.get(p.name, ""),
+            meaning=words.get(p.name, ""),
             from_data=p.name in cls.data_arguments,
         )
         for p in signature
@@ -218,7 +218,7 @@ def data_arguments(
     if missing:
         words = f"{data!r} holds no {' and no '.join(missing)}, which the problem {cls.name!r} needs."
         raise DataError(explain(words, found=held, remedy="Rename the arrays, or give the rest with -p."))
-    notes = [f"Data: {found.words}."]
+    notes = [f"Data: {found.description}."]
     unused = sorted(set(found.arrays) - used - {"names"})  # names of columns are for labels, where there are any
     if unused and data not in datasets.NAMED:
         notes.append(f"Not used by {cls.name}: {', '.join(unused)}.")

@@ -30,7 +30,7 @@ def problems(name: str | None, as_json: bool) -> int:
         return _parameters(registry.find(name), as_json)
     listed = registry.listing()
     if as_json:
-        print_json([{"name": one.name, "words": _summary(one.cls), "broken": one.reason or None} for one in listed])
+        print_json([{"name": one.name, "summary": _summary(one.cls), "broken": one.reason or None} for one in listed])
     rows = [[one.name, _summary(one.cls) if one.cls else f"cannot be loaded: {one.reason}"] for one in listed]
     notes = ["Parameters of one: agf problems NAME. A problem in a file: ./mine.py:Mine."]
     reporter().table(Table("Problems", ["name", "what it is"], rows, notes))
@@ -56,7 +56,7 @@ def _parameters(cls: type[Problem], as_json: bool) -> int:
         print_json(
             {
                 "name": cls.name,
-                "words": _summary(cls),
+                "summary": _summary(cls),
                 "network": _network(cls) or None,
                 "example": example or None,
                 "data": list(cls.data_arguments),
@@ -66,14 +66,14 @@ def _parameters(cls: type[Problem], as_json: bool) -> int:
                         "kind": p.kind,
                         "default": p.default or None,
                         "required": p.required,
-                        "words": p.words,
+                        "meaning": p.meaning,
                     }
                     for p in found
                 ],
             }
         )
     rows = [
-        [p.name, p.kind, "required" if p.required else p.default, "-p or --data" if p.from_data else "-p", p.words]
+        [p.name, p.kind, "required" if p.required else p.default, "-p or --data" if p.from_data else "-p", p.meaning]
         for p in found
     ]
     columns = ["parameter", "type", "default", "given by", "meaning"]

@@ -45,7 +45,11 @@ def reopen(folder: str | os.PathLike[str]) -> Sweep:
     """
     try:
         found = _read(Path(folder) / _MARKER, schema.SWEEP)
-        known = [_read(path, schema.ASKED) for path in sorted((Path(folder) / "asked").glob("[!.]*.json"))]
+        known = [
+            _read(path, schema.AXES)
+            for name in (_PLANS, *_FORMER)
+            for path in sorted((Path(folder) / name).glob("[!.]*.json"))
+        ]
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, RequestError):
             raise
@@ -54,8 +58,8 @@ def reopen(folder: str | os.PathLike[str]) -> Sweep:
             explain(f"{str(folder)!r} is no sweep.", found=why, expected="a folder written by agf sweep")
         ) from None
     axes: dict[str, list[Any]] = {}
-    for asked in known:
-        for name, values in asked.items():
+    for planned in known:
+        for name, values in planned.items():
             axes.setdefault(name, []).extend(value for value in values if value not in axes.get(name, []))
     return Sweep(Path(folder), Plan(found["problem"], axes, {}, tuple(found["do"]), found["flow"]))
 
@@ -342,7 +346,7 @@ def run(
     plan.check_axes()
     plan.check_problem()
     _claim(root, plan)
-    with files.atomic(root / "asked" / f"{digest(plan.axes)}.json", "w") as handle:
+    with files.atomic(root / _PLANS / f"{digest(plan.axes)}.json", "w") as handle:
         json.dump(files.jsonable(plan.axes), handle)
     result = Sweep(root, plan)
     todo = plan.chunks()
@@ -377,12 +381,15 @@ def run(
 
 
 _MARKER = "sweep.json"
-_FOLDERS = ("rows", "runs", "locks", "asked")
+_PLANS = "plans"
+_FOLDERS = ("rows", "runs", "locks", _PLANS)
+#: Former names of the folder of plans, which is still read.
+_FORMER = ("asked",)
 
 
 def _is_ours(entry: Path) -> bool:
     """Whether something in a folder without a marker may be what a killed start of a sweep left there."""
-    return entry.name.startswith(".") or (entry.name in _FOLDERS and entry.is_dir())
+    return entry.name.startswith(".") or (entry.name in (*_FOLDERS, *_FORMER) and entry.is_dir())
 
 
 def _read(path: Path, rule: schema.Rule) -> Any:
@@ -413,7 +420,8 @@ def _claim(root: Path, plan: Plan) -> None:
                 with files.atomic(root / _MARKER, "w") as handle:
                     json.dump({**identity, "arguments": fixed, "versions": provenance.versions()}, handle, indent=1)
             found = _read(root / _MARKER, schema.SWEEP)
-        for folder in (root, root / "asked", root / "runs"):
+        (root / _PLANS).mkdir(exist_ok=True)  # a sweep of before has it under its former name
+        for folder in (root, root / _PLANS, root / "runs"):
             files.remove_parts(folder)
     except (ValueError, RecursionError) as error:
         if isinstance(error, RequestError):

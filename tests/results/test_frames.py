@@ -37,7 +37,7 @@ def test_a_prediction_has_a_row_for_the_start_and_one_a_drop(results, tmp_path):
     rows = read(tmp_path / "stairs.csv")
     assert [float(row["time"]) for row in rows] == stairs.times.tolist()
     assert [float(row["level"]) for row in rows] == stairs.levels.tolist()
-    assert [row["label"] for row in rows] == ["start", *stairs.words]
+    assert [row["label"] for row in rows] == ["start", *stairs.labels]
     assert rows[1]["neurons"] == " ".join(map(str, stairs.drops[0].neurons))
     assert rows[0]["utility"] == rows[0]["bound"] == ""  # unknown is empty, not nan
 

@@ -114,7 +114,7 @@ def read_it_all(path: Path, original: Path, problem: agf.Problem, init: agf.Init
     stairs = getattr(result, "stairs", result)
     curve = getattr(result, "trajectory", result)
     if isinstance(stairs, agf.Staircase):
-        stairs.level(1.0), stairs.curve(1.0), stairs.words, stairs.graph()
+        stairs.level(1.0), stairs.curve(1.0), stairs.labels, stairs.graph()
     if isinstance(curve, agf.Trajectory):
         str((curve.drops, curve.depth, curve.complete_until))
         curve.to_csv(path.with_suffix(".csv"), snapshots=True)

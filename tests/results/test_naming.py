@@ -59,7 +59,7 @@ def test_what_leaves_without_having_joined_alone_has_its_name(runs):
     stairs = runs[0]
     first = replace(stairs.drops[0], collapsed=np.array([3]))
     changed = replace(stairs, drops=(first, *stairs.drops[1:]))
-    assert changed.words[0].endswith("; leaves: coordinate 3 (none)")
+    assert changed.labels[0].endswith("; leaves: coordinate 3 (none)")
 
 
 @pytest.mark.parametrize("odd", [3, "abcd", ["a"], [["a", "b", "c", "d"]], None, {"a": 1}, np.zeros((2, 2))])

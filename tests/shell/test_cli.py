@@ -173,7 +173,7 @@ def test_problems_are_listed_from_the_registry(run):
     assert all(name in err for name in registry.names())
     listed = json.loads(run("problems", "--json")[1])
     assert [one["name"] for one in listed] == registry.names()
-    assert all(one["broken"] is None and one["words"] for one in listed)
+    assert all(one["broken"] is None and one["summary"] for one in listed)
 
 
 def test_parameters_come_from_the_signature_and_the_docstring(run, plugin):
@@ -184,16 +184,16 @@ def test_parameters_come_from_the_signature_and_the_docstring(run, plugin):
         "kind": "float",
         "default": "1.0",
         "required": False,
-        "words": "Strength of the target.",
+        "meaning": "Strength of the target.",
     }
-    assert trouble["words"] == "the status that ends a prediction after one drop."
+    assert trouble["meaning"] == "the status that ends a prediction after one drop."
     assert "Strength of the target." in run("problems", plugin)[2]
 
 
 @pytest.mark.parametrize("name", ["diagonal-linear", "linear", "linear-attention", "modular-addition", "relu"])
 def test_every_parameter_of_a_built_in_problem_is_explained(run, name):
     document = json.loads(run("problems", name, "--json")[1])
-    assert not [p["name"] for p in document["parameters"] if not p["words"] or not p["kind"]]
+    assert not [p["name"] for p in document["parameters"] if not p["meaning"] or not p["kind"]]
 
 
 @pytest.mark.parametrize(("name", "alpha"), [("diagonal-linear", 1e-8), ("linear-attention", 1e-3)])

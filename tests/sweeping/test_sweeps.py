@@ -56,6 +56,14 @@ def test_nothing_is_computed_twice_and_seeds_can_be_added(toy, tmp_path):
     assert len(list(more.entries())) == 14
 
 
+def test_a_folder_whose_plans_have_their_former_name_is_read_and_added_to(toy, tmp_path):
+    start(toy, tmp_path / "s")
+    (tmp_path / "s" / "plans").rename(tmp_path / "s" / "asked")
+    assert len(list(sweeps.reopen(tmp_path / "s").entries())) == 10
+    start(toy, tmp_path / "s", seed=range(7))
+    assert len(list(sweeps.reopen(tmp_path / "s").entries())) == 14
+
+
 def test_a_run_that_fails_is_reported_and_the_others_finish(toy, tmp_path):
     result = start(toy, tmp_path / "s", arguments={"fail_seed": 3})
     failures = result.failures()
