@@ -15,6 +15,7 @@ import numpy as np
 from agf.arrays import FloatArray, positive
 from agf.clock import Clock
 from agf.errors import NoTheory, RequestError, explain
+from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
@@ -26,8 +27,14 @@ if TYPE_CHECKING:
 
 #: Scale of the few neurons. Derived: any, since mode "limit" takes it to 0.
 _ALPHA = 1e-12
-#: Fall of the loss, relative to that at the start, that is none. Derived: the square of the width of the rounded kinks.
-_ROUNDING = 1e-6
+#: Fall of the loss, relative to that at the start, that is none. Derived: what the cost flow of the engine may leave.
+_ROUNDING = Settings.rtol
+#: Work after which no further drop is looked for, in evaluations of the loss. Limit: some ten seconds; a flow that
+#: began within it ends by its own limit, and the drops so far are kept.
+_WORK = 100_000
+#: Evaluations of the loss that take as long as a round of events of the dormant neurons, and as long as a face of the
+#: cones, of which (2 n)^(d - 1) are looked at to say what can still be reached. Cost: they say when to stop.
+_ROUND, _FACE = 10, 0.1
 
 
 def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
@@ -62,7 +69,7 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
         return _told(problem, alpha, start, (), ("nothing is left to fit",))
     few = problem.of_width(len(ends))
     init = agf.Init.scaled(np.array([one.direction for one in ends]), _ALPHA)
-    found_drops, network = _drops(agf.Engine(few, init, agf.Settings(mode="limit")), start)
+    found_drops, network, status = _drops(few, agf.Engine(few, init, agf.Settings(mode="limit")), start)
     drops = tuple(
         replace(
             drop,
@@ -72,33 +79,38 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
         )
         for drop in found_drops
     )
-    end = agf.escape(few, network)
-    notes = (
-        f"m = infinity, lambda -> 0: the {len(ends)} ends of alignment stand for all neurons.",
-        f"The end is {end.sentence}.",
+    last = (
+        f"The end is {agf.escape(few, network).sentence}."
+        if status is Status.THEORY
+        else f"Not the end: these {len(drops)} drops are the first, and a prediction of given weights goes on."
     )
-    return _told(problem, alpha, start, drops, notes)
+    notes = f"m = infinity, lambda -> 0: the {len(ends)} ends of alignment stand for all neurons.", last
+    return _told(problem, alpha, start, drops, notes, status)
 
 
-def _drops(engine: Engine, first: float) -> tuple[list[Drop], FloatArray]:
-    """Drops from the loss `first` on until no neuron grows, and the network then.
+def _drops(problem: TwoLayer, engine: Engine, first: float) -> tuple[list[Drop], FloatArray, Status]:
+    """Drops from the loss `first` on until no neuron grows, the network then, and what kept it from the end.
 
     Where no direction lowers the loss, or none of the neurons ever comes to one that does, utilities are rounding, of
     numbers or of kinks, and what grew on them would take for ever.
     """
     import agf
 
-    state, drops = engine.init(), list[Drop]()
+    stats = getattr(engine.phases, "stats", {})
+    state, drops, faces = engine.init(), list[Drop](), 0.0
     level = first
-    while True:
+    while _ROUND * stats.get("dormant_steps", 0) + stats.get("loss_evaluations", 0) + _FACE * faces < _WORK:
         step = engine.step(state)
         if step.drop is None:
-            return drops, _network(state)
+            failed = step.status if step.status is not None and step.status.failed else None
+            return drops, _network(state), failed or Status.THEORY
         if level - step.drop.level > _ROUNDING * first:
             drops.append(step.drop)
         state, level = step.state, step.drop.level
-        if agf.escape(engine.problem, _network(state)).verdict in ("optimal", "spurious"):
-            return drops, _network(state)
+        faces += (2.0 * problem.n_samples) ** (problem.n_inputs - 1)
+        if agf.escape(problem, _network(state)).verdict in ("optimal", "spurious"):
+            return drops, _network(state), Status.THEORY
+    return drops, _network(state), Status.MAX_STEPS
 
 
 def _network(state: State[Any]) -> FloatArray:
@@ -108,7 +120,12 @@ def _network(state: State[Any]) -> FloatArray:
 
 
 def _told(
-    problem: TwoLayer, alpha: float | None, start: float, drops: tuple[Drop, ...], notes: tuple[str, ...]
+    problem: TwoLayer,
+    alpha: float | None,
+    start: float,
+    drops: tuple[Drop, ...],
+    notes: tuple[str, ...],
+    status: Status = Status.THEORY,
 ) -> Staircase:
     return Staircase(
         problem=problem.name,
@@ -116,7 +133,8 @@ def _told(
         clock=Clock(2, 0.0 if alpha is None else float(np.log(-np.log(alpha)))),
         start_level=start,
         drops=drops,
-        status=Status.THEORY,
+        status=status,
+        settings=Settings(mode="limit"),
         arguments=problem.arguments,
         notes=notes,
     )

@@ -31,7 +31,7 @@ def prediction(stairs: Staircase) -> str:
         return _TOLD[status](stairs)
     if status is Status.INTERRUPTED:
         return f"{status.sentence} A prediction starts anew."
-    return status.sentence + _loosen(status, stairs.settings.rtol)
+    return status.sentence + (_loosen(status, stairs.settings.rtol) if stairs.init is not None else "")
 
 
 def _fitted(stairs: Staircase) -> str:
