@@ -17,6 +17,7 @@ import numpy as np
 from agf.arrays import BoolArray, FloatArray, IntArray, matrix
 from agf.capacity.layers import favoured, gates, output_names, require_problem, two_layer
 from agf.contract.problem import Problem
+from agf.contract.start import check_range
 from agf.errors import RequestError, explain
 from agf.records.table import Table, Tabular, number
 from agf.results import frames
@@ -190,6 +191,7 @@ def _moments(problem: Problem, theta: Any) -> tuple[FloatArray, FloatArray, Floa
                 expected=f"{shape}, one row a neuron",
             )
         )
+    check_range(problem, log_norms, "alignment")
     return times, directions, log_norms
 
 

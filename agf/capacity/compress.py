@@ -17,6 +17,7 @@ from agf.capacity.groups import Group, cluster, groups, parameters_of
 from agf.capacity.layers import require_problem, require_two_layer, two_layer
 from agf.capacity.seats import seats as seats_of
 from agf.contract.problem import Problem
+from agf.contract.start import check_range
 from agf.errors import RequestError, explain
 from agf.init import WIDTHS, Init
 from agf.records.table import Table, Tabular, number, percent
@@ -280,7 +281,9 @@ def _weights(problem: Problem, theta: Any, where: str) -> FloatArray:
         theta = theta.params(-1)
     elif isinstance(theta, Init):
         theta = theta.params()
-    return matrix(theta, "theta", where=where, rows=problem.width, columns=problem.n_params)
+    theta = matrix(theta, "theta", where=where, rows=problem.width, columns=problem.n_params)
+    check_range(problem, polar(theta)[1], where)
+    return theta
 
 
 def _compressed(

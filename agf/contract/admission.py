@@ -19,7 +19,7 @@ from agf.contract.blame import guard
 from agf.contract.probe import FEW_STEPS, NotApplicable, Probe, Violation
 from agf.contract.problem import Problem
 from agf.contract.returns import OWN, BadReturn
-from agf.contract.start import check_sizes
+from agf.contract.start import check_range, check_sizes
 from agf.errors import ProblemError, RequestError, explain
 from agf.init import Init
 
@@ -80,6 +80,7 @@ def admit(problem: Any, init: Any, where: str) -> Init:
                 expected=f"({problem.width}, {problem.n_params}), one row a neuron",
             )
         )
+    check_range(problem, init.log_norms, f"{where} of problem {problem.name!r}")
     if type(problem).__module__.split(".")[0] in OWN or problem._admitted:
         return init
     with guard(problem), np.errstate(all="ignore"):

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agf.arrays import count
+from agf.arrays import FloatArray, count
 from agf.errors import DataError, ProblemError, RequestError, explain
 from agf.init import Init, check_alpha
 from agf.records import files
 
 if TYPE_CHECKING:
     from agf.contract.problem import Problem
+
+#: Largest log of a loss, which is of degree 2 kappa in the weights. Limit: float64 ends at 709; what is left is room
+#: for the data and for sums over neurons.
+_LOG_MOST = 640.0
 
 
 def drawn(problem: Problem, alpha: float, seed: int | None, kind: str) -> Init:
@@ -47,6 +51,20 @@ def check_sizes(problem: Problem, where: str) -> None:
                     remedy="Its __init__ sets degree, width and n_params.",
                 )
             )
+
+
+def check_range(problem: Problem, log_norms: FloatArray, where: str) -> None:
+    """Refuse weights at which the loss, or what it is made of, leaves the range of float64. Raises RequestError."""
+    largest, bound = float(np.max(log_norms, initial=-np.inf)), _LOG_MOST / (2 * problem.degree)
+    if largest > bound:
+        raise RequestError(
+            explain(
+                f"weights of norm 1e{largest / np.log(10):.0f} have a loss outside the range of float64.",
+                where=where,
+                expected=f"norms up to 1e{bound / np.log(10):.0f}",
+                remedy="Start from smaller weights, or train with a smaller learning rate.",
+            )
+        )
 
 
 def check_memory(problem: Problem, where: str) -> None:

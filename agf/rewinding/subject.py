@@ -11,13 +11,14 @@ import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray, count, matrix, number, positive
 from agf.contract.problem import Problem
+from agf.contract.start import check_range
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.records.status import Status
 from agf.results.trajectory import Trajectory
 from agf.rewinding.masked import masked
 from agf.rewinding.pruning import inputs_of, prunable_of
-from agf.sphere import lengths
+from agf.sphere import lengths, polar
 from agf.training.descent import descend
 from agf.training.gradient_flow import flow
 
@@ -93,12 +94,15 @@ class ProblemSubject(Subject):
         init = self.init if same else Init.from_params(start, alpha=self.init.alpha)
         problem = self.problem if whole else masked(self.problem, mask)
         run = self._called(problem, init, budget) if callable(self.train) else self._run(problem, init, budget)
-        if not isinstance(run, Trajectory):
-            return run
-        if run.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt  # half a cycle is no cycle
-        self._dense = self._dense or run
-        return _end(run)
+        if isinstance(run, Trajectory):
+            if run.status is Status.INTERRUPTED:
+                raise KeyboardInterrupt  # half a cycle is no cycle
+            self._dense = self._dense or run
+            run = _end(run)
+        shape = (problem.width, problem.n_params)
+        end = matrix(run, "weights at the end of training", where="rewind", rows=shape[0], columns=shape[1])
+        check_range(problem, polar(end)[1], "rewind, at the end of training")
+        return end
 
     def early(self, moment: float) -> FloatArray:
         """Trained again up to there, or the nearest snapshot of a training function."""
@@ -151,7 +155,7 @@ class ProblemSubject(Subject):
                 explain("the training function returns no Trajectory and no weights.", where="rewind",
                         found=f"{type(found).__name__} of shape {np.shape(found)}", expected=f"an array {shape}")
             )  # fmt: skip
-        return matrix(found, "weights at the end of training", where="rewind", rows=shape[0], columns=shape[1])
+        return found
 
     def _run(self, problem: Problem, init: Init, budget: int, until: float | None = None) -> Trajectory:
         assert not callable(self.train)

@@ -7,9 +7,9 @@ fast version goes to `fast.json` in the same act: the tests compute it again, an
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-import sys
 from pathlib import Path
 
 from agf import figures
@@ -41,11 +41,24 @@ def stamp(name: str) -> None:
         handle.write("\n")
 
 
+def main() -> None:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"all of them by default: {', '.join(figures.FIGURES)}"
+    )
+    parser.add_argument("--fast", action="store_true", help="pictures and tables of the fast versions, to look at")
+    parser.add_argument("--stamp", action="store_true", help="renew fast.json alone")
+    request = parser.parse_args()
+    if unknown := sorted(set(request.names) - set(figures.FIGURES)):
+        parser.error(f"no figure {', '.join(unknown)}; there are {', '.join(figures.FIGURES)}")
+    for name in request.names or figures.FIGURES:
+        if not request.stamp:
+            build(name, request.fast)
+        if not request.fast:
+            stamp(name)
+        print(name)
+
+
 if __name__ == "__main__":
-    wanted = [word for word in sys.argv[1:] if not word.startswith("--")] or list(figures.FIGURES)
-    for each in wanted:
-        if "--stamp" not in sys.argv:
-            build(each, "--fast" in sys.argv)
-        if "--fast" not in sys.argv:
-            stamp(each)
-        print(each)
+    main()

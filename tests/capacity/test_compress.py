@@ -206,3 +206,21 @@ def test_what_is_no_problem_training_or_mask_is_refused_in_a_sentence():
     ):
         with pytest.raises(agf.RequestError, match=words):
             call()
+
+
+@pytest.mark.parametrize("size", [1e200, 1e150, 1e71])
+def test_weights_whose_loss_is_outside_float64_are_refused_in_a_sentence(size):
+    problem, theta = race_cases.network(width=6), size * race_cases.start(6).params() / 1e-4
+    init = agf.Init.from_params(theta)
+    for computed in (
+        lambda: agf.groups(problem, theta),
+        lambda: agf.alignment(problem, init),
+        lambda: agf.merge(problem, theta, rule="input"),
+        lambda: agf.prune(problem, theta, 3, by="snip"),
+        lambda: agf.tickets(problem, init, keep=2),
+        lambda: agf.flow(problem, init),
+        lambda: agf.rewind(problem, init, cycles=1),
+        lambda: agf.rewind(problem, race_cases.start(6), cycles=1, train=lambda problem, init: theta),
+    ):
+        with pytest.raises(agf.RequestError, match="outside the range of float64"):
+            computed()

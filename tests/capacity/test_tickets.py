@@ -120,6 +120,7 @@ def test_an_ill_conditioned_order_is_sought_at_a_finer_tolerance_and_then_said()
     assert found.evaluations > 2 * given.evaluations
     for one in (given, found):
         assert ("ill-conditioned" in str(one)) == (one.agreement < 0.98)
+        assert one.agreement >= 0.98 or one.decided == 0
 
 
 def test_a_neuron_without_input_weights_is_not_dead_where_sigma_is_smooth():

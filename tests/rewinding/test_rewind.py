@@ -288,3 +288,11 @@ def test_what_cannot_be_is_refused_in_a_sentence():
     diagonal = agf.problem("diagonal-linear", X=np.eye(3), y=[3.0, 2.0, 1.0])
     with pytest.raises(agf.RequestError, match="not input and output"):
         agf.rewind(diagonal, diagonal.init(1e-2), prunable="inner")
+
+
+def test_training_that_ends_with_another_network_is_refused_in_a_sentence():
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    large, small = (agf.TwoLayer(X, X[:, 0], width=width) for width in (4, 3))
+    other = agf.flow(small, small.init(1e-3), t_max=1.0)
+    with pytest.raises(agf.RequestError, match="weights at the end of training"):
+        agf.rewind(large, large.init(1e-3), cycles=1, train=lambda problem, init: other)
