@@ -410,7 +410,7 @@ def _grown(h: float, error: float, before: float, order: int, rejected: bool) ->
     """Next step by PI control (exponents as in Hairer's dopri5): at most 5 h, and at most h after a rejection."""
     integral, proportional = 0.85 / (order + 1), 0.2 / (order + 1)
     factor = 0.9 * max(error, 1e-10) ** -integral * before**proportional
-    return h * float(np.clip(factor, 0.2, 1.0 if rejected else 5.0))
+    return h * min(max(factor, 0.2), 1.0 if rejected else 5.0)
 
 
 class ErrorNorm:
@@ -440,17 +440,24 @@ class ErrorNorm:
         self.groups = groups
         self.counts = None if groups is None else np.maximum(np.bincount(groups, minlength=1), 1)
         self.size = max(size, 1)
+        self._last: list[tuple[FloatArray, FloatArray]] = []  # states and their scales
 
     def units(self, y: FloatArray) -> FloatArray | float:
-        """Scale of each entry at y, (N,) or a number."""
+        """Scale of each entry at y, (N,) or a number; that of the last two states is kept, both ends of a step."""
         if self.scale is None:
             return 1.0
-        return self.scale(y) if callable(self.scale) else self.scale
+        if not callable(self.scale):
+            return self.scale
+        for state, scale in self._last:
+            if state is y:
+                return scale
+        self._last = [*self._last[-1:], (y, self.scale(y))]
+        return self._last[-1][1]
 
     def __call__(self, error: FloatArray, y0: FloatArray, y1: FloatArray) -> float:
         units = self.units(y0)
         if callable(self.scale):
-            units = np.maximum(units, self.scale(y1))
+            units = np.maximum(units, self.units(y1))
         relative = error / (self.rtol * units)
         largest = float(np.max(np.abs(relative), initial=0.0))
         if largest == 0 or not np.isfinite(largest):

@@ -38,8 +38,10 @@ def later(problem: Problem, theta: FloatArray, active: IntArray, new: IntArray, 
     middle : float
         Loss half-way down.
     """
+    if problem.quadratic_loss or problem.degree != 2 or problem.permanent:
+        return 0.0
     rows = np.isin(active, new)
-    if problem.quadratic_loss or problem.degree != 2 or problem.permanent or not rows.any():
+    if not rows.any():
         return 0.0
     scales = np.geomspace(_SMALL, 1.0, _NODES)
     losses, pulls = np.array([_along(problem, theta, active, rows, s) for s in scales]).T

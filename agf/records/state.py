@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -39,7 +40,7 @@ class State(Generic[M]):
     level: float
     memory: M = None  # type: ignore[assignment]
 
-    @property
+    @cached_property
     def params(self) -> FloatArray:
         """Parameters (H, P) with dormant rows zero: the network the level belongs to."""
         rho = np.where(self.active, np.exp(np.where(self.active, self.log_norms, 0.0)), 0.0)

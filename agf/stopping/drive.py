@@ -248,6 +248,9 @@ class Method(Protocol):
         ...
 
 
+Remembered = tuple[tuple[float, ...], ...]  # memory of each rule
+
+
 @dataclass(frozen=True)
 class Saved:
     """All that a run carries from one step to the next: `drive` goes on from it as if it had never stopped.
@@ -272,7 +275,7 @@ class Saved:
     origin: float = 0.0
     local: float = 0.0
     method: Any = None
-    stops: tuple[tuple[float, ...], ...] | None = None
+    stops: Remembered | None = None
     work: Work = Work()
 
 
@@ -314,8 +317,8 @@ def drive(
     if not (np.isfinite(now.loss) and np.isfinite(now.rate)):
         return End(Why.NONFINITE, now, note="the loss is not finite.")
     if saved.stops is None:
-        saved = replace(saved, stops=tuple(stop.init(now) for stop in stops))
-        saved, end = _look(stops, now, saved)
+        memories, end = _look(stops, now, tuple(stop.init(now) for stop in stops))
+        saved = replace(saved, stops=memories)
         if end is not None:
             return end
     while True:
@@ -326,9 +329,8 @@ def drive(
                 before, now = now, _moment(counted, saved.origin + step.s1, step.y1, step, saved.origin)
                 if not (np.isfinite(now.loss) and np.isfinite(now.rate)):
                     return End(Why.NONFINITE, before, note="the loss is not finite.")
-                saved = replace(saved, y=step.y1, local=step.s1, method=step.memory)
-                saved, end = _look(stops, now, saved)
-                saved = replace(saved, work=counted.work)
+                memories, end = _look(stops, now, saved.stops)
+                saved = Saved(step.y1, saved.origin, step.s1, step.memory, memories, counted.work)
                 if each is not None:
                     each(now if end is None else end.at, saved)
                 if end is not None:
@@ -348,14 +350,14 @@ def _moment(system: Counted, t: float, y: FloatArray, step: Accepted | None = No
     return Moment(t, y, loss, rate, system, step, origin)
 
 
-def _look(stops: Sequence[Stop], now: Moment, saved: Saved) -> tuple[Saved, End | None]:
-    """Ask every rule up to the first that ends the run."""
-    memories = list(saved.stops or ())
+def _look(stops: Sequence[Stop], now: Moment, before: Remembered | None) -> tuple[Remembered, End | None]:
+    """Ask every rule up to the first that ends the run; what they remember from here on."""
+    memories, end = list(before or ()), None
     for k, stop in enumerate(stops):
         memories[k], end = stop.look(now, memories[k])
         if end is not None:
-            return replace(saved, stops=tuple(memories)), end
-    return replace(saved, stops=tuple(memories)), None
+            break
+    return tuple(memories), end
 
 
 def _blows_up(system: FlowSystem, step: Accepted) -> bool:

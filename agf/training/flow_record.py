@@ -78,8 +78,8 @@ class FlowRecord:
         def shoot(which: IntArray, times: FloatArray) -> list[Snapshot]:
             ys = self._states(which, times)
             shots = counted.system.snapshots(ys)
-            for y, shot in zip(ys, shots, strict=True) if self.conserved else ():
-                self._drifted(counted.system, y, shot)
+            if self.conserved:
+                self._drifted(counted.system, ys, shots)
             return shots
 
         self.recorder.record([w.end for w in self._waiting], evaluate, shoot)
@@ -108,13 +108,16 @@ class FlowRecord:
             parts.append(kind.many(steps, which[rows], s[rows]))
         return np.concatenate(parts)
 
-    def _drifted(self, system: FlowSystem, y: FloatArray, snapshot: Snapshot) -> None:
-        squares = np.exp(2 * snapshot.log_norms)
-        for name, value in system.conserved(y).items():
-            drift = np.abs(np.asarray(value) - self.conserved[name])
-            unit = squares if drift.shape == squares.shape else np.max(squares, initial=0.0)
+    def _drifted(self, system: FlowSystem, ys: FloatArray, shots: list[Snapshot]) -> None:
+        """Take in what conserved quantities have drifted by at states ys (m, N) of these snapshots."""
+        squares = np.exp(2 * np.array([shot.log_norms for shot in shots]))
+        found = [system.conserved(y) for y in ys]
+        for name, first in self.conserved.items():
+            drift = np.abs(np.array([values[name] for values in found]) - first)
             if drift.shape == squares.shape:
-                drift = np.maximum(drift - self._rounding, 0.0)
+                drift, unit = np.maximum(drift - self._rounding, 0.0), squares
+            else:
+                unit = np.max(squares, axis=1, initial=0.0).reshape(-1, *[1] * (drift.ndim - 1))
             with np.errstate(divide="ignore", invalid="ignore"):
                 relative = np.where(drift > 0, drift / unit, 0.0)
             self.drift = max(self.drift, float(np.max(relative, initial=0.0)))

@@ -6,6 +6,7 @@ matrices are in `attention_full`.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -254,11 +255,15 @@ class LinearAttention(ContextRegression):
         """The first component of the group that each head overlaps with most (m,), and that overlap (m,)."""
         _, keys, queries = self.split(theta)
         products = (sphere.normalize(keys) @ self.components) * (sphere.normalize(queries) @ self.components)
-        groups = self.equals()
-        starts = np.flatnonzero(np.diff(groups, prepend=-1))
+        starts = self._firsts
         overlaps = np.abs(np.add.reduceat(products, starts, axis=1))
         best = np.argmax(overlaps, axis=1) if overlaps.size else np.zeros(0, dtype=np.int64)
         return starts[best], overlaps[np.arange(best.size), best]
+
+    @cached_property
+    def _firsts(self) -> IntArray:
+        """The first component of each group of equals."""
+        return np.flatnonzero(np.diff(self.equals(), prepend=-1))
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
