@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 COVERAGE := --cov=agf --cov=agf_problems --cov-report=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test bench audit clean
+.PHONY: help demo test docs bench audit clean
 
 help:
 	@sed -n '1s/^# //p' Makefile

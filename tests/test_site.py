@@ -19,6 +19,11 @@ pytest.importorskip("furo")
 ROOT = Path(__file__).parents[1]
 
 
+def test_make_docs_builds_though_there_is_a_folder_of_that_name():
+    (line,) = [line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith(".PHONY:")]
+    assert "docs" in line.split()
+
+
 def built(folder: Path) -> Path:
     out = folder / "site"
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-c", "docs"]
