@@ -43,6 +43,13 @@ def test_few_are_tuned():
     assert len(tuned) <= constants.MOST_TUNED, "derive one, or delete it"
 
 
+def test_a_run_comes_to_every_tuned_one():
+    missed = [
+        one.key for one in constants.constants() if one.kind == "Result" and constants.measured().get(one.key) is None
+    ]
+    assert not missed, "add a run to docs/constants.py, derive it, or delete it; then: docs/constants.py --measure NAME"
+
+
 def test_what_decides_cost_or_a_limit_moves_no_result():
     # Found false, it decides a result and says so.
     cheap = [one for one in constants.constants() if one.kind in ("Cost", "Limit")]
