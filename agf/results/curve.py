@@ -155,7 +155,7 @@ def detect(
     drops = []
     for k, (before, after) in enumerate(pairwise(losses_on)):
         middle = int(np.argmax(fit <= 0.5 * (before + after)))
-        if before - after < max(depth * (before - base), float(noise[middle])):
+        if before - after < max(depth * (before - base), float(noise[middle]), FLOOR * first):
             continue
         inside = slice(
             max(int(np.searchsorted(np.log(t), bounds[k], side="right")) + zero - 1, 0),

@@ -81,9 +81,9 @@ class Ending:
         """In the order in which they are asked."""
         tolerated = Tolerance(self.settle, FLOOR * self.scale)
         # A bound is worth more than a rate: it is waited for until it is as small as the smallest loss that counts, and
-        # half a millionth of a loss that stays.
+        # small next to a drop of a millionth of a loss that stays, whose middle lies half as far off as its end does.
         millionth = self.settle * FLOOR
-        certified: list[Stop] = [Certified(Tolerance(0.5 * millionth, FLOOR * self.scale), self.least)]
+        certified: list[Stop] = [Certified(Tolerance(0.005 * millionth, FLOOR * self.scale), self.least)]
         if self.least >= 0.0:
             certified.insert(0, Certified(Tolerance(millionth, self.scale)))
         settled = Settled(tolerated, self.leaving, self.first)

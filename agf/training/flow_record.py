@@ -14,6 +14,7 @@ from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.integrators import Accepted
 from agf.rounding import SUM
+from agf.stopping.along import NEAR, gradients, slopes
 from agf.stopping.drive import Counted, Moment
 from agf.training.recorder import Point, Recorder
 
@@ -71,7 +72,11 @@ class FlowRecord:
         if not self._waiting or counted is None:
             return None
 
+        contracts = counted.system.contracts
+
         def evaluate(which: IntArray, times: FloatArray) -> tuple[FloatArray, FloatArray]:
+            if contracts:
+                return self._along(counted, which, times)
             losses, rates = counted.losses_and_rates(self._states(which, times))
             return losses, -rates / self.unit
 
@@ -82,7 +87,11 @@ class FlowRecord:
                 self._drifted(counted.system, ys, shots)
             return shots
 
-        self.recorder.record([w.end for w in self._waiting], evaluate, shoot)
+        ends = [w.end for w in self._waiting]
+        if contracts:
+            found = evaluate(np.arange(len(ends)), np.array([end[0] for end in ends]))[1]
+            ends = [(time, loss, slope) for (time, loss, _), slope in zip(ends, found.tolist(), strict=True)]
+        self.recorder.record(ends, evaluate, shoot)
         self._waiting = []
         return counted
 
@@ -97,11 +106,28 @@ class FlowRecord:
             self.recorder.point(*w.end)
         self._waiting = []
 
+    def _along(self, counted: Counted, which: IntArray, times: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Losses and slopes (m,) of what is interpolated, at flow times (m,) within the steps of these indices."""
+        s, first, last = self._places(which, times)
+        near = NEAR * (last - first)
+        before, after = np.maximum(s - near, first), np.minimum(s + near, last)
+        ys, behind, ahead = (self._inside(which, at) for at in (s, before, after))
+        gradient = gradients(counted.system, counted, ys)
+        losses = counted.system.losses_and_rates(ys)[0]  # of the same residuals
+        return losses, slopes(gradient, behind, ahead, after - before) / self.unit
+
+    def _places(self, which: IntArray, times: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Times within steps, and where these begin and end, (m,), of flow times (m,)."""
+        origin, first, last = np.array([(w.origin, w.step.s0, w.step.s1) for w in self._waiting])[which].T
+        return np.clip(times / self.unit - origin, first, last), first, last
+
     def _states(self, which: IntArray, times: FloatArray) -> FloatArray:
         """States (m, N) at flow times (m,) within the steps of these indices, in order."""
+        return self._inside(which, self._places(which, times)[0])
+
+    def _inside(self, which: IntArray, s: FloatArray) -> FloatArray:
+        """States (m, N) at their own times (m,) of the steps of these indices, in order."""
         parts = []
-        place = np.array([(w.origin, w.step.s0, w.step.s1) for w in self._waiting])[which].T
-        s = np.clip(times / self.unit - place[0], place[1], place[2])
         steps = [w.step for w in self._waiting]
         for kind, some in groupby(range(which.size), lambda k: type(steps[which[k]])):
             rows = list(some)

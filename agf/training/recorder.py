@@ -21,6 +21,9 @@ Shoot = Callable[[IntArray, FloatArray], list[Snapshot]]
 
 #: Points of the loss curve kept. Cost: memory; beyond it those that the others reproduce best are dropped.
 MAX_POINTS = 20_000
+#: Error of a cubic between two points, over the loss above the least, at most. Cost: of points; half-drop times of
+#: drops that are small next to the loss that stays are right to a tenth of it.
+_OF_REST = 1e-4
 #: Spacing of snapshots in log time, ... Cost: which of them are kept is decided by what the others do not show.
 _SPACING = 0.05
 #: ... where steps, as those of descent, are all of one length, ... Cost: as above.
@@ -78,9 +81,14 @@ class Recorder:
     numbers : int
         Of the weights: of large networks fewer snapshots are kept, those that fit in memory and are soon written, and
         as many times fewer are taken to choose from.
+    least : float
+        Loss that is approached, -inf where it is not known: late drops are small next to the loss that stays.
     """
 
-    def __init__(self, snapshots: int, tolerance: float, sloped: bool = True, numbers: int = 1) -> None:
+    def __init__(
+        self, snapshots: int, tolerance: float, sloped: bool = True, numbers: int = 1, least: float = -np.inf
+    ) -> None:
+        self.least = least
         self.capacity = min(snapshots, max(int(_SNAPSHOT_BYTES / (8 * numbers)), 8))
         #: How many times wider than usual snapshots are spaced.
         self._sparser = snapshots / self.capacity
@@ -137,6 +145,7 @@ class Recorder:
             h, middle = tb - ta, 0.5 * (ta + tb)
             bend = np.abs(lb - la - h * sa) + np.abs(lb - la - h * sb)  # the cubic is off by less than this
             small = self.tolerance * np.maximum(np.maximum(np.abs(lb), floor), np.abs(sa + sb) / 2 * tb)
+            small = np.minimum(small, _OF_REST * np.maximum(lb - self.least, floor))
             some = np.flatnonzero((bend > small) & (ta < middle) & (middle < tb))
             if not some.size:
                 break

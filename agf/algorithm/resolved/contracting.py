@@ -36,6 +36,7 @@ from agf.records.status import Status
 from agf.results.curve import LEFT
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
+from agf.stopping.along import NEAR, gradients, slopes
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import SETTLE, Ending
 from agf.stopping.methods import Auto
@@ -51,9 +52,6 @@ _DEEP = 1e-6
 #: Log of the ratio of the rates of fall at two points beyond which one is put between them, so often at most. Cost: as
 #: above; a cubic through points farther apart on an exponential has plateaus of its own.
 _JUMP, _HALVINGS = 1.5, 8
-#: Distance of the states between which the slope of a step is measured, over its length. Derived: the square of it and
-#: rounding over it are both below 1e-9.
-_NEAR = 1e-5
 
 
 def resolve_contracting(
@@ -191,19 +189,14 @@ class _Followed:
         return places, *table, ys
 
     def _read(self, now: Moment, step: Accepted, places: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Losses, -dL/ds along the step and time by which a unit error may shift the loss, (3, k); and states (k, N).
-
-        The slope is that of the loss of what is interpolated: of velocities, what stiff modes are off by is multiplied
-        by their rates.
-        """
-        which, near = np.zeros(places.size, dtype=np.int64), _NEAR * (step.s1 - step.s0)
+        """Losses, -dL/ds along the step, time by which a unit error may shift the loss, (3, k); and states (k, N)."""
+        which, near = np.zeros(places.size, dtype=np.int64), NEAR * (step.s1 - step.s0)
         before, after = np.maximum(places - near, step.s0), np.minimum(places + near, step.s1)
         ys, behind, ahead = (step.many([step], which, at) for at in (places, before, after))
-        metric = np.array([self.system.metric(y) for y in ys])
-        gradients = -(metric**2) * now.system.velocities(ys)
+        gradient = gradients(self.system, now.system, ys)
         losses = self.system.losses_and_rates(ys)[0]  # of the same residuals
-        rates = np.maximum(-np.sum(gradients * (ahead - behind), axis=1) / (after - before), 0.0)
-        change = self.system.changes(gradients)
+        rates = -slopes(gradient, behind, ahead, after - before)
+        change = self.system.changes(gradient)
         late = np.divide(change, rates, out=np.full(places.size, np.inf), where=rates > 0)
         return np.array([losses, rates, late]), ys
 
