@@ -152,6 +152,12 @@ class FlowSystem(ABC):
         del y
         return None
 
+    def hessian_root(self, y: FloatArray) -> FloatArray | None:
+        """F (n, N) with which `hessian` is F^T F, where n is so much smaller than N that solving with F is cheaper; or
+        None."""
+        del y
+        return None
+
     def metric(self, y: FloatArray) -> FloatArray | None:
         """(N,) positive, the W of `hessian`, or None where it is the identity."""
         del y

@@ -50,8 +50,40 @@ _ALPHA = (1.0 - _KAPPA) * _GAMMA
 _ERROR = _KAPPA * _GAMMA + 1.0 / np.arange(1, _ORDERS + 2)
 
 Field = Callable[[FloatArray], FloatArray]
-Hessian = Callable[[FloatArray], FloatArray | None]
+Metric = Callable[[FloatArray], FloatArray | None]
 Norm = Callable[[FloatArray, FloatArray], float]
+
+
+class Gram:
+    """S = F^T F of order N by a root F (n, N) with few rows: nothing grows, and it is solved with by singular vectors.
+
+    Attributes
+    ----------
+    finite : bool
+        Whether all of F is.
+    """
+
+    def __init__(self, root: FloatArray) -> None:
+        self.finite = bool(np.isfinite(root).all())
+        if self.finite:
+            _, sizes, self._vectors = np.linalg.svd(root, full_matrices=False)
+            self._values = sizes**2
+
+    def solver(self, shift: float) -> Solve:
+        """The inverse of S + shift, shift > 0."""
+        inverse, vectors = 1.0 / (self._values + shift), self._vectors
+
+        def solve(rest: FloatArray) -> FloatArray:
+            along = vectors @ rest
+            beside = rest - along @ vectors
+            beside -= (vectors @ beside) @ vectors  # rounding of the first, which a small shift magnifies
+            return np.asarray((inverse * along) @ vectors + beside / shift)
+
+        return solve
+
+
+Solve = Callable[[FloatArray], FloatArray]
+Hessian = Callable[[FloatArray], FloatArray | Gram | None]
 
 
 @dataclass(frozen=True)
@@ -95,7 +127,7 @@ def march(
     s_end: float = np.inf,
     first_step: float = 0.0,
     max_steps: int = DEFAULT_MAX_STEPS,
-    metric: Hessian | None = None,
+    metric: Metric | None = None,
     memory: History | None = None,
 ) -> Iterator[Accepted]:
     """Follow dy/ds = velocity(y) from y0 (N,) at s0 by backward differentiation of variable order.
@@ -105,7 +137,7 @@ def march(
     velocity : callable
         y (N,) -> dy/ds (N,).
     hessian : callable
-        y -> the symmetric S (N, N) of the Jacobian -W^-1 S W; of L where the velocity is -grad L.
+        y -> the symmetric S (N, N) of the Jacobian -W^-1 S W, or its `Gram`; of L where the velocity is -grad L.
     y0 : ndarray, (N,)
         Where to start.
     norm : callable
@@ -249,14 +281,14 @@ class Implicit(Accepted):
 class _Solver:
     """Newton's method with a Hessian and a factorization kept for as long as they serve. longest : step allowed."""
 
-    def __init__(self, velocity: Field, hessian: Hessian, metric: Hessian | None, longest: float) -> None:
+    def __init__(self, velocity: Field, hessian: Hessian, metric: Metric | None, longest: float) -> None:
         self.velocity, self.hessian, self.metric, self.longest = velocity, hessian, metric, longest
         self.evaluations = 0
-        self.matrix: FloatArray | None = None
+        self.matrix: FloatArray | Gram | None = None
         self.matrix_at: FloatArray | None = None
         self.weights: FloatArray | None = None  # the metric there
-        self.factor: FloatArray | None = None
-        self.own = 0.0  # the c of the factor of 1 / c + H
+        self.inverse: Solve | None = None
+        self.own = 0.0  # the c of the inverse of 1 / c + H
 
     def restore(self, at: FloatArray | None, own: float) -> None:
         """Take up the matrix and the factor of an earlier march."""
@@ -265,15 +297,15 @@ class _Solver:
         self._take(at)
         if own > 0:
             assert self.matrix is not None
-            self.factor, self.own = cholesky(self.matrix, 1.0 / own), own
+            self.inverse, self.own = _inverse(self.matrix, 1.0 / own), own
 
     def _take(self, at: FloatArray) -> bool:
         """Take up the matrix at a state; False where it is not finite, as far ahead of one that can be reached."""
         matrix = self.hessian(at)
         assert matrix is not None
-        if not np.isfinite(matrix).all():
+        if not _finite(matrix):
             return False
-        self.matrix, self.matrix_at, self.factor, self.own = matrix, at, None, 0.0
+        self.matrix, self.matrix_at, self.inverse, self.own = matrix, at, None, 0.0
         self.weights = None if self.metric is None else self.metric(at)
         return True
 
@@ -295,7 +327,7 @@ class _Solver:
                     return None
                 fresh = True
                 assert self.matrix is not None
-                if cholesky(self.matrix, _GROWTH / self.longest) is None:
+                if _inverse(self.matrix, _GROWTH / self.longest) is None:
                     self.limit(y, s, 1.0)
             change = self._newton(ahead, known, c, norm)
             if change is None:  # nor may a shorter step use it: one too stiff makes any residual look small
@@ -304,10 +336,10 @@ class _Solver:
                 return change
 
     def _newton(self, ahead: FloatArray, known: FloatArray, c: float, norm: Norm) -> FloatArray | None:
-        if self.factor is None or abs(c / self.own - 1.0) > _OTHER_STEP:
+        if self.inverse is None or abs(c / self.own - 1.0) > _OTHER_STEP:
             assert self.matrix is not None
-            self.factor, self.own = cholesky(self.matrix, 1.0 / c), c
-        if self.factor is None:
+            self.inverse, self.own = _inverse(self.matrix, 1.0 / c), c
+        if self.inverse is None:
             return None
         gain = 2.0 / (self.own + c)  # between what null and what stiff directions ask for
         change, last = np.zeros_like(ahead), 0.0
@@ -318,10 +350,8 @@ class _Solver:
             if not np.isfinite(velocity).all():
                 return None
             rest = gain * (c * velocity - known - change)
-            if self.weights is None:
-                move = dpotrs(self.factor, rest, lower=True)[0]
-            else:
-                move = dpotrs(self.factor, self.weights * rest, lower=True)[0] / self.weights
+            weights = 1.0 if self.weights is None else self.weights
+            move = self.inverse(weights * rest) / weights
             size = norm(move, ahead)
             rate = size / last if k else 0.0
             if rate >= 1.0 or (k and rate ** (_ITERATIONS - k) / (1.0 - rate) * size > _LEFT):
@@ -353,15 +383,27 @@ class _Solver:
         """
         matrix = self._hessian(y, s)
         self.longest *= longer
-        while cholesky(matrix, _GROWTH / self.longest) is None:
+        while _inverse(matrix, _GROWTH / self.longest) is None:
             self.longest *= 0.5
 
-    def _hessian(self, y: FloatArray, s: float) -> FloatArray:
+    def _hessian(self, y: FloatArray, s: float) -> FloatArray | Gram:
         matrix = self.hessian(y)
         assert matrix is not None
-        if not np.isfinite(matrix).all():
+        if not _finite(matrix):
             raise NonFinite("the Hessian is not finite.", s, y)
         return matrix
+
+
+def _finite(matrix: FloatArray | Gram) -> bool:
+    return matrix.finite if isinstance(matrix, Gram) else bool(np.isfinite(matrix).all())
+
+
+def _inverse(matrix: FloatArray | Gram, shift: float) -> Solve | None:
+    """The inverse of matrix + shift, None where that is not positive definite."""
+    if isinstance(matrix, Gram):
+        return matrix.solver(shift)
+    factor = cholesky(matrix, shift)
+    return None if factor is None else lambda rest: np.asarray(dpotrs(factor, rest, lower=True)[0])
 
 
 def cholesky(matrix: FloatArray, shift: float) -> FloatArray | None:

@@ -136,6 +136,13 @@ class Counted:
             self.charge(0, 1)
         return matrix
 
+    def hessian_root(self, y: FloatArray) -> FloatArray | None:
+        """(n, N), see `FlowSystem.hessian_root`, counted as a Hessian; None where there is none."""
+        root = self.system.hessian_root(y)
+        if root is not None:
+            self.charge(0, 1)
+        return root
+
 
 @dataclass(frozen=True)
 class Moment:

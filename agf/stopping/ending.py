@@ -18,10 +18,10 @@ from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.init import Init
 from agf.records.status import Status
-from agf.rounding import EPS
+from agf.rounding import EPS, SUM
 from agf.stopping.drive import End, Moment, Stop, Why
 from agf.stopping.rest import Rest
-from agf.stopping.rules import Certified, Drifting, Parked, Quiet, Settled, Tolerance
+from agf.stopping.rules import Before, Certified, Drifting, Parked, Quiet, Settled, Tolerance
 
 #: At most this fraction of max(L, FLOOR L(zero function)) can still be lost where a flow has settled. Setting:
 #: `settle`; levels are right to it; at 1e-3 a drop of `FINE_DEPTH` could be missed, at 1e-5 a flow that decays like a
@@ -30,6 +30,8 @@ SETTLE = 1e-4
 #: Losses below this fraction of that of the zero function count as this one. Result: of when a flow that fits its data
 #: ends; at 0.1 drops below 1e-5 of that loss would be left out, at 1e-3 an exponential end takes two e-folds more.
 FLOOR = 0.01
+#: A time limit so many times the age of a run is far ahead. Cost: of steps at rest; a limit nearer by is met.
+_FAR = 1000.0
 #: Loss of the targets, relative to what the network makes of order-one weights, below which there is nothing to learn.
 #: Derived: the square of eight roundings.
 _NOTHING = (8 * EPS) ** 2
@@ -96,6 +98,13 @@ class Ending:
             Drifting(Tolerance(Drifting.SLOWEST, FLOOR * self.scale), self.growing),
             Quiet(Tolerance(self.quiet, FLOOR * self.scale), self.small, self.unstable),
         ]
+
+    def at_rest(self, s_end: float) -> list[Stop]:
+        """For a run with a time limit: where nothing but rounding can still be lost, a limit far ahead is not waited
+        for, as steps at rest are no longer than rounding of the velocity allows."""
+        rounding = Tolerance(SUM, FLOOR * self.scale)
+        rules: list[Stop] = [Certified(rounding, self.least), Settled(rounding, self.leaving, self.first)]
+        return [Before(s_end / _FAR, rule) for rule in rules]
 
     def leaving(self, now: Moment) -> float | None:
         """Rate of what grows here: a small neuron, else a perturbation; 0 when nothing does, None if not known."""

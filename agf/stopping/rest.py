@@ -78,8 +78,8 @@ class Rest:
 
     @cached_property
     def perturbed(self) -> float:
-        """Rate of the fastest perturbation, 0 where none is told from a flat direction, or where there are kinks."""
-        if not self._ask.system.smooth:
+        """Rate of the fastest perturbation, 0 where none grows or is told from a flat direction, or there are kinks."""
+        if not self._ask.system.smooth or self._ask.system.contracts:
             return 0.0
         matrix = self._matrix if self._matrix is not None else self._ask.hessian(self._y)
         if matrix is not None:

@@ -16,7 +16,7 @@ from agf.arrays import BoolArray, FloatArray
 from agf.integrators import Accepted
 from agf.numerics.ndf import History
 from agf.rounding import EPS, SUM
-from agf.stopping.drive import End, Moment, Why
+from agf.stopping.drive import End, Moment, Stop, Why
 from agf.stopping.methods import PER_ENTRY
 
 Memory = tuple[float, ...]
@@ -76,6 +76,22 @@ class Certified:
         if left > self.tolerated(now.loss):
             return memory, None
         return memory, End(Why.SETTLED, now, max(left, 0.0), "no network that the flow can reach has less loss.")
+
+
+@dataclass(frozen=True)
+class Before:
+    """A rule that is asked until time `until` alone."""
+
+    until: float
+    stop: Stop
+
+    def init(self, now: Moment) -> Memory:
+        """That of the rule."""
+        return self.stop.init(now)
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether the rule ends the run in time."""
+        return self.stop.look(now, memory) if now.t < self.until else (memory, None)
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,8 @@ def flow(
     init : Init
         From where.
     t_max : float or None, optional
-        Flow time to stop at. None: until it is over, which the last sentence of the result proves. "settled": at most
+        Flow time to stop at; one a thousand times later than nothing but rounding can still be lost is not waited for.
+        None: until it is over, which the last sentence of the result proves. "settled": at most
         settle * max(L, 0.01 L of the zero function) can still be lost, because that is how far L is above a lower bound
         of every loss that this flow can reach (`Problem.least_loss`), or because it would lose no more in another time
         as long and nothing grows, neither a small neuron nor a perturbation; as long as something grows, however
@@ -298,7 +299,7 @@ class _Run:
         if not self.record.recorder.points and (failed := self._begin()) is not None:
             return failed
         while True:
-            stops: list[Stop] = [] if t_max is not None else self.ending.rules(self.home.smooth)
+            stops: list[Stop] = self.ending.rules(self.home.smooth) if t_max is None else self.ending.at_rest(s_end)
             stops += [Held(self.settings["rtol"]), Timeless(), Unaffordable(budget, s_end), budget]
             steps: Method = Explicit(self.settings["rtol"], method)
             if method == "auto":

@@ -438,3 +438,12 @@ def test_certificates_by_normal_equations_are_those_of_the_data(kind, monkeypatc
     by_normal = diagonal(x, y).theory()
     np.testing.assert_allclose(by_normal.levels, by_data.levels, rtol=1e-9)
     assert by_normal.stats["kkt"] < 1e-15
+
+
+def test_the_root_of_the_hessian_of_wide_data_is_one(rng):
+    problem = diagonal(rng.standard_normal((3, 40)), rng.standard_normal(3))
+    system, z = problem.flow_system(problem.init(1e-3)), rng.standard_normal(40)
+    root = system.hessian_root(z)
+    np.testing.assert_allclose(root.T @ root, system.hessian(z), rtol=1e-12)
+    square = diagonal(rng.standard_normal((40, 40)), rng.standard_normal(40))
+    assert square.flow_system(square.init(1e-3)).hessian_root(z) is None

@@ -230,3 +230,19 @@ def test_the_flow_is_that_of_an_integrator_that_shares_no_code(name):
         assert end.why is Why.HORIZON
         time = end.at.t * float(np.exp(system.log_time_unit))
         assert flow.time_at(level) == pytest.approx(time, rel=2e-5)  # some twenty tolerances of a step
+
+
+def test_a_time_limit_far_beyond_the_end_is_not_waited_for():
+    """At rest steps are as long as rounding of the velocity allows: to 1e300 they were 27,000."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 5))
+    y = X @ np.array([1, 0.5, 0.2, -0.3, 0.1]) + 0.1 * rng.normal(size=30)
+    problem = agf.problem("diagonal-linear", X=X, y=y)
+    init = problem.init(1e-6)
+    far = agf.flow(problem, init, t_max=1e300)
+    near = agf.flow(problem, init, t_max=2e3)
+    assert far.status is Status.SETTLED
+    assert far.stats["steps"] < 100
+    assert near.status is Status.MAX_TIME
+    assert near.times[-1] == 2e3
+    assert far.losses[-1] == pytest.approx(near.losses[-1], rel=1e-12)

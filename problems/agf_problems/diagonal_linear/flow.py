@@ -19,6 +19,9 @@ from agf_problems.diagonal_linear.mirror import Mirror
 
 #: log 4. Derived: p^2 and q^2 are four times the squares of the two halves of z.
 _LOG_4 = float(np.log(4.0))
+#: Coordinates over samples from which on steps are solved by singular vectors. Cost: these take some 20 n^2 N
+#: operations, a factorization N^3 / 3 for each length of step.
+_FEW = 8
 
 
 def least_loss(x: FloatArray, y: FloatArray, init: agf.Init) -> float:
@@ -158,6 +161,12 @@ class MirrorFlow(agf.FlowSystem):
         """D^(1/2) X^T X / n D^(1/2), D = d beta/dz: no coordinate ever grows away from another."""
         root = self.metric(y)
         return (root[:, None] * root) * self._gram
+
+    def hessian_root(self, y: FloatArray) -> FloatArray | None:
+        """X D^(1/2) / sqrt(n), where there are many more coordinates than samples."""
+        if _FEW * self._x.shape[0] > self._x.shape[1]:
+            return None
+        return self._x * (self.metric(y) / np.sqrt(self._n))
 
     def metric(self, y: FloatArray) -> FloatArray:
         """D^(1/2), the norms of the neurons."""
