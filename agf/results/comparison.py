@@ -392,7 +392,7 @@ def _notes(stairs: Staircase, trajectory: Trajectory, matches: list[Match]) -> t
     notes += _stretched(trajectory, matches)
     late = lateness(stairs, trajectory)
     if late > _LATE and trajectory.method == "csv":
-        notes.append(f"Steps of this size make the first drop late by about {percent(late)}: halve lr, and it halves.")
+        notes.append(f"Steps of this size make the first drop late by about {percent(late)}; smaller ones by less.")
     return tuple(notes)
 
 

@@ -121,12 +121,21 @@ class Match:
 
 
 def lateness(stairs: Staircase, trajectory: Trajectory) -> float:
-    """By which share gradient descent is later than the flow at the first drop: rate lr (1 + m) / (2 (1 - m)^2)."""
+    """By which share gradient descent is later than the flow at the first drop, a neuron that grows from tiny weights.
+
+    Where the flow grows by exp(h), h = rate lr, a step with momentum m multiplies by the larger root z of
+    z^2 - (1 + m + h) z + m = 0: late by h / ((1 - m) log z) - 1, which is h (1 + m) / (2 (1 - m)^2) for small h.
+    """
     lr, momentum = trajectory.settings.get("lr"), trajectory.settings.get("momentum", 0.0)
     if lr is None or stairs.degree != 2 or not stairs.drops or not stairs.drops[0].utility.size:
         return 0.0
     rate = stairs.degree * float(stairs.drops[0].utility.max()) * trajectory.settings.get("loss_scale", 1.0)
-    return float(rate * lr * (1 + momentum) / (2 * (1 - momentum) ** 2))
+    h, rest = rate * lr, 1 - momentum
+    if not h > 0:
+        return 0.0
+    above = h * (h + 2 * (1 + momentum))  # the discriminant less rest^2, and z - 1 without a difference of equal numbers
+    growth = np.log1p((h + above / (np.sqrt(rest**2 + above) + rest)) / 2)
+    return float(h / (rest * growth) - 1)
 
 
 def listed(numbers: list[int]) -> str:

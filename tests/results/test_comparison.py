@@ -412,3 +412,32 @@ def test_a_question_that_both_sides_answer_is_answered_by_the_training():
     assert "Can it? Yes." in told
     assert "Can it? No." not in told
     assert "Mine." in told
+
+
+@pytest.mark.parametrize(("lr", "momentum"), [(0.05, 0.0), (0.01, 0.5), (0.01, 0.9), (0.002, 0.99)])
+def test_the_lateness_that_is_told_is_that_of_a_loop_with_momentum_also_where_steps_are_large(tmp_path, lr, momentum):
+    """What precedes the drop is linear growth, so the first drop is late by what a step multiplies a neuron by.
+
+    The drop itself and the start from rest take one or two e-folds of the fourteen before it: a tenth.
+    """
+    import agf
+    from agf.results.match import lateness
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 4))
+    y = X @ [2.0, -1.0, 0.5, 0.0]
+    theta = 1e-6 * rng.standard_normal((4, 2))
+    stairs = agf.predict(agf.problem("diagonal-linear", X=X, y=y), agf.Init.from_params(theta))
+    weights, velocity, rows = theta.T.copy(), np.zeros((2, 4)), []
+    for step in range(1500):
+        residual = y - X @ weights.prod(axis=0)
+        rows.append(f"{step},{float(residual @ residual) / 200!r}\n")
+        velocity = momentum * velocity + lr * (X.T @ residual / 100) * weights[::-1]
+        weights = weights + velocity
+    (tmp_path / "curve.csv").write_text("step,loss\n" + "".join(rows), encoding="utf-8")
+    curve = agf.Trajectory.from_csv(tmp_path / "curve.csv", lr=lr, momentum=momentum)
+    half = stairs.levels[:2].mean()
+    end = int(np.argmax(curve.losses < half))
+    first = np.interp(half, curve.losses[[end, end - 1]], curve.times[[end, end - 1]])
+    measured = first / stairs.half_times[1] - 1
+    assert lateness(stairs, curve) == pytest.approx(measured, rel=0.1)
