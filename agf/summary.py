@@ -24,7 +24,7 @@ from agf.pictures.axes import loss_scale
 from agf.pictures.ticks import log_time
 from agf.records import files
 from agf.records.status import Status
-from agf.records.table import Table, apart, level, number, percent
+from agf.records.table import Table, apart, counted, level, number, percent
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 
@@ -354,7 +354,7 @@ class Summary:
 
     def _notes(self) -> list[str]:
         failed = sum(len(group.failed) for group in self.groups)
-        notes = [f"{failed} run(s) failed and are left out."] if failed else []
+        notes = [f"{counted(failed, 'failed run')} left out."] if failed else []
         same = [group.name for group in self.groups if group.is_one_run]
         if same:
             more = f" (and {len(same) - 1} more groups)" if len(same) > 1 else ""

@@ -18,7 +18,7 @@ from agf.init import Init
 from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
 from agf.records.status import Status
-from agf.records.table import percent
+from agf.records.table import percent, those
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 
@@ -72,13 +72,13 @@ def auto(
 
 def _reason(drops: Sequence[Drop], first: Staircase | None) -> str:
     """Why the prediction was resolved in time, in words; `first`: by Algorithm 1, where that was tried."""
-    several = [str(k) for k, drop in enumerate(drops, 1) if drop.overlap and drop.utility.size > 1]
-    near = [str(k) for k, drop in enumerate(drops, 1) if drop.overlap and drop.utility.size <= 1]
+    several = [k for k, drop in enumerate(drops, 1) if drop.overlap and drop.utility.size > 1]
+    near = [k for k, drop in enumerate(drops, 1) if drop.overlap and drop.utility.size <= 1]
     words = []
     if several:
-        words.append(f"several neurons grow in drop(s) {', '.join(several)}")
+        words.append(f"several neurons grow in {those('drop', several)}")
     if near:
-        words.append(f"drop(s) {', '.join(near)} are not over when a neighbour begins")
+        words.append(f"{those('drop', near)} not over when a neighbour begins")
     if first is not None and first.drops:
         words.append(f"its error bars would reach {percent(max(drop.error for drop in first.drops))}")
     elif not words:

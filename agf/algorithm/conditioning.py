@@ -15,7 +15,7 @@ from agf.arrays import FloatArray
 from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.status import Status
-from agf.records.table import number
+from agf.records.table import number, those
 from agf.results.curve import crossing, monotone
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
@@ -89,12 +89,12 @@ def conditioned(
             change = float(abs(moved / drop.half_time - 1.0)) if drop.half_time > 0 else 0.0
         out.append(replace(drop, conditioning=change))
         before = drop.level
-    lost = [str(k) for k, drop in enumerate(out, 1) if np.isinf(drop.conditioning)]
+    lost = [k for k, drop in enumerate(out, 1) if np.isinf(drop.conditioning)]
     if not lost:
         return tuple(out), ()
     note = (
         f"The repeat that measures conditioning ended ({ended.word}) at time {number(float(times[-1]))} and loss "
-        f"{number(float(lowest[-1]))}, before drop(s) {', '.join(lost)}: their conditioning is unbounded (inf)."
+        f"{number(float(lowest[-1]))}, before {those('drop', lost)}: unbounded conditioning (inf)."
     )
     return tuple(out), (note,)
 
@@ -115,9 +115,9 @@ def undetermined(drops: Sequence[Drop], forked: Collection[int]) -> tuple[list[D
     first = next((k for k, drop in enumerate(drops) if drop.conditioning > _FORKED), len(drops))
     if not forked or first == len(drops):
         return list(drops), []
-    names, which = ", ".join(map(str, sorted(forked))), ", ".join(str(k + 1) for k in range(first, len(drops)))
+    who, what = those("neuron", sorted(forked)), those("drop", range(first + 1, len(drops) + 1))
     note = (
-        f"Fork: drop(s) {which} hang on the side to which neuron(s) {names} leave a kink that pushes to both sides. "
+        f"Fork: a kink pushes {who} to both sides, and which one is taken decides {what}. "
         "Rounding decides that, in training as well: one of several courses is shown, and its bars are inf."
     )
     return [replace(drop, conditioning=np.inf) if k >= first else drop for k, drop in enumerate(drops)], [note]

@@ -22,6 +22,7 @@ from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.records.settings import FINE_DEPTH
 from agf.records.state import State
+from agf.records.table import those
 from agf.results.curve import FLOOR, detect
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
@@ -246,7 +247,7 @@ def of_curve(stairs: Staircase, depth: float, decades: float = 1.0) -> Staircase
         out.append(replace(drop, error=error, level_error=bar, overlap=bool(close)))
     notes = stairs.notes
     if unknown.any() and stairs.settings.conditioning is not False:
-        which = ", ".join(str(k) for k in np.flatnonzero(unknown) + 1)
-        note = f"The repeat that measures error bars was not run to its end: those of drop(s) {which} are not known."
+        which = those("drop", np.flatnonzero(unknown) + 1)
+        note = f"The repeat that measures error bars was not run to its end: none for {which}."
         notes = (*notes, note)
     return replace(stairs, drops=tuple(out), notes=notes)

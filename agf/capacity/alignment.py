@@ -19,7 +19,7 @@ from agf.capacity.layers import favoured, gates, output_names, require_problem, 
 from agf.contract.problem import Problem
 from agf.contract.start import check_range
 from agf.errors import RequestError, explain
-from agf.records.table import Table, Tabular, number
+from agf.records.table import Table, Tabular, counted, number
 from agf.results import frames
 from agf.results.trajectory import Trajectory
 from agf.sphere import cartesian, lengths, polar
@@ -81,11 +81,11 @@ class Alignment(Tabular):
         width = self.log_norms.shape[1] - len(self.permanent)
         still = int((~np.delete(self.driven[k], self.permanent)).sum())
         notes = [f"The {len(rows)} fastest of {width} neurons."] if len(rows) < width else []
-        notes += [f"{still} neuron(s) are not driven at all (dead, or nothing left to fit)."] if still else []
+        notes += [f"{counted(still, 'neuron')} not driven at all (dead, or nothing left to fit)."] if still else []
         return Table(f"Alignment of {self.problem} at flow time {number(self.times[k])}", columns, rows, notes)
 
     def __repr__(self) -> str:
-        return f"<Alignment of {self.problem}, {self.times.size} moment(s), {self.log_norms.shape[1]} neurons>"
+        return f"<Alignment of {self.problem}, {counted(self.times.size, 'moment')}, {self.log_norms.shape[1]} neurons>"
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None) -> Axes:
         """Draw the cosine of every neuron with its drive, over time, or against its norm where there is one moment.

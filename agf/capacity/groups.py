@@ -21,7 +21,7 @@ from agf.clock import half_drop_ratio
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
-from agf.records.table import Table, Tabular, number
+from agf.records.table import Table, Tabular, counted, number
 from agf.results import frames
 from agf.results.comparison import Comparison
 from agf.results.drop import Drop
@@ -142,7 +142,7 @@ class Groups(Tabular):
         used = [k for k, _ in enumerate(columns) if k < 2 or any(row[k] not in ("-", "") for row in rows)]
         notes = [f"The 20 largest of {len(self)} groups."] if len(self) > 20 else []
         if self.dead.size:
-            notes.append(f"{self.dead.size} neuron(s) are dead (zero, or driven by nothing) and in no group.")
+            notes.append(f"{counted(self.dead.size, 'dead neuron')} (zero, or driven by nothing) in no group.")
         how = f"cosine at least {self.cosine:g}, clusters grown from the largest norm down"
         when = "" if np.isnan(self.time) else f" at flow time {number(self.time)}"
         return Table(

@@ -25,7 +25,7 @@ from agf.coordinates.choice import flow_system
 from agf.coordinates.polar_system import PolarSystem
 from agf.errors import RequestError, explain
 from agf.init import Init
-from agf.records.table import Table, Tabular, number
+from agf.records.table import Table, Tabular, counted, number
 from agf.rectified.prospects import prospects
 from agf.results import frames
 from agf.results.comparison import Comparison
@@ -142,7 +142,7 @@ class Tickets(Tabular):
                 f"compare norms at one time, run it until then (until={number(float(run.times[-1]))})."
             )
         if self.dead.size:
-            notes.append(f"{self.dead.size} dead neuron(s) are left out of the correlations.")
+            notes.append(f"{counted(self.dead.size, 'dead neuron')} left out of the correlations.")
         return Table(f"Tickets of {self.problem}", ["predictor", "Spearman", "overlap", "AUC"], rows, notes)
 
     def scores(self, trajectory: Trajectory | Comparison) -> dict[str, dict[str, float]]:
@@ -189,7 +189,7 @@ class Tickets(Tabular):
         notes = [
             f"The race was run to flow time {number(self.time)}, where the loss is {number(self.loss)} of "
             f"{number(self.start_loss)}, with {self.evaluations} gradients in {number(self.seconds, 2)} s.",
-            f"{self.decided} of the {self.keep} are decided beyond the error of their log norms.",
+            f"{self.decided} of {self.keep} decided beyond the error of their log norms.",
         ]
         if self.agreement < _AGREE:
             notes.append(
@@ -199,7 +199,7 @@ class Tickets(Tabular):
         if self.unfinished:
             notes.append(f"The race is not over: {self.unfinished}")
         if self.dead.size:
-            notes.append(f"{self.dead.size} neuron(s) are dead at the start.")
+            notes.append(f"{counted(self.dead.size, 'neuron')} dead at the start.")
         return Table(f"Tickets of {self.problem}, largest first", ["rank", "neuron", "log norm", "error"], rows, notes)
 
     def __repr__(self) -> str:

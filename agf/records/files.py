@@ -138,6 +138,8 @@ def check_writable(path: str | os.PathLike[str], then: str = "Nothing was comput
     target = Path(os.path.realpath(path))
     if not str(path):
         why = "the name is empty"
+    elif str(path) == "-":
+        why = "- is not taken for standard output, on which --json prints"
     elif target.is_dir():
         why = "it is a folder"
     elif target.exists() and not target.is_file():

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
 import numpy as np
+
+from agf.arrays import IntArray
 
 
 def visible(text: str) -> str:
@@ -71,6 +73,16 @@ def level(value: float, scale: float, digits: int = 4) -> str:
     Such a value (below 1e-16 L(0)) is what rounding leaves of a loss of zero.
     """
     return "0" if abs(value) < 0.5 * np.finfo(np.float64).eps * abs(scale) else number(value, digits)
+
+
+def counted(count: int, word: str) -> str:
+    """How many, in words: "1 run", "12,000 runs"."""
+    return f"{count:,} {word}" + "s" * (count != 1)
+
+
+def those(word: str, which: Collection[object] | IntArray) -> str:
+    """Which ones, in words: "drop 2", "drops 1, 6, 8"."""
+    return word + "s" * (len(which) != 1) + " " + ", ".join(map(str, which))
 
 
 def percent(value: float | None) -> str:

@@ -154,7 +154,7 @@ def _sentences(report: Comparison) -> list[str]:
     beyond = [match.k for match in report.matches if abs(match.time_error) > match.bar]
     if beyond:
         late = lateness(report.stairs, report.trajectory)
-        steps = f", which knows no steps: theirs make the first drop late by about {percent(late)}" if late else ""
+        steps = f"; it knows no steps, which make the first drop late by about {percent(late)}" if late else ""
         lines.append(f"Off by more than the error bar: {listed(beyond)}{steps}.")
     if report.repeat is not None:
         kept = [str(match.k) for match in report.matches if match.reproducible]

@@ -133,7 +133,7 @@ def lateness(stairs: Staircase, trajectory: Trajectory) -> float:
     h, rest = rate * lr, 1 - momentum
     if not h > 0:
         return 0.0
-    above = h * (h + 2 * (1 + momentum))  # the discriminant less rest^2, and z - 1 without a difference of equal numbers
+    above = h * (h + 2 * (1 + momentum))  # the discriminant less rest^2: z - 1 keeps its digits
     growth = np.log1p((h + above / (np.sqrt(rest**2 + above) + rest)) / 2)
     return float(h / (rest * growth) - 1)
 

@@ -14,7 +14,7 @@ from agf.init import Init
 from agf.records import files
 from agf.records.settings import Settings
 from agf.records.status import Status
-from agf.records.table import Table, Tabular
+from agf.records.table import Table, Tabular, counted
 from agf.results import endings, staircase_file, staircase_table
 from agf.results.drop import Drop
 
@@ -134,7 +134,9 @@ class Staircase(Tabular):
         return staircase_table.table(self)
 
     def __repr__(self) -> str:
-        return f"<Staircase of {self.problem}, mode {self.mode}, {len(self.drops)} drops, {self.status.word}>"
+        return (
+            f"<Staircase of {self.problem}, mode {self.mode}, {counted(len(self.drops), 'drop')}, {self.status.word}>"
+        )
 
     def plot(
         self,

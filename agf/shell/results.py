@@ -27,7 +27,7 @@ def graph(runs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool)
 
     from agf import graph as saddle_graph
     from agf import plot
-    from agf.records.table import Table, number, percent
+    from agf.records.table import Table, counted, number, percent
 
     if output is not None:
         files.check_writable(output)
@@ -40,7 +40,7 @@ def graph(runs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool)
     report = reporter(quiet)
     report.table(
         Table(
-            f"Transitions between saddles of {found.graph['problem']}, {found.graph['runs']} run(s)",
+            f"Transitions between saddles of {found.graph['problem']}, {counted(found.graph['runs'], 'run')}",
             ["from", "probability", "runs", f"mean {found.graph['clock']}", "change"],
             rows,
             [f"Most likely: {saddle_graph.story(found)}"],

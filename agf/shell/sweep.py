@@ -11,6 +11,7 @@ import click
 from agf import datasets, registry
 from agf.errors import RequestError, explain
 from agf.records import files
+from agf.records.table import counted
 from agf.shell.arguments import complete, data_arguments, parameters, parse, typed, width_name
 from agf.shell.console import reporter
 from agf.shell.main import DONE, FAILED
@@ -138,7 +139,7 @@ def sweep(
         raise
     result.write_table(path)
     failures = result.failures()
-    report.say(f"{len(plan.runs())} runs, {len(failures)} failed. Wrote {named}.")
+    report.say(f"{counted(len(plan.runs()), 'run')}, {len(failures)} failed. Wrote {named}.")
     for settings, message in failures[:5]:
         report.say(f"  failed: {', '.join(f'{k}={v}' for k, v in settings.items())}: {message}")
     if len(failures) > 5:

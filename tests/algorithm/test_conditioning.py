@@ -70,7 +70,7 @@ def test_a_drop_that_the_repeat_does_not_reach_is_unbounded_and_the_note_says_wh
     told, notes = conditioned(drops, 1.0, times, losses, Status.MAX_TIME)
     assert told[0].conditioning == pytest.approx(0.1)
     assert told[1].conditioning == np.inf
-    assert "drop(s) 2" in notes[0]
+    assert "drop 2" in notes[0]
     assert "max_time" in notes[0]
 
 

@@ -25,7 +25,7 @@ def test_a_drop_that_hangs_on_a_fork_has_no_bar() -> None:
     *before, last = found.drops
     assert np.isinf([last.error, last.level_error]).all()
     assert all(drop.error < 0.01 for drop in before)
-    assert [note for note in found.notes if note.startswith(f"Fork: drop(s) {len(found.drops)} hang")]
+    assert [note for note in found.notes if note.startswith("Fork:") and f"decides drop {len(found.drops)}." in note]
 
 
 def test_a_neuron_whose_output_weight_changes_sign_goes_back_the_way_it_came() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import race_cases
@@ -62,6 +65,18 @@ def test_frames_hold_the_numbers_of_the_results(results):
     frame = cycles.to_frame()
     assert frame["loss"].tolist() == cycles.losses.tolist()
     assert frame["flips"].tolist() == cycles.signs().flips.tolist()
+
+
+@pytest.mark.parametrize("name", ["groups", "alignment", "tickets", "flips", "cycles"])
+def test_the_meaning_of_every_column_is_in_the_docstring_and_in_the_docs(results, name):
+    page = (Path(__file__).parents[2] / "docs" / "notation.md").read_text(encoding="utf-8")
+    found = results[name]
+    told = {}
+    for columns, meaning in re.findall(r"\* (`[^:]*`): (.*)", type(found).to_frame.__doc__):
+        assert f"| {columns} | {meaning} |" in page
+        told |= dict.fromkeys(re.findall(r"`(\w+)`", columns), meaning)
+    others = set(found.baselines) if name == "tickets" else set()  # a column for each, as the page says
+    assert set(found.to_frame().columns) - others == set(told)
 
 
 def test_tickets_are_drawn_against_training(results):

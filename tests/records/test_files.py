@@ -83,7 +83,12 @@ def test_a_result_has_the_permissions_of_an_ordinary_file(tmp_path):
 
 def test_paths_that_cannot_be_written_are_refused_beforehand(tmp_path):
     (tmp_path / "locked").mkdir(mode=0o500)
-    cases = [(tmp_path, "it is a folder"), (tmp_path / "absent" / "run.npz", "its folder does not exist")]
+    absent = tmp_path / "absent" / "run.npz"
+    cases = [
+        (tmp_path, "it is a folder"),
+        (absent, "its folder does not exist"),
+        ("-", "not taken for standard output"),
+    ]
     if os.geteuid() != 0:  # nothing is locked to root
         cases.append((tmp_path / "locked" / "run.npz", "may not be written"))
     for path, why in cases:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agf.records.table import Table, apart, level, number, percent
+from agf.records.table import Table, apart, counted, level, number, percent, those
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,12 @@ def test_numbers_that_differ_are_printed_with_digits_that_differ():
     assert apart([5.0, 5.0]) == ["5", "5"]
     assert apart([float("nan"), 3.14159265]) == ["-", "3.142"]
     assert apart([0.1, np.nextafter(0.1, 1)]) == ["0.1", "0.1"]  # not within 15 digits
+
+
+def test_counts_and_lists_of_one_are_in_the_singular():
+    assert [counted(n, "run") for n in (0, 1, 2, 12_000)] == ["0 runs", "1 run", "2 runs", "12,000 runs"]
+    assert [those("drop", which) for which in ([2], np.array([1, 6]), range(1, 2))] == [
+        "drop 2",
+        "drops 1, 6",
+        "drop 1",
+    ]

@@ -56,7 +56,7 @@ def test_failed_runs_are_counted_not_averaged(tmp_path):
     axes = {"alpha": [1e-3], "seed": [0, 1]}
     found = summary.summarize(scripted(tmp_path, axes, lambda r: document([2.0], [0.0], ["x"]) if r["seed"] else None))
     assert found.times().rows[0][2] == "1"
-    assert "1 run(s) failed" in found.times().notes[0]
+    assert "1 failed run left out" in found.times().notes[0]
 
 
 def test_seeds_that_all_gave_the_same_run_are_noted(tmp_path):
