@@ -240,7 +240,7 @@ def _row(name: str, line: int, row: list[str], columns: list[str]) -> list[float
         if value is None:
             raise DataError(
                 explain(
-                    f"column {column!r} holds text, first on line {line}.",
+                    f"column {column!r} {'holds text' if cell.strip() else 'misses a value'}, first on line {line}.",
                     where=name,
                     found=repr(cell),
                     expected="numbers",

@@ -23,7 +23,13 @@ def read(problem: Problem, path: str | os.PathLike[str]) -> Init:
     """
     file = str(path)
     if not file.lower().endswith(".npz"):
-        raise RequestError(explain(f"cannot read {file!r} as initial weights.", expected="an npz file"))
+        raise RequestError(
+            explain(
+                f"cannot read {file!r} as initial weights.",
+                expected="an npz file",
+                remedy="For weights of torch, first np.savez(FILE, theta=agf.Init.from_torch(MODEL).params()).",
+            )
+        )
     arrays = datasets.load(file)
     if "theta" not in arrays:
         raise DataError(
