@@ -255,9 +255,8 @@ class TwoLayer(SecondOrder):
 
         Times are in units of -log lambda, lambda / sqrt(m) the scale of m balanced neurons in random directions; flow
         times where alpha = lambda is given. The last note says whether the end is spurious. Corners of active neurons
-        are rounded by `kink`, which moves levels by about 1e-5 of the first, and may move late drops by more; with
-        kink=0 they are sharp, which takes longer. Past a budget of work the first drops are given (status
-        "max_steps"). Raises NoTheory elsewhere.
+        are rounded (width 1e-3), which moves levels by about 1e-5 of the first, and may move late drops by more. Past
+        a budget of work the first drops are given (status "max_steps"). Raises NoTheory elsewhere.
         """
         from agf.networks.theory import staircase
 
@@ -267,13 +266,10 @@ class TwoLayer(SecondOrder):
         return staircase(self, alpha)
 
     def of_width(self, width: int) -> TwoLayer:
-        """The same data, activation and loss with `width` neurons; kinks are no wider than where nothing is said."""
+        """The same data, activation and loss with `width` neurons, kinks rounded as where nothing is said."""
         leak = -float(self.activation.left) if self.activation.name == "leaky-relu" else None
         reduction = "sum" if self._weight > 1 else "mean"
-        kink = min(self.kink, _KINK)
-        return TwoLayer(
-            self.X, self.Y, self.activation.name, self.loss.name, width, leak=leak, reduction=reduction, kink=kink
-        )
+        return TwoLayer(self.X, self.Y, self.activation.name, self.loss.name, width, leak=leak, reduction=reduction)
 
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
         """ "neuron 3 (class 7)": the output that the neuron's a favours most, or "not class 7" where it lowers it.

@@ -65,16 +65,6 @@ def test_other_networks_have_none(other):
         other.theory()
 
 
-def test_sharp_corners_stay_sharp():
-    # two of the ends are neighbours: rounding by 1e-3 takes the utility of the second, once the first has settled, from
-    # .011 to .0005, and the third drop from 3.279 to 14.66; widths of 1e-5 agree with sharp corners
-    rng = np.random.default_rng(2)
-    data = rng.standard_normal((8, 3)), rng.standard_normal(8)
-    times = {kink: agf.TwoLayer(*data, kink=kink).theory().accelerated_times for kink in (0, 1e-5)}
-    assert times[0][:4] == pytest.approx([0, 2.69072, 3.26227, 3.2788], rel=1e-4)
-    assert times[1e-5][:4] == pytest.approx(times[0][:4], rel=1e-4)
-
-
 def test_a_spent_budget_leaves_the_first_drops(monkeypatch):
     whole = agf.TwoLayer(*M4).theory()
     monkeypatch.setattr("agf.networks.theory._WORK", 1)  # one round is always made
