@@ -305,7 +305,11 @@ def _decreasing(values: FloatArray) -> FloatArray:
 
 
 def monotone(times: FloatArray, losses: FloatArray) -> FloatArray:
-    """Slopes (T,) of a smooth curve through points that do not rise, which does not rise either (Fritsch, Butland)."""
+    """Slopes (T,) of a smooth curve through points that do not rise, which does not rise either (Fritsch, Butland).
+
+    Those of scipy's PchipInterpolator, which takes no time twice (as a staircase has it) and as long to import as a
+    prediction of a small network takes.
+    """
     h, rise = np.diff(times), np.diff(losses)
     steep = np.divide(rise, h, out=np.zeros(h.size), where=h > 0)
     if h.size < 2:

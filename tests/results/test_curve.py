@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.interpolate import PchipInterpolator
 
 import agf
 from agf import DataError, FileError, RequestError, Status, Trajectory
-from agf.results.curve import crossing, detect, interpolate
+from agf.results.curve import crossing, detect, interpolate, monotone
 
 T = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 6000)])
 NONE = np.zeros(0)
@@ -288,3 +289,13 @@ def test_what_rounding_makes_of_the_last_loss_is_no_drop():
     # Of a table of condition 1e9 the loss is right to 4e-11, and above its least are a hundred such wiggles.
     losses = stairs([1, 30], [1.0, 0.5 + 4e-9, 0.5], 0.02)
     assert len(detect(T, losses, slopes=np.gradient(losses, T), left=1e-9)) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_slopes_of_a_curve_without_any_are_those_of_scipy_and_none_where_times_repeat(seed):
+    rng = np.random.default_rng(seed)
+    times = np.cumsum(rng.exponential(size=20))
+    losses = np.cumsum(rng.exponential(size=20) * (rng.random(20) < 0.7))[::-1].copy()
+    assert monotone(times, losses) == pytest.approx(PchipInterpolator(times, losses).derivative()(times), abs=1e-12)
+    stairs = monotone(np.repeat(times, 2)[1:], np.repeat(losses, 2)[:-1])
+    assert np.all(stairs == 0.0)
