@@ -12,6 +12,7 @@ from agf.contract.problem import Problem
 from agf.coordinates.balance import Balance
 from agf.coordinates.mode_system import FALLEN, turns
 from agf.coordinates.turning import Turning
+from agf.coordinates.vanishing import vanishing
 from agf.coordinates.weight_system import WeightSystem
 from agf.errors import ProblemError, explain
 from agf.init import Init
@@ -28,11 +29,6 @@ _IMBALANCE = EPS**0.5
 #: Difference of log norms, at degree 3 and more, up to which stiff coordinates are taken. Cost: steps in these are
 #: limited by the smallest neuron.
 _SPREAD = np.log(1e-5)
-#: Input weights of a (leaky) ReLU neuron, over its norm, from which on it is asked whether they end at zero. Derived:
-#: they are there within this many growth times, which is below what rounded kinks move times by.
-_ENDS = 1e-5
-#: Ways on from there that are tried, each where the one before leads. Limit: who has left on none of them stays.
-_WAYS = 8
 #: Drift of unit rows at which they are restored. Cost: the velocity does not depend on their length.
 _DRIFT = 1e-6
 
@@ -175,9 +171,10 @@ class PolarSystem(FlowSystem):
         directions, log_norms, lengths = self._split(y)
         off = ended = np.zeros(self.neurons.size, dtype=bool)
         if self._balance is not None:
-            off = self.alive & self._balance.off(directions, log_norms)
-            off[list(self.problem.permanent)] = False
-            ended = self._ended(directions, log_norms)
+            may = self.alive.copy()
+            may[list(self.problem.permanent)] = False
+            off = may & self._balance.off(directions, log_norms)
+            ended = vanishing(lambda rows: self._pull(rows, log_norms), directions, self._balance.d, may)
         if off.any() or ended.any():
             assert self._balance is not None
             directions[off] = self._balance.restored(directions, log_norms)[off]
@@ -186,27 +183,6 @@ class PolarSystem(FlowSystem):
         elif np.all(np.abs(lengths[self.alive] - 1) < _DRIFT):
             return y
         return np.concatenate([directions.ravel(), y[directions.size :]])
-
-    def _ended(self, directions: FloatArray, log_norms: FloatArray) -> BoolArray:
-        """Neurons (H,) whose input weights have all but come to zero and leave on no way on from there.
-
-        They stay, as in the frozen-residual flow (`rectified.events.Event.VANISH`): a regular solution [BF24].
-        """
-        assert self._balance is not None
-        d = self._balance.d
-        sizes = norms(directions[:, :d])
-        ended = self.alive & (sizes < _ENDS) & (sizes > 0.0)
-        ended[list(self.problem.permanent)] = False
-        rows = directions.copy()
-        for _ in range(_WAYS):
-            if not ended.any():
-                break
-            pull = self._pull(rows, log_norms)[:, :d]
-            ended &= np.einsum("ij,ij->i", pull, rows[:, :d]) < 0.0  # it comes nearer
-            lengths = norms(pull)
-            ended &= lengths > 0.0
-            rows[ended, :d] = pull[ended] * (sizes / np.where(lengths > 0.0, lengths, 1.0))[ended, None]
-        return ended
 
     def loss(self, y: FloatArray) -> float:
         """Loss of the whole network."""
