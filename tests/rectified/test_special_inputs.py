@@ -122,5 +122,8 @@ def test_samples_on_which_every_neuron_is_inactive_are_not_learned_though_it_gro
     problem, init = agf.TwoLayer(X, y, width=theta.shape[0]), agf.Init.from_params(theta)
     end = end_of_descent(X, y, theta)
     # of mean squares of order one; flow and predictions end at 1e-6 of the loss
-    assert agf.flow(problem, init).losses[-1] == pytest.approx(end, abs=1e-5)
-    assert agf.predict(problem, init).levels[-1] == pytest.approx(end, abs=1e-5)
+    flow, stairs = agf.flow(problem, init), agf.predict(problem, init)
+    assert flow.losses[-1] == pytest.approx(end, abs=1e-5)
+    assert stairs.levels[-1] == pytest.approx(end, abs=1e-5)
+    # nor is a neuron of 1e-6 waited for that only what it makes itself leaves something to grow on (2e6 for 800)
+    assert stairs.stats["velocity_evaluations"] < 5 * flow.stats["evaluations"]

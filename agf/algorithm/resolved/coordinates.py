@@ -15,6 +15,7 @@ from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.coordinates.polar_system import PolarSystem
+from agf.coordinates.weight_system import WeightSystem
 from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.state import State
@@ -59,8 +60,10 @@ class Riding(PolarSystem):
     """
 
     def __init__(self, problem: Problem, state: State, origin: Init) -> None:
-        super().__init__(problem, Init(state.directions, state.log_norms, origin.alpha), origin)
+        init = Init(state.directions, state.log_norms, origin.alpha)
+        super().__init__(problem, init, origin)
         self.active = np.flatnonzero(state.active)
+        self._together = PolarSystem(problem, init, origin)
 
     def _members(self, log_norms: FloatArray) -> BoolArray:
         members = np.zeros(log_norms.shape, dtype=bool)
@@ -72,6 +75,14 @@ class Riding(PolarSystem):
         loss, gradient = self.problem.loss_grad(self._theta(directions, log_norms), self.neurons)
         with np.errstate(over="ignore"):
             return float(loss), -float(np.sum(gradient[self.active] ** 2)) * float(np.exp(self.log_time_unit))
+
+    def weights(self, y: FloatArray) -> tuple[WeightSystem, FloatArray] | None:
+        """The weights, which flow together: what grows there is told from the residual that all of them make.
+
+        At rest they leave none, while that of the active ones alone is then what the dormant ones make: neurons of
+        1e-6 would seem to grow on 1e-12 of it for ever.
+        """
+        return self._together.weights(y)
 
     def relaxing(self, y: FloatArray) -> float:
         """Rate at which the active ones lower their own loss: it vanishes where they rest, whatever the others add."""
