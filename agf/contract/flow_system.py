@@ -163,6 +163,10 @@ class FlowSystem(ABC):
         del y
         return None
 
+    def metrics(self, ys: FloatArray) -> FloatArray:
+        """`metric` at states ys (m, N), (m, N), where it is not the identity; override where had faster together."""
+        return np.array([self.metric(y) for y in ys])
+
     def jacobians(self, ys: FloatArray) -> FloatArray:
         """Jacobians -W^-1 S W of the velocity at states ys (m, N), (m, N, N), for coordinates with a `hessian`."""
         matrices = []

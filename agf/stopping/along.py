@@ -20,8 +20,7 @@ NEAR = 1e-5
 
 def gradients(system: FlowSystem, ask: Counted, ys: FloatArray) -> FloatArray:
     """dL/dy at states (m, N), (m, N), from velocities in the metric of the system."""
-    metric = np.array([system.metric(y) for y in ys])
-    return np.asarray(-(metric**2) * ask.velocities(ys))
+    return np.asarray(-(system.metrics(ys) ** 2) * ask.velocities(ys))
 
 
 def slopes(gradient: FloatArray, behind: FloatArray, ahead: FloatArray, span: FloatArray) -> FloatArray:

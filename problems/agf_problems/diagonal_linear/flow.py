@@ -170,7 +170,10 @@ class MirrorFlow(agf.FlowSystem):
 
     def metric(self, y: FloatArray) -> FloatArray:
         """D^(1/2), the norms of the neurons."""
-        return np.exp(np.maximum(self._mirror.log_norms(y), LOG_LEAST))
+        return self.metrics(y)
+
+    def metrics(self, ys: FloatArray) -> FloatArray:
+        return np.exp(np.maximum(self._mirror.log_norms(ys), LOG_LEAST))
 
     def _loud(self, velocity: FloatArray) -> FloatArray:
         """Velocities of coordinates that can grow this way, 0 where they cannot and where they are rounding."""
