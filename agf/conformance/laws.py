@@ -410,6 +410,7 @@ def _batched(system: FlowSystem, ys: FloatArray) -> None:
     pairs = {
         "velocities": (system.velocities(ys), np.array([system.velocity(y) for y in ys])),
         "losses_and_rates": (np.array(system.losses_and_rates(ys)), both),
+        "metrics": (system.metrics(ys), FlowSystem.metrics(system, ys)),
         "snapshots": (
             np.array([shot.log_norms for shot in system.snapshots(ys)]),
             np.array([system.snapshot(y).log_norms for y in ys]),

@@ -164,8 +164,9 @@ class FlowSystem(ABC):
         return None
 
     def metrics(self, ys: FloatArray) -> FloatArray:
-        """`metric` at states ys (m, N), (m, N), where it is not the identity; override where had faster together."""
-        return np.array([self.metric(y) for y in ys])
+        """`metric` at states ys (m, N), (m, N), 1 where it is the identity; override where had faster together."""
+        rows = [self.metric(y) for y in ys]
+        return np.array([np.ones_like(y) if row is None else row for y, row in zip(ys, rows, strict=True)])
 
     def jacobians(self, ys: FloatArray) -> FloatArray:
         """Jacobians -W^-1 S W of the velocity at states ys (m, N), (m, N, N), for coordinates with a `hessian`."""

@@ -111,7 +111,7 @@ class FlowRecord:
         s, first, last = self._places(which, times)
         near = NEAR * (last - first)
         before, after = np.maximum(s - near, first), np.minimum(s + near, last)
-        ys, behind, ahead = (self._inside(which, at) for at in (s, before, after))
+        ys, behind, ahead = np.split(self._inside(np.tile(which, 3), np.concatenate([s, before, after])), 3)
         gradient = gradients(counted.system, counted, ys)
         losses = counted.system.losses_and_rates(ys)[0]  # of the same residuals
         return losses, slopes(gradient, behind, ahead, after - before) / self.unit
@@ -129,7 +129,10 @@ class FlowRecord:
         """States (m, N) at their own times (m,) of the steps of these indices, in order."""
         parts = []
         steps = [w.step for w in self._waiting]
-        for kind, some in groupby(range(which.size), lambda k: type(steps[which[k]])):
+        kinds = [type(step) for step in steps]
+        if len(set(kinds)) == 1:
+            return kinds[0].many(steps, which, s)
+        for kind, some in groupby(range(which.size), lambda k: kinds[which[k]]):
             rows = list(some)
             parts.append(kind.many(steps, which[rows], s[rows]))
         return np.concatenate(parts)

@@ -39,7 +39,8 @@ _MAX_DEPTH = 9
 #: Memory that snapshots take at most (but at least eight are kept). Limit: fewer are kept then; so much is written to a
 #: file within the two seconds in which a run that is told to stop should be gone.
 _SNAPSHOT_BYTES = 128 * 2**20
-_NOTHING = np.zeros(0)
+#: What holds the place of a snapshot until it is taken.
+_EMPTY = Snapshot(np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True)
@@ -117,13 +118,13 @@ class Recorder:
         try:
             blanks = self._extend(*self._refined(ends, evaluate), ends[0][0])
             if blanks:
-                times, owners, places = zip(*blanks, strict=True)
+                times, owners = zip(*blanks, strict=True)
                 shots = shoot(np.array(owners), np.array(times))
-                given = {id(place): shot for place, shot in zip(places, shots, strict=True)}
-                whole = [(time, loss, given.get(id(shot), shot)) for time, loss, shot in self.kept]
-                self.kept = whole[: -len(blanks)]
-                for one in whole[-len(blanks) :]:  # one by one: what is kept does not hang on what came together
-                    self.kept.append(one)
+                empty = self.kept[-len(blanks) :]
+                del self.kept[-len(blanks) :]
+                # One by one: what is kept does not hang on what came together.
+                for (time, loss, _), shot in zip(empty, shots, strict=True):
+                    self.kept.append((time, loss, shot))
                     self._thin_snapshots()
         except BaseException:
             self.points, self.kept, self.due, self.waited = former
@@ -165,10 +166,8 @@ class Recorder:
         order = np.lexsort((table[:, 0], of))
         return [(t, loss, slope) for t, loss, slope in table[order].tolist()], of[order].tolist()
 
-    def _extend(
-        self, points: Sequence[Point], owners: Sequence[int], first: float
-    ) -> list[tuple[float, int, Snapshot]]:
-        """Append points of the curve, and keep empty snapshots where they are due: their times, owners, and themselves.
+    def _extend(self, points: Sequence[Point], owners: Sequence[int], first: float) -> list[tuple[float, int]]:
+        """Append points of the curve, and keep empty snapshots where they are due: their times and owners.
 
         Parameters
         ----------
@@ -179,11 +178,11 @@ class Recorder:
         first : float
             Time of the first snapshot after the start.
         """
-        blanks: list[tuple[float, int, Snapshot]] = []
+        blanks: list[tuple[float, int]] = []
 
         def blank(time: float, loss: float, owner: int) -> None:
-            blanks.append((time, owner, Snapshot(_NOTHING, _NOTHING)))
-            self._keep(time, loss, blanks[-1][2])
+            blanks.append((time, owner))
+            self._keep(time, loss, _EMPTY)
 
         before = self.points[-1]
         self.due = self.due or first
