@@ -125,23 +125,28 @@ class FactoredFlow(FlowSystem):
         return turn[:, norms(shear @ self.factor) > 0]
 
     def rows(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Hidden units (H, n) at y with relative accuracy at any size, in units of exp of the logs (H,) with them."""
+        """Hidden units (..., H, n) at y (..., N) with relative accuracy at any size, in units of exp of the logs
+        (..., H) with them."""
         turn, logs, shear = self.unpack(y)
         mixed = shear @ self.hidden
         with np.errstate(divide="ignore"):
-            sizes = np.log(np.abs(mixed)) + logs[:, None]
-        top = sizes.max(axis=0)
+            sizes = np.log(np.abs(mixed)) + logs[..., None]
+        top = sizes.max(axis=-2)
         top = np.where(np.isfinite(top), top, 0.0)
-        rows = (turn @ (np.sign(mixed) * np.exp(np.maximum(sizes - top, LOG_FAINT)))).T
+        rows = (turn @ (np.sign(mixed) * np.exp(np.maximum(sizes - top[..., None, :], LOG_FAINT)))).mT
         return rows, top + self.log_size
 
     def unpack(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Views of y: O (n, r), lam (r,), N (r, r)."""
-        first, last = self.cut
-        return y[:first].reshape(self.n, self.r), y[first:last], y[last:].reshape(self.r, self.r)
+        """Views of y (..., N): O (..., n, r), lam (..., r), N (..., r, r)."""
+        (first, last), many = self.cut, y.shape[:-1]
+        return (
+            y[..., :first].reshape(*many, self.n, self.r),
+            y[..., first:last],
+            y[..., last:].reshape(*many, self.r, self.r),
+        )
 
     def weights(self, y: FloatArray) -> FloatArray:
-        """Z^T at y up to a rotation of the hidden units, (n, h)."""
+        """Z^T at y (..., N) up to a rotation of the hidden units, (..., n, h)."""
         turn, logs, shear = self.unpack(y)
         sizes = np.exp(np.maximum(logs + self.log_size, LOG_FAINT))
-        return (turn * sizes) @ (shear @ self.factor)
+        return (turn * sizes[..., None, :]) @ (shear @ self.factor)

@@ -63,10 +63,15 @@ class ModeFlow(FactoredFlow):
 
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
         """Both from the same weights."""
-        weights = self.weights(y)
+        loss, rate = self.losses_and_rates(y)
+        return float(loss), float(rate)
+
+    def losses_and_rates(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Both at states ys (..., N), (...,) each."""
+        weights = self.weights(ys)
         beta = self._map(weights)
         push = self.push(self.moments.residual(beta), weights)
-        return self.moments.loss(beta), -float(np.sum(push**2)) / self.unit
+        return self.moments.losses(beta), -np.sum(push**2, axis=(-2, -1)) / self.unit
 
     def scale(self, y: FloatArray) -> FloatArray:
         """Components far below 1 count by themselves where units, fewer than modes, turn from block to block; at y."""
@@ -84,10 +89,14 @@ class ModeFlow(FactoredFlow):
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         """Hidden units in the user's basis, with relative accuracy at any size, and the features of A W."""
-        rows, logs = self.rows(y)
+        return self.snapshots(y[None])[0]
+
+    def snapshots(self, ys: FloatArray) -> list[Snapshot]:
+        """At states ys (m, N)."""
+        rows, logs = self.rows(ys)
         directions, log_norms = polar(self.moments.natural_rows(rows))
-        beta = self.moments.natural(self._map(self.weights(y)))
-        return Snapshot(log_norms + logs, directions, self.features(beta))
+        features = self.features(self.moments.natural(self._map(self.weights(ys))))
+        return _apart(log_norms + logs, directions, features)
 
     def residual(self, weights: FloatArray) -> FloatArray:
         """M, at weights (n, h)."""
@@ -95,13 +104,13 @@ class ModeFlow(FactoredFlow):
 
     def push(self, residual: FloatArray, columns: FloatArray) -> FloatArray:
         """Q @ columns, Q as this `residual` makes it."""
-        out = np.empty_like(columns)
-        np.matmul(residual.T, columns[self.d :], out=out[: self.d])
-        np.matmul(residual, columns[: self.d], out=out[self.d :])
+        out, d = np.empty_like(columns), self.d
+        np.matmul(residual.mT, columns[..., d:, :], out=out[..., :d, :])
+        np.matmul(residual, columns[..., :d, :], out=out[..., d:, :])
         return out
 
     def _map(self, weights: FloatArray) -> FloatArray:
-        return weights[self.d :] @ weights[: self.d].T
+        return weights[..., self.d :, :] @ weights[..., : self.d, :].mT
 
 
 class WeightFlow(FlowSystem):
@@ -140,12 +149,23 @@ class WeightFlow(FlowSystem):
 
     def loss(self, y: FloatArray) -> float:
         """Loss, in the units of the problem."""
-        return self.moments.loss(self._map(y.reshape(self.shape)))
+        return self.loss_and_rate(y)[0]
 
     def loss_rate(self, y: FloatArray) -> float:
         """dL/ds = -|grad L|^2 / sigma_1."""
-        z = y.reshape(self.shape)
-        return -float(np.sum(self._push(z, self.moments.residual(self._map(z))) ** 2)) / self.unit
+        return self.loss_and_rate(y)[1]
+
+    def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
+        """Both from the same map."""
+        loss, rate = self.losses_and_rates(y)
+        return float(loss), float(rate)
+
+    def losses_and_rates(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Both at states ys (..., N), (...,) each."""
+        z = self._rows(ys)
+        beta = self._map(z)
+        push = self._push(z, self.moments.residual(beta))
+        return self.moments.losses(beta), -np.sum(push**2, axis=(-2, -1)) / self.unit
 
     def scale(self, y: FloatArray) -> FloatArray:
         """Root mean square of the unit's weights; a unit that is exactly zero never moves.
@@ -166,9 +186,13 @@ class WeightFlow(FlowSystem):
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         """Hidden units in the user's basis, and the features of A W."""
-        z = y.reshape(self.shape)
+        return self.snapshots(y[None])[0]
+
+    def snapshots(self, ys: FloatArray) -> list[Snapshot]:
+        """At states ys (m, N)."""
+        z = self._rows(ys)
         directions, log_norms = polar(self.moments.natural_rows(z))
-        return Snapshot(log_norms, directions, self.features(self.moments.natural(self._map(z))))
+        return _apart(log_norms, directions, self.features(self.moments.natural(self._map(z))))
 
     def conserved(self, y: FloatArray) -> dict[str, FloatArray]:
         """W W^T - A^T A, (H H,)."""
@@ -187,11 +211,23 @@ class WeightFlow(FlowSystem):
             'makes their jumps early; use coordinates="factored".'
         ]
 
+    def _rows(self, ys: FloatArray) -> FloatArray:
+        """Z (..., H, n) at ys (..., N)."""
+        return ys.reshape(*ys.shape[:-1], *self.shape)
+
     def _map(self, z: FloatArray) -> FloatArray:
-        return z[:, self.d :].T @ z[:, : self.d]
+        return z[..., self.d :].mT @ z[..., : self.d]
 
     def _push(self, z: FloatArray, residual: FloatArray) -> FloatArray:
-        return np.concatenate([z[:, self.d :] @ residual, z[:, : self.d] @ residual.T], axis=1)
+        return np.concatenate([z[..., self.d :] @ residual, z[..., : self.d] @ residual.mT], axis=-1)
+
+
+def _apart(log_norms: FloatArray, directions: FloatArray, features: dict[str, FloatArray]) -> list[Snapshot]:
+    """Snapshots of states that were worked out together, the first axis of each array."""
+    return [
+        Snapshot(log_norms[k].copy(), directions[k].copy(), {name: value[k].copy() for name, value in features.items()})
+        for k in range(len(log_norms))
+    ]
 
 
 def _growth_basis(moments: Moments) -> FloatArray:

@@ -79,13 +79,17 @@ class Moments:
         return int(np.count_nonzero(np.diagonal(self.syx)))
 
     def residual(self, beta: FloatArray) -> FloatArray:
-        """-dL/d beta = Syx - beta Sxx, (c, d), in this basis."""
+        """-dL/d beta = Syx - beta Sxx, (..., c, d), in this basis."""
         return self.syx - beta @ self.sxx
 
     def loss(self, beta: FloatArray) -> float:
         """floor + (1/2) tr[(target - beta) Sxx (target - beta)^T] for beta (c, d) in this basis."""
-        gap = self.target - beta
-        return self.floor + 0.5 * float(np.sum((gap @ self.sxx) * gap))
+        return float(self.losses(beta))
+
+    def losses(self, betas: FloatArray) -> FloatArray:
+        """Of maps betas (..., c, d), (...,)."""
+        gap = self.target - betas
+        return np.asarray(self.floor + 0.5 * np.sum((gap @ self.sxx) * gap, axis=(-2, -1)))
 
     def least(self, rank: int) -> float:
         """Least loss of a map of this rank: the floor, and the singular values of target Sxx^(1/2) beyond it."""
@@ -101,12 +105,12 @@ class Moments:
         return np.concatenate([z[:, :d] @ self.inputs, z[:, d:] @ self.outputs], axis=1), log_size
 
     def natural_rows(self, rows: FloatArray) -> FloatArray:
-        """Weight rows (w, a) of this basis, (m, d + c), in the user's."""
+        """Weight rows (w, a) of this basis, (..., d + c), in the user's."""
         d = self.sxx.shape[0]
-        return np.concatenate([rows[:, :d] @ self.inputs.T, rows[:, d:] @ self.outputs.T], axis=1)
+        return np.concatenate([rows[..., :d] @ self.inputs.T, rows[..., d:] @ self.outputs.T], axis=-1)
 
     def natural(self, beta: FloatArray) -> FloatArray:
-        """A map of this basis in the user's: outputs beta inputs^T."""
+        """A map (..., c, d) of this basis in the user's: outputs beta inputs^T."""
         return self.outputs @ beta @ self.inputs.T
 
 

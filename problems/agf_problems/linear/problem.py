@@ -230,13 +230,13 @@ class Linear(Problem):
         return self.map_features(a @ w)
 
     def map_features(self, beta: FloatArray) -> dict[str, FloatArray]:
-        """The features of a map beta (c, d) in the user's basis."""
+        """The features of a map beta (..., c, d) in the user's basis."""
         left, values, right = np.linalg.svd(beta, full_matrices=False)
         return {
             "singular_values": values,
-            "left": left.T,
+            "left": left.mT,
             "right": right,
-            "rank": np.asarray(float(np.count_nonzero(values > self._rank_cut))),
+            "rank": np.asarray(np.count_nonzero(values > self._rank_cut, axis=-1), dtype=np.float64),
         }
 
     def critical(self, theta: FloatArray, neurons: IntArray) -> list[Critical]:
