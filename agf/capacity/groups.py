@@ -53,8 +53,11 @@ class Group:
     log_ratios : (m,) log norm over that of the winner.
     drift : largest change of a log ratio since the members first had one direction; NaN where no past is known.
     formed : flow time from which on they had one direction; NaN likewise.
-    half_time : flow time at which the total contribution was half of what it is; NaN where no past is known, or the
-        total grew less than tenfold.
+    half_time : flow time at which the members had taken off half of the loss that they took off up to now; it is the
+        half-drop time of a group that makes a drop alone. NaN where no past is known, or the total grew less than
+        tenfold.
+    took_off : that loss. Every neuron takes off the integral of |grad_i L|^2, and all of them together what the loss
+        fell by. NaN where no past is known.
     predicted_half_time : for a comparison, of the predicted drop with most of the group; else, while the total is short
         of half of where it will saturate, by the law of one neuron of this total at a residual frozen at what the
         larger groups leave; else NaN.
@@ -72,6 +75,7 @@ class Group:
     drift: float = np.nan
     formed: float = np.nan
     half_time: float = np.nan
+    took_off: float = np.nan
     predicted_half_time: float = np.nan
     label: str = ""
 
@@ -92,7 +96,8 @@ class Group:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        names = ("log_total", "effective", "rate", "utility", "charge", "drift", "formed", "half_time")
+        names = ("log_total", "effective", "rate", "utility", "charge", "drift", "formed", "half_time",
+                 "took_off")  # fmt: skip
         out: dict[str, Any] = {name: getattr(self, name) for name in (*names, "predicted_half_time", "label")}
         arrays = ("members", "direction", "shares", "log_ratios")
         return {**out, **{name: getattr(self, name).tolist() for name in arrays}, "winner": self.winner}
@@ -134,11 +139,11 @@ class Groups(Tabular):
         rows = [
             [str(k), _counted(g.members), number(g.total), number(g.effective), number(float(g.shares[0])),
              number(g.rate), number(g.charge), number(g.drift, 2), number(g.predicted_half_time, 6),
-             number(g.half_time, 6), g.label]
+             number(g.half_time, 6), number(g.took_off, 3), g.label]
             for k, g in enumerate(self.groups[:20])
         ]  # fmt: skip
         columns = ["group", "members", "total", "effective", "winner's share", "rate", "charge", "ratio drift",
-                   "predicted half", "measured half", "what"]  # fmt: skip
+                   "predicted half", "measured half", "loss taken off", "what"]  # fmt: skip
         used = [k for k, _ in enumerate(columns) if k < 2 or any(row[k] not in ("-", "") for row in rows)]
         notes = [f"The 20 largest of {len(self)} groups."] if len(self) > 20 else []
         if self.dead.size:
@@ -182,7 +187,8 @@ class Groups(Tabular):
         * `total`, `log_total`: norm of the one neuron that would replace them, and its natural log
         * `effective`: number of equal members worth as much
         * `winner`, `winner_share`: its largest member, and the share of it
-        * `rate`, `utility`, `charge`, `drift`, `formed`, `half_time`, `predicted_half_time`, `label`: as in `Group`
+        * `rate`, `utility`, `charge`, `drift`, `formed`, `label`: as in `Group`
+        * `half_time`, `took_off`, `predicted_half_time`: likewise
 
         Returns
         -------
@@ -212,7 +218,7 @@ class Groups(Tabular):
 
 
 #: What a frame says of a group beside its members and their shares.
-_SAID = ("rate", "utility", "charge", "drift", "formed", "half_time", "predicted_half_time", "label")
+_SAID = ("rate", "utility", "charge", "drift", "formed", "half_time", "took_off", "predicted_half_time", "label")
 
 
 def _joined(members: IntArray) -> str:
@@ -296,7 +302,8 @@ def groups(
     found = _at(
         problem, float(run.snapshot_times[k]), run.directions[k], run.log_norms[k], run.log_norms[0], by, cosine
     )
-    measured = [_past(problem, group, run, k, cosine) for group in found.groups]
+    falls = _falls(problem, run, k)
+    measured = [_past(problem, group, run, k, cosine, falls) for group in found.groups]
     if isinstance(source, Comparison):
         measured = [replace(g, predicted_half_time=_predicted(g, source.stairs.drops)) for g in measured]
     return replace(found, groups=tuple(measured))
@@ -421,20 +428,27 @@ def _expected(problem: Problem, found: list[Group], time: float, always: FloatAr
     return tuple(out)
 
 
-def _past(problem: Problem, group: Group, run: Trajectory, k: int, cosine: float) -> Group:
+def _falls(problem: Problem, run: Trajectory, k: int) -> FloatArray:
+    """(k, H) loss that every neuron took off between the snapshots up to number k: dL/dt = -sum_i |grad_i L|^2."""
+    every = np.arange(problem.width)
+    squares = np.array([np.sum(problem.loss_grad(run.params(j), every)[1] ** 2, axis=1) for j in range(k + 1)])
+    total = squares.sum(axis=1, keepdims=True)
+    shares = squares / np.where(total > 0, total, 1.0)
+    return np.asarray(-np.diff(run.loss_at(run.snapshot_times[: k + 1]))[:, None] * 0.5 * (shares[1:] + shares[:-1]))
+
+
+def _past(problem: Problem, group: Group, run: Trajectory, k: int, cosine: float, falls: FloatArray) -> Group:
     """The group with what the snapshots before number k say of it."""
-    members, kappa = group.members, problem.degree
-    sizes = kappa * run.log_norms[: k + 1, members]
-    largest = sizes.max(axis=1, keepdims=True)
-    totals = (largest + np.log(np.sum(np.exp(sizes - largest), axis=1, keepdims=True)))[:, 0]
-    half = totals[-1] - np.log(2.0)
-    times = run.snapshot_times[: k + 1]
-    grew = totals[-1] - totals[0] > np.log(_GREW)
-    first = int(np.argmax(totals >= half))
+    members, times = group.members, run.snapshot_times[: k + 1]
+    taken = np.append(0.0, np.cumsum(falls[:, members].sum(axis=1)))
+    first = int(np.argmax(taken >= 0.5 * taken[-1]))
     at = np.nan
-    if grew and first > 0:
-        share = (half - totals[first - 1]) / (totals[first] - totals[first - 1])
-        at = float(times[first - 1] + share * (times[first] - times[first - 1]))
+    grew = problem.degree * (group.log_total - _log_total(problem, run.log_norms[0, members]))
+    if first > 0 and grew > np.log(_GREW):
+        share = (0.5 * taken[-1] - taken[first - 1]) / (taken[first] - taken[first - 1])
+        before, after = run.loss_at(times[[first - 1, first]])
+        at = float(np.clip(run.time_at(before + share * (after - before)), times[first - 1], times[first]))
+    group = replace(group, half_time=at, took_off=float(taken[-1]))
     together = [
         bool((similarity(problem, rows[members[:1]], rows[members]) >= cosine).all())
         for rows in run.directions[: k + 1]
@@ -442,17 +456,27 @@ def _past(problem: Problem, group: Group, run: Trajectory, k: int, cosine: float
     apart = [j for j, close in enumerate(together) if not close]
     since = apart[-1] + 1 if apart else 0
     if since > k:
-        return replace(group, half_time=at)
+        return group
     ratios = run.log_norms[since : k + 1][:, members] - run.log_norms[since : k + 1, members[:1]]
     drift = float(np.abs(ratios - ratios[0]).max())
-    return replace(group, half_time=at, formed=float(times[since]), drift=drift)
+    return replace(group, formed=float(times[since]), drift=drift)
+
+
+def _log_total(problem: Problem, log_norms: FloatArray) -> float:
+    """log of (sum rho^kappa)^(1/kappa)."""
+    return float(np.logaddexp.reduce(problem.degree * log_norms) / problem.degree)
 
 
 def _predicted(group: Group, drops: tuple[Drop, ...]) -> float:
-    """Half-drop time of the predicted drop that has the largest share of the group; NaN where none has any."""
+    """Half-drop time of the predicted drop that has the largest share of the group, of several the one next to its own.
+
+    NaN where none has any.
+    """
     shares = [float(np.sum(group.shares[np.isin(group.members, drop.neurons)])) for drop in drops]
-    best = int(np.argmax(shares)) if shares else 0
-    return drops[best].half_time if shares and shares[best] > 0 else np.nan
+    most = max(shares, default=0.0)
+    times = [drop.half_time for drop, share in zip(drops, shares, strict=True) if share == most > 0]
+    own = group.half_time if np.isfinite(group.half_time) else 0.0
+    return min(times, key=lambda time: abs(time - own), default=np.nan)
 
 
 def parameters_of(group: Group) -> FloatArray:

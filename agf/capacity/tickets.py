@@ -49,10 +49,17 @@ DECIDED = 0.03
 #: Without such a fall, it is over when the loss falls by less than this fraction of itself in another time as long, and
 #: nothing grows. Cost: norms still move a little then, and hardly pass one another.
 _STILL = 0.01
-#: Largest tolerance that can be asked for. Limit: beyond it steps are no longer a flow.
-_LOOSEST = 0.1
-#: The conditioning is measured by a run at this multiple of the tolerance, a third of the cost.
+#: Largest tolerance that can be asked for. Limit: steps of the coarser run, at .2, are hardly a flow.
+_LOOSEST = 0.04
+#: Errors are measured by a run at this multiple of the tolerance. Cost: two thirds of the other run; at 10 times the
+#: tolerance errors are overstated, and little is decided.
 _COARSER = 5.0
+#: Error over the largest change of a log norm in the coarser run. Derived: where that is at least half as wrong again,
+#: |coarser - this| >= .5 |error of this|.
+_SAFE = 2.0
+#: Neurons on either side, by norm, whose largest change counts. Derived: of one neuron alone both runs may be wrong by
+#: the same, as of one in ten; of 21 of about one norm, which grew alike, they are not.
+_NEAR = 10
 #: Rank correlation of the two runs below which the race is run again at a finer tolerance. Result: of where the flow
 #: itself is ill-conditioned, as at the saddles of noisy regressions; at .8 half of the ranks may be those of the
 #: tolerance, at .999 an order that is right pays for a second race.
@@ -70,7 +77,8 @@ class Tickets(Tabular):
 
     problem : name.  init : where training starts.  time : flow time up to which the race was run.
     log_norms : (H,) predicted natural log of the norms then.
-    error : (H,) how far a log norm moved in a coarser run: its conditioning.
+    error : (H,) bound on the error of a log norm under gradient flow: twice the largest change, in a run at five times
+        the tolerance, among the neurons nearest to it by norm; holds where that run is half as wrong again. 0 if dead.
     order : (H,) neurons, largest first.  keep : how many are asked about.
     dead : (k,) indices of neurons that nothing drives at the start: they keep their norm, and no correlation has them.
     loss : of the network at `time`.  start_loss : of the zero function, or of the best output bias where there is one.
@@ -116,8 +124,7 @@ class Tickets(Tabular):
     def decided(self) -> int:
         """How many of the kept stay so whatever side of its error every log norm is on.
 
-        That error is an estimate and no bound: true errors were up to seven times as large in four of 24 regressions.
-        Where the coarser run finds another order it is worth nothing, and where a race was cut: none is decided then.
+        Where the coarser run finds another order the error is worth little, and where a race was cut: none is decided.
         """
         if self.agreement < _AGREE or self.unfinished:
             return 0
@@ -236,7 +243,7 @@ class Tickets(Tabular):
         """A pandas DataFrame: a row a neuron, the largest predicted norm first.
 
         * `rank`, `neuron`: from 1, and its index (no output bias)
-        * `log_norm`, `error`: predicted natural log of its norm, and how far that moved in a coarser run
+        * `log_norm`, `error`: predicted natural log of its norm, and a bound on its error under gradient flow
         * `kept`, `dead`: whether it is among those asked about; whether nothing drives it at the start
         * a column for each other predictor, larger for larger
 
@@ -324,14 +331,12 @@ def tickets(
         )
     living = np.setdiff1d(np.arange(problem.width), [*dead, *always])
     race, coarse, spent = _ranked(problem, init, rtol, until, start_loss, living)
-    with np.errstate(invalid="ignore"):
-        error = np.nan_to_num(np.abs(coarse.log_norms - race.log_norms))
     return Tickets(
         problem=problem.name,
         init=init,
         time=race.time,
         log_norms=_without(race.log_norms, always),
-        error=error,
+        error=_error(race.log_norms, coarse.log_norms, living),
         keep=asked,
         dead=dead,
         loss=race.loss,
@@ -370,7 +375,7 @@ def _ranked(
         spent += race.gradients
         if race.unfinished and best is not None:
             return *best, spent  # an order that is ill-conditioned, but that of the end
-        coarse = _race(problem, init, min(_COARSER * now, 2 * _LOOSEST), race.time, start_loss, _MOST // 2)
+        coarse = _race(problem, init, _COARSER * now, race.time, start_loss, _MOST // 2)
         spent += coarse.gradients
         best = race, coarse
         if _agreement(race, coarse, living) >= _AGREE or now <= finest or race.unfinished or 2 * spent > _MOST:
@@ -381,6 +386,18 @@ def _ranked(
 def _agreement(race: _Race, coarse: _Race, living: IntArray) -> float:
     """Rank correlation of both over the living neurons; 1 where there is no order to tell."""
     return float(np.nan_to_num(_spearman(race.log_norms[living], coarse.log_norms[living]), nan=1.0))
+
+
+def _error(log_norms: FloatArray, coarser: FloatArray, living: IntArray) -> FloatArray:
+    """(H,) bound on the error of each log norm, from another run; see `Tickets`."""
+    from scipy.ndimage import maximum_filter1d
+
+    out = np.zeros(log_norms.size)
+    rows = living[np.argsort(-log_norms[living], kind="stable")]
+    with np.errstate(invalid="ignore"):  # two norms of 0 are equal
+        change = np.nan_to_num(np.abs(coarser - log_norms)[rows])
+    out[rows] = _SAFE * maximum_filter1d(change, 2 * _NEAR + 1, mode="nearest")
+    return out
 
 
 def _race(problem: Problem, init: Init, rtol: float, until: float | None, start_loss: float, most: int) -> _Race:

@@ -54,6 +54,26 @@ def test_inside_a_group_log_ratios_are_conserved_from_the_moment_it_formed(run):
     assert fastest.drift < 2e-3 * fastest.charge
 
 
+def test_half_times_of_groups_are_the_half_drop_times_that_are_predicted():
+    """Coordinates are learned one by one; a group's half time was when its total was half, 3 % later."""
+    problem = agf.problem("diagonal-linear", X=np.eye(3), y=[3.0, 2.0, 1.0])
+    init = problem.init(1e-6)
+    report = agf.compare(agf.predict(problem, init, mode="agf"), agf.flow(problem, init))
+    found = agf.groups(report)
+    for group, drop in zip(found.groups, report.trajectory.drops, strict=True):
+        assert group.half_time == pytest.approx(drop.time, rel=1e-3)
+        assert group.half_time == pytest.approx(group.predicted_half_time, rel=1e-3)
+        assert group.took_off == pytest.approx(drop.before - drop.after, rel=1e-2)
+
+
+def test_groups_together_took_off_what_the_loss_fell_by(run):
+    _, flow = run
+    found = agf.groups(flow)
+    assert sum(group.took_off for group in found.groups) == pytest.approx(flow.losses[0] - flow.losses[-1], rel=1e-6)
+    first = max(found.groups, key=lambda group: group.took_off)
+    assert first.half_time == pytest.approx(flow.drops[0].time, rel=1e-2)
+
+
 def test_cells_and_classes_split_all_living_neurons(run):
     problem, flow = run
     for by in ("cell", "class"):
