@@ -67,7 +67,8 @@ def auto(
         # that nothing is left to fit there, Algorithm 1 has shown
         reached = abs(found.levels[-1] - first.levels[-1]) <= settings.rtol * found.start_level
         status = Status.FITTED if reached else status
-    return replace(found, settings=settings, status=status, notes=(*found.notes, _reason(found.drops, first)))
+    notes = (*found.notes, _reason(found.drops, first)) if found.start_level else found.notes
+    return replace(found, settings=settings, status=status, notes=notes)
 
 
 def _reason(drops: Sequence[Drop], first: Staircase | None) -> str:

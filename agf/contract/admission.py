@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from agf.contract import core_laws
-from agf.contract.blame import guard
+from agf.contract import core_laws, offered_laws
+from agf.contract.blame import guard, staying
 from agf.contract.probe import FEW_STEPS, NotApplicable, Probe, Violation
 from agf.contract.problem import Problem
 from agf.contract.returns import OWN, BadReturn
@@ -30,7 +30,16 @@ _TESTED: tuple[Callable[[Probe], str], ...] = (
     core_laws.homogeneity,
     core_laws.pull_against_loss,
     core_laws.words_and_features,
+    offered_laws.layers,
 )
+#: Method -> its law, tested where a class from outside the package has its own.
+_OFFERED: dict[str, Callable[[Probe], str]] = {
+    "conserved": offered_laws.conserved,
+    "outputs": offered_laws.outputs_against_loss,
+    "self_interaction": offered_laws.self_interaction,
+    "hessian": offered_laws.hessian,
+    "least_loss": offered_laws.least_loss,
+}
 
 
 def admit(problem: Any, init: Any, where: str) -> Init:
@@ -80,14 +89,23 @@ def admit(problem: Any, init: Any, where: str) -> Init:
                 expected=f"({problem.width}, {problem.n_params}), one row a neuron",
             )
         )
+    if not np.isfinite(init.log_norms).any():
+        raise RequestError(
+            explain(
+                "all neurons are exactly zero, and such neurons never move.",
+                where=f"{where} of problem {problem.name!r}",
+                remedy="Start from small, non-zero weights.",
+            )
+        )
     check_range(problem, init.log_norms, f"{where} of problem {problem.name!r}")
     if type(problem).__module__.split(".")[0] in OWN or problem._admitted:
         return init
     with guard(problem), np.errstate(all="ignore"):
         try:
-            core_laws.at_start(Probe(problem, np.random.default_rng(0)), init)
-            for law in _TESTED:
-                _hold(law, problem)
+            with staying():
+                core_laws.at_start(Probe(problem, np.random.default_rng(0)), init)
+                for law in (*_TESTED, *(law for method, law in _OFFERED.items() if _own(problem, method))):
+                    _hold(law, problem)
         except (Violation, BadReturn) as broken:
             raise ProblemError(
                 explain(
@@ -100,6 +118,12 @@ def admit(problem: Any, init: Any, where: str) -> Init:
             ) from None
     problem._admitted = True
     return init
+
+
+def _own(problem: Problem, method: str) -> bool:
+    """Whether a method is that of a class from outside the package."""
+    owner = next(cls for cls in type(problem).__mro__ if method in vars(cls))
+    return owner.__module__.split(".")[0] not in OWN
 
 
 def _check(problem: Problem) -> str:

@@ -137,10 +137,12 @@ def _hessian(value: Any, problem: Any, theta: Any, *rest: Any) -> None:
 
 
 def _initial(value: Any, problem: Any, *rest: Any) -> None:
-    if np.asarray(value).shape != (problem.width, problem.n_params) or np.asarray(value).dtype.kind not in "iuf":
-        raise _Odd(
-            a(np.asarray(value)), f"real numbers of shape ({problem.width}, {problem.n_params})", "rows are neurons"
-        )
+    array = np.asarray(value)
+    expected = f"finite real numbers of shape ({problem.width}, {problem.n_params})"
+    if array.shape != (problem.width, problem.n_params) or array.dtype.kind not in "iuf":
+        raise _Odd(a(array), expected, "rows are neurons")
+    if not np.isfinite(array).all():
+        raise _Odd(f"{array[~np.isfinite(array)][0]} among its numbers", expected, "a division by zero")
 
 
 def _words(value: Any, *rest: Any) -> None:

@@ -39,18 +39,40 @@ def drawn(problem: Problem, alpha: float, seed: int | None, kind: str) -> Init:
 
 
 def check_sizes(problem: Problem, where: str) -> None:
-    """Refuse a problem whose degree, width or number of parameters cannot be. Raises ProblemError."""
+    """Refuse a problem whose degree, width or other plain attributes cannot be. Raises ProblemError."""
     for name, least in (("degree", 2), ("width", 1), ("n_params", 1)):
         value = getattr(problem, name, None)
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-            raise ProblemError(
-                explain(
-                    f"problem {problem.name!r} has {name} = {value!r}.",
-                    where=where,
-                    expected=f"an integer, at least {least}",
-                    remedy="Its __init__ sets degree, width and n_params.",
-                )
-            )
+        if not _whole(value, least):
+            _refuse(problem, name, value, f"an integer, at least {least}", where)
+    if not isinstance(problem.name, str):
+        _refuse(problem, "name", problem.name, "text", where)
+    kink, layers, permanent = problem.kink, problem.layers, problem.permanent
+    if not isinstance(kink, float | int) or isinstance(kink, bool) or not 0.0 <= kink < np.inf:
+        _refuse(problem, "kink", kink, "a number of at least 0", where)
+    if layers is not None and not (
+        isinstance(layers, tuple) and len(layers) == 2 and all(_whole(number, 1) for number in layers)
+        and layers[0] < problem.n_params
+    ):  # fmt: skip
+        _refuse(
+            problem, "layers", layers, f"two integers (d, p), 0 < d < {problem.n_params} = n_params, or None", where
+        )
+    if not isinstance(permanent, tuple) or not all(_whole(row, 0) and row < problem.width for row in permanent):
+        _refuse(problem, "permanent", permanent, f"a tuple of rows from 0 to {problem.width - 1}", where)
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
+
+
+def _refuse(problem: Problem, name: str, value: object, expected: str, where: str) -> None:
+    raise ProblemError(
+        explain(
+            f"problem {problem.name!r} has {name} = {value!r}.",
+            where=where,
+            expected=expected,
+            remedy=f"Its class or its __init__ sets {name}.",
+        )
+    )
 
 
 def check_range(problem: Problem, log_norms: FloatArray, where: str) -> None:

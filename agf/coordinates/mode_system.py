@@ -99,7 +99,7 @@ class ModeSystem(FactoredFlow):
         if init.width < problem.n_params:
             q, hidden = np.linalg.qr(hidden)
             basis = basis @ q
-        unit = max(float(np.abs(rates).max(initial=0.0)), np.finfo(float).tiny)
+        unit = float(np.abs(rates).max(initial=0.0)) or 1.0  # nothing moves where there is nothing to learn
         super().__init__(basis, hidden, log_size, unit)
 
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:

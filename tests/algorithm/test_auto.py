@@ -170,3 +170,16 @@ def test_modes_that_turn_while_others_grow_have_bars_that_know_it_and_are_resolv
     assert max(drop.error for drop in default.drops) < 2e-3
     # a tenth more where looks at rules count for much of a short run
     assert sum(v for name, v in default.stats.items() if "evaluations" in name) < 1.1 * flow.stats["evaluations"]
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "linear"])
+def test_targets_of_zero_are_fitted_at_once_in_every_mode(activation, rng):
+    """A division by the first loss ended resolved predictions in a traceback, of a ReLU network in no end at all."""
+    problem = agf.TwoLayer(rng.standard_normal((20, 3)), np.zeros(20), activation=activation, width=3)
+    init = problem.init(1e-3)
+    for mode in ("auto", "agf", "limit", "resolved"):
+        stairs = agf.predict(problem, init, mode=mode)
+        assert (stairs.status, len(stairs.drops)) == (agf.Status.FITTED, 0)
+    flow = agf.flow(problem, init)
+    assert (flow.status, len(flow.drops)) == (agf.Status.SETTLED, 0)
+    assert "Resolved" not in str(agf.predict(problem, init).table())

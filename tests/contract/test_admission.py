@@ -86,6 +86,27 @@ WRONG = {
         "    def residual(self, theta, neurons):\n        return np.nan * super().residual(theta, neurons)",
         r"`utility` breaks.*nan at index",
     ),
+    "conserved": (
+        "    def conserved(self, theta, neurons):\n        return {'first': theta[:, 0]}",
+        r"`conserved` breaks.*'first' drifts.*0 along the flow",
+    ),
+    "layers": ("    layers = property(lambda self: (1, 1), lambda self, value: None)", r"`layers` breaks.*drifts"),
+    "outputs": (
+        "    def outputs(self, theta, neurons):\n        return 3.0 * super().outputs(theta, neurons)",
+        r"`outputs` breaks.*E<f_0, f_1>",
+    ),
+    "self-interaction": (
+        "    def self_interaction(self, directions, *rest):\n        return -np.ones(len(directions))",
+        r"`self_interaction` breaks.*-1.*0 or more",
+    ),
+    "hessian": (
+        "    def hessian(self, theta, neurons):\n        return np.eye(theta.size)",
+        r"`hessian` breaks.*along a random direction",
+    ),
+    "bound": (
+        "    def least_loss(self, init):\n        return 100.0",
+        r"`least_loss` breaks.*100.*a loss that descent reaches",
+    ),
     "another residual": (
         "    def residual(self, theta, neurons):\n        return 2.0 * super().residual(theta, neurons)",
         r"`pull` breaks.*2 times -grad L",
@@ -116,6 +137,47 @@ def test_a_broken_contract_is_refused_with_the_method_and_the_cause(written, cap
     assert sentence.endswith("agf check mine.py:Mine")
     assert re.search(words, sentence), sentence
     assert not (tmp_path / "run.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "expected"),
+    [
+        ("permanent", (77,), "a tuple of rows from 0 to 5"),
+        ("permanent", [0], "a tuple of rows"),
+        ("layers", "ab", "two integers"),
+        ("layers", (4, 1), "0 < d < 4"),
+        ("kink", float("nan"), "a number of at least 0"),
+        ("name", 5, "text"),
+    ],
+)
+def test_plain_attributes_that_cannot_be_are_refused_by_name(attribute, value, expected):
+    class Mine(agf.TwoLayer):
+        """Of a stranger's module."""
+
+    problem = Mine(np.eye(3), np.ones(3), activation="tanh", width=6)
+    setattr(Mine, attribute, value) if attribute == "name" else setattr(problem, attribute, value)
+    with pytest.raises(ProblemError, match=f"has {attribute} = .*{re.escape(expected)}"):
+        problem.init(1e-3)
+
+
+def test_weights_that_are_all_zero_are_refused_whoever_made_them():
+    class Mine(agf.TwoLayer):
+        def initial(self, alpha, rng, kind):
+            return np.zeros((self.width, self.n_params))
+
+    problem = Mine(np.eye(3), np.ones(3), activation="tanh", width=6)
+    raw = agf.Init(np.zeros((6, 4)), np.full(6, -np.inf), 1e-3)
+    for init in (problem.init(1e-3), raw):
+        for function in (agf.predict, agf.flow, agf.tickets):
+            with pytest.raises(agf.RequestError, match="all neurons are exactly zero"):
+                function(problem, init)
+
+
+def test_the_check_that_is_advised_is_named_from_where_the_user_is(written, capsys):
+    """Also where the problem changes the folder."""
+    change = WRONG["sign"][0].replace("        loss,", "        import os; os.chdir('/')\n        loss,", 1)
+    assert main.main(["predict", written(change), "--alpha", "1e-4"]) == main.WRONG
+    assert capsys.readouterr().err.strip().endswith("agf check mine.py:Mine")
 
 
 def test_what_keeps_the_contract_passes(written, capsys):
@@ -273,7 +335,7 @@ RETURNED = {
 
 
 #: Method -> the commands that have no use for it, of a linear network that flows in modes.
-NOT_ASKED = {"conserved": ("predict", "train"), "phases": ("train",)}
+NOT_ASKED = {"phases": ("train",)}
 
 
 @pytest.mark.parametrize("case", RETURNED)

@@ -96,9 +96,9 @@ def test_what_raises_later_leaves_the_partial_result(plugin, capsys, command):
 
 
 def test_a_comparison_whose_training_raises_at_once_keeps_the_prediction(plugin, capsys):
-    # 'conserved' is asked for by training alone
+    # 'conserved' is asked for once at the door, and then by training alone
     ARGUMENTS["conserved"] = "theta, neurons"
-    assert main.main(["compare", plugin("conserved", 1), "--json", "--alpha", "1e-4", "-o", "run.npz"]) == main.FAILED
+    assert main.main(["compare", plugin("conserved", 2), "--json", "--alpha", "1e-4", "-o", "run.npz"]) == main.FAILED
     assert json.loads(capsys.readouterr().out)["status"] == "fitted"
     assert isinstance(agf.load("run.npz"), agf.Staircase)
 

@@ -56,6 +56,25 @@ def test_coordinates_are_chosen_by_the_smallest_mode():
     assert type(lone.flow_system(lone.init(1e-100))).__name__ == "WeightFlow"
 
 
+@pytest.mark.parametrize("width", [1, 3])
+def test_one_mode_is_learned_at_any_scale_of_the_weights(width, rng):
+    """Weights whose squares are below the range of float64 are no coordinates: the flow of 1e-200 ended at its start.
+
+    A lone mode grows like exp(sigma t), so that its half-drop time is linear in log alpha."""
+    x = rng.standard_normal((20, 3))
+    problem = Linear(X=x, Y=x @ np.array([[1.0], [-2.0], [0.5]]), width=width)
+    alphas = np.array([1e-100, 1e-200, 1e-320])
+    logs = [problem.init(alpha).log_alpha for alpha in alphas]
+    sigma = np.linalg.norm(problem.target @ (x.T @ x / 20))
+    for follow in (agf.flow, agf.predict):
+        found = [follow(problem, problem.init(alpha)).drops for alpha in alphas]
+        assert [len(drops) for drops in found] == [1, 1, 1]
+        steps = np.diff([drops[0].half_time if follow is agf.predict else drops[0].time for drops in found])
+        np.testing.assert_allclose(steps, -np.diff(logs) / sigma, rtol=1e-4)
+    raw = Linear(X=x, Y=x[:, :1], width=width, coordinates="weights")
+    assert "below the range of float64" in agf.flow(raw, raw.init(1e-200)).notes[0]
+
+
 def test_the_flow_does_not_park_at_a_saddle_and_ends_at_the_best_map():
     problem = Linear(**generic(2, d=3, c=3))
     flow = agf.flow(problem, problem.init(1e-20))

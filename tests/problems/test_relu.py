@@ -122,6 +122,8 @@ def test_regression_targets_are_centred_where_asked(rng):
         ({"loss": "hinge"}, r"unknown loss 'hinge'. Expected one of half-squared"),
         ({"leak": 1.5}, r"`leak` must be between 0 and 1"),
         ({"X": [["a", "b"]] * 4}, r"`X` holds text"),
+        ({"Y": np.array(["2020-01-01"] * 4, dtype="M8[D]")}, r"`Y` holds dates"),
+        ({"Y": np.ones(4, dtype="m8[s]"), "loss": "logistic"}, r"`Y` holds lengths of time"),
     ],
 )
 def test_bad_data_are_refused_in_a_sentence(arguments, words):

@@ -76,6 +76,8 @@ def resolve_riding(
 
 def go(run: Run) -> Status:
     """Alternate plateaus and stretches of flow until nothing is left to happen."""
+    if run.start_level == 0.0:  # losses are told from one another by shares of it
+        return Status.FITTED
     plateau, motion = Plateau(run), Motion(run)
     try:
         run.start()

@@ -12,7 +12,7 @@ import numpy as np
 
 from agf import FactoredFlow, FlowSystem, Init, Snapshot
 from agf.arrays import FloatArray, IntArray
-from agf.rounding import FAINT
+from agf.rounding import EPS, FAINT, LOG_LEAST
 from agf.sphere import norms, polar
 from agf_problems.linear.moments import Moments
 
@@ -30,6 +30,11 @@ def smallest_dormant(moments: Moments, init: Init) -> float:
     target = float(np.linalg.norm(moments.target, 2))
     log_alpha = float(np.max(init.log_norms)) - 0.5 * float(np.log(target))
     return min(log_alpha, 0.0) * (1.0 - float(rates[-1] / rates[0]))
+
+
+def smallest_norm(init: Init) -> float:
+    """Log of the smallest norm of a hidden unit that is not zero, at most 0."""
+    return float(np.min(init.log_norms, initial=0.0, where=np.isfinite(init.log_norms)))
 
 
 class ModeFlow(FactoredFlow):
@@ -203,8 +208,10 @@ class WeightFlow(FlowSystem):
     def warnings(self, y: FloatArray) -> list[str]:
         """The float64 floor, when a mode is below it."""
         del y
+        if smallest_norm(self.init) <= LOG_LEAST:
+            return ['The squares of the first weights are below the range of float64; use coordinates="factored".']
         size = smallest_dormant(self.moments, self.init)
-        if size > np.log(np.finfo(np.float64).eps):
+        if size > np.log(EPS):
             return []
         return [
             f"Modes as small as 1e{size / np.log(10.0):.0f} of the weights are mixed into them, and float64 rounding "

@@ -14,7 +14,8 @@ import numpy as np
 from agf import Critical, FlowSystem, Init, Phases, Problem, Settings, Staircase
 from agf.arrays import FloatArray, IntArray, count, matrix
 from agf.errors import DataError, RequestError, explain
-from agf_problems.linear.flow import ModeFlow, WeightFlow, smallest_dormant
+from agf.rounding import LOG_LEAST
+from agf_problems.linear.flow import ModeFlow, WeightFlow, smallest_dormant, smallest_norm
 from agf_problems.linear.moments import Moments, pseudo_inverse, read
 from agf_problems.linear.phases import ModePhases
 from agf_problems.linear.theory import named, staircase
@@ -316,7 +317,8 @@ class Linear(Problem):
         """Continuous QR coordinates, right at any alpha, or the weights where these can hold every mode."""
         raw = self.coordinates == "weights"
         if self.coordinates == "auto":
-            raw = smallest_dormant(self.moments, init) > np.log(_SEPARATE)
+            squares = smallest_norm(init) > LOG_LEAST  # the loss and its slope are made of them
+            raw = squares and smallest_dormant(self.moments, init) > np.log(_SEPARATE)
         return (WeightFlow if raw else ModeFlow)(self.moments, init, self.map_features)
 
     @classmethod

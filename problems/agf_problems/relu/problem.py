@@ -133,6 +133,8 @@ def _labels(Y: Any, wanted: bool) -> Any:
     """Class labels (n,) where Y names classes, or `wanted` says so, else None. Rows with one entry a unit higher than
     all others, such as one-hot rows, centred or not, name the column of that entry."""
     given = np.asarray(Y)
+    if given.dtype.kind not in "fiubUSO":
+        return None  # dates, records and the like, which are refused as targets
     if given.ndim == 2 and given.shape[1] > 1:
         if given.dtype.kind not in "fiub":
             return None
