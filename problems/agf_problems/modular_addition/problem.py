@@ -292,19 +292,7 @@ class ModularAddition(Problem):
         `power` (K,) is `output_power`, `learned` (K,) is `learned`, `accuracy` is that on at most 1024 pairs;
         `neuron_frequency`, `neuron_share`, `phase_gap` (H,) and `phases` (H, k+1) are of each neuron.
         """
-        position, share = self.neuron_frequencies(theta)
-        phases, gap = self.neuron_phases(theta)
-        found = {
-            "neuron_frequency": self.characters.frequencies[position].astype(np.float64),
-            "neuron_share": share,
-            "phase_gap": gap,
-            "phases": phases,
-        }
-        out: dict[str, FloatArray] = {
-            "power": self.output_power(theta, neurons),
-            "learned": self.learned(theta, neurons),
-            "accuracy": np.asarray(self.accuracy(theta, neurons, _PAIRS)),
-        }
+        out, found = self.reading.features(theta, _PAIRS)
         for name, values in found.items():
             out[name] = np.full((self.width, *values.shape[1:]), np.nan)
             out[name][neurons] = values

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
-from agf_problems.modular_addition.kernels import Moments, Quadratic
+from agf_problems.modular_addition.kernels import Moments, Quadratic, Sources
 from agf_problems.modular_addition.template import ComplexArray, Template
 
 #: Frequencies that take this fraction of what the first one takes in a drop share it. Result: of the label of a drop
@@ -43,39 +45,44 @@ class Reading:
 
         The share is that of the neuron's squared norm, over all of u, v, ..., w; 1 for a pure cosine neuron.
         """
-        if self._template.learnable.size == 0:
-            return np.zeros(theta.shape[0], dtype=np.int64), np.zeros(theta.shape[0])
-        weight = np.where(self._characters.paired, 2.0, 1.0) / self._characters.order
-        power = np.sum(np.abs(self.coefficients(theta)) ** 2, axis=1)[:, self._template.learnable]
-        power *= weight[self._template.learnable]
-        best = power.argmax(axis=1)
-        norm = np.maximum(np.sum(theta**2, axis=1), np.finfo(np.float64).tiny)
-        return self._template.learnable[best], power[np.arange(theta.shape[0]), best] / norm
+        return self._strongest(theta, self.coefficients(theta))
 
     def neuron_phases(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Phases s of u, v, ..., w at each neuron's frequency, (m, k+1), and s_u + s_v - s_w - s_x in (-pi, pi], (m,).
 
         A weight a cos(2 pi k j / p + s) has phase s; the difference is zero at the largest utility ([AGF] Theorem 5.1).
         """
-        position, _ = self.neuron_frequencies(theta)
-        each = np.arange(theta.shape[0])
-        hats = self.coefficients(theta)[each, :, position]
-        gap = hats[:, :-1].prod(axis=1) * (hats[:, -1] * self._template.spectrum[position]).conj()
-        return np.angle(hats), np.angle(gap)
+        hats = self.coefficients(theta)
+        return self._phases(hats, self._strongest(theta, hats)[0])
 
     def output_power(self, theta: FloatArray) -> FloatArray:
         """E |fh_k|^2 over all pairs at `characters.frequencies`, (K,); |xh_k|^2 when all is learned."""
-        own = self._kernel.sources(theta)
-        hats = self.coefficients(theta)[:, -1]
-        return np.einsum("ik,ij,jk->k", hats.conj(), self._kernel.gram(own, own), hats, optimize=True).real
+        return self._power(self.coefficients(theta), self._kernel.sources(theta))
 
     def learned(self, theta: FloatArray) -> FloatArray:
         """E <f, target> / E |target|^2 at each frequency, (K,): 0 at the start, 1 when learned; 0 if unlearnable."""
-        z = self._kernel.sources(theta).z
-        out = np.zeros(self._characters.frequencies.size)
-        at = self._template.learnable
-        out[at] = (z[:-1].prod(axis=0) * z[-1].conj()).real.sum(axis=0) / (2.0 * self._template.gains()[at])
-        return out
+        return self._learned(self._kernel.sources(theta))
+
+    def features(self, theta: FloatArray, pairs: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """All of the above by the names of `ModularAddition.features`, those of the network and those of neurons (m,).
+
+        Transforms and sources are worked out once: a flow asks at every second point of its curve.
+        """
+        hats, own = self.coefficients(theta), self._kernel.sources(theta)
+        position, share = self._strongest(theta, hats)
+        phases, gap = self._phases(hats, position)
+        network = {
+            "power": self._power(hats, own),
+            "learned": self._learned(own),
+            "accuracy": np.asarray(self.accuracy(theta, pairs)),
+        }
+        neurons = {
+            "neuron_frequency": self._characters.frequencies[position].astype(np.float64),
+            "neuron_share": share,
+            "phase_gap": gap,
+            "phases": phases,
+        }
+        return network, neurons
 
     def accuracy(self, theta: FloatArray, pairs: int | None = None) -> float:
         """Share of the pairs (a, b) whose output is closest in direction to the encoding of a + b.
@@ -90,18 +97,52 @@ class Reading:
         p = self._characters.order
         total = p * p if pairs is None else min(pairs, p * p)
         chosen = np.arange(total) * (p * p) // total
-        translates = self._template.translates()
+        translates, sums, alike = self._tables
         a = theta[:, :p] @ translates
         b = theta[:, p : 2 * p] @ translates
-        target = self._characters.sums()
         right = 0
         for block in np.array_split(chosen, max(1, total * max(p, theta.shape[0]) // 2**20)):
             rows, columns = block // p, block % p
             scores = ((a[:, rows] + b[:, columns]) ** 2).T @ (theta[:, 2 * p :] @ translates)
-            guess, truth = scores.argmax(axis=1), target[rows, columns]
-            # templates with a period encode several elements alike
-            right += int(np.sum(np.all(translates[:, guess] == translates[:, truth], axis=0) | (guess == truth)))
+            guess, truth = scores.argmax(axis=1), sums[rows, columns]
+            right += int(np.sum(alike[guess] == alike[truth]))
         return right / total
+
+    @cached_property
+    def _tables(self) -> tuple[FloatArray, IntArray, IntArray]:
+        """Translates (p, p), sums (p, p), and a number for each element, (p,): templates with a period encode several
+        alike."""
+        translates = self._template.translates()
+        return translates, self._characters.sums(), np.unique(translates, axis=1, return_inverse=True)[1]
+
+    def _strongest(self, theta: FloatArray, hats: ComplexArray) -> tuple[IntArray, FloatArray]:
+        """`neuron_frequencies`, from the coefficients."""
+        if self._template.learnable.size == 0:
+            return np.zeros(theta.shape[0], dtype=np.int64), np.zeros(theta.shape[0])
+        weight = np.where(self._characters.paired, 2.0, 1.0) / self._characters.order
+        power = np.sum(np.abs(hats) ** 2, axis=1)[:, self._template.learnable]
+        power *= weight[self._template.learnable]
+        best = power.argmax(axis=1)
+        norm = np.maximum(np.sum(theta**2, axis=1), np.finfo(np.float64).tiny)
+        return self._template.learnable[best], power[np.arange(theta.shape[0]), best] / norm
+
+    def _phases(self, hats: ComplexArray, position: IntArray) -> tuple[FloatArray, FloatArray]:
+        """`neuron_phases`, from the coefficients and each neuron's frequency."""
+        hats = hats[np.arange(position.size), :, position]
+        gap = hats[:, :-1].prod(axis=1) * (hats[:, -1] * self._template.spectrum[position]).conj()
+        return np.angle(hats), np.angle(gap)
+
+    def _power(self, hats: ComplexArray, own: Sources) -> FloatArray:
+        """`output_power`, from the coefficients and the sources of the neurons."""
+        out = hats[:, -1]
+        return np.vecdot((self._kernel.gram(own, own).T @ out).T, out.T).real
+
+    def _learned(self, own: Sources) -> FloatArray:
+        """`learned`, from the sources."""
+        out = np.zeros(self._characters.frequencies.size)
+        at = self._template.learnable
+        out[at] = (own.z[:-1].prod(axis=0) * own.z[-1].conj()).real.sum(axis=0) / (2.0 * self._template.gains()[at])
+        return out
 
     def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
         """The frequencies that took most of the fall of the loss, by Parseval's identity: of frequency k it is
