@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -49,6 +51,8 @@ class Motion:
         start: FloatArray = system.start()
         saved = Saved(start, method=self._resumed(system, start, unit))
         ending = Ending(settings.rtol, run.start_level, run.least, max(began, 1.0) / unit)
+        if run.last and (known := self._prospects) is not None:
+            ending = replace(ending, prospects=lambda now: known(*system.polar(stretch.riding(now.y))))
         budget = Budget(BUDGET - self._gradients, hessian=start.size)
         rtol = run.tolerances.step
         steps = Auto(rtol) if system.smooth else Explicit(rtol, "rk45")
@@ -87,6 +91,15 @@ class Motion:
         run.count("hessians", work.hessians)
         run.planned = _planned(end.at, unit) if stretch.moving is system else None  # those of weights are no one else's
         return self._ended(end, ending, stretch)
+
+    @cached_property
+    def _prospects(self) -> Callable[[FloatArray, FloatArray], float | None] | None:
+        """What small neurons beside kinks will come to, where that is known exactly: see the rule's `prospects`."""
+        if self.run.problem.smooth:
+            return None
+        from agf.rectified.prospects import prospects  # a tenth of a second to import, and few problems have kinks
+
+        return prospects(self.run.problem, self.run.state.active.size)
 
     def _see(self, now: Moment, stretch: Stretch) -> None:
         """Take a step into the curve, and where it ends into the state."""
