@@ -22,7 +22,7 @@ from agf.results.comparison import Comparison
 #: Letters of a label in the table; the json has all of it.
 _LONGEST = 60
 #: Least distance of two numbers above a panel, as a fraction of its width: two digits with a gap. Setting: of pictures.
-_GAP = 0.03
+_GAP = 0.02
 #: Room for one entry of a legend, inches. Setting: of pictures.
 _WORD = 2.2
 

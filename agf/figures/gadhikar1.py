@@ -12,6 +12,9 @@ from agf.figures.figure import letter, subplots
 from agf.figures.one_neuron import SUCCEEDED, learns, teacher
 from agf.results.comparison import Comparison
 
+#: Opacity of what the law says. Setting: of pictures.
+_PALE = 0.35
+
 
 def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:
     """Figure, panels, comparisons, settings."""
@@ -46,7 +49,9 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
                 title="two inputs, LRR with the right mask", xlim=(1.6, 3.1), ylim=(0.8, 40.0))  # fmt: skip
     handles = [turning.plot([], [], mark, color="black", mfc=fill, ms=4, ls="")[0] for mark, fill in
                (("o", "black"), ("o", "white"))]  # fmt: skip
-    figure.legend(handles, ["learns", "fails"], loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+    handles += turning.fill([], [], color=plot.PALETTE[2], alpha=_PALE)
+    words = ["run that learns", "run that fails", "learns, by the law"]
+    figure.legend(handles, words, loc="outside lower center", ncols=3, frameon=False, fontsize="small")
     letter(axes)
     panels = {
         "one-input": {"w": edge, "a": outer, "learns": found},
@@ -67,7 +72,7 @@ def _one_input(a: float, w: float) -> bool:
 
 def _painted(ax: Any, x: np.ndarray, y: np.ndarray, learned: np.ndarray) -> None:
     """Where the law has it learn, in colour."""
-    ax.contourf(x, y, learned.astype(float), levels=[-0.5, 0.5, 1.5], colors=["white", plot.PALETTE[2]], alpha=0.35)
+    ax.contourf(x, y, learned.astype(float), levels=[-0.5, 0.5, 1.5], colors=["white", plot.PALETTE[2]], alpha=_PALE)
 
 
 def _dotted(ax: Any, x: np.ndarray, y: np.ndarray, learned: np.ndarray) -> None:

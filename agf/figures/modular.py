@@ -75,7 +75,7 @@ def _draw(
         observed(power, moments, learned[:, at] / full[at], color=colour, label=f"frequency {k}")
         predicted(power, stairs.half_times[1:], np.append(0.0, expected[:, at]) / full[at], end, color=colour)
     bounds(power, least)
-    power.set(ylabel="power of the output / of the target", title="power, and steps of mode agf (thin)")
+    power.set(ylabel="power / that of the target", title="power of the output (thin: mode agf)")
     over_time, target = _outputs(flow, problem, [_FOLLOWED])
     largest = float(np.abs(target).max())
     image = history.pcolormesh(
@@ -97,8 +97,8 @@ def _draw(
     image = spectra.pcolormesh(
         np.arange(1, p // 2 + 1), np.arange(width), transformed, cmap="viridis", shading="nearest"
     )
-    figure.colorbar(image, ax=spectra, label="amplitude")
-    spectra.set(xlabel="frequency", ylabel="neuron, by frequency", title="spectra of the neurons (mean of u, v, w)")
+    figure.colorbar(image, ax=spectra, label="amplitude, mean of u, v, w")
+    spectra.set(xlabel="frequency", ylabel="neuron, by frequency", title="spectra of the neurons")
     gaps = np.array([problem.features(flow.params(k), np.arange(width))["phase_gap"] for k in range(moments.size)])
     gaps = np.angle(np.exp(1j * gaps))
     for k, colour in colours.items():

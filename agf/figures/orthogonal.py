@@ -9,7 +9,7 @@ import numpy as np
 import agf
 from agf import plot
 from agf.figures import polar
-from agf.figures.figure import letter, steps, subplots
+from agf.figures.figure import letter, shared_legend, steps, subplots
 from agf.results.comparison import Comparison
 
 #: Norms of single weights at the start, and the learning rate whose steps the paper counts times in.
@@ -61,6 +61,7 @@ def toy(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Co
     rank.set(xlabel="flow time", ylabel="stable rank of W", xlim=(0, end * RATE), ylim=(0.9, 2.2))
     panels["course"] = {"time": along.times, "means": along.means, "rank": along.stable_rank, "own": along.own_cone}
     panels["loss"] = {"time": flow.times, "loss": flow.losses}
+    shared_legend(figure, axes[0, 0])
     letter(axes)
     return figure, panels, {"toy": agf.compare(stairs, flow)}, {"width": width, "scale": SCALE, "lr": RATE, "seed": 0}
 
@@ -96,5 +97,6 @@ def separability(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dic
                          fontsize="small")  # fmt: skip
             panels[f"s{gap:g}-step{step}"] = {"theta": theta}
         outside[f"{gap:g}"] = counts
+    shared_legend(figure, axes[0, 0])
     letter(axes)
     return figure, panels, {}, {"width": width, "scale": SCALE, "lr": RATE, "seed": 0, "outside": outside}

@@ -50,17 +50,18 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         cosine = agf.alignment(problem, theta).cos_delta[0]
         now = _product(theta, d)
         known = np.isfinite(cosine)
-        ax.scatter(cosine[known], now[known], s=5, c=-np.log(final[known]), cmap="viridis")
+        dots = ax.scatter(cosine[known], now[known], s=5, c=np.log10(final[known]), cmap="viridis_r")
         grid = np.linspace(0.0, 0.999, 400)
         if time:
             ax.plot(
                 grid, spread * grid / (1 - grid**2), "--", color=plot.PREDICTED, lw=0.9, label="law without parameters"
             )
-            ax.set_ylim(0, 1.15 * now.max())
+            ax.set_ylim(0, 1.3 * now.max())
             ax.legend(frameon=False, fontsize="small", loc="upper left")
         ax.set(xlabel=r"$\cos \delta$", ylabel="norm of w times norm of a", xlim=(-1.05, 1.05))
         ax.set_title(f"t = {run.snapshot_times[k]:.3g}", fontsize="medium")
         panels[f"time{time:g}"] = {"cos_delta": cosine, "a": now, "final": final}
+    figure.colorbar(dots, ax=ax, label="log10 of its final norm")
     last = axes[1, 1]
     last.semilogy(cosine[known], final[known], "o", ms=2, color=plot.OBSERVED)
     last.set(
@@ -72,7 +73,8 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     scores = tickets.scores(run)["tickets"]
     axes[1, 2].plot(tickets.log_norms[living] / np.log(10), run.log_norms[-1][living] / np.log(10), "o", ms=2,
                     color=plot.PREDICTED)  # fmt: skip
-    axes[1, 2].axline((0, 0), slope=1, color=plot.RULE, lw=0.8)
+    axes[1, 2].axline((0, 0), slope=1, color=plot.RULE, lw=0.8, label="as predicted")
+    axes[1, 2].legend(frameon=False, fontsize="small")
     axes[1, 2].set(xlabel="log10 of the predicted norm", ylabel="log10 of the final norm")
     axes[1, 2].set_title(f"Spearman {scores['spearman']:.4f}", fontsize="medium")
     panels["tickets"] = {"predicted": tickets.log_norms, "final": run.log_norms[-1], "dead": tickets.dead}

@@ -9,7 +9,7 @@ import numpy as np
 import agf
 from agf import plot
 from agf.figures.blobs import blobs, degrees, start
-from agf.figures.figure import letter, subplots
+from agf.figures.figure import letter, rules, subplots
 from agf.results.comparison import Comparison
 
 #: The blob of each colour, by angle in degrees, and its distance.
@@ -30,8 +30,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     times = np.linspace(0.0, horizon, 600)
     loss.plot(times, flow.loss_at(times), color=plot.OBSERVED, label="gradient flow")
     loss.plot(stairs.curve_times, stairs.curve_losses, "--", color=plot.PREDICTED, label="prediction")
-    for drop in stairs.drops:
-        loss.axvline(drop.half_time, color=plot.RULE, ls=":", lw=0.8)
+    rules(loss, stairs.half_times[1:], "half-drop times")
     loss.set(xlabel="flow time", ylabel="loss", xlim=(0, horizon), ylim=(0, None))
     loss.legend(frameon=False, fontsize="small")
     theta = np.array([flow.params(k) for k in range(flow.snapshot_times.size)])

@@ -13,7 +13,7 @@ RING = 0.35
 
 
 def neurons(ax: Any, theta: np.ndarray, inputs: np.ndarray, largest: float, crosses: bool = True) -> None:
-    """Draw theta (m, 3) of a network on inputs (n, 2), in the color of the sign of a; cone boundaries are dotted.
+    """Draw theta (m, 3) of a network on inputs (n, 2), in the color of the sign of a; each kind of mark has a label.
 
     largest : norm that reaches from the ring to the frame.  crosses : whether to mark the directions of the inputs.
     """
@@ -21,13 +21,15 @@ def neurons(ax: Any, theta: np.ndarray, inputs: np.ndarray, largest: float, cros
     kept = size > 0
     at = theta[kept, :2] / size[kept, None] * (RING + (0.95 - RING) * size[kept] / largest)[:, None]
     turn = np.linspace(0, 2 * np.pi, 181)
-    ax.plot(RING * np.cos(turn), RING * np.sin(turn), color=plot.RULE, lw=0.6)
-    for x in inputs:
-        unit = x / np.linalg.norm(x)
-        ax.plot(*np.outer([-unit[1], unit[0]], (-1.0, 1.0)), ":", color=plot.PALETTE[2], lw=0.8 if crosses else 0.3)
+    ax.plot(RING * np.cos(turn), RING * np.sin(turn), color=plot.RULE, lw=0.6, label="ring: norm 0")
+    for k, x in enumerate(inputs):
+        unit, first = x / np.linalg.norm(x), "_" * bool(k)
+        ax.plot(*np.outer([-unit[1], unit[0]], (-1.0, 1.0)), ":", color=plot.PALETTE[2], lw=0.8 if crosses else 0.3,
+                label=first + "where an input switches")  # fmt: skip
         if crosses:
-            ax.plot(*unit, "x", color="black", ms=4)
+            ax.plot(*unit, "x", color="black", ms=4, label=first + "direction of an input")
     for sign, color in ((1, plot.PALETTE[3]), (-1, plot.PREDICTED)):
-        ax.plot(*at[np.sign(theta[kept, 2]) == sign].T, "o", color=color, ms=2.5)
+        ax.plot(*at[np.sign(theta[kept, 2]) == sign].T, "o", color=color, ms=2.5,
+                label=f"neuron of a {'>' if sign > 0 else '<'} 0")  # fmt: skip
     ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), xticks=[], yticks=[])
     ax.set_aspect("equal")

@@ -24,10 +24,12 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     scales = (1e-4, 0.3) if fast else (1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
     figure, axes = subplots(1, len(DATA), width=3.2, height=2.7)
     panels: dict[str, dict[str, np.ndarray]] = {}
+    highest = 0.0
     reports: dict[str, Comparison] = {}
     for ax, (name, (inputs, labels)) in zip(axes[0], DATA.items(), strict=True):
         problem = agf.TwoLayer(inputs, labels, width=20)
         level = problem.theory().levels[-1]
+        highest = max(highest, level)
         observed, predicted, verdicts = [], [], []
         for scale in scales:
             init = start(20, scale)
@@ -41,12 +43,14 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         ax.axhline(level, color=plot.RULE, ls=":", label="theory, scale to 0")
         ax.semilogx(scales, observed, "o-", color=plot.OBSERVED, label="gradient flow")
         ax.semilogx(scales, predicted, "x--", color=plot.PREDICTED, label="prediction")
-        ax.set(xlabel=r"$\lambda$", ylabel="loss at the end", title=name, ylim=(-0.01, 1.3 * level))
+        ax.set(xlabel=r"$\lambda$", ylabel="loss at the end", title=name)
         key = name.replace(" ", "-")
         panels[key] = {
             "scale": np.array(scales), "flow": np.array(observed), "predicted": np.array(predicted),
             "verdict": np.array(verdicts),
         }  # fmt: skip
+    for ax in axes[0]:
+        ax.set_ylim(-0.03 * highest, 1.3 * highest)
     axes[0, 0].legend(frameon=False, fontsize="x-small")
     letter(axes)
     return figure, panels, reports, {"scales": list(scales), "width": 20, "seed": 0}

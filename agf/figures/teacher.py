@@ -9,7 +9,7 @@ import numpy as np
 import agf
 from agf import plot
 from agf.figures import polar
-from agf.figures.figure import letter, subplots
+from agf.figures.figure import letter, shared_legend, subplots
 from agf.figures.two_edged import start
 from agf.results.comparison import Comparison
 
@@ -39,12 +39,13 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     for number, (row, k) in enumerate(zip(axes, chosen, strict=True)):
         theta = flow.params(k)
         values = np.maximum(inputs @ theta[:, :2].T, 0.0) @ theta[:, 2]
-        row[0].plot(grid, np.interp(grid, *KNOTS), color=plot.RULE, lw=0.8)
-        row[0].plot(x, y, ".", color="black", ms=3)
-        row[0].plot(grid, values, color=plot.PREDICTED)
+        row[0].plot(grid, np.interp(grid, *KNOTS), color=plot.RULE, lw=0.8, label="function to learn")
+        row[0].plot(x, y, ".", color="black", ms=3, label="samples")
+        row[0].plot(grid, values, color=plot.PREDICTED, label="network")
         row[0].set(ylim=(-0.15, 1.2), xlabel="x", ylabel="h(x)", title=f"t = {flow.snapshot_times[k]:.4g}")
         polar.neurons(row[1], theta, X, largest, crosses=False)
         panels[f"time{number}"] = {"x": grid, "h": values, "theta": theta, "time": np.array(flow.snapshot_times[k])}
+    shared_legend(figure, *axes[0])
     letter(axes)
     settings = {"width": width, "lambda": scale, "seed": 0, "end": agf.escape(problem, flow).sentence}
     return figure, panels, {"forty points": agf.compare(stairs, flow)}, settings

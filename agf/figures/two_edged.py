@@ -9,7 +9,7 @@ import numpy as np
 import agf
 from agf import plot
 from agf.figures import polar
-from agf.figures.figure import letter, subplots
+from agf.figures.figure import letter, shared_legend, subplots
 from agf.results.comparison import Comparison
 
 #: Inputs (the second is 1, for a hidden bias), labels; flow times that are drawn.
@@ -41,11 +41,12 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         k = int(np.argmin(np.abs(flow.snapshot_times - time)))
         theta = flow.params(k)
         values = np.maximum(inputs @ theta[:, :2].T, 0.0) @ theta[:, 2]
-        row[0].plot(grid, values, color=plot.PREDICTED)
-        row[0].plot(X[:, 0], Y, "x", color="black")
+        row[0].plot(grid, values, color=plot.PREDICTED, label="network")
+        row[0].plot(X[:, 0], Y, ".", color="black", label="samples")
         row[0].set(ylim=(-0.2, 1.4), xlabel="x", ylabel="h(x)", title=f"t = {flow.snapshot_times[k]:.3g}")
         polar.neurons(row[1], theta, X, 1.0)
         panels[f"time{time:g}"] = {"x": grid, "h": values, "theta": theta}
+    shared_legend(figure, *axes[0])
     letter(axes)
     reports = {"three points": agf.compare(stairs, flow)}
     end = agf.escape(problem, flow).sentence

@@ -8,7 +8,7 @@ import numpy as np
 
 import agf
 from agf import plot
-from agf.figures.figure import letter, subplots
+from agf.figures.figure import letter, shared_legend, subplots
 from agf.figures.two_edged import X, Y, start
 from agf.results.comparison import Comparison
 
@@ -36,6 +36,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         plot.landscape(seen, ax=ax)
         panels[name] = {"directions": seen.directions, "utilities": seen.utilities, "kinds": np.array(seen.kinds)}
     axes[0, 1].set(title="three points, end of the flow")
+    shared_legend(figure, *axes.flat, columns=4)
     letter(axes)
     counts = {name: {kind: seen.count(kind) for kind in sorted(set(seen.kinds))} for name, seen in found.items()}
     return figure, panels, {"three points": agf.compare(stairs, flow)}, {"fast": fast, "kinds": counts}

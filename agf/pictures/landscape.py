@@ -26,7 +26,7 @@ def landscape(found: Landscape, *, ax: Axes | None = None, view: str = "auto") -
 
     found : what `agf.landscape` returned.  view : "circle" where inputs have two columns, "sphere" for three (both
     halves, seen along the third axis), "bars" for anything; "auto" chooses. Maxima point up, minima down, saddles are
-    crosses; red ends neurons with a > 0, blue those with a < 0.
+    crosses; red ends neurons with a > 0, blue those with a < 0, full where the neuron grows. Each kind has its label.
     """
     ax = new_axes() if ax is None else ax
     d = 0 if found.samples is None else found.samples.shape[1]
@@ -59,7 +59,14 @@ def _mark(found: Landscape, ax: Any, index: int, x: float, y: float) -> None:
     one = found.criticals[index]
     color = PREDICTED if one.direction[-1] > 0 else OBSERVED
     filled = one.grows and one.kind != "saddle"
-    ax.plot(x, y, _MARKS[one.kind], color=color, mfc=color if filled else "none", ms=7, zorder=3)
+    label = f"{one.kind} of a {'>' if one.direction[-1] > 0 else '<'} 0{', grows' if filled else ''}"
+    _labelled(ax.plot(x, y, _MARKS[one.kind], color=color, mfc=color if filled else "none", ms=7, zorder=3)[0], label)
+
+
+def _labelled(artist: Any, label: str) -> None:
+    """Give an artist of some axes a label, unless another one there has it already."""
+    if label not in artist.axes.get_legend_handles_labels()[1]:
+        artist.set_label(label)
 
 
 def _circle(found: Landscape, ax: Axes) -> None:
@@ -68,15 +75,16 @@ def _circle(found: Landscape, ax: Axes) -> None:
     angles = np.linspace(-180.0, 180.0, 1441)
     turn = np.deg2rad(angles)
     circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
-    ax.plot(angles, _height(found, circle), color="black", lw=1.2)
+    ax.plot(angles, _height(found, circle), color="black", lw=1.2, label="G(w)")
     kinks = np.degrees(np.arctan2(found.samples[:, 1], found.samples[:, 0]))
     for at in np.concatenate([kinks + 90, kinks - 90]):
-        ax.axvline((at + 180) % 360 - 180, color=RULE, lw=0.6, ls=":", zorder=0)
+        _labelled(ax.axvline((at + 180) % 360 - 180, color=RULE, lw=0.6, ls=":", zorder=0), "where an input switches")
     for flat in found.flats:
         if flat.pattern is not None:
             inside = (np.sign(circle @ found.samples.T) == flat.pattern).all(axis=1).tolist()
             whole = ax.get_xaxis_transform()
-            ax.fill_between(angles, 0, 1, where=inside, color=RULE, alpha=0.25, lw=0, transform=whole)
+            flat_there = ax.fill_between(angles, 0, 1, where=inside, color=RULE, alpha=0.25, lw=0, transform=whole)
+            _labelled(flat_there, "flat: neurons stay")
     for i, one in enumerate(found.criticals):
         v = one.direction[:2] * np.sqrt(2)
         _mark(found, ax, i, float(np.degrees(np.arctan2(v[1], v[0]))), float(_height(found, v[None])[0]))

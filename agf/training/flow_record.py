@@ -111,7 +111,7 @@ class FlowRecord:
         s, first, last = self._places(which, times)
         near = NEAR * (last - first)
         before, after = np.maximum(s - near, first), np.minimum(s + near, last)
-        ys, behind, ahead = np.split(self._inside(np.tile(which, 3), np.concatenate([s, before, after])), 3)
+        ys, behind, ahead = (self._inside(which, at) for at in (s, before, after))
         gradient = gradients(counted.system, counted, ys)
         losses = counted.system.losses_and_rates(ys)[0]  # of the same residuals
         return losses, slopes(gradient, behind, ahead, after - before) / self.unit

@@ -32,6 +32,8 @@ FAST = {
     "min-digits": 0.0,
     "min-separability": 0.0,
     "min-phases": 0.0,
+    "landscape": 0.001,
+    "scale": 0.001,
     "pinson1": 0.0,
     "pinson2": 0.005,
     "pinson4": 0.0,
@@ -120,6 +122,22 @@ def test_legends_name_every_line_that_has_a_name_and_none_twice(drawn):
         assert len(set(own)) == len(own)
     for ax in rendition.figure.axes:
         assert set(ax.get_legend_handles_labels()[1]) <= set(words)
+
+
+def test_every_colour_of_a_line_or_mark_is_in_a_legend_or_on_a_word(drawn):
+    """But where all of a panel is of one colour: its axes say what it is."""
+    from matplotlib.colors import to_hex
+
+    _, rendition, _ = drawn
+    axes = rendition.figure.axes
+    legends = [*rendition.figure.legends, *(ax.get_legend() for ax in axes if ax.get_legend())]
+    handles = [handle for legend in legends for handle in legend.legend_handles]
+    shades = [h.get_color() if hasattr(h, "get_color") else h.get_facecolor() for h in handles]
+    named = {to_hex(np.ravel(shade) if np.size(shade) == 4 else shade) for shade in shades if np.size(shade) in (1, 4)}
+    named |= {to_hex(word.get_color()) for ax in axes for word in ax.texts}
+    for ax in axes:
+        used = {to_hex(line.get_color()) for line in ax.lines if np.size(line.get_xdata())}
+        assert len(used) <= 1 or used <= named, ax.get_title()
 
 
 def test_curves_and_predictions_over_time_are_of_one_length(drawn):
