@@ -219,7 +219,7 @@ def _certify(x: FloatArray, y: FloatArray, path: list[Stage]) -> _Certificates:
     parts: list[tuple[FloatArray, ...]] = [(np.zeros(0),) * 4]
     for start in range(0, len(path), _BATCH):
         some = path[start : start + _BATCH]
-        used = np.unique(np.concatenate([stage.columns for stage in some]))
+        used = np.flatnonzero(np.bincount(np.concatenate([stage.columns for stage in some])))
         beta, edge = np.zeros((len(some), used.size)), np.zeros((len(some), used.size))
         for row, stage in enumerate(some):
             places = np.searchsorted(used, stage.columns)
