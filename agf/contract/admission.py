@@ -7,7 +7,6 @@ commands, sweeps, reruns) come through here. What the package brings with it is 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +21,7 @@ from agf.contract.returns import OWN, BadReturn
 from agf.contract.start import check_range, check_sizes
 from agf.errors import ProblemError, RequestError, explain
 from agf.init import Init
+from agf.records.files import near
 
 #: Laws without which a prediction or a training run means nothing, in the order in which one explains the next.
 _TESTED: tuple[Callable[[Probe], str], ...] = (
@@ -131,8 +131,7 @@ def _check(problem: Problem) -> str:
     cls = type(problem)
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     if cls.__module__.startswith("agf_plugin_") and file:
-        near = os.path.relpath(file)
-        return f"agf check {file if near.startswith('..') else near}:{cls.__name__}"
+        return f"agf check {near(file)}:{cls.__name__}"
     return "agf.check(problem)"
 
 

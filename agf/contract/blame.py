@@ -19,6 +19,7 @@ from agf.arrays import USUAL
 from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.errors import AgfError, ComputationError, ProblemError, explain
+from agf.records.files import near
 
 #: Whose frames an error may pass through and still be the fault of what the problem returned.
 _LIBRARIES = ("agf", "agf_problems", "numpy", "scipy", "torch", "contextlib")
@@ -88,9 +89,7 @@ def blame(owner: type, error: BaseException) -> Blame | None:
         return None
     (outer, _), (inner, line) = frames[0], frames[-1]
     code = outer.f_code
-    path = os.path.relpath(inner.f_code.co_filename)
-    path = inner.f_code.co_filename if path.startswith("..") else path
-    place = f"{code.co_qualname.rpartition('<locals>.')[2]} ({path}:{line})"
+    place = f"{code.co_qualname.rpartition('<locals>.')[2]} ({near(inner.f_code.co_filename)}:{line})"
     return Blame(code.co_name, place, _arguments(outer))
 
 

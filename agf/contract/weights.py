@@ -22,6 +22,26 @@ def read(problem: Problem, path: str | os.PathLike[str]) -> Init:
         For a file that is none of weights, and weights of another shape, with the width that would take them.
     """
     file = str(path)
+    theta = _theta(file)
+    init = Init.from_params(theta, kind=f"from {file}")
+    if (init.width, init.n_params) != (problem.width, problem.n_params):
+        raise DataError(
+            explain(
+                f"`theta` has shape {np.shape(theta)}.",
+                where=file,
+                expected=f"({problem.width}, {problem.n_params}), one row a neuron of {problem.name}",
+                remedy=_remedy(problem, init),
+            )
+        )
+    return init
+
+
+def rows(path: str | os.PathLike[str]) -> int:
+    """How many rows the weights in a file have, one a neuron. Raises as `read`."""
+    return len(np.atleast_1d(_theta(str(path))))
+
+
+def _theta(file: str) -> np.ndarray:
     if not file.lower().endswith(".npz"):
         raise RequestError(
             explain(
@@ -35,17 +55,7 @@ def read(problem: Problem, path: str | os.PathLike[str]) -> Init:
         raise DataError(
             explain("there is no array `theta`.", where=file, found=", ".join(arrays), expected="theta (H, P)")
         )
-    init = Init.from_params(arrays["theta"], kind=f"from {file}")
-    if (init.width, init.n_params) != (problem.width, problem.n_params):
-        raise DataError(
-            explain(
-                f"`theta` has shape {np.shape(arrays['theta'])}.",
-                where=file,
-                expected=f"({problem.width}, {problem.n_params}), one row a neuron of {problem.name}",
-                remedy=_remedy(problem, init),
-            )
-        )
-    return init
+    return arrays["theta"]
 
 
 def _remedy(problem: Problem, init: Init) -> str:

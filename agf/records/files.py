@@ -73,7 +73,7 @@ def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     except OSError as error:
         raise FileError(
             explain(
-                f"cannot write {_named(path)!r} ({error.strerror or error}).",
+                f"cannot write {near(path)!r} ({error.strerror or error}).",
                 remedy="Nothing was written; check that the folder exists, may be written and has space.",
             )
         ) from None
@@ -83,9 +83,12 @@ def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
                 os.unlink(name)
 
 
-def _named(path: str | os.PathLike[str]) -> str:
+def near(path: str | os.PathLike[str]) -> str:
     """A path as people write it: from the working folder where it is inside."""
-    here = os.getcwd() + os.sep
+    try:
+        here = os.getcwd() + os.sep
+    except FileNotFoundError:  # removed under our feet
+        return str(path)
     return str(path).removeprefix(here)
 
 
@@ -150,7 +153,7 @@ def check_writable(path: str | os.PathLike[str], then: str = "Nothing was comput
         why = "its folder may not be written"
     else:
         return
-    raise FileError(explain(f"cannot write {_named(path)!r}: {why}.", remedy=then))
+    raise FileError(explain(f"cannot write {near(path)!r}: {why}.", remedy=then))
 
 
 def jsonable(value: Any) -> Any:

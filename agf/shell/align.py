@@ -34,7 +34,7 @@ def align(
     import agf
 
     out = Output(output, picture, as_json, quiet, [options["data"], options["init_file"]])
-    requested = arguments.problem(name, **{key: options[key] for key in arguments.SOURCES})
+    requested = arguments.problem(name, **{key: options[key] for key in arguments.STARTED})
     for note in requested.notes:
         out.report.say(note)
     start = {key: options[key] for key in ("alpha", "seed", "kind")}

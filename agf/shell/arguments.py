@@ -100,6 +100,8 @@ class Asked:
 
 #: The options of a command that say which problem it is, as `problem` takes them.
 SOURCES = ("data", "target", "pairs", "standardize", "width")
+#: The same for a command that starts from weights.
+STARTED = (*SOURCES, "init_file")
 
 
 def problem(
@@ -110,10 +112,12 @@ def problem(
     standardize: bool | None = None,
     pairs: Iterable[str] = (),
     width: int | None = None,
+    init_file: str | None = None,
 ) -> Asked:
     """Build the problem `name` from a data file or set, KEY=VALUE pairs and a width.
 
-    Without data, the problem's own example is used, with the pairs on top. Raises RequestError.
+    Without data, the problem's own example is used, with the pairs on top; without a width, that of the weights in
+    `init_file`. Raises RequestError.
     """
     cls = registry.find(name)
     known = {p.name: p for p in parameters(cls)}
@@ -140,7 +144,14 @@ def problem(
             held = _example_words(cls, used)
             notes.append(f"Data: the problem's own example, since no --data was given: {held}.")
         given = {**example, **given}
-    return Asked(registry.build(cls, given), tuple(notes))
+    built = registry.build(cls, given)
+    if init_file is not None and width is None:
+        named = {pair.partition("=")[0] for pair in pairs}
+        free = [key for key in WIDTHS if key in known and key not in named]
+        rows = weights.rows(init_file)
+        if free and rows != built.width:
+            built = registry.build(cls, {**given, free[0]: rows - len(built.permanent)})
+    return Asked(built, tuple(notes))
 
 
 def example_words(cls: type[Problem]) -> str:

@@ -30,7 +30,7 @@ def bounds(name: str, log_eps: float | None, run: str | None, as_json: bool, qui
 
     out = Output(None, None, as_json, quiet, [options["data"], options["init_file"], run])
     curve = None if run is None else trajectory(run)
-    requested = arguments.problem(name, **{key: options[key] for key in arguments.SOURCES})
+    requested = arguments.problem(name, **{key: options[key] for key in arguments.STARTED})
     for note in requested.notes:
         out.report.say(note)
     if curve is not None and curve.init is not None:

@@ -263,6 +263,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return FAILED
     except OSError as error:  # every file of ours is written by agf.files, so this is standard output
         _drop_output()
+        if isinstance(error, FileNotFoundError) and error.filename is None:  # of getcwd
+            return _complain("the working folder has been removed. Change to one that exists.", WRONG)
         return _complain(f"cannot write the output ({error.strerror or error}).", WRONG)
     return code if isinstance(code, int) else DONE
 

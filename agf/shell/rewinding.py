@@ -83,7 +83,7 @@ def rewind(
 ) -> int:
     """Train the problem NAME, prune it, restart, over and over: imp, wr (weight) or lrr (learning-rate rewinding)."""
     files.check_distinct(output, [masks, None if signs == "own" else signs])
-    requested = arguments.problem(name, **{key: options[key] for key in arguments.SOURCES}).problem
+    requested = arguments.problem(name, **{key: options[key] for key in arguments.STARTED}).problem
     start = arguments.initialization(
         requested, alpha=options["alpha"], seed=options["seed"], kind=options["kind"], file=options["init_file"]
     )

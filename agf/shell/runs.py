@@ -21,6 +21,7 @@ from agf.records import files
 from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
 from agf.records.status import Status
+from agf.records.table import visible
 from agf.results.staircase import Staircase
 from agf.shell import arguments
 from agf.shell.console import Silent
@@ -230,14 +231,14 @@ def _settings(options: dict[str, Any], *more: str) -> Settings:
 
 
 def _problem_and_init(name: str, options: dict[str, Any], report: Silent, predict: bool = True) -> tuple[Problem, Init]:
-    requested = arguments.problem(name, **{key: options[key] for key in _DATA})
+    requested = arguments.problem(name, **{key: options[key] for key in arguments.STARTED})
     alpha, seed, kind, file = (options[key] for key in _INIT)
     init = arguments.initialization(requested.problem, alpha=alpha, seed=seed, kind=kind, file=file)
     with guard(requested.problem):
         if predict:
             init = admit(requested.problem, init, "predict")
             refuse_large(requested.problem, init)
-        report.say(requested.problem.describe())
+        report.say(visible(requested.problem.describe()))
     for note in requested.notes:
         report.say(note)
     return requested.problem, init

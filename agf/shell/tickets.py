@@ -34,7 +34,7 @@ def tickets(
     With --against, the problem's start is that of RUN, and so are its data where none are given.
     """
     run = None if against is None else trajectory(against)
-    sources = {key: options[key] for key in arguments.SOURCES}
+    sources = {key: options[key] for key in arguments.STARTED}
     cls = registry.find(name)
     if run is not None and run.problem == cls.name and all(value in (None, ()) for value in sources.values()):
         requested = registry.build(cls, run.arguments)

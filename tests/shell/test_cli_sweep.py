@@ -174,8 +174,24 @@ def test_a_sweep_starts_from_weights_in_files_and_tells_changed_ones(tmp_path, c
     assert main([*words, "--width", "4"]) == 0
     assert len(list(sweeps.reopen("s").entries())) == 2  # other weights are another run
     capsys.readouterr()
-    assert main(["predict", "linear", "--init", "w.npz"]) == WRONG
+    assert main(["predict", "linear", "--init", "w.npz", "--width", "3"]) == WRONG
     assert "add --width 4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("bias", ["none", "both"])
+def test_weights_say_their_own_width(tmp_path, capsys, monkeypatch, bias):
+    """Also where a last row is an output bias and no neuron."""
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    problem = agf.TwoLayer(X, X[:, 0], width=7, bias=bias)
+    np.savez("w.npz", theta=problem.init(1e-4).params())
+    np.savez("d.npz", X=X, Y=X[:, 0])
+    words = ["two-layer", "--data", "d.npz", "-p", f"bias={bias}", "--init", "w.npz"]
+    for command in (["predict", *words, "--max-drops", "1"], ["train", *words, "--t-max", "1"]):
+        assert main(command) == 0, command
+        assert "7 relu neurons" in capsys.readouterr().err
+    assert main(["predict", *words, "-p", "width=3"]) == WRONG
+    assert "add --width 7" in capsys.readouterr().err
 
 
 def test_errors_are_drawn_against_alpha(tmp_path, capsys, monkeypatch):

@@ -565,3 +565,31 @@ def test_a_new_problem_says_what_it_needs_first(tmp_path, capsys, monkeypatch, t
     monkeypatch.setattr("agf.shell.problems.find_spec", lambda name: object() if there else None)
     assert main.main(["new", str(tmp_path / "mine.py")]) == main.DONE
     assert ("pip install torch" in capsys.readouterr().err) is not there
+
+
+def test_a_working_folder_that_was_removed_is_said_where_it_matters_and_only_there(tmp_path):
+    def there(words):
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        line = f"cd {gone}; rmdir {gone}; exec {' '.join([*AGF, *words])}"
+        return subprocess.run(["bash", "-c", line], text=True, check=False, timeout=120, capture_output=True)
+
+    wrong = tmp_path / "mine.py"
+    wrong.write_text(
+        "import agf, numpy as np\n"
+        "class Mine(agf.TwoLayer):\n"
+        "    def __init__(self): super().__init__(np.eye(2), np.ones(2), width=3)\n"
+        "    def loss_grad(self, theta, neurons): return 1.0, 0.0 * theta\n"
+        "    example = classmethod(lambda cls: {})\n"
+    )
+    absolute = [*PREDICT[:-1], str(tmp_path / "run.npz")]
+    done = there(absolute)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (main.DONE, f"Wrote {tmp_path / 'run.npz'}.")
+    for words, sentence in (
+        (PREDICT, "the working folder has been removed"),
+        (["predict", str(wrong)], f"agf check {wrong}:Mine"),
+    ):
+        done = there(words)
+        assert done.returncode == main.WRONG
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr
