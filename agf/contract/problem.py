@@ -222,7 +222,7 @@ class Problem(Instance):
         return 0.0
 
     def kink_normals(self) -> FloatArray | None:
-        """Normals v_k (n, d) of sharp kinks, or None where there are none.
+        """Normals v_k (n, d) of sharp kinks, (H, n, d) where each neuron has its own, or None where there are none.
 
         The gradient of f_i jumps where v_k . w_i = 0, w_i being the first d parameters of neuron i, and by a multiple
         of v_k. Gradient flow then slides along kinks exactly, which an integrator that does not know them cannot.

@@ -37,7 +37,9 @@ class SharpSystem(PolarSystem):
         super().__init__(problem, init)
         normals = problem.kink_normals()
         assert normals is not None  # or these are not the coordinates to choose
-        self._normals = _distinct(normals)
+        shared = normals.ndim == 2
+        self._normals = [_distinct(rows) for rows in (normals[None] if shared else normals)]  # one for all, or each
+        self._d = normals.shape[-1]
         self._heights: FloatArray | None = None  # (H, n) over the kinks, at the last accepted state
         self._held: dict[int, IntArray] = {}  # kinks along which a neuron slides
         self._bases: dict[int, FloatArray] = {}  # orthonormal rows that span their normals
@@ -56,12 +58,13 @@ class SharpSystem(PolarSystem):
         """Unit rows restored, and neurons that met a kink which holds them put onto it; others let go."""
         y = super().retract(y)
         directions, log_norms, _ = self._split(y)
-        heights = directions[:, : self._normals.shape[1]] @ self._normals.T
+        heights = self._over(directions)
         before = self._heights
         if before is None:
             met = np.abs(heights) <= SUM
         else:
-            moved = np.abs(heights - before)
+            with np.errstate(invalid="ignore"):  # of kinks that are none
+                moved = np.abs(heights - before)
             met = ((heights > 0) != (before > 0)) | ((np.abs(heights) <= moved) & (moved <= _SHORT))
         met[~self.alive] = False
         for neuron, held in self._held.items():
@@ -75,8 +78,22 @@ class SharpSystem(PolarSystem):
             return y
         theta = self._along(directions.copy())
         theta /= np.maximum(np.linalg.norm(theta, axis=1), np.finfo(float).tiny)[:, None]
-        self._heights = theta[:, : self._normals.shape[1]] @ self._normals.T
+        self._heights = self._over(theta)
         return np.concatenate([theta.ravel(), y[directions.size :]])
+
+    def _over(self, directions: FloatArray) -> FloatArray:
+        """Heights of unit rows (H, P) over the kinks, (H, n); infinite where a neuron has fewer than another."""
+        w = directions[:, : self._d]
+        if len(self._normals) == 1:
+            return np.asarray(w @ self._normals[0].T)
+        out = np.full((w.shape[0], max(rows.shape[0] for rows in self._normals)), np.inf)
+        for row, normals, heights in zip(w, self._normals, out, strict=True):
+            heights[: normals.shape[0]] = normals @ row
+        return out
+
+    def _of(self, neuron: int) -> FloatArray:
+        """Unit normals (n, d) of the kinks of one neuron."""
+        return self._normals[neuron if len(self._normals) > 1 else 0]
 
     def _hold(self, neuron: int, held: IntArray, before: IntArray | None) -> bool:
         """Let a neuron slide along these kinks and no others; whether that is new."""
@@ -85,15 +102,15 @@ class SharpSystem(PolarSystem):
             return self._held.pop(neuron, None) is not None
         if before is not None and np.array_equal(before, held):
             return False
-        _, values, rows = np.linalg.svd(self._normals[held], full_matrices=False)
+        _, values, rows = np.linalg.svd(self._of(neuron)[held], full_matrices=False)
         self._held[neuron], self._bases[neuron] = held, rows[values > 1e-10 * values[0]]
         return True
 
     def _holding(self, neuron: int, kinks: IntArray, directions: FloatArray, log_norms: FloatArray) -> IntArray:
         """Those of `kinks` both of whose sides push the neuron towards them, the others being held as well."""
-        d = self._normals.shape[1]
+        d = self._d
         while kinks.size:
-            normals = self._normals[kinks]
+            normals = self._of(neuron)[kinks]
             at = directions[neuron].copy()
             at[:d] -= np.linalg.pinv(normals) @ (normals @ at[:d])
             size = float(np.linalg.norm(at[:d]))

@@ -58,7 +58,7 @@ class Masked(Problem):
         self.permanent = base.permanent
         self.smooth, self.kink, self.quadratic_loss = base.smooth, base.kink, base.quadratic_loss
         self.arguments = {"problem": base.name, "mask": self.mask, **base.arguments}
-        for attribute in ("kinds", "n_samples", "n_inputs", "classes"):
+        for attribute in ("kinds", "n_samples", "n_inputs", "classes", "bias", "layers"):
             if hasattr(base, attribute):
                 setattr(self, attribute, getattr(base, attribute))
         self.interchangeable = base.interchangeable and bool((self.mask[rows] == self.mask[rows[0]]).all())
@@ -74,6 +74,15 @@ class Masked(Problem):
         """The masked problem with sharp corners."""
         base = self.unmasked.sharpened()
         return None if base is None else Masked(base, self.mask)
+
+    def kink_normals(self) -> FloatArray | None:
+        """Those of the problem for each neuron, (H, n, d), with masked entries 0: kinks of what is left of w."""
+        normals = self.unmasked.kink_normals()
+        return None if normals is None else normals * self.mask[:, None, : normals.shape[-1]]
+
+    def remarks(self) -> tuple[str, ...]:
+        """Those of the problem: an output bias is not masked."""
+        return self.unmasked.remarks()
 
     def start_of(self, init: Init) -> Init:
         """The initialization with masked entries 0."""

@@ -131,4 +131,4 @@ def test_samples_on_one_line_share_a_kink():
     x = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [0.0, 2.0]])
     problem = agf.TwoLayer(x, np.ones((4, 1)), "relu", width=2, kink=0.0)
     system = SharpSystem(problem, agf.Init.from_params(np.eye(2, 3)))
-    assert system._normals.shape == (2, 2)
+    assert system._normals[0].shape == (2, 2)

@@ -52,6 +52,39 @@ def test_masked_weights_are_zero_all_along_and_the_rest_follows_the_masked_gradi
     assert np.array_equal(gradient, problem.loss_grad(theta, np.arange(6))[1] * mask)
 
 
+@pytest.mark.parametrize("kink", [None, 0])
+def test_masked_relu_neurons_slide_along_the_kinks_of_what_is_left(kink):
+    """A mask of its own for each neuron, one of which ends at w = 0: flows did not end. Losses by plain descent."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((50, 4))
+    y = np.maximum(X @ [2, -1, 0.5, 0], 0)
+    mask = rng.random((8, 5)) > 0.3
+    mask[:, 4] = True
+    problem = agf.masked(agf.TwoLayer(X, y, width=8, kink=kink), mask)
+    init = problem.init(1e-2, seed=2)
+    run = agf.flow(problem, init, t_max=10.0)
+    assert run.stats["steps"] < 2500
+    theta, step = init.params() * mask, 2e-3
+    for k in range(int(10 / step)):
+        z = X @ theta[:, :4].T
+        residual = y - np.maximum(z, 0) @ theta[:, 4]
+        pull = np.c_[((z > 0) * residual[:, None] * theta[:, 4]).T @ X, np.maximum(z, 0).T @ residual] / 50
+        theta = theta + step * pull * mask
+        if (k + 1) * step in (6.0, 10.0):
+            z = X @ theta[:, :4].T
+            loss = 0.5 * np.mean((y - np.maximum(z, 0) @ theta[:, 4]) ** 2)
+            assert run.loss_at((k + 1) * step) == pytest.approx(loss, rel=1e-2)  # of steps, which lag
+
+
+def test_biases_of_a_masked_network_are_not_pruned_and_its_remarks_are_made():
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    problem = agf.TwoLayer(X, np.repeat([0, 1], [14, 6]), loss="cross-entropy", width=5, bias="both")
+    masked = agf.masked(problem, np.ones((6, problem.n_params)))
+    assert masked.remarks() == problem.remarks() != ()
+    run = agf.rewind(masked, masked.init(0.5), cycles=2, keep=0.5, train={"lr": 0.1, "steps": 5})
+    assert run.masks[-1][:, 3].all()
+
+
 def test_the_contract_holds():
     masked = agf.masked(race_cases.network(6), mask_of(race_cases.network(6)))
     assert not agf.check(masked).failures
