@@ -70,12 +70,14 @@ class Pieces:
     def after(self, rows: IntArray, span: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """w (k, d), a (k,) over the exponential of a log norm (k,), and it, after |D| t = span (k,)."""
         across = self.across[rows]
+        length = np.sqrt(np.einsum("ij,ij->i", across, across))
         with np.errstate(divide="ignore"):
             grown = np.log(np.abs(self.plus[rows])) + span
             shrunk = np.log(np.abs(self.minus[rows])) - span
-            frozen = np.log(np.sqrt(np.einsum("ij,ij->i", across, across)))
+            frozen = np.log(length)
         top = np.maximum(np.maximum(grown, shrunk), frozen)
+        across = across / np.where(length > 0.0, length, 1.0)[:, None]
         plus = np.sign(self.plus[rows]) * np.exp(grown - top)
         minus = np.sign(self.minus[rows]) * np.exp(shrunk - top)
-        w = across * np.exp(-top)[:, None] + (0.5 * (plus + minus))[:, None] * self.u[rows]
+        w = across * np.exp(frozen - top)[:, None] + (0.5 * (plus + minus))[:, None] * self.u[rows]
         return w, self.sign[rows] * 0.5 * (plus - minus), top

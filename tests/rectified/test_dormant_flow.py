@@ -14,6 +14,7 @@ from agf.rectified.dormant_flow import DormantFlow
 from agf.rectified.events import Event, Fate
 from agf.rectified.extremal import extremal
 from agf.rectified.least_norm import least_norm
+from agf.rectified.pieces import Pieces
 from agf.rectified.walls import Walls
 from agf.sphere import polar
 
@@ -114,6 +115,17 @@ def test_a_balanced_neuron_that_shrinks_keeps_the_sign_of_its_output():
     rows, log_norms = flow.inside(np.arange(1), 5.0)
     assert rows[0, 2] == pytest.approx(-np.sqrt(0.5), abs=1e-12)
     assert log_norms[0] < np.log(1e-8)
+
+
+@pytest.mark.parametrize("span", [1.0, 700.0, 7000.0, 7e5])
+def test_a_balanced_neuron_shrinks_below_every_float(span):
+    # from norm one by exp(-|D| t), w against u: exp of the log norm alone left float64 at e^709, and all became NaN
+    piece, one = Pieces(1, 2), np.ones(1)
+    piece.begin(np.array([0]), np.array([[1.0, 0.0]]), np.zeros((1, 2)), one, one, -0.5 * one, 0.0 * one, 0.5 * one)
+    w, a, log_norm = piece.after(np.array([0]), span * one)
+    assert w[0] == pytest.approx([-0.5, 0.0])
+    assert a[0] == pytest.approx(0.5)
+    assert log_norm[0] == pytest.approx(-span)
 
 
 def test_a_slide_ends_at_the_extremal_vector_with_its_slope_and_growth():
