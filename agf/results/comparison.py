@@ -431,6 +431,8 @@ def _rising(stairs: Staircase, trajectory: Trajectory) -> list[str]:
         return []
     most = percent(relative(float(np.max(gain)), float(trajectory.losses[0])))
     cause = "too loose a tolerance" if trajectory.kind == "gradient flow" else "noise, or too large a learning rate"
+    if trajectory.settings.get("momentum"):
+        cause = f"{cause}, or momentum that swings past the plateaus"
     return [f"The curve rises by up to {most} of L(0), {gain.size} time{'s' * (gain.size > 1)}: {cause}."]
 
 

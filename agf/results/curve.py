@@ -6,8 +6,9 @@ stated fraction of both (there is a plateau in between). Knows arrays only: the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +52,11 @@ _BETWEEN = 8, 100
 #: points and differs from another by rounding of some ten operations on each of some ten points; from a hundred units
 #: on it is none, and a tenfold is left.
 _RESOLVED = 1e3
+
+
+#: Share of the moves of a curve after which it turns, beyond which it is not read as swings. Derived: a swing that is
+#: drawn by sixteen points or more turns after one move of eight at most, independent scatter after two of three.
+_TURNS = 1 / 8
 
 
 @dataclass(frozen=True, repr=False)
@@ -237,6 +243,31 @@ def rises(losses: FloatArray) -> tuple[FloatArray, FloatArray]:
     up = np.concatenate([[False], np.diff(losses) > 0, [False]])
     first, last = np.flatnonzero(~up[:-1] & up[1:]), np.flatnonzero(up[:-1] & ~up[1:])
     return losses[first], losses[last] - losses[first]
+
+
+def swinging(times: FloatArray, losses: FloatArray, **options: Any) -> list[CurveDrop]:
+    """`detect` for steps with momentum, which swing past plateaus: drops of the least loss so far, a swing in none.
+
+    What a drop learns passes through its value, where the loss is that of the plateau, swings back and passes again.
+    Scatter is left to `detect`.
+    """
+    moves = np.diff(losses)
+    moves = moves[np.abs(moves) > FLOOR * losses[:1]]
+    if np.count_nonzero(moves[1:] * moves[:-1] < 0) > _TURNS * moves.size:
+        return detect(times, losses, **options)
+    out: list[CurveDrop] = []
+    begun = 0
+    for drop in detect(times, np.minimum.accumulate(losses), **options):
+        half = top = int(np.searchsorted(times, drop.time))
+        while top > begun and losses[top - 1] >= losses[top]:
+            top -= 1
+        risen = losses[top] - losses[begun : top + 1].min()
+        if out and risen > drop.before - losses[half]:  # down from a swing that had risen by more
+            out[-1] = replace(out[-1], after=drop.after, end=drop.end)
+        else:
+            out.append(drop)
+        begun = half
+    return out
 
 
 def check(times: FloatArray, losses: FloatArray, where: str = "curve") -> tuple[FloatArray, FloatArray]:

@@ -19,7 +19,7 @@ from agf.records.settings import DEPTH, FINE_DEPTH
 from agf.records.status import Status
 from agf.records.table import Table, Tabular, level, number
 from agf.results import endings, trajectory_file
-from agf.results.curve import CurveDrop, detect
+from agf.results.curve import CurveDrop, detect, swinging
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -172,6 +172,8 @@ class Trajectory(Tabular):
     def drops(self) -> list[CurveDrop]:
         """Drops found in the curve, in log time (`curve.detect`); none smaller than twice the run's tolerance."""
         left = self.stats.get("left") if self.status is Status.SETTLED else None
+        if self.settings.get("momentum"):
+            return swinging(self.times, self.losses, depth=self.depth, left=left)
         return detect(self.times, self.losses, slopes=self.slopes, depth=self.depth, left=left)
 
     @property

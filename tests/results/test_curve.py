@@ -10,7 +10,7 @@ from scipy.interpolate import PchipInterpolator
 
 import agf
 from agf import DataError, FileError, RequestError, Status, Trajectory
-from agf.results.curve import crossing, detect, interpolate, monotone
+from agf.results.curve import crossing, detect, interpolate, monotone, rises, swinging
 
 T = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 6000)])
 NONE = np.zeros(0)
@@ -299,3 +299,20 @@ def test_slopes_of_a_curve_without_any_are_those_of_scipy_and_none_where_times_r
     assert monotone(times, losses) == pytest.approx(PchipInterpolator(times, losses).derivative()(times), abs=1e-12)
     stairs = monotone(np.repeat(times, 2)[1:], np.repeat(losses, 2)[:-1])
     assert np.all(stairs == 0.0)
+
+
+def test_swings_of_momentum_past_a_plateau_are_no_drops(rng):
+    """A mode that overshoots is learned once: the loss at its first passing is that of the plateau."""
+    x = rng.standard_normal((60, 3))
+    x -= x.mean(axis=0)
+    x = np.linalg.qr(x)[0] * np.sqrt(60)  # coordinates of their own: plateaus of half the squares that are left
+    problem = agf.problem("diagonal-linear", X=x, y=x @ np.array([2.0, -1.0, 0.3]))
+    init = problem.init(1e-4)
+    descent = agf.descend(problem, init, lr=0.01, steps=12_000, momentum=0.9)
+    assert rises(descent.losses)[1].max() > 0.03 * descent.losses[0]
+    levels = [drop.after / descent.losses[0] for drop in descent.drops]
+    np.testing.assert_allclose(levels, [1.09 / 5.09, 0.09 / 5.09, 0.0], atol=1e-2)
+    noisy = descent.losses * (1 + 1e-3 * rng.standard_normal(descent.losses.size))
+    assert swinging(descent.times, noisy) == detect(descent.times, noisy)
+    steady = agf.descend(problem, init, lr=0.01, steps=5000)
+    assert swinging(steady.times, steady.losses) == detect(steady.times, steady.losses)
