@@ -9,6 +9,7 @@ from agf.algorithm.stepper import Stepper
 from agf.algorithm.threshold import refuse_nonfinite
 from agf.arrays import FloatArray, IntArray
 from agf.clock import log_norm
+from agf.coordinates.vanishing import vanishing
 from agf.integrators import BULGE, ERROR, STAGES, interpolated, place
 from agf.rounding import EPS
 from agf.sphere import lengths
@@ -75,7 +76,21 @@ class DormandPrince(Stepper):
         bulge = h * (BULGE @ flat).reshape(y0.shape)
         self.y0[done], self._f0[done], self.h[done] = y0[ok], k[0, ok], h[ok, 0]
         self._bulge[done], self.y1[done], self.f1[done] = bulge[ok], y1[ok], k[6, ok]
+        self._stay(done)
         return done
+
+    def _stay(self, rows: IntArray) -> None:
+        """Input weights of (leaky) ReLU neurons that end at zero, where all their kinks meet, are zero from then on."""
+        layers = self.batch.problem.layers
+        if layers is None:
+            return
+        d, neurons, unit = layers[0], self.neurons[rows], self.y1[rows, : self.p]
+        ended = vanishing(lambda at: self.field.utility(at, neurons)[1], unit, d, np.ones(rows.size, dtype=bool))
+        if ended.any():
+            gone = rows[ended]
+            self.y1[gone, :d] = 0.0
+            self.y1[gone, : self.p] /= lengths(self.y1[gone, : self.p])[:, None]
+            self.f1[gone] = self.field.velocity(self.y1[gone], neurons[ended])
 
     def _error(self, err: FloatArray, y0: FloatArray, y1: FloatArray, f0: FloatArray, f1: FloatArray) -> FloatArray:
         """Error of each row over its tolerance. Time is relative to the time elapsed, the rest absolute.

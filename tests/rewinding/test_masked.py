@@ -76,6 +76,23 @@ def test_masked_relu_neurons_slide_along_the_kinks_of_what_is_left(kink):
             assert run.loss_at((k + 1) * step) == pytest.approx(loss, rel=1e-2)  # of steps, which lag
 
 
+def test_a_masked_relu_neuron_that_ends_at_zero_is_waited_for_by_no_prediction():
+    """Two neurons of it from 1e-5: steps chattered about w = 0 and mode resolved ended without a drop."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((50, 4))
+    y = np.maximum(X @ [2, -1, 0.5, 0], 0)
+    mask = rng.random((8, 5)) > 0.3
+    mask[:, 4] = True
+    theta = agf.masked(agf.TwoLayer(X, y, width=8), mask).init(1e-5, seed=2).params()
+    some = [4, 6]  # one that ends there, and one that grows
+    problem = agf.masked(agf.TwoLayer(X, y, width=2), mask[some])
+    theta[4, :4] *= 1e-3  # it is nearly there
+    init = agf.Init.from_params(theta[some], alpha=1e-5)
+    drop = agf.predict(problem, init, mode="resolved", max_drops=1).drops[0]
+    run = agf.flow(problem, init, t_max=1.05 * drop.half_time)
+    assert run.time_at(0.5 * (run.losses[0] + drop.level)) == pytest.approx(drop.half_time, rel=1e-3)
+
+
 def test_biases_of_a_masked_network_are_not_pruned_and_its_remarks_are_made():
     X = np.random.default_rng(0).standard_normal((20, 3))
     problem = agf.TwoLayer(X, np.repeat([0, 1], [14, 6]), loss="cross-entropy", width=5, bias="both")
