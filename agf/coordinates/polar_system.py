@@ -151,7 +151,14 @@ class PolarSystem(FlowSystem):
         return out
 
     def _pull(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
-        """`network_pull` at these unit rows (H, P) and log norms (H,)."""
+        """`network_pull` at these unit rows (H, P) and log norms (H,); input weights that are held at zero stay."""
+        pull = self._free_pull(directions, log_norms)
+        if self._balance is not None:
+            pull[~directions[:, : self._balance.d].any(axis=1), : self._balance.d] = 0.0
+        return pull
+
+    def _free_pull(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
+        """The same as if nothing were held."""
         return np.asarray(self.problem.network_pull(directions, log_norms, self.neurons, self._members(log_norms)))
 
     def _members(self, log_norms: FloatArray) -> BoolArray:
@@ -165,8 +172,8 @@ class PolarSystem(FlowSystem):
     def retract(self, y: FloatArray) -> FloatArray:
         """Unit rows restored, and what the layers of a neuron conserve; y itself while neither is off by much.
 
-        Of a neuron whose input weights end at zero they are zero from then on: all its kinks meet there, and steps
-        would chatter about them for ever.
+        Of a neuron whose input weights end at zero they are zero from then on (`_pull`): all its kinks meet there, and
+        steps would chatter about them for ever.
         """
         directions, log_norms, lengths = self._split(y)
         off = ended = np.zeros(self.neurons.size, dtype=bool)
@@ -174,7 +181,7 @@ class PolarSystem(FlowSystem):
             may = self.alive.copy()
             may[list(self.problem.permanent)] = False
             off = may & self._balance.off(directions, log_norms)
-            ended = vanishing(lambda rows: self._pull(rows, log_norms), directions, self._balance.d, may)
+            ended = vanishing(lambda rows: self._free_pull(rows, log_norms), directions, self._balance.d, may)
         if off.any() or ended.any():
             assert self._balance is not None
             directions[off] = self._balance.restored(directions, log_norms)[off]

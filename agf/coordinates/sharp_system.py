@@ -114,7 +114,11 @@ class SharpSystem(PolarSystem):
             at = directions[neuron].copy()
             at[:d] -= np.linalg.pinv(normals) @ (normals @ at[:d])
             size = float(np.linalg.norm(at[:d]))
-            if size == 0.0:
+            if size <= SUM * float(np.linalg.norm(directions[neuron, :d])):
+                # all meet in w = 0, past which a neuron goes on along those it came on
+                kinks = np.intersect1d(kinks, self._held.get(neuron, kinks[:0]))
+                if kinks.size < normals.shape[0]:
+                    continue
                 return kinks[:0]
             keeps = np.zeros(kinks.size, dtype=bool)
             for j, normal in enumerate(normals):
@@ -124,7 +128,7 @@ class SharpSystem(PolarSystem):
                 for side in (-1.0, 1.0):
                     rows = directions.copy()
                     rows[neuron, :d] = at[:d] + side * _BESIDE * size * across
-                    pull = super()._pull(rows, log_norms)[neuron, :d]
+                    pull = self._free_pull(rows, log_norms)[neuron, :d]
                     pushes.append(side * float(pull @ across))
                 keeps[j] = max(pushes) < 0.0
             if keeps.all():

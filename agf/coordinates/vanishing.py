@@ -1,7 +1,8 @@
 """Neurons of (leaky) ReLU networks whose input weights come to zero, where all their kinks meet.
 
-Where the field beside that point leads back to it on every way, they stay, as in the frozen-residual flow
-(`agf.rectified.events.Event.VANISH`): a regular solution [BF24]. Steps would chatter about it for ever.
+Steps of descent pass that point and wander about it until they come to directions that lead away, or to some where
+nothing is active. Where there are none they stay, and any method would chatter there for ever: a regular solution
+[BF24]. The field has no length there, so that what steps do about the point does not hang on how long they are.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from agf.sphere import norms
 #: Input weights of a (leaky) ReLU neuron, over its norm, from which on it is asked whether they end at zero. Derived:
 #: they are there within this many growth times, which is below what rounded kinks move times by.
 _ENDS = 1e-5
-#: Ways on from there that are tried, each where the one before leads. Limit: who has left on none of them stays.
-_WAYS = 8
+#: Steps of descent about the point, the first a fourth of the distance at which it is asked. Limit: one that has not
+#: come away by then stays.
+_STEPS = 200
+#: Distance, in the longest of them, within which it must be during the second half of them to stay. Derived: steps that
+#: turn back at the point land within one of it, and what goes away slides at a twentieth of its field at least.
+_NEAR = 4.0
 
 
 def vanishing(pull: Callable[[FloatArray], FloatArray], directions: FloatArray, d: int, among: BoolArray) -> BoolArray:
-    """Neurons (H,) `among` these whose input weights have all but come to zero and leave on no way on from there.
+    """Neurons (H,) `among` these whose input weights have all but come to zero and do not leave again.
 
     Parameters
     ----------
@@ -36,13 +41,35 @@ def vanishing(pull: Callable[[FloatArray], FloatArray], directions: FloatArray, 
     """
     sizes = norms(directions[:, :d])
     ended = among & (sizes < _ENDS) & (sizes > 0.0)
+    if not ended.any():
+        return ended
     rows = directions.copy()
-    for _ in range(_WAYS):
-        if not ended.any():
-            break
-        pulls = pull(rows)[:, :d]
-        ended &= np.einsum("ij,ij->i", pulls, rows[:, :d]) < 0.0  # it comes nearer
-        lengths = norms(pulls)
-        ended &= lengths > 0.0
-        rows[ended, :d] = pulls[ended] * (sizes / np.where(lengths > 0.0, lengths, 1.0))[ended, None]
+    ended &= np.einsum("ij,ij->i", pull(rows)[:, :d], rows[:, :d]) < 0.0  # it comes nearer
+    if not ended.any():
+        return ended
+
+    def field(w: FloatArray) -> FloatArray:
+        rows[ended, :d] = w
+        return pull(rows)[ended, :d]
+
+    ended[ended] = ~away(field, directions[ended, :d])[1]
     return ended
+
+
+def away(field: Callable[[FloatArray], FloatArray], w: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """Where steps of descent about w = 0 take input weights (m, d), and whether that is away from it, (m,).
+
+    field : (m, d) -> their fields (m, d), the same at every length of w.
+    """
+    w, largest = w.copy(), np.zeros(w.shape[0])
+    D = field(w)
+    step = (norms(w) / (4.0 * np.maximum(norms(D), np.finfo(float).tiny)))[:, None]
+    near = np.ones(w.shape[0], dtype=bool)
+    for k in range(_STEPS):
+        lengths = norms(D)
+        largest = np.maximum(largest, lengths)
+        w += step * D
+        if 2 * k >= _STEPS:  # where no field is left it is dead, beside the point
+            near &= (lengths > 0.0) & (norms(w) <= _NEAR * step[:, 0] * largest)
+        D = field(w)
+    return w, ~near

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from agf import sphere
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.coordinates.balance import Balance
+from agf.coordinates.vanishing import away
 from agf.rectified.events import Event, Events, Fate
 from agf.rectified.pieces import Pieces
 from agf.rectified.sides import Sides
@@ -26,8 +28,8 @@ _RAY = EPS**0.5
 #: How far beyond the point where all walls meet a neuron is put that passes it, over its norm. Derived: nothing in the
 #: field has a length there; far above rounding, and its error is as small.
 _BEYOND = 100 * UNIT
-#: Times that a neuron passes it, at most. Derived: one that comes back within no time runs in a cycle, and is held
-#: there; two returns prove it.
+#: Times that a neuron passes it on straight ways. Derived: one that comes back within no time runs in a cycle, which
+#: two returns prove, and which steps of descent leave where some directions lead away.
 _PASSES = 3
 
 
@@ -72,6 +74,7 @@ class DormantFlow:
         #: Orthonormal rows (r, d) that span the inputs.
         self._span = np.linalg.svd(walls.normals, full_matrices=False)[2][: walls.rank]
         m, d = directions.shape[0], walls.normals.shape[1]
+        self._contrary = contrary
         self.w, self.a = directions[:, :d].copy(), directions[:, d].copy()
         self.log_norms = log_norms.copy()
         self._balance = Balance.of(directions, log_norms, d) if balance is None else balance
@@ -152,7 +155,8 @@ class DormantFlow:
         """Neurons that came straight to where all walls meet: which of them pass, put just beyond, and their events.
 
         One stays where the field beyond holds it on the same line and leads back, or nothing is active there. What it
-        meets beyond takes no time, as nothing there has a length; one that comes back again and again stays.
+        meets beyond takes no time, as nothing there has a length; one that comes back again and again stays, unless
+        steps of descent come away from there (`_astray`).
         """
         if rows.size == 0:
             return np.zeros(0, dtype=bool), Events.join([])
@@ -166,12 +170,27 @@ class DormantFlow:
         self.w[rows] = np.where(np.linalg.norm(unseen, axis=1)[:, None] > UNIT, unseen, 0.0)
         # what no sample sees is left, and they are dead beyond
         passes |= self.w[rows].any(axis=1) & ~self.walls.active(sides) & (np.abs(onwards) <= self._least)
-        passes &= self._passed[rows] <= _PASSES
+        lost = np.flatnonzero(passes & (self._passed[rows] > _PASSES))
+        if lost.size:
+            u[lost], passes[lost] = self._astray(rows[lost], u[lost], sign[lost])
+            sides[lost], shares[lost] = self.walls.sides(u[lost]), 0.0
+            D[lost] = self.walls.middle + sides[lost] @ self.walls.halves
         over, gone = rows[passes], rows[~passes]
         self.w[over] += _BEYOND * u[passes]
         self.at.put(over, sides[passes], shares[passes], D[passes])
         self.fate[gone], self.until[gone], self.pieces.speed[gone] = Fate.VANISHED, np.inf, 0.0
         return passes, Events.join([self._happens(over, Event.PASS), self._happens(gone, Event.VANISH)])
+
+    def _astray(self, rows: IntArray, u: FloatArray, sign: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """Unit directions (k, d) in which `rows` come away that run in a cycle, and whether they do, (k,): a fork, as
+        they also could stay, and in contrary flows do."""
+
+        def field(w: FloatArray) -> FloatArray:
+            return sign[:, None] * (self.walls.middle + self.walls.sides(w) @ self.walls.halves)
+
+        w, leaves = away(field, u)
+        self.at.forked[rows[leaves]] = True
+        return sphere.normalize(w), leaves & (not self._contrary)
 
     # -- the next piece ---------------------------------------------------------------------------------------
 

@@ -125,6 +125,26 @@ def test_a_neuron_that_passes_where_all_kinks_meet_goes_on():
     assert flow.losses[-1] == pytest.approx(0.25 * 0.5**2, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("seed", "rows", "leak", "neuron"), [(47, 11, 0.1, 7), (60, 6, 0.0, 7), (31, 12, 0.0, 3), (63, 9, 0.1, 0)]
+)
+def test_neurons_that_slide_to_where_all_kinks_meet_pass_or_stay_as_in_the_dormant_phase(seed, rows, leak, neuron):
+    # 47: let go of its kink there and never came away; 60 and 31: were held at zero, though the far side carries on;
+    # 63: stays, and leaky steps took it away from there for ever
+    rng = np.random.default_rng(seed)
+    rng.choice([2, 2, 3]), rng.integers(3, 14), rng.choice([0, 0.1])
+    X, y = rng.standard_normal((rows, 2)), rng.standard_normal(rows)
+    options = {"activation": "leaky-relu", "leak": leak} if leak else {}
+    many = agf.TwoLayer(X, y, width=8, kink=0, **options).init(1e-7, seed=seed, kind="ball")
+    problem = agf.TwoLayer(X, y, width=1, kink=0, **options)
+    init = agf.Init.from_params(many.params()[neuron : neuron + 1])
+    exact = agf.align(problem, init)
+    first = next(time for time, kind, _ in exact.events(0) if kind in ("passes 0", "vanishes"))
+    flow = agf.flow(problem, init, t_max=1.2 * first + 0.3)
+    assert flow.stats["evaluations"] < 5000
+    assert np.abs(flow.directions[-1] - exact.at(1.2 * first + 0.3)[0]).max() < 1e-5
+
+
 def test_samples_on_one_line_share_a_kink():
     # Neuron and samples as above, but that it comes to the origin along a kink, which two opposite samples have made
     # two: neither could hold it without the other, and steps chattered about them.

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from scipy.optimize import lsq_linear
 
+import agf
 from agf.coordinates.balance import Balance
 from agf.rectified.dormant_flow import DormantFlow
 from agf.rectified.events import Event, Fate
@@ -233,6 +234,28 @@ def test_a_neuron_that_all_sides_send_back_stays_where_all_walls_meet():
     assert np.linalg.norm(z) < 5 * step
     assert flow.fate[i] == Fate.VANISHED
     assert np.exp(flow.log_norms[i]) == pytest.approx(a, rel=5e-3)
+
+
+@pytest.mark.parametrize("j", [5, 6])
+def test_a_neuron_in_a_cycle_about_zero_comes_away_where_descent_does(j):
+    # it slides in on two rays in turn, each of which leads past zero to the other; a third direction leads away
+    rng = np.random.default_rng(1484)
+    X, y = np.column_stack([rng.standard_normal(15), np.ones(15)]), rng.choice([-1.0, 1.0], 15)
+    init = agf.TwoLayer(X, y, width=12, kink=0).init(1e-6, seed=0, kind="dominated")
+    phase = agf.align(agf.TwoLayer(X, y, width=12, kink=0), init)
+    passes = [time for time, kind, _ in phase.events(j) if kind == "passes 0"]
+    assert len(passes) == 4
+    end = passes[0] + 1.0
+    w, a = init.directions[j, :-1].copy(), init.directions[j, -1]
+    for _ in range(int(end / 2e-4)):
+        D = y[X @ w > 0] @ X[X @ w > 0] / 15
+        w, a = w + 2e-4 * a * D, a + 2e-4 * (w @ D)
+    assert phase.at(end)[0][j] == pytest.approx(np.append(w, a) / np.linalg.norm([*w, a]), abs=1e-3)
+    # the flow is not unique there, so that a second pass holds it
+    flow = DormantFlow(Walls.of(X, y / 15), init.directions, init.log_norms, contrary=True)
+    flow.run()
+    assert flow.at.forked[j]
+    assert flow.fate[j] == Fate.VANISHED
 
 
 def test_a_heavy_output_neuron_comes_to_rest_without_input_weights():
