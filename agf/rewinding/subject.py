@@ -18,6 +18,7 @@ from agf.records.status import Status
 from agf.results.trajectory import Trajectory
 from agf.rewinding.masked import masked
 from agf.rewinding.pruning import inputs_of, prunable_of
+from agf.rounding import SUM
 from agf.sphere import lengths, polar
 from agf.training.descent import descend
 from agf.training.gradient_flow import flow
@@ -175,13 +176,25 @@ class ProblemSubject(Subject):
             unit = lr / (1.0 - momentum)
             options["steps"] = budget * steps
             if until is not None:
+                _before(until, steps * unit)
                 options["steps"] = max(round(until / unit), 1)
             return descend(problem, init, **options)
         if until is not None:
+            if options.get("t_max") is not None:
+                _before(until, positive(options["t_max"], "t_max", where="rewind train"))
             options["t_max"] = until
         elif options.get("t_max") is not None:
             options["t_max"] = budget * positive(options["t_max"], "t_max", where="rewind train")
         return flow(problem, init, **options)
+
+
+def _before(moment: float, end: float) -> None:
+    """Raise RequestError for a moment to go back to that the dense training does not reach."""
+    if moment > end * (1.0 + SUM):
+        raise RequestError(
+            explain(f"the dense training ends at flow time {end:g}, before the moment to go back to.", where="rewind",
+                    found=f"rewind = {moment:g}", expected=f"at most {end:g}")
+        )  # fmt: skip
 
 
 def _end(run: Trajectory) -> FloatArray:
