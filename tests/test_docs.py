@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
 FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-#: Seconds of the processor beyond which an example says that it takes long: five, and as many for a loaded machine.
-SLOW = 10.0
+#: Seconds of the processor beyond which an example says that it takes long.
+SLOW = 5.0
 #: Characters around an example in which it says so.
 BESIDE = 700
 LANGUAGES = {"python", "console", "text", "json", "bibtex", "toml", "yaml"}

@@ -447,3 +447,10 @@ def test_theory_bounds_come_from_the_largest_initial_norm():
     with pytest.raises(agf.RequestError, match="unknown option `rule`"):
         problem.theory(rule="greedy")
     assert agf.predict(problem, init, max_drops=1, mode="agf").times[1] > bounds[0]
+
+
+def test_a_theory_whose_flow_times_leave_float64_is_refused_in_a_sentence():
+    problem = agf.problem("modular-addition", p=5, width=4)
+    assert np.isfinite(problem.theory(alpha=1e-300).bounds).all()
+    with pytest.raises(agf.RequestError, match="beyond float64"):
+        problem.theory(alpha=1e-320)

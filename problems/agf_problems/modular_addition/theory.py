@@ -88,6 +88,8 @@ class Theory:
             )
             for k, i in enumerate(chosen)
         )
+        order = self.terms + 1
+        clock = Clock.from_norms(order, log_norms) if log_norms.size else Clock(order, 0.0)
         bounds = None
         if log_norms.size:
             largest = float(np.exp(log_norms.max()))
@@ -95,7 +97,7 @@ class Theory:
         return Staircase(
             problem=self.name,
             degree=self.terms + 1,
-            clock=Clock.from_norms(self.terms + 1, log_norms) if log_norms.size else Clock(self.terms + 1, 0.0),
+            clock=clock,
             start_level=float(remaining[0]),
             drops=drops,
             status=Status.THEORY,
