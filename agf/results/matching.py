@@ -8,7 +8,8 @@ import numpy as np
 
 from agf.results.curve import CurveDrop
 
-#: A predicted drop belongs to a visible one when its mid-level is within it, give or take this fraction of its height.
+#: A predicted drop belongs to a visible one when its mid-level is within it, give or take this fraction of its height;
+#: one whose middle is not in it, nor the other way round, may be it only within this fraction of its time.
 #: Result: levels of a prediction are off by a few percent where activations overlap; at 1 neighbours of equal height
 #: would be taken for one another, at 0.01 such a drop would have no partner.
 MARGIN = 0.1
@@ -37,7 +38,7 @@ def align(times: np.ndarray, levels: np.ndarray, visible: list[CurveDrop]) -> li
                 best[i, j], choice[i, j] = best[i, j - 1] + ALONE, (0, 1)
             if not (i and j):
                 continue
-            for p, v in _runs(levels, visible, i, j):
+            for p, v in _runs(times, levels, visible, i, j):
                 more = ALONE * (p + v - 2)  # each but one of a run has no partner of its own
                 cost = best[i - p, j - v] + more + _mismatch(times, levels, i - p, i, visible[j - v : j])
                 if cost < best[i, j]:
@@ -52,9 +53,10 @@ def align(times: np.ndarray, levels: np.ndarray, visible: list[CurveDrop]) -> li
     return partner
 
 
-def _runs(levels: np.ndarray, visible: list[CurveDrop], i: int, j: int) -> Iterator[tuple[int, int]]:
+def _runs(times: np.ndarray, levels: np.ndarray, visible: list[CurveDrop], i: int, j: int) -> Iterator[tuple[int, int]]:
     """Numbers of predicted drops before i, and of visible ones before j, that may be the same; one of them is 1."""
-    yield 1, 1
+    if _akin(times, levels, i - 1, visible[j - 1]):
+        yield 1, 1
     # A visible drop that ends on the level before the last of them does not contain that one.
     short = levels[i - 1] - visible[j - 1].after <= MARGIN * (levels[i - 1] - levels[i])
     for p in range(2, 2 if short else i + 1):
@@ -68,6 +70,17 @@ def _runs(levels: np.ndarray, visible: list[CurveDrop], i: int, j: int) -> Itera
             break
         if visible[j - v].before >= top - margin:
             yield 1, v
+
+
+def _akin(times: np.ndarray, levels: np.ndarray, k: int, drop: CurveDrop) -> bool:
+    """Whether the middle of predicted drop k (index) or of a visible one is within the other, or they share a time.
+
+    What shares neither is not the same, though both may be what is left of their sides.
+    """
+    margin = MARGIN * (levels[k] - levels[k + 1])
+    middle = 0.5 * (drop.before + drop.after)
+    around = levels[k + 1] - margin <= middle <= levels[k] + margin
+    return bool(around or _inside(levels, k, drop) or abs(times[k] - drop.time) <= MARGIN * drop.time)
 
 
 def _inside(levels: np.ndarray, k: int, drop: CurveDrop) -> bool:

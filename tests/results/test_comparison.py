@@ -441,3 +441,14 @@ def test_the_lateness_that_is_told_is_that_of_a_loop_with_momentum_also_where_st
     first = np.interp(half, curve.losses[[end, end - 1]], curve.times[[end, end - 1]])
     measured = first / stairs.half_times[1] - 1
     assert lateness(stairs, curve) == pytest.approx(measured, rel=0.1)
+
+
+def test_drops_that_share_neither_middle_nor_time_are_not_the_same():
+    """Four predicted drops of a slide are one visible drop, though as many more come later than are left of them."""
+    stairs = predicted([153.7, 158.1, 158.2, 169.6], [0.4505, 0.3737, 0.2938, 0.2458, 0.1953])
+    report = compare(stairs, curve([156.9, 194.6, 226.2], [0.4505, 0.2091, 0.1249, 0.0802]))
+    assert [match.visible for match in report.matches] == [1, 1, 1, 1]
+    assert report.matches[-1].observed_level == pytest.approx(0.2091, rel=1e-2)
+    # small late drops below a level that is off by more than their height are told by their times
+    late = compare(predicted([2.0, 300.0], [4.0, 1.0, 0.9]), curve([2.0, 295.0], [4.0, 1.2, 1.1]))
+    assert [match.visible for match in late.matches] == [1, 2]
