@@ -30,9 +30,11 @@ _SPACING = 0.05
 _FINE_SPACING = 0.01
 #: ... and in loss, as a fraction of the first. Cost: as above.
 _FALL = 0.01
-#: ... and in points of the curve, which are close where it bends, however little of the loss that is. Cost: as above.
+#: ... and, to begin with, in points of the curve, which are close where it bends, however little of the loss that is.
+#: Cost: as above.
 _POINTS = 2
-#: Part of the room that snapshots have when they are thinned. Cost: of thinning more often.
+#: Part of the room that snapshots have when they are thinned, after which those to come are as much farther apart in
+#: points. Cost: of thinning more often, and of snapshots that are not kept.
 _LEFT = 0.75
 #: Halvings of a stretch of the curve. Limit: of evaluations, where a loss jumps.
 _MAX_DEPTH = 9
@@ -99,6 +101,8 @@ class Recorder:
         self.kept: list[tuple[float, float, Snapshot]] = []  # time, loss, snapshot
         self.due = 0.0
         self.waited = 0  # points of the curve since the last snapshot
+        self.apart = float(_POINTS)  # points of the curve between snapshots
+        self.held = 0  # snapshots that there are once those in `kept` are thinned
 
     # -- the curve --------------------------------------------------------------------------------------------
 
@@ -114,7 +118,7 @@ class Recorder:
         `evaluate(which (m,), times (m,))` gives losses and slopes at times within the stretches of these indices, and
         `shoot`, asked likewise, snapshots. All is asked for together, and nothing has changed when either raises.
         """
-        former = list(self.points), list(self.kept), self.due, self.waited
+        former = list(self.points), list(self.kept), self.due, self.waited, self.apart, self.held
         try:
             blanks = self._extend(*self._refined(ends, evaluate), ends[0][0])
             if blanks:
@@ -127,7 +131,7 @@ class Recorder:
                     self.kept.append((time, loss, shot))
                     self._thin_snapshots()
         except BaseException:
-            self.points, self.kept, self.due, self.waited = former
+            self.points, self.kept, self.due, self.waited, self.apart, self.held = former
             raise
 
     def _refined(self, ends: Sequence[Point], evaluate: Evaluate) -> tuple[list[Point], list[int]]:
@@ -224,6 +228,10 @@ class Recorder:
 
     def _keep(self, time: float, loss: float, snapshot: Snapshot) -> None:
         self.kept.append((time, loss, snapshot))
+        self.held += 1
+        if self.held > self.capacity:  # what is kept lies farther apart then, and so do those to come
+            self.held = self._room
+            self.apart /= _LEFT
         self.due = time * (1.0 + self._sparser * (_SPACING if self.sloped else _FINE_SPACING))
         self.waited = 0
 
@@ -231,13 +239,18 @@ class Recorder:
         """Whether one more point of the curve, at this loss, deserves a snapshot: it has fallen, or bent for long."""
         self.waited += 1
         fallen = bool(self.kept) and self.kept[-1][1] - loss > self._sparser * _FALL * abs(self.kept[0][1])
-        return fallen or (self.sloped and self.waited >= self._sparser * _POINTS)
+        return fallen or (self.sloped and self.waited >= self._sparser * self.apart)
+
+    @property
+    def _room(self) -> int:
+        """Snapshots that are left of too many."""
+        return max(int(_LEFT * self.capacity), 2)
 
     def _thin_snapshots(self) -> None:
         """Where there are too many, drop those that lines between neighbours show best, no two neighbours at once."""
         if len(self.kept) <= self.capacity:
             return
-        room = max(int(_LEFT * self.capacity), 2)
+        room = self._room
         while len(self.kept) > room:
             dropped: set[int] = set()
             for k in (1 + np.argsort(_missed(self.kept), kind="stable")).tolist():
@@ -270,13 +283,14 @@ class Recorder:
             self.points.pop()
         while self.kept and self.kept[-1][0] > time:
             self.kept.pop()
+        self.held = len(self.kept)
 
     # -- resuming ---------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, FloatArray]:
         """What `restore` needs beside the trajectory's own arrays."""
         return {
-            "recorder": np.array([_SPACING, _FALL, self.due, self.waited]),
+            "recorder": np.array([_SPACING, _FALL, self.due, self.waited, self.apart]),
             "snapshot_losses": np.array([loss for _, loss, _ in self.kept]),
         }
 
@@ -290,8 +304,9 @@ class Recorder:
         times, losses, slopes = curve
         slopes = slopes if slopes.size else np.zeros_like(times)
         self.points = list(zip(times.tolist(), losses.tolist(), slopes.tolist(), strict=True))
-        _, _, self.due, *waited = state["recorder"].tolist()
-        self.waited = int(waited[0]) if waited else 0  # of an older file: 0
+        _, _, self.due, *more = state["recorder"].tolist()
+        self.waited = int(more[0]) if more else 0  # an older file has none of them, or one
+        self.apart = more[1] if len(more) > 1 else float(_POINTS)
         features = snapshots["features_over_time"]
         self.kept = [
             (
@@ -305,6 +320,7 @@ class Recorder:
             )
             for k, time in enumerate(snapshots["snapshot_times"][: state["snapshot_losses"].size])
         ]
+        self.held = len(self.kept)
 
 
 def _between(left: Point, right: Point, time: float) -> float:
