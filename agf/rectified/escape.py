@@ -255,17 +255,18 @@ def judged(problem: Problem, there: Neurons, starts: int = 100) -> Escape:
     none = np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64)
     first = float(problem.loss_grad(*none)[0])
     samples = Samples.of(problem)
-    motion, rest = (0.0, None) if samples is None else _at_rest(samples, network)
+    large = network if samples is None else _large(samples, network)
+    motion, rest = (0.0, None) if samples is None else _at_rest(samples, network, large)
     found = landscape(
         problem, None if rest is not None else network, rest, at=there.moment, starts=starts, shares=False
     )
     if rest is not None:
-        found = _moved(found, there.moment, level, problem, network)
+        found = _moved(found, there.moment, level, problem, large)
     best = found.best
     worth = best is not None and level > WORTH * first and (not best.drop <= WORTH * first)
     if worth and best is not None and samples is not None:  # what rounding leaves of a residual that no neuron feels
         worth = best.utility > TIED * _pulls(samples)
-    reached, neuron, time = _reach(problem, samples, rest, network, there, found)
+    reached, neuron, time = _reach(problem, samples, rest, large, there, found)
     utility = 0.0 if best is None else best.utility
     if not worth:
         verdict = OPTIMAL
@@ -317,17 +318,22 @@ def _moved(found: Landscape, at: str, level: float, problem: Problem, network: F
     return replace(found, at=at, level=level, criticals=tuple(criticals))
 
 
-def _at_rest(samples: Samples, network: FloatArray) -> tuple[float, FloatArray]:
+def _large(samples: Samples, network: FloatArray) -> FloatArray:
+    """Neurons that are not dormant; none as long as all together have learned nothing."""
+    sizes = np.linalg.norm(network, axis=1)
+    r, zero = _residual(samples, network), _residual(samples, network[:0])
+    nothing = np.linalg.norm(r - zero) <= SLIGHT * np.linalg.norm(zero)
+    return network[:0] if nothing else network[sizes > SLIGHT * sizes.max(initial=0.0)]
+
+
+def _at_rest(samples: Samples, network: FloatArray, large: FloatArray) -> tuple[float, FloatArray]:
     """Residual (n,) of the critical point next to the network, and how far off the present one is, relative to it.
 
     At a critical point the field of every large neuron is 0, apart from what its kinks hold; the least change of the
-    residual that makes it so is taken, unless it is so large that the network is on its way. None is large as long as
-    all together have learned nothing.
+    residual that makes it so is taken, unless it is so large that the network is on its way.
     """
     r, zero = _residual(samples, network), _residual(samples, network[:0])
-    sizes = np.linalg.norm(network, axis=1)
-    large = network[sizes > SLIGHT * sizes.max(initial=0.0)]
-    if np.linalg.norm(r - zero) <= SLIGHT * np.linalg.norm(zero):
+    if large.shape[0] == 0:
         return 0.0, zero
     rows = []
     for pattern in np.unique(_patterns(samples, large), axis=0):
