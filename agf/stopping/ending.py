@@ -120,8 +120,8 @@ class Ending:
         return rest.perturbed if rest.growth == 0.0 else 0.0
 
     def small(self, now: Moment) -> float | None:
-        """Rate of the fastest small neuron."""
-        return self.rest(now).growth
+        """Rate of the fastest small neuron, now or once it has turned: one may shrink beside a direction it leaves."""
+        return self.rest(now).coming
 
     def growing(self, now: Moment) -> float | None:
         """Rate of the fastest of both."""
@@ -157,7 +157,7 @@ class Ending:
             )
         if end.why is Why.QUIET:
             rate = self.rest(end.at).perturbed
-            grows = f"what still grows takes {1 / (rate * unit):.2g} of time by a factor e" if rate else "nothing grows"
+            grows = f"what still grows takes {unit / rate:.2g} of time by a factor e" if rate else "nothing grows"
             return (
                 Status.QUIET,
                 f"The loss {end.at.loss:.6g} has all but stopped: over the last third of the work it fell by "

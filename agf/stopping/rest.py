@@ -58,7 +58,7 @@ class Rest:
     """
 
     def __init__(self, now: Moment) -> None:
-        self._ask, self._y = now.system, now.y
+        self._now, self._ask, self._y = now, now.system, now.y
         self._matrix: FloatArray | None = None
         if (other := _weights(self._ask, self._y)) is not None:
             self._ask = Counted(other[0])
@@ -75,6 +75,18 @@ class Rest:
     #: Rate 1/s of the fastest small neuron, 0 when none grows, None where the system does not know; where there are
     #: kinks, what a small neuron comes to by turning, as no Jacobian tells.
     growth: float | None
+
+    @cached_property
+    def coming(self) -> float | None:
+        """`growth`, or where it is 0 what small neurons will come to by turning, in up to 400 steps of directions."""
+        system, y = self._ask.system, self._y
+        if isinstance(system, WeightSystem):
+            system, y = system.polar, system.polar.at(y.reshape(system.shape))
+        if self.growth != 0.0 or not system.smooth or not isinstance(system, PolarSystem):
+            return self.growth
+        rate, evaluations = prospect(system, y)
+        self._now.system.charge(evaluations)
+        return rate
 
     @cached_property
     def perturbed(self) -> float:

@@ -40,6 +40,22 @@ def test_trained_from_small_weights_the_published_points_end_spurious(data, util
     assert "none of the 20 neurons ever points there" in found.sentence
 
 
+@pytest.mark.parametrize("loss", ["logistic", "exponential", "half-squared"])
+def test_where_nothing_is_learned_yet_small_neurons_do_not_follow(loss):
+    # counted as one that follows, a neuron of the best direction left it no self-interaction: a drop of 1e13
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((13, 1))
+    p = agf.TwoLayer(X, np.where(X[:, 0] > 0.3, 1.0, -1.0), width=3, loss=loss, kink=0)
+    theta = 1e-4 * np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]])
+    found = agf.escape(p, theta)
+    assert found.verdict == "leaving"
+    assert 0.0 < found.best.drop <= found.level
+    assert found.gain == pytest.approx(1.0, abs=0.02)
+    flow = agf.flow(p, agf.Init.from_params(theta), t_max=4 * found.time)
+    half = np.interp(-(flow.losses[0] - 0.5 * found.best.drop), -flow.losses, flow.times)
+    assert half == pytest.approx(found.time, rel=0.3)  # to first order in the log of the norm
+
+
 def test_trained_from_large_weights_three_points_are_fitted_at_any_width():
     p = agf.TwoLayer(*T3, width=20)
     found = agf.escape(p, agf.flow(p, agf.Init.from_params(balanced(20, 1.0)), t_max=500.0, rtol=1e-5))

@@ -5,6 +5,8 @@ Right values come from least squares of the right signs or rank, and from scipy 
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -15,6 +17,7 @@ from agf import FlowSystem, Init, Status
 from agf.coordinates.choice import flow_system
 from agf.coordinates.polar_system import PolarSystem
 from agf.stopping.drive import Why, drive
+from agf.stopping.ending import Ending
 from agf.stopping.methods import LSODA
 from agf.stopping.rules import Event
 
@@ -141,6 +144,25 @@ def test_a_neuron_that_shrinks_before_it_turns_is_waited_for_where_kinks_are_sha
     assert flow.losses[-1] < 1e-5 * flow.losses[0]
     # LSODA on the raw weights finds the drop at 66.2; float64 holds the difference of the two parts to 1e-11
     assert flow.drops[0].time == pytest.approx(66.2, rel=5e-3)
+
+
+def test_a_neuron_that_turns_before_it_grows_is_waited_for_on_a_plateau():
+    # degree 3: a small neuron stands beside a saddle of its utility, below 0, and shrinks by a thousandth for 40,000
+    problem = agf.problem("modular-addition", p=2, width=4)
+    flow = agf.flow(problem, problem.init(1e-3, seed=0))
+    assert flow.status is Status.SETTLED
+    assert flow.losses[-1] < 1e-6
+    stairs = agf.predict(problem, problem.init(1e-3, seed=0))
+    assert [drop.time for drop in flow.drops] == pytest.approx([drop.half_time for drop in stairs.drops], rel=5e-4)
+
+
+def test_a_flow_that_is_quiet_says_in_flow_time_how_slowly_the_rest_grows(monkeypatch):
+    monkeypatch.setattr(Ending, "small", lambda self, now: self.rest(now).growth)  # the directions are not asked
+    problem = agf.problem("modular-addition", p=2, width=4)
+    flow = agf.flow(problem, problem.init(1e-3, seed=0))
+    assert flow.status is Status.QUIET
+    said = float(re.search("takes (.*) of time by a factor e", str(flow))[1])
+    assert said > flow.times[-1]  # or it would have been waited for
 
 
 def test_gradient_descent_of_a_constant_template_works():
