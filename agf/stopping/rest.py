@@ -79,9 +79,10 @@ class Rest:
     @cached_property
     def coming(self) -> float | None:
         """`growth`, or where it is 0 what small neurons will come to by turning, in up to 400 steps of directions."""
-        system, y = self._ask.system, self._y
-        if isinstance(system, WeightSystem):
-            system, y = system.polar, system.polar.at(y.reshape(system.shape))
+        asked, y = self._ask.system, self._y
+        system = asked.polar if isinstance(asked, WeightSystem) else asked
+        if isinstance(asked, WeightSystem):
+            y = asked.polar.at(y.reshape(asked.shape))
         if self.growth != 0.0 or not system.smooth or not isinstance(system, PolarSystem):
             return self.growth
         rate, evaluations = prospect(system, y)
