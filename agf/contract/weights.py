@@ -62,7 +62,7 @@ def _remedy(problem: Problem, init: Init) -> str:
     """The width that weights ask for, where only that is another."""
     takes = inspect.signature(type(problem).__init__).parameters
     if init.n_params == problem.n_params and any(name in takes for name in WIDTHS):
-        return f"For these weights, add --width {init.width}."
+        return f"For these weights, add --width {init.width - len(problem.permanent)}."
     if (init.n_params, init.width) == (problem.width, problem.n_params):
         return "Rows and columns may be swapped: theta.T."
     return ""
