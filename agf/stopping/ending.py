@@ -133,8 +133,13 @@ class Ending:
         found: Rest = now.ask("rest", lambda: Rest(now))
         return found
 
-    def status(self, end: End, unit: float) -> tuple[Status, str, dict[str, float]]:
-        """Status of a run that ended so, its evidence as a sentence, and in numbers (loss left, time of the growth)."""
+    def status(
+        self, end: End, unit: float, before: float = 0.0, remedy: str = " Raise max_steps or max_gradients."
+    ) -> tuple[Status, str, dict[str, float]]:
+        """Status of a run that ended so, its evidence as a sentence, and in numbers (loss left, time of the growth).
+
+        before : flow time at which its time began; remedy : what is advised where the budget ran out on a plateau.
+        """
         if end.why is Why.SETTLED:
             return (
                 Status.SETTLED,
@@ -167,11 +172,11 @@ class Ending:
         if end.why is Why.BUDGET:
             due = end.at.system.system.due(end.at.y)
             if due is not None and np.isfinite(due) and end.at.fall <= self.settle * self._size(end.at.loss):
-                when = (end.at.t + due) * unit
+                when = before + (end.at.t + due) * unit
                 return (
                     Status.PLATEAU,
                     f"A plateau, and not the end: something grows, and the next drop is due at flow time {when:.3g}. "
-                    f"{end.note} Raise max_steps or max_gradients.",
+                    f"{end.note}{remedy}",
                     {"due": when},
                 )
             return Status.MAX_STEPS, *self._open(Status.MAX_STEPS, end.at.loss)

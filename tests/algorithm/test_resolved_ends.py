@@ -100,3 +100,19 @@ def test_what_is_beyond_the_drops_that_were_requested_is_not_computed():
     assert (few.drops[0].half_time, few.drops[0].level) == (more.drops[0].half_time, more.drops[0].level)
     # Neurons join all along, and no plateau is skipped: of the four visible drops three are seen.
     assert few.stats["velocity_evaluations"] < 0.5 * more.stats["velocity_evaluations"]
+
+
+def test_a_plateau_that_explicit_steps_cannot_cross_ends_where_the_flow_ends():
+    # two outputs, 34 samples: the budget of a million gradients was spent on steps of a thousand stages each
+    rng = np.random.default_rng(2)
+    n, d = int(rng.integers(8, 40)), int(rng.integers(2, 5))
+    X = rng.standard_normal((n, d))
+    Y = np.column_stack([np.maximum(X @ rng.standard_normal(d), 0), np.sin(X @ rng.standard_normal(d))])
+    problem = agf.TwoLayer(X, Y, width=int(rng.integers(2, 7)))
+    init = problem.init(1e-4, seed=2)
+    flow, stairs = agf.flow(problem, init), agf.predict(problem, init)
+    assert flow.status is stairs.status is Status.PLATEAU
+    assert stairs.stats["velocity_evaluations"] < 2 * flow.stats["evaluations"]
+    assert stairs.levels[-1] == pytest.approx(flow.losses[-1], rel=1e-6)
+    for drop, seen in zip(stairs.drops, flow.drops, strict=True):
+        assert abs(drop.half_time / seen.time - 1) < drop.error

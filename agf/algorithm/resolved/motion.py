@@ -21,7 +21,7 @@ from agf.stopping.coordinates import Stiff
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import FLOOR, Ending
 from agf.stopping.methods import Auto, Explicit
-from agf.stopping.rules import BUDGET, Budget, Certified, Event, Timeless, Tolerance
+from agf.stopping.rules import BUDGET, Budget, Certified, Event, Timeless, Tolerance, Unaffordable
 
 #: Accuracy of the place in a step at which a neuron joins or leaves. Cost: a joining norm is a convention.
 _SHARP = 1e-4
@@ -53,7 +53,7 @@ class Motion:
         ending = Ending(settings.rtol, run.start_level, run.least, max(began, 1.0) / unit)
         if run.last and (known := self._prospects) is not None:
             ending = replace(ending, prospects=lambda now: known(*system.polar(stretch.riding(now.y))))
-        budget = Budget(BUDGET - self._gradients, hessian=start.size)
+        budget, s_end = Budget(BUDGET - self._gradients, hessian=start.size), (run.stop - began) / unit
         rtol = run.tolerances.step
         steps = Auto(rtol) if system.smooth else Explicit(rtol, "rk45")
 
@@ -78,8 +78,9 @@ class Motion:
                 stops += [Settles(run, stretch), *ending.rules(system.smooth)[3:]]
             if settings.max_drops is not None:
                 stops.append(Enough(run.path, settings.max_drops))
-            stops += [*([Stiff()] if run.last and stretch.moving is system else []), Timeless(), budget]
-            end = drive(stretch.moving, steps, stops, saved, s_end=(run.stop - began) / unit, each=each)
+            stops += [*([Stiff()] if run.last and stretch.moving is system else []), Timeless()]
+            stops += [Unaffordable(budget, s_end), budget]
+            end = drive(stretch.moving, steps, stops, saved, s_end=s_end, each=each)
             if end.after is None:
                 break
             stretch.moving, y = end.after
@@ -135,7 +136,8 @@ class Motion:
             return Status.MAX_TIME
         if end.why is Why.PASSED:
             return Status.MAX_DROPS
-        status, sentence, _ = ending.status(end, float(np.exp(system.log_time_unit)))
+        before = float(run.clock.flow(stretch.time(0.0)))
+        status, sentence, _ = ending.status(end, float(np.exp(system.log_time_unit)), before, remedy="")
         said = "" if end.note and end.note in sentence else end.note
         run.notes.extend(note for note in (said, sentence) if note)
         return status
