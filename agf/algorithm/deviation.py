@@ -216,7 +216,7 @@ def _finite(value: float) -> float:
     return np.inf if np.isnan(value) else float(value)
 
 
-def of_curve(stairs: Staircase, depth: float, decades: float = 1.0) -> Staircase:
+def of_curve(stairs: Staircase, depth: float, decades: float = 1.0, drift: float = 0.0) -> Staircase:
     """A prediction resolved in time, with bars from its conditioning, and whether its drops overlap others.
 
     Where the conditioning of a drop is not known, neither are its bars: they are NaN.
@@ -238,6 +238,10 @@ def of_curve(stairs: Staircase, depth: float, decades: float = 1.0) -> Staircase
         place = float(times[int(np.argmax(falling <= drop.level))])
         beside = np.interp(place * np.exp([-_BESIDE, _BESIDE]), times, losses)
         bar = np.nan if unknown[k] else FINE_DEPTH + float(np.max(np.abs(beside - drop.level))) / scale
+        if drift > 0 and k == len(drops) - 1:
+            middle = drop.level + 0.5 * (fall - drift)
+            error += abs(float(times[int(np.argmax(falling <= max(middle, falling[-1])))]) / drop.half_time - 1.0)
+            bar += drift / scale
         bar = np.inf if np.isinf(drop.conditioning) else bar  # the repeat went elsewhere
         width = spans[k][1] - spans[k][0]
         gaps = [spans[k][0] - spans[k - 1][1]] if k else []

@@ -116,3 +116,21 @@ def test_a_plateau_that_explicit_steps_cannot_cross_ends_where_the_flow_ends():
     assert stairs.levels[-1] == pytest.approx(flow.losses[-1], rel=1e-6)
     for drop, seen in zip(stairs.drops, flow.drops, strict=True):
         assert abs(drop.half_time / seen.time - 1) < drop.error
+
+
+def test_bars_cover_where_a_fall_without_end_is_left():
+    # 14 samples of two inputs, two tanh neurons: t^-0.34, and runs at other tolerances stop elsewhere on it
+    rng = np.random.default_rng(1023)
+    n, d = int(rng.integers(6, 40)), int(rng.integers(1, 5))
+    X, _, y = rng.standard_normal((n, d)), rng.standard_normal(3 * d), rng.standard_normal(n)
+    problem = agf.TwoLayer(X, y, activation="tanh", width=int(rng.integers(1, 8)))
+    init = problem.init(1e-9, seed=23)
+    last = agf.predict(problem, init).drops[-1]
+    ends = []
+    for rtol in (1e-6, 1e-7):
+        flow = agf.flow(problem, init, rtol=rtol)
+        assert flow.status is Status.NO_CRITICAL_POINT
+        ends.append(flow.drops[-1].time)
+        assert abs(last.half_time / ends[-1] - 1) < last.error < 0.1
+        assert abs(flow.losses[-1] - last.level) / flow.losses[0] < last.level_error < 0.05
+    assert abs(ends[0] / ends[1] - 1) > 2e-3  # more than the bars of drops that have an end

@@ -138,6 +138,7 @@ class Motion:
             return Status.MAX_DROPS
         before = float(run.clock.flow(stretch.time(0.0)))
         status, sentence, _ = ending.status(end, float(np.exp(system.log_time_unit)), before, remedy="")
+        run.drift = end.left if status is Status.NO_CRITICAL_POINT else 0.0
         said = "" if end.note and end.note in sentence else end.note
         run.notes.extend(note for note in (said, sentence) if note)
         return status

@@ -45,7 +45,7 @@ def resolve_riding(
             drops, status = drops[:most], status if status is Status.INTERRUPTED else Status.MAX_DROPS
         times, losses = run.clock.flow(np.array(run.path.times)), np.array(run.path.losses)
         stairs = staircase(problem, init, settings, run, status, drops, began, (times, losses))
-        return of_curve(stairs, FINE_DEPTH, decades(problem, settings))
+        return of_curve(stairs, FINE_DEPTH, decades(problem, settings), run.drift)
 
     if kept is not None:
         run.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED, run.drops()))

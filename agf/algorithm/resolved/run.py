@@ -74,6 +74,7 @@ class Run:
         # what is asked is over when no more than the tolerance is left above this
         self.least = float(problem.least_loss(init)) if floor is None else floor - settings.rtol * self.start_level
         self.left: float | None = None  # loss that may still be lost at the end
+        self.drift = 0.0  # the same where it falls like a power of time
         self.planned: integrators.Memory | None = None  # the method that stepped last, and its next step
 
     def start(self) -> None:
