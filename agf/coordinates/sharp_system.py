@@ -24,9 +24,10 @@ _BESIDE = 1e-9
 #: crossing leaves is as large as the tolerance, and saddles make it grow (a classifier of 150 samples, six neurons,
 #: loss at t = 30: .121, .147 and .1949 at 1e-4, 1e-6 and 1e-8; .1951 by descent in steps of 2e-3).
 RTOL_SHARP = 1e-8
-#: Height over a kink, and its change over a step, below which a neuron whose step would have reached the kink is looked
-#: at as if it had. Cost: at a tenth steps of the size of the tolerance stop short of a kink which holds the neuron for
-#: ever; drops move by 1e-5 at ten times and at a tenth, no more than by the tolerance, against steps of 1e-10.
+#: Height over a kink, and its change over a step, below which a neuron is taken to have reached the kink. Cost: at a
+#: tenth steps of the size of the tolerance stop short of a kink which holds the neuron, or meet it within and end
+#: beside it, for ever; drops move by 1e-5 at ten times and at a tenth, no more than by the tolerance, against steps of
+#: 1e-10.
 _SHORT = 10.0 * RTOL_SHARP
 
 
@@ -65,7 +66,7 @@ class SharpSystem(PolarSystem):
         else:
             with np.errstate(invalid="ignore"):  # of kinks that are none
                 moved = np.abs(heights - before)
-            met = ((heights > 0) != (before > 0)) | ((np.abs(heights) <= moved) & (moved <= _SHORT))
+            met = ((heights > 0) != (before > 0)) | (np.maximum(np.abs(heights), moved) <= _SHORT)
         met[~self.alive] = False
         for neuron, held in self._held.items():
             met[neuron, held] = True

@@ -66,6 +66,20 @@ def test_steps_that_stop_short_of_a_kink_end_on_it():
     assert flow.directions[-1] == pytest.approx(exact, abs=1e-4)  # what crossings leave grows beside saddles
 
 
+def test_steps_that_chatter_beside_a_kink_and_never_over_it_end_on_it():
+    # every step began and ended 2e-8 below the kink and met it in between: 200,000 gradients to t = 100
+    rng = np.random.default_rng(1014)
+    n, d = int(rng.integers(6, 40)), int(rng.integers(1, 5))
+    X, _, y = rng.standard_normal((n, d)), rng.standard_normal(3 * d), rng.standard_normal(n)
+    problem = agf.TwoLayer(X, y, width=int(rng.integers(1, 8)), kink=0)
+    init = problem.init(1e-11, seed=14)
+    flow = agf.flow(problem, init, t_max=110.0)
+    assert flow.stats["evaluations"] < 10_000
+    directions, log_norms = agf.align(problem, init).at(110.0)
+    assert flow.directions[-1] == pytest.approx(directions, abs=1e-6)
+    assert flow.log_norms[-1] == pytest.approx(log_norms, abs=1e-4)
+
+
 def test_balanced_neurons_keep_their_sign_however_long_they_shrink():
     # all opposed: each stands at a saddle of the sphere, which rounding would leave within 40 growth times
     X, y = np.array([[1.0], [-1.0]]), np.array([1.0, 1.0])
