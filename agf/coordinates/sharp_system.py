@@ -16,6 +16,7 @@ from agf.contract.problem import Problem
 from agf.coordinates.polar_system import PolarSystem
 from agf.init import Init
 from agf.rounding import SUM, UNIT
+from agf.sphere import norms
 
 #: Angle beside a kink at which its sides are looked at. Derived: far above rounding (UNIT) and far below what the
 #: finest steps resolve, 1e-8.
@@ -24,7 +25,7 @@ _BESIDE = 1e-9
 #: crossing leaves is as large as the tolerance, and saddles make it grow (a classifier of 150 samples, six neurons,
 #: loss at t = 30: .121, .147 and .1949 at 1e-4, 1e-6 and 1e-8; .1951 by descent in steps of 2e-3).
 RTOL_SHARP = 1e-8
-#: Height over a kink, and its change over a step, below which a neuron is taken to have reached the kink. Cost: at a
+#: Height over a kink, of |w|, and its change over a step, below which a neuron has reached the kink. Cost: at a
 #: tenth steps of the size of the tolerance stop short of a kink which holds the neuron, or meet it within and end
 #: beside it, for ever; drops move by 1e-5 at ten times and at a tenth, no more than by the tolerance, against steps of
 #: 1e-10.
@@ -66,7 +67,8 @@ class SharpSystem(PolarSystem):
         else:
             with np.errstate(invalid="ignore"):  # of kinks that are none
                 moved = np.abs(heights - before)
-            met = ((heights > 0) != (before > 0)) | (np.maximum(np.abs(heights), moved) <= _SHORT)
+            beside = np.abs(heights) <= np.maximum(moved, _SHORT * norms(directions[:, : self._d])[:, None])
+            met = ((heights > 0) != (before > 0)) | (beside & (moved <= _SHORT))
         met[~self.alive] = False
         for neuron, held in self._held.items():
             met[neuron, held] = True
