@@ -14,7 +14,8 @@ from agf.contract.core_laws import likely_factor
 from agf.contract.probe import NotApplicable, Probe, Violation
 from agf.init import Init
 
-#: Steps of descent, on which the loss must stay above the bound of `least_loss`: cost only.
+#: Steps of descent, on which the loss must stay above the bound of `least_loss`. Cost: of the test; a bound that only
+#: later losses pass is not found out.
 _DESCENT = 30
 
 

@@ -20,8 +20,8 @@ _ENDS = 1e-5
 #: Steps of descent about the point, the first a fourth of the distance at which it is asked. Limit: one that has not
 #: come away by then stays.
 _STEPS = 200
-#: Distance, in the longest of them, within which it must be during the second half of them to stay. Derived: steps that
-#: turn back at the point land within one of it, and what goes away slides at a twentieth of its field at least.
+#: Distance, in the longest of them, within which it must be during the second half of them to stay. Limit: steps that
+#: turn back at the point land within one of it, and what goes away more slowly than a twentieth of its field stays.
 _NEAR = 4.0
 
 
