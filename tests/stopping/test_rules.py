@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from valley import Valley, bowl, power
 
+from agf.rounding import SUM
 from agf.stopping.drive import Saved, Why, drive
 from agf.stopping.methods import LSODA, Auto, Explicit
 from agf.stopping.rules import (
     PARKED,
     TIMELESS,
+    Before,
     Budget,
     Certified,
     Drifting,
@@ -21,6 +23,7 @@ from agf.stopping.rules import (
     Settled,
     Timeless,
     Tolerance,
+    Unaffordable,
 )
 
 
@@ -157,7 +160,7 @@ def test_rounding_is_a_rate_that_has_fallen_by_its_square():
     system = bowl([1.0])
     end = drive(system, Explicit(1e-6), [Rounding()], system.start())
     assert end.why is Why.ROUNDING
-    assert end.at.y[0] <= 1e-13
+    assert end.at.y[0] <= SUM  # the rate of L = y^2 / 2 is y^2
 
 
 def test_a_budget_counts_gradients_and_ends_any_run():
@@ -165,6 +168,28 @@ def test_a_budget_counts_gradients_and_ends_any_run():
     end = drive(system, Explicit(1e-6), [Budget(500)], system.start())
     assert end.why is Why.BUDGET
     assert 500 <= end.at.work.gradients < 520
+
+
+@pytest.mark.parametrize(
+    ("growth", "s_end", "why"), [(1e-6, np.inf, Why.BUDGET), (1e-6, 1e-2, Why.TIME), (1e3, 1e-2, Why.TIME)]
+)
+def test_what_explicit_steps_cannot_reach_is_given_up_at_once_and_what_they_can_is_reached(growth, s_end, why):
+    # Steps of s stages reach s^2 / (1.54 c) where the loss is as steep as c, so a time T costs 1.54 c T / s gradients:
+    # here 8e11 until what grows matters, and 8,000 to s_end
+    system, budget = bowl([1e9]), Budget(1e6)
+    system._hessian, system.grows = None, growth
+    end = drive(system, Auto(1e-6), [Unaffordable(budget, s_end), budget], system.start(), s_end=s_end)
+    assert end.why is why
+    assert end.at.work.gradients < 5e4
+
+
+def test_a_rule_before_a_time_ends_what_it_would_end_until_then_and_nothing_later():
+    # L = exp(-2 t) / 2 has fallen to 1e-3 of its size at t = ln(1000) / 2 = 3.45
+    system, low = bowl([1.0]), Certified(Tolerance(1e-3, 0.5))
+    for until, why in [(3.0, Why.TIME), (4.0, Why.SETTLED)]:
+        end = drive(system, Explicit(1e-10), [Before(until, low)], system.start(), s_end=6.0)
+        assert end.why is why
+    assert 0.5 * np.log(1000) <= end.at.t < until
 
 
 def test_steps_that_do_not_advance_the_time_end_a_run():
