@@ -30,6 +30,9 @@ SETTLE = 1e-4
 #: Losses below this fraction of that of the zero function count as this one. Result: of when a flow that fits its data
 #: ends; at 0.1 drops below 1e-5 of that loss would be left out, at 1e-3 an exponential end takes two e-folds more.
 FLOOR = 0.01
+#: Fraction of the smallest drop that may be left where a bound ends a run. Derived: the half level of that drop is then
+#: right to half of it, a quarter of a percent of its depth.
+_LEFT = 0.005
 #: A time limit so many times the age of a run is far ahead. Cost: of steps at rest; a limit nearer by is met.
 _FAR = 1000.0
 #: Loss of the targets, relative to what the network makes of order-one weights, below which there is nothing to learn.
@@ -85,7 +88,7 @@ class Ending:
         # A bound is worth more than a rate: it is waited for until it is as small as the smallest loss that counts, and
         # small next to a drop of a millionth of a loss that stays, whose middle lies half as far off as its end does.
         millionth = self.settle * FLOOR
-        certified: list[Stop] = [Certified(Tolerance(0.005 * millionth, FLOOR * self.scale), self.least)]
+        certified: list[Stop] = [Certified(Tolerance(_LEFT * millionth, FLOOR * self.scale), self.least)]
         if self.least >= 0.0:
             certified.insert(0, Certified(Tolerance(millionth, self.scale)))
         settled = Settled(tolerated, self.leaving, self.first)
