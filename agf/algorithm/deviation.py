@@ -99,69 +99,73 @@ class Deviation:
         kappa, new = self.problem.degree, drop.neurons[drop.neurons < after.log_norms.size]
         # a mode in closed form is active once it has grown, and what was active has moved by then
         before = settled if activated.active[new].any() else activated
-        size = float(np.max(after.log_norms[new], initial=-np.inf))
-        largest = float(np.max(drop.utility, initial=0.0))
+        size = float(after.log_norms[new].max(initial=-np.inf))
+        largest = float(drop.utility.max(initial=0.0))
         with np.errstate(over="ignore"):
             width = np.exp((2 - kappa) * size) / (kappa * largest) if largest > 0 and np.isfinite(size) else np.inf
-            rest = after.log_norms[np.append(np.flatnonzero(~after.active), _elsewhere(new, after))]
-            share = np.sum(np.exp(np.minimum(kappa * (rest[np.isfinite(rest)] - size), 0.0)))
-        (moved, turned), tail = self._moved(before, after), self._tail(after)
-        drag = self._drag(new[:1], before)
-        active = np.flatnonzero(after.active)
-        late = abs(later(self.problem, after.params[active], active, new, 0.5 * (before.level + drop.level)))
+            rest = after.log_norms[~after.active]
+            if new.size > 1:
+                rest = np.append(rest, after.log_norms[_elsewhere(new, after)])
+            share = np.exp(np.minimum(kappa * (rest[np.isfinite(rest)] - size), 0.0)).sum()
+        active, began = after.active.nonzero()[0], before.active.nonzero()[0]
+        theta, earlier = after.params[active], before.params[began]
+        moved, turned = self._moved(began, earlier, active, theta, before, after)
+        drag = self._drag(new[:1], began, earlier, before)
+        late = abs(later(self.problem, theta, active, new, 0.5 * (before.level + drop.level)))
+        tail = self._tail(active, theta)
         self.legs.append(_Leg(drop.time, float(width), tail, moved, turned, min(float(share), 1.0), drag, late))
 
-    def _drag(self, new: IntArray, now: State[Any]) -> float:
+    def _drag(self, new: IntArray, active: IntArray, theta: FloatArray, now: State[Any]) -> float:
         """See `_Leg`; 0 for the first drop, and where phases have rows of their own."""
         if new.size == 0 or now.directions.shape[0] != self.problem.width:
             return 0.0
-        active, row = np.flatnonzero(now.active), now.directions[new]
-        self.residuals = [*self.residuals[-_BACK:], self.problem.residual(now.params[active], active)]
-        pulls = np.array([float(self.problem.utility(row, new, residual)[0][0]) for residual in self.residuals])
+        row, utility = now.directions[new], self.problem.utility
+        self.residuals = [*self.residuals[-_BACK:], self.problem.residual(theta, active)]
+        pulls = np.array([utility(row, new, residual)[0][0] for residual in self.residuals], dtype=np.float64)
         widths = np.array([leg.width for leg in self.legs[max(len(self.legs) - pulls.size + 1, 0) :]])
-        return float(np.sum(np.abs(np.diff(pulls)) * widths)) / pulls[-1] if pulls[-1] > 0 else np.inf
+        return float((np.abs(pulls[1:] - pulls[:-1]) * widths).sum()) / pulls[-1] if pulls[-1] > 0 else np.inf
 
-    def _moved(self, before: State[Any], after: State[Any]) -> tuple[float, float]:
-        """`moved` and `turned`, see `_Leg`; 1 and 0 where the problem has no outputs."""
-        parts = self._parts(after)
+    def _moved(
+        self,
+        began: IntArray,
+        earlier: FloatArray,
+        active: IntArray,
+        theta: FloatArray,
+        before: State[Any],
+        after: State[Any],
+    ) -> tuple[float, float]:
+        """`moved` and `turned`, see `_Leg`, between those active before and after; 1 and 0 where the problem has no
+        outputs."""
+        parts = self.problem.outputs(theta, active)
         if parts is None:
-            return 1.0 if before.active.any() else 0.0, 0.0
-        earlier = self._parts(before)
-        assert earlier is not None
-        known = earlier.sum(axis=0)
-        change = float(np.linalg.norm(parts.sum(axis=0) - known))
+            return 1.0 if began.size else 0.0, 0.0
+        first = self.problem.outputs(earlier, began)
+        assert first is not None
+        known = first.sum(axis=0)
+        change = _size(parts.sum(axis=0) - known)
         if change <= 0:
             return 1.0, 0.0
-        kept = parts[before.active[after.active]].sum(axis=0)
-        turned = self._turned(np.flatnonzero(after.active & ~before.active), before, after)
-        return min((float(np.linalg.norm(kept - known)) + turned) / change, 1.0), min(turned / change, 1.0)
+        stayed = before.active[active]
+        turned = self._turned(active[~stayed], theta[~stayed], parts[~stayed], before)
+        return min((_size(parts[stayed].sum(axis=0) - known) + turned) / change, 1.0), min(turned / change, 1.0)
 
-    def _parts(self, state: State[Any]) -> FloatArray | None:
-        """Outputs of the active neurons, or None."""
-        active = np.flatnonzero(state.active)
-        return self.problem.outputs(state.params[active], active)
-
-    def _turned(self, new: IntArray, before: State[Any], after: State[Any]) -> float:
+    def _turned(self, new: IntArray, weights: FloatArray, parts: FloatArray, before: State[Any]) -> float:
         """Norm of what newcomers make of the output by turning while they grow: none of it is along what they began
         with."""
         if new.size == 0:
             return 0.0
-        weights = after.params[new]
-        began = before.directions[new] * norms(weights)[:, None]
-        first, last = (self.problem.outputs(rows, new) for rows in (began, weights))
+        first = self.problem.outputs(before.directions[new] * norms(weights)[:, None], new)
         assert first is not None  # `_moved` has asked
-        assert last is not None
-        along, found = first.sum(axis=0), last.sum(axis=0)
-        size = float(np.sum(along**2))
-        return float(np.linalg.norm(found - (np.sum(along * found) / size if size > 0 else 0.0) * along))
+        along, found = first.sum(axis=0), parts.sum(axis=0)
+        size = float((along**2).sum())
+        return _size(found - (float((along * found).sum()) / size if size > 0 else 0.0) * along)
 
-    def _tail(self, state: State[Any]) -> float:
+    def _tail(self, active: IntArray, theta: FloatArray) -> float:
         """See `_Leg`; inf where it is not known."""
-        active = np.flatnonzero(state.active)
         order = active.size * self.problem.n_params
         if not (0 < order <= _ORDER):
             return np.inf
-        matrix = self.problem.hessian(state.params[active], active)
+        matrix = self.problem.hessian(theta, active)
         if matrix is None or not np.isfinite(matrix).all():
             return np.inf
         rates = np.linalg.eigvalsh(matrix)
@@ -176,27 +180,26 @@ class Deviation:
     def _barred(self, drops: Sequence[Drop], start_level: float) -> tuple[Drop, ...]:
         times = np.array([leg.time for leg in self.legs])
         widths = np.array([leg.width for leg in self.legs])
-        moved, share = np.array([leg.moved for leg in self.legs]), np.array([leg.share for leg in self.legs])
+        moved = np.array([leg.moved for leg in self.legs])
         tails = np.maximum([leg.tail for leg in self.legs], widths)
         before, out = start_level, []
         for k, drop in enumerate(drops):
-            half = max(drop.half_time, np.finfo(float).tiny)
-            gaps = np.abs(times - times[k])
-            wide = np.maximum(widths, widths[k])
-            near = wide * np.exp(-2.0 * gaps / wide)
-            near[k] = widths[k] * share[k]
+            leg, half = self.legs[k], max(drop.half_time, np.finfo(float).tiny)
+            wide = np.maximum(widths, leg.width)
+            reach = np.exp(-2.0 * np.abs(times - leg.time) / wide)
+            near = wide * reach
+            near[k], reach[k] = leg.width * leg.share, 0.0
             since = np.maximum(half - times[:k], 0.0)
-            slow = float(np.sum(moved[:k] * np.minimum(tails[:k], since)))
-            turned = self.legs[k].turned  # goes on from where the drop begins, so that all of its slow end counts
-            own = (_OWN * (moved[k] - turned) + turned) * min(tails[k], half)
-            error = _LEAST + (self.legs[k].drag + _PART * (slow + own + self.legs[k].late + float(np.sum(near)))) / half
+            slow = float((moved[:k] * np.minimum(tails[:k], since)).sum())
+            # what turns goes on from where the drop begins, so that all of its slow end counts
+            own = (_OWN * (leg.moved - leg.turned) + leg.turned) * min(tails[k], half)
+            error = _LEAST + (leg.drag + _PART * (slow + own + leg.late + float(near.sum()))) / half
             after = times[k + 1] - times[k] if k + 1 < times.size else np.inf
-            left = moved[k] * np.exp(-after / tails[k]) + np.exp(-2.0 * after / wide[k]) if np.isfinite(after) else 0.0
+            left = leg.moved * np.exp(-after / tails[k]) + np.exp(-2.0 * after / wide[k]) if after < np.inf else 0.0
             fall = abs(before - drop.level)
             certain = drop.predicted_decrease / start_level if start_level > 0 and drop.predicted_decrease > 0 else 0.0
             bar = FINE_DEPTH + certain + left * (fall / start_level if start_level > 0 else 0.0)
-            mixed = float(np.max(np.delete(np.exp(-2.0 * gaps / wide), k), initial=0.0)) > _MIXED
-            mixed |= drop.neurons.size > 1 or share[k] > _MIXED or left > _MOVING
+            mixed = reach.max() > _MIXED or drop.neurons.size > 1 or leg.share > _MIXED or left > _MOVING
             out.append(
                 replace(drop, error=_finite(error), level_error=_finite(bar), overlap=bool(mixed or not drop.critical))
             )
@@ -210,6 +213,11 @@ def _elsewhere(neurons: IntArray, state: State[Any]) -> IntArray:
         return neurons[:0]
     directions = state.directions[neurons].reshape(neurons.size, -1)
     return neurons[lengths(directions - directions[np.argmax(state.log_norms[neurons])]) >= TURN]
+
+
+def _size(vector: FloatArray) -> float:
+    """Euclidean norm of an array of any shape."""
+    return float(np.sqrt(np.vdot(vector, vector)))
 
 
 def _finite(value: float) -> float:

@@ -103,7 +103,9 @@ def start_change(problem: Problem, init: Init) -> float:
 def of_start(problem: Problem, init: Init, stairs: Staircase) -> Staircase:
     """With error bars of half-drop times no narrower than the part of the loss that the initial weights make."""
     change = start_change(problem, init)
-    if change > 0 and stairs.curve_times.size:
+    if change == 0:
+        return stairs
+    if stairs.curve_times.size:
         system = problem.flow_system(init)
         if system is not None and system.contracts:
             return stairs  # all weights are followed from where they are
