@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 import zlib
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -44,7 +46,23 @@ class Listed:
 
 
 def _points() -> dict[str, EntryPoint]:
+    return _registered(tuple((entry, _changed(entry)) for entry in sys.path))
+
+
+@lru_cache(maxsize=1)
+def _registered(places: tuple[tuple[str, int], ...]) -> dict[str, EntryPoint]:
+    """What is registered in these places, each with when it last changed: reading all that is installed takes longer
+    than a small prediction."""
+    del places
     return {point.name: point for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
+
+
+def _changed(entry: str) -> int:
+    """When a place on the path of imports last changed, 0 where there is none."""
+    try:
+        return os.stat(entry or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def names() -> list[str]:

@@ -55,6 +55,21 @@ def test_a_plugin_by_entry_point_is_found(write, points):
     assert isinstance(agf.problem("mine", X=np.eye(2), Y=[1, 2]), agf.TwoLayer)
 
 
+def test_what_is_installed_is_read_once_until_a_place_changes(write, tmp_path, monkeypatch):
+    read = []
+    real = registry.entry_points
+    monkeypatch.setattr(registry, "entry_points", lambda **group: read.append(1) or real(**group))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for _ in range(3):
+        assert "mine" not in registry.names()
+    assert len(read) == 1
+    (tmp_path / "mine-1.0.dist-info").mkdir()
+    (tmp_path / "mine-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (tmp_path / "mine-1.0.dist-info" / "entry_points.txt").write_text("[agf.problems]\nmine = good_plugin:Mine\n")
+    write(GOOD, "good_plugin.py")
+    assert registry.find("mine").name == "mine"
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

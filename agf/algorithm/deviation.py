@@ -26,8 +26,8 @@ from agf.records.table import those
 from agf.results.curve import FLOOR, detect
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
-from agf.rounding import TIED
-from agf.sphere import lengths, norms
+from agf.rounding import TIED, TINY
+from agf.sphere import lengths
 
 #: Fraction of the sum of the measures by which a drop is late. Result: of the bars; the measures bound what happens,
 #: and this fraction holds in 95 of 100 drops (docs/accuracy.md); at 1 bars would be twice as wide as needed, at 0.05
@@ -63,6 +63,20 @@ _MOVING = 1e-2
 _BESIDE = 0.05
 
 
+@dataclass
+class _Newcomer:
+    """Who made a drop, and on what it grew.
+
+    neuron, row : (1,) and (1, P), its unit direction before the drop.  residual : of those active then, until it was
+    asked for all that come after.  pulls : its utility and those of the next `_BACK` newcomers on that residual.
+    """
+
+    neuron: IntArray
+    row: FloatArray
+    residual: Any
+    pulls: FloatArray
+
+
 @dataclass(frozen=True)
 class _Leg:
     """One drop in flow time: when, how fast its neuron grew, what it moved, and how long that goes on.
@@ -70,9 +84,9 @@ class _Leg:
     width : in which the newcomer grows by a factor e.  tail : one over the slowest rate of the active neurons.
     moved : change of the output of those active before, and of newcomers by turning, over that of the network.
     turned : the part of newcomers in it.
-    drag : widths of the drops before, each by the change of the newcomer's utility in it over that which it has now.
     share : output of the dormant neurons, and of those that join in another direction, over that of the newcomer.
     late : by how much a loss that is not quadratic has moved its middle (`saturation.later`).
+    newcomer : None where phases have rows of their own.
     """
 
     time: float
@@ -81,8 +95,8 @@ class _Leg:
     moved: float
     turned: float
     share: float
-    drag: float
     late: float
+    newcomer: _Newcomer | None
 
 
 @dataclass
@@ -92,7 +106,6 @@ class Deviation:
     problem: Problem
     clock: Clock
     legs: list[_Leg] = field(default_factory=list)
-    residuals: list[Any] = field(default_factory=list)  # before the last drops
 
     def add(self, settled: State[Any], activated: State[Any], after: State[Any], drop: Drop) -> None:
         """A drop that led from a settled state by the end of a dormant phase to the next."""
@@ -108,21 +121,37 @@ class Deviation:
                 rest = np.append(rest, after.log_norms[_elsewhere(new, after)])
             share = np.exp(np.minimum(kappa * (rest[np.isfinite(rest)] - size), 0.0)).sum()
         active, began = after.active.nonzero()[0], before.active.nonzero()[0]
-        theta, earlier = after.params[active], before.params[began]
+        theta, earlier = after.rows(active), before.rows(began)
         moved, turned = self._moved(began, earlier, active, theta, before, after)
-        drag = self._drag(new[:1], began, earlier, before)
         late = abs(later(self.problem, theta, active, new, 0.5 * (before.level + drop.level)))
-        tail = self._tail(active, theta)
-        self.legs.append(_Leg(drop.time, float(width), tail, moved, turned, min(float(share), 1.0), drag, late))
+        tail, newcomer = self._tail(active, theta), None
+        if new.size and before.directions.shape[0] == self.problem.width:
+            residual = self.problem.residual(earlier, began)
+            newcomer = _Newcomer(new[:1], before.directions[new[:1]], residual, np.zeros(0))
+        self.legs.append(_Leg(drop.time, float(width), tail, moved, turned, min(float(share), 1.0), late, newcomer))
+        if len(self.legs) > _BACK:
+            self._pull(len(self.legs) - 1 - _BACK)
 
-    def _drag(self, new: IntArray, active: IntArray, theta: FloatArray, now: State[Any]) -> float:
-        """See `_Leg`; 0 for the first drop, and where phases have rows of their own."""
-        if new.size == 0 or now.directions.shape[0] != self.problem.width:
+    def _pull(self, first: int) -> None:
+        """Let the residual before a drop pull on its newcomer and on the next ones: all in one call."""
+        some = [leg.newcomer for leg in self.legs[first : first + _BACK + 1]]
+        one, there = some[0], [newcomer for newcomer in some if newcomer is not None]
+        if one is None or one.pulls.size == len(some):
+            return
+        rows, neurons = np.concatenate([x.row for x in there]), np.concatenate([x.neuron for x in there])
+        one.pulls = np.zeros(len(some))
+        one.pulls[[x is not None for x in some]] = self.problem.utility(rows, neurons, one.residual)[0]
+        if len(some) > _BACK:
+            one.residual = None
+
+    def _drag(self, k: int) -> float:
+        """Widths of the drops before the k-th, each by the change of the pull on its newcomer in it, over that which it
+        has now."""
+        if self.legs[k].newcomer is None:
             return 0.0
-        row, utility = now.directions[new], self.problem.utility
-        self.residuals = [*self.residuals[-_BACK:], self.problem.residual(theta, active)]
-        pulls = np.array([utility(row, new, residual)[0][0] for residual in self.residuals], dtype=np.float64)
-        widths = np.array([leg.width for leg in self.legs[max(len(self.legs) - pulls.size + 1, 0) :]])
+        legs = self.legs[max(k - _BACK, 0) : k + 1]
+        came = [(len(legs) - j, leg.width, one) for j, leg in enumerate(legs, 1) if (one := leg.newcomer) is not None]
+        pulls, widths = np.array([one.pulls[lag] for lag, _, one in came]), np.array([leg[1] for leg in came[:-1]])
         return float((np.abs(pulls[1:] - pulls[:-1]) * widths).sum()) / pulls[-1] if pulls[-1] > 0 else np.inf
 
     def _moved(
@@ -146,15 +175,15 @@ class Deviation:
         if change <= 0:
             return 1.0, 0.0
         stayed = before.active[active]
-        turned = self._turned(active[~stayed], theta[~stayed], parts[~stayed], before)
+        turned = self._turned(active[~stayed], parts[~stayed], before, after)
         return min((_size(parts[stayed].sum(axis=0) - known) + turned) / change, 1.0), min(turned / change, 1.0)
 
-    def _turned(self, new: IntArray, weights: FloatArray, parts: FloatArray, before: State[Any]) -> float:
+    def _turned(self, new: IntArray, parts: FloatArray, before: State[Any], after: State[Any]) -> float:
         """Norm of what newcomers make of the output by turning while they grow: none of it is along what they began
         with."""
         if new.size == 0:
             return 0.0
-        first = self.problem.outputs(before.directions[new] * norms(weights)[:, None], new)
+        first = self.problem.outputs(before.directions[new] * np.exp(after.log_norms[new])[:, None], new)
         assert first is not None  # `_moved` has asked
         along, found = first.sum(axis=0), parts.sum(axis=0)
         size = float((along**2).sum())
@@ -178,13 +207,15 @@ class Deviation:
             return self._barred(drops, start_level)
 
     def _barred(self, drops: Sequence[Drop], start_level: float) -> tuple[Drop, ...]:
+        for j in range(max(len(self.legs) - _BACK, 0), len(self.legs)):
+            self._pull(j)
         times = np.array([leg.time for leg in self.legs])
         widths = np.array([leg.width for leg in self.legs])
         moved = np.array([leg.moved for leg in self.legs])
         tails = np.maximum([leg.tail for leg in self.legs], widths)
         before, out = start_level, []
         for k, drop in enumerate(drops):
-            leg, half = self.legs[k], max(drop.half_time, np.finfo(float).tiny)
+            leg, half = self.legs[k], max(drop.half_time, TINY)
             wide = np.maximum(widths, leg.width)
             reach = np.exp(-2.0 * np.abs(times - leg.time) / wide)
             near = wide * reach
@@ -193,7 +224,7 @@ class Deviation:
             slow = float((moved[:k] * np.minimum(tails[:k], since)).sum())
             # what turns goes on from where the drop begins, so that all of its slow end counts
             own = (_OWN * (leg.moved - leg.turned) + leg.turned) * min(tails[k], half)
-            error = _LEAST + (leg.drag + _PART * (slow + own + leg.late + float(near.sum()))) / half
+            error = _LEAST + (self._drag(k) + _PART * (slow + own + leg.late + float(near.sum()))) / half
             after = times[k + 1] - times[k] if k + 1 < times.size else np.inf
             left = leg.moved * np.exp(-after / tails[k]) + np.exp(-2.0 * after / wide[k]) if after < np.inf else 0.0
             fall = abs(before - drop.level)
@@ -241,7 +272,7 @@ def of_curve(stairs: Staircase, depth: float, decades: float = 1.0, drift: float
     falling, out, before = np.minimum.accumulate(losses), [], stairs.start_level
     unknown = np.isnan([drop.conditioning for drop in drops])
     for k, drop in enumerate(drops):
-        fall, before = max(before - drop.level, np.finfo(float).tiny * scale), drop.level
+        fall, before = max(before - drop.level, TINY * scale), drop.level
         error = _LEAST + _SAFE / decades * drop.conditioning + min(_FINEST * scale / fall, 1.0)
         place = float(times[int(np.argmax(falling <= drop.level))])
         beside = np.interp(place * np.exp([-_BESIDE, _BESIDE]), times, losses)

@@ -20,7 +20,7 @@ from agf.algorithm.departures.symmetry import HANDED
 from agf.algorithm.deviation import Deviation
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
-from agf.algorithm.smallness import of_start, refuse_large
+from agf.algorithm.smallness import of_start, refuse_large, start_change
 from agf.arrays import USUAL
 from agf.clock import Clock
 from agf.contract.admission import admit
@@ -113,12 +113,14 @@ def record(problem: Problem, phases: Phases, state: State[Any], activation: Acti
     """The drop that two phases made, read off the state they ended in; phases whose rows are no neurons name them."""
     clock = phases.clock
     named = getattr(phases, "label", None)
-    active = np.flatnonzero(state.active)
-    params = state.params[active]
+    active = state.active.nonzero()[0]
+    params = state.rows(active)
     neurons = np.concatenate([activation.neurons, settled.joined])
+    middle = activation.half_time if settled.half_time is None else settled.half_time
+    time, half_time = clock.flow(np.array([activation.time, middle])).tolist()
     return Drop(
-        time=float(clock.flow(activation.time)),
-        half_time=float(clock.flow(activation.half_time if settled.half_time is None else settled.half_time)),
+        time=time,
+        half_time=half_time,
         accelerated_time=activation.time,
         level=settled.level,
         neurons=neurons,
@@ -230,11 +232,9 @@ def predict_with(
     init = admit(problem, init, "predict")
     kept = Checkpoint(checkpoint, eager=True)
     with guard(problem):
-        if settings.mode != "limit":
-            refuse_large(problem, init)
+        change = refuse_large(problem, init) if settings.mode != "limit" else 0.0
         stairs = _judged(problem, _predicted(problem, init, settings, observer, kept))
-        if settings.mode != "limit":
-            stairs = of_start(problem, init, stairs)
+        stairs = of_start(problem, init, stairs, change)
         if stairs.curve_times.size or not (settings.conditioning and stairs.drops):
             return stairs  # what is resolved in time measures its own
         if stairs.status is Status.INTERRUPTED:
@@ -474,7 +474,7 @@ def predict_each(problem: Problem, inits: Sequence[Init], settings: Settings) ->
                 found = predict_with(problem, init, settings)
             else:
                 found = _alternate(Engine(problem, init, settings, phases), None, Checkpoint(None))
-                found = of_start(problem, init, found)
+                found = of_start(problem, init, found, start_change(problem, init))
         except Exception as error:
             yield error
             continue

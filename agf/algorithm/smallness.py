@@ -22,13 +22,18 @@ _LOOKED_AT = 16
 _SAID = 0.01
 
 
-def refuse_large(problem: Problem, init: Init) -> None:
+def refuse_large(problem: Problem, init: Init) -> float:
     """Refuse a start at which no neuron is below its natural norm R*, the one at which it alone would saturate, or at
     which all together are further from the targets than the zero function is, by as much again.
 
     A prediction expands in small weights, and R* is what they are small against: it scales with the targets, so that a
     start is refused, or not, whatever the units of the data. Neurons without a pull (dead, nothing to fit, or none to
     leading order) do not count.
+
+    Returns
+    -------
+    float
+        `start_change`.
 
     Raises
     ------
@@ -47,6 +52,7 @@ def refuse_large(problem: Problem, init: Init) -> None:
                 remedy="Choose a smaller alpha, or scale the weights down; agf.flow trains from any.",
             )
         )
+    return change
 
 
 def _refuse_norms(problem: Problem, init: Init) -> None:
@@ -100,9 +106,9 @@ def start_change(problem: Problem, init: Init) -> float:
     return abs(first - zero) / zero
 
 
-def of_start(problem: Problem, init: Init, stairs: Staircase) -> Staircase:
-    """With error bars of half-drop times no narrower than the part of the loss that the initial weights make."""
-    change = start_change(problem, init)
+def of_start(problem: Problem, init: Init, stairs: Staircase, change: float) -> Staircase:
+    """With error bars of half-drop times no narrower than the part of the loss that the initial weights make, which is
+    `start_change`."""
     if change == 0:
         return stairs
     if stairs.curve_times.size:

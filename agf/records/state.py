@@ -46,6 +46,10 @@ class State(Generic[M]):
         rho = np.where(self.active, np.exp(np.where(self.active, self.log_norms, 0.0)), 0.0)
         return self.directions * rho[:, None]
 
+    def rows(self, neurons: IntArray) -> FloatArray:
+        """Parameters (m, P) of some neurons."""
+        return self.directions[neurons] * np.exp(self.log_norms[neurons])[:, None]
+
 
 @dataclass(frozen=True)
 class Activation:

@@ -7,7 +7,7 @@ coordinates sit at the least-squares solution with the signs they activated with
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -81,23 +81,22 @@ class DiagonalPhases:
     def dormant(self, state: DiagonalState) -> tuple[DiagonalState, agf.Activation | agf.Status]:
         """Constant rates in z until the first coordinate, with all tied ones, reaches its threshold."""
         memory, mirror, scale = state.memory, self.mirror, self.clock.scale
-        z, idle = memory.z, memory.idle
+        z, idle, asleep = memory.z, memory.idle, ~state.active
         v = self._at(memory.coefficients).pull / self._n
         while True:
-            moving = (v != 0.0) & ~state.active & ~idle
-            if not moving.any():
-                return state, agf.Status.FITTED
+            moving = (v != 0.0) & asleep & ~idle
             # an infinite height belongs to a coordinate that starts without a part of this sign: it never gets there
             heights = mirror.height(z, v)
             columns = (moving & np.isfinite(heights)).nonzero()[0]
             if columns.size == 0:
-                return state, agf.Status.NO_GROWTH
+                return state, agf.Status.NO_GROWTH if moving.any() else agf.Status.FITTED
             speeds, heights = np.abs(v[columns]), heights[columns]
             times, known = self._times(columns, speeds, heights)
-            first = known[times[known].argmin()]
+            exact = times[known]
+            first = known[exact.argmin()]
             step = float(times[first])
             slack = self._settings.tie_rtol * step + SUM * np.abs(heights[known]) / speeds[known]
-            together = times[known] <= step + slack
+            together = exact <= step + slack
             tied, rest = np.sort(known[together]), known[~together]
             new = columns[tied]
             edge = memory.signs.copy()
@@ -119,7 +118,7 @@ class DiagonalPhases:
             state.active,
             *mirror.polar(moved),
             state.level,
-            replace(memory, z=moved, signs=edge, idle=idle),
+            Memory(moved, memory.coefficients, edge, idle),
         )
         return after, agf.Activation(after.time, state.time + half / scale, new, 0.5 * speeds[tied], runner_up)
 
@@ -159,8 +158,8 @@ class DiagonalPhases:
         minimum = self._settle(memory.coefficients, edge)
         beta = minimum.shared
         active = beta != 0.0
-        collapsed = np.flatnonzero((edge != 0.0) & ~active)
-        inside = np.flatnonzero(active)
+        collapsed = ((edge != 0.0) & ~active).nonzero()[0]
+        inside = active.nonzero()[0]
         z = memory.z.copy()
         z[inside] = mirror.depth(mirror.height_of_coefficient(np.abs(beta[inside]), inside), edge[inside], inside)
         r = self._y - self._x @ beta
@@ -193,7 +192,7 @@ class DiagonalPhases:
         last = self._last
         if last is None or not (_same(last.start, start) and _same(last.signs, signs)):
             fit = self._at(start)
-            allowed = np.flatnonzero(signs)
+            allowed = signs.nonzero()[0]
             fit.minimize(allowed, signs[allowed])
             self._fit_at = fit.coefficients.copy()
             shared = np.zeros_like(start)

@@ -113,8 +113,8 @@ class DiagonalLinear(agf.Problem):
 
     def utility(self, theta: FloatArray, neurons: IntArray, residual: FloatArray) -> tuple[FloatArray, FloatArray]:
         """U_i = u_i v_i (x_i . r)/n, whose maximum on the unit circle is |x_i . r|/(2n)."""
-        correlation = self._correlation(neurons, residual)
-        return theta[:, 0] * theta[:, 1] * correlation, theta[:, ::-1] * correlation[:, None]
+        pull = theta[:, ::-1] * self._correlation(neurons, residual)[:, None]
+        return theta[:, 0] * pull[:, 0], pull
 
     def _correlation(self, neurons: IntArray, r: FloatArray) -> FloatArray:
         out: FloatArray = self._columns[neurons] @ r / r.size
@@ -144,14 +144,14 @@ class DiagonalLinear(agf.Problem):
 
     def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
         """Dense Hessian (2m, 2m), rows and columns ordered as theta.ravel()."""
-        x = self.X[:, neurons]
-        jacobian = (x[:, :, None] * theta[None, :, ::-1]).reshape(self.n_samples, -1)
-        out = jacobian.T @ jacobian / self.n_samples
-        g = -self._correlation(neurons, self.residual(theta, neurons))
-        u = 2 * np.arange(neurons.size)
-        out[u, u + 1] += g
-        out[u + 1, u] += g
-        return out
+        x, m = self._columns[neurons], neurons.size
+        g = x @ (theta[:, 0] * theta[:, 1] @ x - self.y) / self.n_samples
+        # [coordinate, u or v] twice
+        out = (x @ x.T / self.n_samples)[:, None, :, None] * (theta[:, ::-1, None, None] * theta[:, ::-1])
+        place = np.arange(m)
+        out[place, 0, place, 1] += g
+        out[place, 1, place, 0] += g
+        return out.reshape(2 * m, 2 * m)
 
     # -- where it starts --------------------------------------------------------------------------------------
 

@@ -329,7 +329,7 @@ class SignedFit:
             allowed[columns] = True
             open_ = (self._first[columns] == columns) | ~allowed[self._first[columns]]
         while True:
-            candidates = np.flatnonzero(open_ & ~self.active[columns])
+            candidates = (open_ & ~self.active[columns]).nonzero()[0]
             if candidates.size == 0:
                 return
             some = columns[candidates]
@@ -355,7 +355,7 @@ class SignedFit:
     def distance(self, columns: IntArray) -> FloatArray:
         """(m,) squared distance of columns of X from the span of the active ones."""
         square = self.norms[columns] ** 2
-        inside = np.sum(self._factor.coordinates(columns) ** 2, axis=0)
+        inside = (self._factor.coordinates(columns) ** 2).sum(axis=0)
         return np.maximum(square - inside, EPS * square)
 
     def _include(self, j: int) -> bool:
@@ -367,7 +367,7 @@ class SignedFit:
         while True:
             order = factor.order
             old, new = self.coefficients[order], factor.coefficients()
-            wrong = np.flatnonzero(self._signs[order] * new <= 0.0)
+            wrong = (self._signs[order] * new <= 0.0).nonzero()[0]
             if entering and wrong.size and wrong[-1] == order.size - 1:
                 factor.leave(order.size - 1)  # its gain was rounding error
                 return False

@@ -1,0 +1,43 @@
+"""Error bars of Algorithm 1: what they need of the drops before, and what that costs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import agf
+from agf.algorithm.deviation import _BACK, Deviation
+
+
+def predicted(d, monkeypatch):
+    """A prediction of d drops, its measures, its steps, and how often the utility was asked for."""
+    rng = np.random.default_rng(d)
+    x = rng.standard_normal((2 * d, d))
+    problem = agf.problem("diagonal-linear", X=x, y=x @ rng.standard_normal(d))
+    made, steps, asked = [], [], []
+    utility, add, start = type(problem).utility, Deviation.add, Deviation.__init__
+    monkeypatch.setattr(type(problem), "utility", lambda *a: asked.append(1) or utility(*a))
+    monkeypatch.setattr(Deviation, "__init__", lambda self, *a: made.append(self) or start(self, *a))
+    monkeypatch.setattr(Deviation, "add", lambda self, *a: steps.append(a) or add(self, *a))
+    stairs = agf.predict(problem, problem.init(1e-8), mode="agf")
+    monkeypatch.undo()
+    return problem, stairs, made[0], steps, len(asked)
+
+
+def test_bars_ask_for_one_utility_a_drop_however_many_came_before(monkeypatch):
+    for d in (4, 3 * _BACK):
+        _, stairs, _, _, asked = predicted(d, monkeypatch)
+        assert asked <= len(stairs.drops) + 5  # and what the door asks for
+
+
+@pytest.mark.parametrize("d", [4, 2 * _BACK])
+def test_the_pull_on_a_newcomer_in_the_drops_before_is_that_of_their_residuals(d, monkeypatch):
+    problem, _, deviation, steps, _ = predicted(d, monkeypatch)
+    residuals, widths = [], [leg.width for leg in deviation.legs]
+    for k, (_, activated, _, drop) in enumerate(steps):
+        active = np.flatnonzero(activated.active)
+        residuals.append(problem.residual(activated.params[active], active))
+        row, new = activated.directions[drop.neurons[:1]], drop.neurons[:1]
+        pulls = np.array([problem.utility(row, new, r)[0][0] for r in residuals[max(k - _BACK, 0) :]])
+        by_hand = np.sum(np.abs(np.diff(pulls)) * widths[max(k - _BACK, 0) : k]) / pulls[-1]
+        assert deviation._drag(k) == pytest.approx(by_hand, rel=1e-9, abs=1e-12 * max(widths))
