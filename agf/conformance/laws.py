@@ -319,8 +319,7 @@ def _batched(system: FlowSystem, ys: FloatArray) -> None:
 
 def _contracting(system: FlowSystem, y: FloatArray) -> None:
     """Solutions that differ by what velocities make do not move apart, nor shift the loss by more than is said."""
-    jacobian, metric = system.jacobians(y[None])[0], system.metric(y)
-    gradient = -system.velocity(y) * (1.0 if metric is None else metric**2)
+    jacobian, gradient = system.jacobians(y[None])[0], system.gradients(y[None])[0]
     short = 1e-3 / max(float(np.linalg.norm(jacobian)), np.finfo(float).tiny)
     for error in (system.velocity(y), system.velocity(y + system.scale(y))):
         size, later = system.distance(error), system.distance(error + short * jacobian @ error)

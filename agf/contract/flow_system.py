@@ -97,6 +97,10 @@ class FlowSystem(ABC):
         """Velocities at states ys (m, N), (m, N); override where they are had faster together."""
         return np.array([self.velocity(y) for y in ys])
 
+    def gradients(self, ys: FloatArray) -> FloatArray:
+        """dL/dy at states ys (m, N), (m, N); override where the velocity is no gradient of L in the `metric`."""
+        return np.asarray(-(self.metrics(ys) ** 2) * self.velocities(ys))
+
     def losses_and_rates(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Losses and dL/ds at states ys (m, N), (m,) each; override where they are had faster together."""
         both = np.array([self.loss_and_rate(y) for y in ys]).reshape(-1, 2)
@@ -149,12 +153,6 @@ class FlowSystem(ABC):
         In coordinates in which the velocity is minus a gradient it is the Hessian. Offer it, and stiff stretches are
         crossed by implicit steps.
         """
-        del y
-        return None
-
-    def hessian_root(self, y: FloatArray) -> FloatArray | None:
-        """F (n, N) with which `hessian` is F^T F, where n is so much smaller than N that solving with F is cheaper; or
-        None."""
         del y
         return None
 

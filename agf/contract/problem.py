@@ -24,6 +24,7 @@ from agf.contract.start import drawn
 from agf.contract.ties import Ties
 from agf.errors import NoTheory, explain
 from agf.init import Init
+from agf.records import naming
 from agf.records.table import Table
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from agf.results.landscape import Critical
     from agf.results.staircase import Staircase
 
-#: A label of more neurons names the first few: cost only, `Drop.neurons` has them all.
-_MOST_NAMED, _FIRST_NAMED = 20, 8
 #: Arrays of the size of the weights that a prediction or a training holds at once, measured on a linear network.
 _ARRAYS = 16
 
@@ -319,11 +318,7 @@ class Problem(Instance):
             Indices of the neurons to be named.
         """
         del theta, neurons
-        shown = chosen if chosen.size <= _MOST_NAMED else chosen[:_FIRST_NAMED]
-        words = [str(int(i)) for i in shown]
-        if shown.size < chosen.size:
-            words.append(f"and {chosen.size - shown.size:,} more")
-        return f"{'neuron' if chosen.size == 1 else 'neurons'} {', '.join(words)}"
+        return f"{'neuron' if chosen.size == 1 else 'neurons'} {naming.listed([str(i) for i in chosen.tolist()])}"
 
     def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """What the network has learned, by name (coefficients, singular values, power spectrum, ...)."""

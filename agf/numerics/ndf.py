@@ -54,36 +54,8 @@ Metric = Callable[[FloatArray], FloatArray | None]
 Norm = Callable[[FloatArray, FloatArray], float]
 
 
-class Gram:
-    """S = F^T F of order N by a root F (n, N) with few rows: nothing grows, and it is solved with by singular vectors.
-
-    Attributes
-    ----------
-    finite : bool
-        Whether all of F is.
-    """
-
-    def __init__(self, root: FloatArray) -> None:
-        self.finite = bool(np.isfinite(root).all())
-        if self.finite:
-            _, sizes, self._vectors = np.linalg.svd(root, full_matrices=False)
-            self._values = sizes**2
-
-    def solver(self, shift: float) -> Solve:
-        """The inverse of S + shift, shift > 0."""
-        inverse, vectors = 1.0 / (self._values + shift), self._vectors
-
-        def solve(rest: FloatArray) -> FloatArray:
-            along = vectors @ rest
-            beside = rest - along @ vectors
-            beside -= (vectors @ beside) @ vectors  # rounding of the first, which a small shift magnifies
-            return np.asarray((inverse * along) @ vectors + beside / shift)
-
-        return solve
-
-
 Solve = Callable[[FloatArray], FloatArray]
-Hessian = Callable[[FloatArray], FloatArray | Gram | None]
+Hessian = Callable[[FloatArray], FloatArray | None]
 
 
 @dataclass(frozen=True)
@@ -137,7 +109,7 @@ def march(
     velocity : callable
         y (N,) -> dy/ds (N,).
     hessian : callable
-        y -> the symmetric S (N, N) of the Jacobian -W^-1 S W, or its `Gram`; of L where the velocity is -grad L.
+        y -> the symmetric S (N, N) of the Jacobian -W^-1 S W; of L where the velocity is -grad L.
     y0 : ndarray, (N,)
         Where to start.
     norm : callable
@@ -284,7 +256,7 @@ class _Solver:
     def __init__(self, velocity: Field, hessian: Hessian, metric: Metric | None, longest: float) -> None:
         self.velocity, self.hessian, self.metric, self.longest = velocity, hessian, metric, longest
         self.evaluations = 0
-        self.matrix: FloatArray | Gram | None = None
+        self.matrix: FloatArray | None = None
         self.matrix_at: FloatArray | None = None
         self.weights: FloatArray | None = None  # the metric there
         self.inverse: Solve | None = None
@@ -303,7 +275,7 @@ class _Solver:
         """Take up the matrix at a state; False where it is not finite, as far ahead of one that can be reached."""
         matrix = self.hessian(at)
         assert matrix is not None
-        if not _finite(matrix):
+        if not np.isfinite(matrix).all():
             return False
         self.matrix, self.matrix_at, self.inverse, self.own = matrix, at, None, 0.0
         self.weights = None if self.metric is None else self.metric(at)
@@ -386,22 +358,16 @@ class _Solver:
         while _inverse(matrix, _GROWTH / self.longest) is None:
             self.longest *= 0.5
 
-    def _hessian(self, y: FloatArray, s: float) -> FloatArray | Gram:
+    def _hessian(self, y: FloatArray, s: float) -> FloatArray:
         matrix = self.hessian(y)
         assert matrix is not None
-        if not _finite(matrix):
+        if not np.isfinite(matrix).all():
             raise NonFinite("the Hessian is not finite.", s, y)
         return matrix
 
 
-def _finite(matrix: FloatArray | Gram) -> bool:
-    return matrix.finite if isinstance(matrix, Gram) else bool(np.isfinite(matrix).all())
-
-
-def _inverse(matrix: FloatArray | Gram, shift: float) -> Solve | None:
+def _inverse(matrix: FloatArray, shift: float) -> Solve | None:
     """The inverse of matrix + shift, None where that is not positive definite."""
-    if isinstance(matrix, Gram):
-        return matrix.solver(shift)
     factor = cholesky(matrix, shift)
     return None if factor is None else lambda rest: np.asarray(dpotrs(factor, rest, lower=True)[0])
 

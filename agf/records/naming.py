@@ -9,6 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 
 
+#: Neurons that a list names, and how many where they are more. Limit: results have them all.
+_MOST_NAMED, _FIRST_NAMED = 20, 8
+
+
 class Named(Protocol):
     """What has the constructor arguments of a problem."""
 
@@ -40,7 +44,15 @@ def components(run: Named, feature: str, count: int) -> Sequence[str]:
     return given(run.arguments, count) or [f"{feature} {i}" for i in range(count)]
 
 
-def word_of(label: str) -> str:
-    """The word that a drop's label begins with, in the singular: "mode" of "modes 1 (sigma 3), 2"; else "neuron"."""
-    first = re.match(r"([a-z]+?)s? \d", label)
-    return "neuron" if first is None else first[1]
+def word_of(*labels: str) -> str:
+    """The word that one of these labels of drops begins with, in the singular: "mode" of "modes 1 (sigma 3), 2"; else
+    "neuron"."""
+    found = (re.match(r"([a-z]+?)s? \d", label) for label in labels)
+    return next((first[1] for first in found if first is not None), "neuron")
+
+
+def listed(names: Sequence[str]) -> str:
+    """These names; of many the first, and how many more there are."""
+    if len(names) <= _MOST_NAMED:
+        return ", ".join(names)
+    return ", ".join([*names[:_FIRST_NAMED], f"and {len(names) - _FIRST_NAMED:,} more"])

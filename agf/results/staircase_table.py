@@ -18,13 +18,13 @@ def labels(stairs: Staircase) -> list[str]:
     called: dict[int, str] = {}
     out = []
     known = naming.given(stairs.arguments, stairs.init.width) if stairs.init is not None else None
-    word = naming.word_of(stairs.drops[0].label) if stairs.drops else "neuron"
+    word = naming.word_of(*(drop.label for drop in stairs.drops))
     for drop in stairs.drops:
         left = [
             called.get(i, f"{word} {i}" + (f" ({known[i]})" if known and i < len(known) else ""))
             for i in drop.collapsed.tolist()
         ]
-        out.append(drop.label + (f"; leaves: {', '.join(left)}" if left else ""))
+        out.append(drop.label + (f"; leaves: {naming.listed(left)}" if left else ""))
         if drop.neurons.size == 1:
             called[int(drop.neurons[0])] = drop.label
     return out

@@ -10,17 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from agf.arrays import FloatArray
-from agf.contract.flow_system import FlowSystem
-from agf.stopping.drive import Counted
 
 #: Distance of the states between which the slope of a step is measured, over its length. Derived: the square of it and
 #: rounding over it are both below 1e-9.
 NEAR = 1e-5
-
-
-def gradients(system: FlowSystem, ask: Counted, ys: FloatArray) -> FloatArray:
-    """dL/dy at states (m, N), (m, N), from velocities in the metric of the system."""
-    return np.asarray(-(system.metrics(ys) ** 2) * ask.velocities(ys))
 
 
 def slopes(gradient: FloatArray, behind: FloatArray, ahead: FloatArray, span: FloatArray) -> FloatArray:

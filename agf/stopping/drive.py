@@ -104,6 +104,11 @@ class Counted:
         self.charge(ys.shape[0])
         return self.system.velocities(ys)
 
+    def gradients(self, ys: FloatArray) -> FloatArray:
+        """dL/dy at states (m, N), (m, N): m gradients."""
+        self.charge(ys.shape[0])
+        return self.system.gradients(ys)
+
     def jacobians(self, ys: FloatArray) -> FloatArray:
         """Jacobians of the velocity at states (m, N), (m, N, N): m Hessians."""
         self.charge(0, ys.shape[0])
@@ -135,13 +140,6 @@ class Counted:
         if matrix is not None:
             self.charge(0, 1)
         return matrix
-
-    def hessian_root(self, y: FloatArray) -> FloatArray | None:
-        """(n, N), see `FlowSystem.hessian_root`, counted as a Hessian; None where there is none."""
-        root = self.system.hessian_root(y)
-        if root is not None:
-            self.charge(0, 1)
-        return root
 
 
 @dataclass(frozen=True)

@@ -102,19 +102,11 @@ class Auto:
                 yield step
             else:
                 return
-        hessian: ndf.Hessian = system.hessian
-        if flow.hessian_root(y) is not None:
-
-            def hessian(at: FloatArray) -> ndf.Gram:
-                root = system.hessian_root(at)
-                assert root is not None  # as everywhere in these coordinates
-                return ndf.Gram(root)
-
         norm = ErrorNorm(self.rtol * self.implicit, flow.scale, flow.groups, y.size)
         with np.errstate(**ABSURD):
             yield from ndf.march(
                 system.velocity,
-                hessian,
+                system.hessian,
                 y,
                 norm=lambda error, at: norm(error, at, at),
                 s0=s0,

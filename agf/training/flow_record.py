@@ -14,7 +14,7 @@ from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.integrators import Accepted
 from agf.rounding import SUM
-from agf.stopping.along import NEAR, gradients, slopes
+from agf.stopping.along import NEAR, slopes
 from agf.stopping.drive import Counted, Moment
 from agf.training.recorder import Point, Recorder
 
@@ -112,7 +112,7 @@ class FlowRecord:
         near = NEAR * (last - first)
         before, after = np.maximum(s - near, first), np.minimum(s + near, last)
         ys, behind, ahead = (self._inside(which, at) for at in (s, before, after))
-        gradient = gradients(counted.system, counted, ys)
+        gradient = counted.gradients(ys)
         losses = counted.system.losses_and_rates(ys)[0]  # of the same residuals
         return losses, slopes(gradient, behind, ahead, after - before) / self.unit
 

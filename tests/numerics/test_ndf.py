@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from agf import integrators
-from agf.numerics.ndf import Gram, march
+from agf.numerics.ndf import march
 
 
 def follow(velocity, hessian, y0, until, rtol=1e-4, max_steps=10_000, first_step=1e-6):
@@ -92,21 +92,3 @@ def test_steps_that_rounding_keeps_short_end_with_a_sentence():
     # a Hessian that always claims growth at rate 1e6 over a flow at rest: 1e9 times the time that steps can cover
     with pytest.raises(integrators.Stalled, match="float64 resolves no longer ones"):
         follow(lambda y: 0.0 * y, lambda y: -1e6 * np.eye(1), [1.0], 1e3, max_steps=100_000)
-
-
-@pytest.mark.parametrize("shift", [1.0, 1e-6, 1e-12])
-def test_a_matrix_of_few_rows_is_solved_with_by_its_singular_vectors(shift):
-    """Against the inverse in 50 digits; what the stiff directions hold is right although the shift is tiny."""
-    mpmath = pytest.importorskip("mpmath")
-    rng = np.random.default_rng(0)
-    root, rest = rng.normal(size=(3, 30)), rng.normal(size=30)
-    found = Gram(root).solver(shift)(rest)
-    with mpmath.workdps(50):
-        exact_root = mpmath.matrix(root.tolist())
-        small = exact_root * exact_root.T + shift * mpmath.eye(3)
-        along = mpmath.lu_solve(small, exact_root * mpmath.matrix(rest.tolist()))
-        exact = (mpmath.matrix(rest.tolist()) - exact_root.T * along) / shift
-        exact = np.array([float(value) for value in exact])
-        stiff = np.array([float(value) for value in along])  # what F makes of the solution
-    assert found == pytest.approx(exact, rel=1e-12, abs=1e-12 * np.abs(exact).max())
-    assert root @ found == pytest.approx(stiff, rel=1e-8, abs=1e-15 / shift * np.abs(rest).max())

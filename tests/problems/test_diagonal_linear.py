@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from agf_problems.diagonal_linear.flow import MirrorFlow
 from agf_problems.diagonal_linear.signed_fit import SignedFit, _Gram
 from diagonal_cases import (
     coefficients,
@@ -163,6 +164,8 @@ def test_copies_sharing_equally_is_what_gradient_flow_does():
     flow = agf.flow(problem, init)
     np.testing.assert_allclose(flow.features("coefficients")[-1], [1.5, 1.0, 1.5], rtol=1e-2)
     stairs = agf.predict(problem, init, mode="agf")
+    assert max(map(len, stairs.labels)) < 400
+    assert "neuron" not in " ".join(stairs.labels)
     assert stairs.half_times[1] == pytest.approx(observed_half_times(flow, stairs)[0], rel=1e-4)
 
 
@@ -440,10 +443,60 @@ def test_certificates_by_normal_equations_are_those_of_the_data(kind, monkeypatc
     assert by_normal.stats["kkt"] < 1e-15
 
 
-def test_the_root_of_the_hessian_of_wide_data_is_one(rng):
+def near_equal(eps, d, n=3):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((n, 1)) + eps * rng.standard_normal((n, d))
+    return diagonal(x, rng.standard_normal(n))
+
+
+def test_wide_data_are_followed_in_as_many_coordinates_as_samples(rng):
+    """The same losses, slopes, growth and neurons as in z, and gradients that are differences of losses."""
     problem = diagonal(rng.standard_normal((3, 40)), rng.standard_normal(3))
-    system, z = problem.flow_system(problem.init(1e-3)), rng.standard_normal(40)
-    root = system.hessian_root(z)
-    np.testing.assert_allclose(root.T @ root, system.hessian(z), rtol=1e-12)
+    init = problem.init(1e-3)
+    system, whole = problem.flow_system(init), MirrorFlow(problem.X, problem.y, init)
+    w = rng.standard_normal((2, 3))
+    z = w @ np.linalg.svd(problem.X, full_matrices=False)[0].T @ problem.X / 3
+    np.testing.assert_allclose(system.losses_and_rates(w), whole.losses_and_rates(z), rtol=1e-9)
+    assert system.growth(w[0]) == pytest.approx(whole.growth(z[0]), rel=1e-9)
+    np.testing.assert_allclose(system.snapshot(w[0]).log_norms, whole.snapshot(z[0]).log_norms, rtol=1e-12)
+    moved = [(system.loss(w[0] + 1e-4 * e) - system.loss(w[0] - 1e-4 * e)) / 2e-4 for e in np.eye(3)]
+    np.testing.assert_allclose(system.gradients(w)[0], moved, rtol=1e-5)
+    assert agf.check(problem).passed
     square = diagonal(rng.standard_normal((40, 40)), rng.standard_normal(40))
-    assert square.flow_system(square.init(1e-3)).hessian_root(z) is None
+    assert isinstance(square.flow_system(square.init(1e-3)), MirrorFlow)
+
+
+@pytest.mark.parametrize("eps", [1e-3, 1e-6, 1e-9])
+def test_two_thousand_nearly_equal_columns_of_three_samples_take_seconds(eps):
+    """In z they took 10,000 to a million gradients and up to minutes, in w two thousand at most."""
+    problem = near_equal(eps, 2000)
+    init = problem.init(1e-6)
+    stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
+    assert flow.stats["evaluations"] < 4000
+    assert stairs.stats["velocity_evaluations"] < 4000
+    assert flow.status is agf.Status.SETTLED
+    assert stairs.status is agf.Status.FITTED
+    assert max(map(len, stairs.labels)) < 400
+    assert "neuron" not in " ".join(stairs.labels)
+    assert stairs.half_times[1] == pytest.approx(flow.drops[0].time, rel=1e-2)
+
+
+def test_the_curve_of_nearly_equal_columns_is_that_of_another_method():
+    """Against scipy's Radau on the flow as the paper has it, in weights u and v."""
+    from scipy.integrate import solve_ivp
+
+    problem = near_equal(1e-2, 30)
+    flow = agf.flow(problem, problem.init(1e-2))
+    x, y, n = problem.X, problem.y, 3
+
+    def velocity(t, theta):
+        u, v = theta.reshape(2, -1)
+        g = x.T @ (y - x @ (u * v)) / n
+        return np.concatenate([v * g, u * g])
+
+    start = np.concatenate([np.full(30, 2**0.5 * 1e-2), np.zeros(30)])
+    times = flow.times[flow.times < 2000.0][::10]
+    theirs = solve_ivp(velocity, (0.0, times[-1]), start, "Radau", times, rtol=1e-9, atol=1e-12).y.T.reshape(-1, 2, 30)
+    losses = [0.5 * np.sum((y - x @ (u * v)) ** 2) / n for u, v in theirs]
+    ours = flow.losses[flow.times < 2000.0][::10]
+    np.testing.assert_allclose(ours, losses, rtol=0, atol=1e-6 * losses[0])

@@ -36,7 +36,7 @@ from agf.records.status import Status
 from agf.results.curve import LEFT
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
-from agf.stopping.along import NEAR, gradients, slopes
+from agf.stopping.along import NEAR, slopes
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import SETTLE, Ending
 from agf.stopping.methods import Auto
@@ -193,7 +193,7 @@ class _Followed:
         which, near = np.zeros(places.size, dtype=np.int64), NEAR * (step.s1 - step.s0)
         before, after = np.maximum(places - near, step.s0), np.minimum(places + near, step.s1)
         ys, behind, ahead = (step.many([step], which, at) for at in (places, before, after))
-        gradient = gradients(self.system, now.system, ys)
+        gradient = now.system.gradients(ys)
         losses = self.system.losses_and_rates(ys)[0]  # of the same residuals
         rates = -slopes(gradient, behind, ahead, after - before)
         change = self.system.changes(gradient)

@@ -19,9 +19,32 @@ from agf_problems.diagonal_linear.mirror import Mirror
 
 #: log 4. Derived: p^2 and q^2 are four times the squares of the two halves of z.
 _LOG_4 = float(np.log(4.0))
-#: Coordinates over samples from which on steps are solved by singular vectors. Cost: these take some 20 n^2 N
-#: operations, a factorization N^3 / 3 for each length of step.
+#: Coordinates over samples from which on the samples are followed. Cost: of factorizations of as many rows, against
+#: maps from the one to the other at every evaluation.
 _FEW = 8
+
+
+def flow_of(x: FloatArray, y: FloatArray, init: agf.Init) -> agf.FlowSystem:
+    """The flow in as many coordinates as there are neurons, or as independent samples where these are far fewer."""
+    flow = MirrorFlow(x, y, init)
+    return DualFlow(flow) if _wide(x) else flow
+
+
+def _wide(x: FloatArray) -> bool:
+    return x.shape[1] > _FEW * x.shape[0]
+
+
+def _rotated(x: FloatArray) -> tuple[FloatArray | None, FloatArray]:
+    """Orthonormal columns (n, r) that span those of x, and x in them (r, d); None where x stays as it is."""
+    if _wide(x):
+        basis, sizes, rows = np.linalg.svd(x, full_matrices=False)
+        told = sizes > RANK * sizes[0]
+        told[0] = True  # where nothing moves there still is a coordinate
+        return np.asarray(basis[:, told], dtype=np.float64), sizes[told, None] * rows[told]
+    if x.shape[0] > x.shape[1]:
+        basis, triangle = qr(x, mode="economic", check_finite=False)
+        return np.asarray(basis, dtype=np.float64), np.asarray(triangle, dtype=np.float64)
+    return None, x
 
 
 def least_loss(x: FloatArray, y: FloatArray, init: agf.Init) -> float:
@@ -58,8 +81,10 @@ class MirrorFlow(agf.FlowSystem):
 
     Attributes
     ----------
-    X : float ndarray, shape (n, d)
-        Inputs.
+    X : float ndarray, shape (r, d)
+        Inputs, in a basis of their span where this is smaller, or where there are far more coordinates than samples.
+    n : int
+        Samples.
     """
 
     contracts = True
@@ -67,19 +92,17 @@ class MirrorFlow(agf.FlowSystem):
     def __init__(self, x: FloatArray, y: FloatArray, init: agf.Init) -> None:
         self._mirror = Mirror.of(init)
         x = np.where(np.isfinite(init.log_norms), x, 0.0)  # a coordinate that is exactly zero never moves
-        self._n = y.size
-        self._out_of_reach = 0.0  # |y|^2 outside the span of the columns
-        if x.shape[0] > x.shape[1]:
-            basis, triangle = qr(x, mode="economic", check_finite=False)
-            x = np.asarray(triangle, dtype=np.float64)
-            inside = basis.T @ y
-            self._out_of_reach = float(np.sum((y - basis @ inside) ** 2))
-            y = inside
-        self._x, self._xt, self._y = x, np.ascontiguousarray(x.T), y
-        self._xn = x / self._n
-        self._diagonal = np.einsum("ij,ij->j", x, x) / self._n
+        self.n = y.size
+        basis, x = _rotated(x)
+        inside = y if basis is None else basis.T @ y
+        # |y|^2 outside the span of the columns
+        self._out_of_reach = 0.0 if basis is None else float(np.sum((y - basis @ inside) ** 2))
+        y = inside
+        self.X, self._xt, self._y = x, np.ascontiguousarray(x.T), y
+        self._xn = x / self.n
+        self._diagonal = np.einsum("ij,ij->j", x, x) / self.n
         # |x_i| |y| / n: what rounding of a gradient is relative to
-        self._noise = np.sqrt(self._diagonal / self._n) * float(np.linalg.norm(y))
+        self._noise = np.sqrt(self._diagonal / self.n) * float(np.linalg.norm(y))
         self._groups = np.arange(x.shape[1])
         self._ones = np.ones(x.shape[1])
         # log p^2 / 4 and log q^2 / 4 of each coordinate
@@ -90,13 +113,13 @@ class MirrorFlow(agf.FlowSystem):
         return self._groups
 
     def start(self) -> FloatArray:
-        return np.zeros(self._x.shape[1])
+        return np.zeros(self.X.shape[1])
 
     def scale(self, y: FloatArray) -> FloatArray:
         return self._ones
 
     def velocity(self, y: FloatArray) -> FloatArray:
-        return self._residual(y) @ self._xn
+        return self.residual(y) @ self._xn
 
     def velocities(self, ys: FloatArray) -> FloatArray:
         return self.velocity(ys)
@@ -117,12 +140,12 @@ class MirrorFlow(agf.FlowSystem):
         return float(np.linalg.norm(self._to_unit @ error))
 
     def changes(self, gradients: FloatArray) -> FloatArray:
-        return np.asarray(np.linalg.norm(gradients @ self._xt, axis=-1) / np.sqrt(self._n * np.max(self._diagonal)))
+        return np.asarray(np.linalg.norm(gradients @ self._xt, axis=-1) / np.sqrt(self.n * np.max(self._diagonal)))
 
     @cached_property
     def _to_unit(self) -> FloatArray:
         """What takes an error in z to the e of `distance`; directions that move z by less than rounding are none."""
-        return np.linalg.pinv(self._xt / np.sqrt(self._n), rcond=TIED) * np.sqrt(np.max(self._diagonal))
+        return np.linalg.pinv(self._xt / np.sqrt(self.n), rcond=TIED) * np.sqrt(np.max(self._diagonal))
 
     def loss(self, y: FloatArray) -> float:
         return self.loss_and_rate(y)[0]
@@ -135,10 +158,10 @@ class MirrorFlow(agf.FlowSystem):
         return float(losses), float(rates)
 
     def losses_and_rates(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
-        r = self._residual(ys)
+        r = self.residual(ys)
         velocity = r @ self._xn
         rates = -np.sum(self._squares(ys) * velocity**2, axis=-1)
-        return (0.5 / self._n) * (np.sum(r * r, axis=-1) + self._out_of_reach), rates
+        return (0.5 / self.n) * (np.sum(r * r, axis=-1) + self._out_of_reach), rates
 
     def growth(self, y: FloatArray) -> float:
         """Largest |grad_beta L| among the coordinates that can grow that way: d log|u + v|/dt, or of |u - v|.
@@ -162,12 +185,6 @@ class MirrorFlow(agf.FlowSystem):
         root = self.metric(y)
         return (root[:, None] * root) * self._gram
 
-    def hessian_root(self, y: FloatArray) -> FloatArray | None:
-        """X D^(1/2) / sqrt(n), where there are many more coordinates than samples."""
-        if _FEW * self._x.shape[0] > self._x.shape[1]:
-            return None
-        return self._x * (self.metric(y) / np.sqrt(self._n))
-
     def metric(self, y: FloatArray) -> FloatArray:
         """D^(1/2), the norms of the neurons."""
         return self.metrics(y)
@@ -189,7 +206,8 @@ class MirrorFlow(agf.FlowSystem):
         arrays = log_norms, directions, mirror.coefficients(ys)
         return [agf.Snapshot(*row[:2], {"coefficients": row[2]}) for row in zip(*arrays, strict=True)]
 
-    def _residual(self, z: FloatArray) -> FloatArray:
+    def residual(self, z: FloatArray) -> FloatArray:
+        """y - X beta (..., n)."""
         p, q = self._parts
         return self._y - (np.exp(p + 2.0 * z) - np.exp(q - 2.0 * z)) @ self._xt
 
@@ -197,3 +215,93 @@ class MirrorFlow(agf.FlowSystem):
         """d beta/dz (..., d), which is rho^2."""
         p, q = self._parts
         return 2.0 * (np.exp(p + 2.0 * z) + np.exp(q - 2.0 * z))
+
+
+class DualFlow(agf.FlowSystem):
+    """w' = r, the residual, with z = X^T w / n: as many coordinates as independent samples, in their singular basis.
+
+    However many neurons there are, their z stay in the span of the samples. Nearly equal columns are as well
+    conditioned here as others: in z the difference of two, from which coefficients that nearly cancel are learned, is a
+    difference of velocities, here it is a coordinate. The Jacobian -X D X^T / n, D = d beta/dz, is symmetric.
+
+    Parameters
+    ----------
+    flow : MirrorFlow
+        The same flow in z.
+    """
+
+    contracts = True
+
+    def __init__(self, flow: MirrorFlow) -> None:
+        self._flow = flow
+        x = flow.X / flow.n
+        # |change of z_i| is at most `spread` times the norm of the changes of w_k times `most`_k, for every i.
+        most = np.max(np.abs(x), axis=1)
+        most[most == 0.0] = 1.0
+        spread = float(np.max(np.linalg.norm(x / most[:, None], axis=0)))
+        self._scale = 1.0 / (most * max(spread, 1.0) * np.sqrt(most.size))
+        self._x, self._xt = x, np.ascontiguousarray(x.T)
+        self._longest = float(np.max(np.linalg.norm(x, axis=0)))  # a change of w moves no z by more than this times it
+        self._groups = np.zeros(most.size, dtype=np.int64)
+
+    def _z(self, w: FloatArray) -> FloatArray:
+        """z (..., d)."""
+        return w @ self._x
+
+    @property
+    def groups(self) -> IntArray:
+        return self._groups
+
+    def start(self) -> FloatArray:
+        return np.zeros(self._scale.size)
+
+    def scale(self, y: FloatArray) -> FloatArray:
+        return self._scale
+
+    def velocity(self, y: FloatArray) -> FloatArray:
+        return self._flow.residual(self._z(y))
+
+    def velocities(self, ys: FloatArray) -> FloatArray:
+        return self.velocity(ys)
+
+    def jacobians(self, ys: FloatArray) -> FloatArray:
+        return -self._flow.n * (self._x * self._flow.metrics(self._z(ys))[:, None, :] ** 2) @ self._xt
+
+    def gradients(self, ys: FloatArray) -> FloatArray:
+        """-X D X^T r / n^2: the velocity is a gradient, but not that of the loss."""
+        return (self.jacobians(ys) @ self.velocities(ys)[..., None])[..., 0] / self._flow.n
+
+    def distance(self, error: FloatArray) -> float:
+        """|error|, in units in which no z is off by more than 1 at 1; see `MirrorFlow.distance`."""
+        return float(np.linalg.norm(error)) * self._longest
+
+    def changes(self, gradients: FloatArray) -> FloatArray:
+        return np.asarray(np.linalg.norm(gradients, axis=-1) / self._longest)
+
+    def loss(self, y: FloatArray) -> float:
+        return self._flow.loss(self._z(y))
+
+    def loss_rate(self, y: FloatArray) -> float:
+        return self._flow.loss_rate(self._z(y))
+
+    def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
+        return self._flow.loss_and_rate(self._z(y))
+
+    def losses_and_rates(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return self._flow.losses_and_rates(self._z(ys))
+
+    def growth(self, y: FloatArray) -> float:
+        return self._flow.growth(self._z(y))
+
+    def due(self, y: FloatArray) -> float:
+        return self._flow.due(self._z(y))
+
+    def hessian(self, y: FloatArray) -> FloatArray:
+        """X D X^T / n."""
+        return -self.jacobians(y[None])[0]
+
+    def snapshot(self, y: FloatArray) -> agf.Snapshot:
+        return self._flow.snapshot(self._z(y))
+
+    def snapshots(self, ys: FloatArray) -> list[agf.Snapshot]:
+        return self._flow.snapshots(self._z(ys))

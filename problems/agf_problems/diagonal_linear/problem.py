@@ -15,7 +15,7 @@ import numpy as np
 import agf
 from agf.arrays import FloatArray, IntArray, in_range, matrix, not_zero, vector
 from agf.errors import DataError, explain
-from agf_problems.diagonal_linear.flow import MirrorFlow, least_loss
+from agf_problems.diagonal_linear.flow import flow_of, least_loss
 from agf_problems.diagonal_linear.limit import staircase
 from agf_problems.diagonal_linear.many import MAX_SIZE, DiagonalMany
 from agf_problems.diagonal_linear.phases import DiagonalPhases
@@ -208,8 +208,8 @@ class DiagonalLinear(agf.Problem):
         return least_loss(self.X, self.y, init)
 
     def flow_system(self, init: agf.Init) -> agf.FlowSystem:
-        """Gradient flow in the signed coordinate z."""
-        return MirrorFlow(self.X, self.y, init)
+        """Gradient flow in the signed coordinate z, or in that of the samples where these are far fewer."""
+        return flow_of(self.X, self.y, init)
 
     def ties(self, init: agf.Init) -> agf.Ties | None:
         """Equal columns that start from equal weights."""
