@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-
 #: Neurons that a list names, and how many where they are more. Limit: results have them all.
 _MOST_NAMED, _FIRST_NAMED = 20, 8
 
