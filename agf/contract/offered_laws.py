@@ -133,6 +133,7 @@ def _homogeneous_outputs(probe: Probe) -> bool:
 
 
 def hessian(probe: Probe) -> str:
+    """The Hessian against differences of the gradient along a random direction, and its symmetry."""
     probe = probe.sharp()
     theta, who = probe.theta[:2], probe.neurons[:2]
     matrix = probe.ask("hessian", theta, who)
