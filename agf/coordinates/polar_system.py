@@ -10,7 +10,7 @@ from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.contract.problem import Problem
 from agf.coordinates.balance import Balance
-from agf.coordinates.mode_system import FALLEN, turns
+from agf.coordinates.mode_system import ACTIVE, FALLEN, turns
 from agf.coordinates.turning import Turning
 from agf.coordinates.vanishing import vanishing
 from agf.coordinates.weight_system import WeightSystem
@@ -221,10 +221,15 @@ class PolarSystem(FlowSystem):
         return float(np.min((sizes[self.alive].max() - sizes[rates > 0]) / rates[rates > 0]))
 
     def turning(self, y: FloatArray) -> Turning | None:
-        """The small neurons on the residual of the large ones, which rest; None where none is small, or moves."""
+        """The small neurons on the residual of all that are active, which rest; None where none is small, or moves.
+
+        A neuron that belongs to a group may be small beside the largest, and is active all the same: without it the
+        residual would not be that of the rest.
+        """
         directions, log_norms, _ = self._split(y)
-        small = self.alive & small_neurons(log_norms, self.loss(y), self.first_loss)
-        large = self._present(log_norms) & ~small
+        small = small_neurons(log_norms, self.loss(y), self.first_loss)
+        large = self._present(log_norms) & (log_norms > log_norms.max() + np.log(ACTIVE)) & (not small.all())
+        small &= self.alive
         if not small.any() or self._natural == 0.0:
             return None
         sizes = y[-self.neurons.size :] if self.power else np.ones(self.neurons.size)

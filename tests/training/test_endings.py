@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 import pytest
+from rectified_cases import T3, balanced
 from scipy.integrate import solve_ivp
 from scipy.optimize import nnls
 
@@ -154,6 +155,13 @@ def test_a_neuron_that_turns_before_it_grows_is_waited_for_on_a_plateau():
     assert flow.losses[-1] < 1e-6
     stairs = agf.predict(problem, problem.init(1e-3, seed=0))
     assert [drop.time for drop in flow.drops] == pytest.approx([drop.half_time for drop in stairs.drops], rel=5e-4)
+
+
+def test_neurons_of_a_group_that_has_grown_are_no_small_ones_that_turn_towards_growth():
+    # three points of [BF24]: seven neurons share one direction at norms from .07 to .56, and the end is spurious
+    flow = agf.flow(agf.TwoLayer(*T3, width=20), balanced(20, 2, 1e-6), max_gradients=20_000)
+    assert flow.status in (Status.QUIET, Status.SETTLED)
+    assert flow.losses[-1] == pytest.approx(0.0875213675, abs=1e-9)
 
 
 def test_a_flow_that_is_quiet_says_in_flow_time_how_slowly_the_rest_grows(monkeypatch):
