@@ -11,9 +11,16 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.rounding import LOG_FAINT
+from agf.sphere import lengths
 
 #: Entries of a block of distances. Cost: memory, 4 MB at any width, which caches hold.
 _BLOCK = 1 << 19
+#: Neurons from which on they are first gathered around leaders. Cost: below it every pair is looked at in a millisecond
+#: or two.
+_MANY = 1024
+#: Leaders they are gathered around, at most. Cost: a product with all directions each; who is near none of them is
+#: compared with everybody.
+_LEADERS = 32
 #: Log norm over the largest below which a neuron counts as one of this. Derived: its square is a normal number.
 _LEAST = 0.5 * LOG_FAINT
 
@@ -60,9 +67,46 @@ def log_group_norms(directions: FloatArray, log_norms: FloatArray, rows: IntArra
             return np.full(rows.size, 0.5 * np.logaddexp.reduce(2.0 * log_norms))
     squares = np.exp(2.0 * np.maximum(log_norms - top, _LEAST))
     squares[np.isinf(log_norms)] = 0.0
-    out, size = np.empty(rows.size), max(1, _BLOCK // log_norms.size)
-    for some in (slice(k, k + size) for k in range(0, rows.size, size)):
-        cosines = directions[rows[some]] @ directions.T
-        out[some] = np.greater_equal(cosines, 1.0 - 0.5 * close**2, out=cosines) @ squares
+    if log_norms.size < _MANY:
+        out = _sums(directions, squares, directions[rows], close)
+    else:
+        out = _gathered(directions, squares, rows, close)
     with np.errstate(divide="ignore"):  # a group of one has the norm of that one, to the last bit
         return np.where(out == squares[rows], log_norms[rows], top + 0.5 * np.log(out))
+
+
+def _sums(directions: FloatArray, squares: FloatArray, at: FloatArray, close: float) -> FloatArray:
+    """Sum of the squares of all that are within `close` of each of the directions `at` (k, P), (k,): every pair is
+    looked at."""
+    out, size = np.empty(len(at)), max(1, _BLOCK // max(squares.size, 1))
+    for some in (slice(k, k + size) for k in range(0, len(at), size)):
+        cosines = at[some] @ directions.T
+        out[some] = np.greater_equal(cosines, 1.0 - 0.5 * close**2, out=cosines) @ squares
+    return out
+
+
+def _gathered(directions: FloatArray, squares: FloatArray, rows: IntArray, close: float) -> FloatArray:
+    """`_sums` of many neurons that have few directions between them.
+
+    Whoever is within a quarter of `close` of a leader is its follower. Two followers of leaders that are within half of
+    `close` of each other are near by the triangle inequality, of leaders beyond one and a half of it are not, and
+    between these their pairs are looked at, with a twentieth to spare for rounding.
+    """
+    label, leaders, left = np.full(squares.size, -1), [], np.argsort(-squares, kind="stable")
+    while left.size and len(leaders) < _LEADERS:
+        near = directions[left] @ directions[left[0]] >= 1.0 - 0.5 * (0.25 * close) ** 2
+        near[0] = True  # unit up to rounding
+        label[left[near]] = len(leaders)
+        leaders.append(directions[left[0]])
+        left = left[~near]
+    heads, count = np.array(leaders), len(leaders)
+    totals = np.bincount(label[label >= 0], squares[label >= 0], count)
+    gaps = lengths((heads[:, None] - heads[None]).reshape(count**2, -1)).reshape(count, count)
+    together, apart = gaps <= 0.45 * close, gaps >= 1.55 * close
+    out, of = np.empty(rows.size), label[rows]
+    out[of < 0] = _sums(directions, squares, directions[rows[of < 0]], close)
+    for k in range(count):
+        mine = of == k
+        some = (label < 0) | (~together[k] & ~apart[k])[label]
+        out[mine] = together[k] @ totals + _sums(directions[some], squares[some], directions[rows[mine]], close)
+    return out
