@@ -92,7 +92,8 @@ def _gathered(directions: FloatArray, squares: FloatArray, rows: IntArray, close
     `close` of each other are near by the triangle inequality, of leaders beyond one and a half of it are not, and
     between these their pairs are looked at, with a twentieth to spare for rounding.
     """
-    label, leaders, left = np.full(squares.size, -1), [], np.argsort(-squares, kind="stable")
+    leaders: list[FloatArray] = []
+    label, left = np.full(squares.size, -1), np.argsort(-squares, kind="stable")
     while left.size and len(leaders) < _LEADERS:
         near = directions[left] @ directions[left[0]] >= 1.0 - 0.5 * (0.25 * close) ** 2
         near[0] = True  # unit up to rounding

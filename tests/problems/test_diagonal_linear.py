@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from agf_problems.diagonal_linear import limit
 from agf_problems.diagonal_linear.flow import MirrorFlow
 from agf_problems.diagonal_linear.signed_fit import SignedFit, _Gram
 from diagonal_cases import (
@@ -500,3 +501,18 @@ def test_the_curve_of_nearly_equal_columns_is_that_of_another_method():
     losses = [0.5 * np.sum((y - x @ (u * v)) ** 2) / n for u, v in theirs]
     ours = flow.losses[flow.times < 2000.0][::10]
     np.testing.assert_allclose(ours, losses, rtol=0, atol=1e-6 * losses[0])
+
+
+@pytest.mark.parametrize("apart", [1.0, 1e-7])
+def test_low_levels_are_told_from_one_of_them_as_far_as_digits_reach(rng, apart):
+    """Levels that are small differences of large terms: from one residual where the coefficients are near each other,
+    and from their own where columns are nearly equal and coefficients are not."""
+    x = apart * rng.standard_normal((50, 6)) + rng.standard_normal((50, 1))
+    best = 1e3 * rng.standard_normal(6)
+    y = x @ best + rng.standard_normal(50)
+    beta = best + np.linalg.svd(x)[2][-1] * np.linspace(-1.0, 1.0, 9)[:, None] / apart
+    v, norms = (y - beta @ x.T) @ x / 50, np.linalg.norm(x, axis=0)
+    terms = np.linalg.norm(y) + np.abs(beta) @ norms
+    exact = 0.5 * np.mean((y - beta @ x.T) ** 2, axis=1)
+    found = limit._low(x, y, norms, np.arange(6), beta, v, terms)
+    np.testing.assert_allclose(found, exact, rtol=1e-9)

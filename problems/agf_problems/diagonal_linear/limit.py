@@ -235,7 +235,8 @@ def _certify(x: FloatArray, y: FloatArray, path: list[Stage]) -> _Certificates:
             v = (xy - beta @ normal[0][np.ix_(used, used)]) / n
             levels = 0.5 * (size**2 / n - np.sum(beta * (xy / n + v), axis=1))
             low = np.flatnonzero(levels < _DIGITS * EPS * terms**2 / n)
-            levels[low] = 0.5 * np.sum((y - beta[low] @ x[:, used].T) ** 2, axis=1) / n
+            if low.size:
+                levels[low] = _low(x, y, norms, used, beta[low], v[low], terms[low])
         # v_i must vanish where beta_i does not, and push no coordinate at 0 to the side that is open to it; it is
         # relative to |x_i| (|y| + sum_j |x_j| |beta_j|) / n, so that rounding beta alone would give about 1e-16
         violation = np.where(beta != 0.0, np.abs(v), np.maximum(edge * v, 0.0)) / norms[used]
@@ -248,6 +249,33 @@ def _certify(x: FloatArray, y: FloatArray, path: list[Stage]) -> _Certificates:
             )
         )
     return _Certificates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _low(
+    x: FloatArray,
+    y: FloatArray,
+    norms: FloatArray,
+    used: IntArray,
+    beta: FloatArray,
+    v: FloatArray,
+    terms: FloatArray,
+) -> FloatArray:
+    """Levels (k,) too low for normal equations: by what they differ from one of them, which is taken from its residual.
+
+    L(b + c) = L(b) - c . (v(b) + v(b + c)) / 2, of which rounding leaves as many digits as `_DIGITS` says while c and
+    the residual are small beside the terms of the level; from its own residual where they are not.
+    """
+    n, middle = y.size, len(beta) // 2
+    whole = np.zeros(x.shape[1])
+    whole[used] = beta[middle]
+    r = y - x @ whole
+    changes, there = beta - beta[middle], (r @ x / n)[used]
+    levels: FloatArray = 0.5 * (float(r @ r) / n - np.sum(changes * (there + v), axis=1))
+    size = float(np.linalg.norm(r)) + np.abs(changes) @ norms[used]
+    rest = np.flatnonzero(~(levels >= _DIGITS * EPS * terms * size / n))
+    if rest.size:
+        levels[rest] = 0.5 * np.sum((y - beta[rest] @ x[:, used].T) ** 2, axis=1) / n
+    return levels
 
 
 def _dense(stage: Stage, d: int) -> FloatArray:
