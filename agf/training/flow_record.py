@@ -5,6 +5,7 @@ Steps are kept until there are a few dozen, and then recorded together: what sma
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -51,19 +52,22 @@ class FlowRecord:
         self.drift = 0.0
         self._waiting: list[_Waiting] = []
         self._counted: Counted | None = None
+        #: What the last recording took, in seconds.
+        self.seconds = 0.0
 
     def start(self, now: Moment) -> None:
         """The first point and snapshot."""
         self.recorder.point(0.0, now.loss, -now.rate / self.unit)
         self.recorder.take(0.0, now.loss, now.system.system.snapshot(now.y))
 
-    def add(self, now: Moment) -> None:
-        """Points and snapshots of the step that ended now."""
+    def add(self, now: Moment) -> bool:
+        """Points and snapshots of the step that ended now. Returns whether all is recorded, and nothing waits."""
         assert now.step is not None
         self._waiting.append(_Waiting(now.step, now.origin, (now.t * self.unit, now.loss, -now.rate / self.unit)))
         self._counted = now.system
         if len(self._waiting) >= _STEPS or len(self._waiting) * 8 * now.y.nbytes > _BYTES:
             self.flush()
+        return not self._waiting
 
     @np.errstate(over="ignore", invalid="ignore")
     def flush(self) -> Counted | None:
@@ -91,7 +95,11 @@ class FlowRecord:
         if contracts:
             found = evaluate(np.arange(len(ends)), np.array([end[0] for end in ends]))[1]
             ends = [(time, loss, slope) for (time, loss, _), slope in zip(ends, found.tolist(), strict=True)]
-        self.recorder.record(ends, evaluate, shoot)
+        began = time.perf_counter()
+        try:
+            self.recorder.record(ends, evaluate, shoot)
+        finally:
+            self.seconds = time.perf_counter() - began
         self._waiting = []
         return counted
 
@@ -99,6 +107,10 @@ class FlowRecord:
         """Forget what lies beyond `time`."""
         self._waiting = [w for w in self._waiting if w.end[0] <= time]
         self.recorder.cut(time)
+
+    def forget(self) -> None:
+        """Forget the steps that wait."""
+        self._waiting = []
 
     def abandon(self) -> None:
         """Record the ends of the steps that wait, and ask nothing for it."""

@@ -65,6 +65,9 @@ MAX_GRADIENTS = 2_000_000
 #: Drift of a conserved quantity, relative to the squared norm of its neuron, over the tolerance. Limit: a larger one is
 #: said in a note; the errors of a thousand steps add up to it.
 _DRIFT = 1e3
+#: Seconds that recording the last steps may take once a run is told to stop. Limit: it should be gone within two; where
+#: it takes longer these steps are left out, and made again when it is resumed.
+_PATIENCE = 0.5
 #: Largest log of the unit of time. Limit: flow times beyond do not fit in float64, and the run is refused.
 _MAX_LOG_TIME = 700.0
 
@@ -247,7 +250,7 @@ class _Run:
             known = prospects(ties.problem, ties.init.width)
             if known is not None:
                 self.ending = replace(self.ending, prospects=lambda now: known(*_neurons(now)))
-        self.saved = Saved(system.start())
+        self.saved = self.recorded = Saved(system.start())  # after the last step, and after the last that is recorded
         self.seconds = 0.0
         self.evidence, self.numbers = "", dict[str, float]()
 
@@ -262,7 +265,8 @@ class _Run:
             return self.trajectory(Status.INTERRUPTED)
 
         def each(now: Moment, saved: Saved) -> None:
-            self.record.add(now)
+            if self.record.add(now):
+                self.recorded = replace(saved, work=now.system.work)
             self.saved = saved
             if observer is not None:
                 observer(Progress(self.time, now.loss, saved.work.steps))
@@ -278,6 +282,9 @@ class _Run:
         except KeyboardInterrupt:
             if not self.record.recorder.kept:
                 raise  # nothing was computed
+            if self.record.seconds > _PATIENCE:
+                self.saved = self.recorded
+                self.record.forget()
             self.record.cut(self.time)
             result = so_far()
         checkpoint.save(result)
@@ -317,6 +324,7 @@ class _Run:
             implicit = isinstance(self.system, WeightSystem) and step is not None
             method_memory = History(step.s1 - step.s0) if implicit and step is not None else None
             self.saved = Saved(y, self.saved.origin + self.saved.local, 0.0, method_memory, None, self.saved.work)
+            self.recorded = self.saved
 
     def _begin(self) -> Status | None:
         """Record the start; a status where it is not finite."""
@@ -434,5 +442,8 @@ class _Run:
             tuple(rules) if rules and same else None,
             Work(*(int(v) for v in state["work"])),
         )
+        if self.saved.y.shape != self.system.groups.shape:
+            raise ValueError(f"it has {self.saved.y.size} entries, this flow has {self.system.groups.size}")
+        self.recorded = self.saved
         curve = trajectory.times, trajectory.losses, trajectory.slopes
         self.record.recorder.restore(curve, gathered(snapshot_arrays(trajectory), self.ties), state)

@@ -259,6 +259,30 @@ def test_a_run_in_two_parts_is_the_run_in_one(step, tmp_path):
     same(agf.flow(Product(), balanced(1e-5), resume=agf.flow(Product(), balanced(1e-5), max_steps=step)), whole)
 
 
+def test_a_run_told_to_stop_leaves_out_steps_that_take_long_to_record(monkeypatch):
+    """A snapshot of 2,000 neurons took a third of a second, and dozens waited; resumed, the run makes them again."""
+    monkeypatch.setattr("agf.training.flow_record._STEPS", 8)
+    monkeypatch.setattr("agf.training.gradient_flow._PATIENCE", 0.01)
+    asked = []
+
+    class Slow(Product):
+        def features(self, theta, neurons):
+            asked.append(1)
+            time.sleep(0.01)
+            return {"product": np.prod(theta, axis=1)}
+
+    def tell(progress):
+        if progress.step == 31:
+            asked.clear()
+            raise KeyboardInterrupt
+
+    first = agf.flow(Slow(), balanced(1e-5), observer=tell)
+    assert len(asked) <= 1
+    assert first.stats["steps"] == 24
+    same(agf.flow(Slow(), balanced(1e-5), resume=first), agf.flow(Slow(), balanced(1e-5)))
+
+
+
 def test_a_stiff_run_in_two_parts_is_the_run_in_one(rng):
     X = rng.standard_normal((20, 6)) * np.geomspace(1, 30, 6)
     problem = Samples(X, X @ rng.standard_normal(6))
