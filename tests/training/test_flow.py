@@ -282,7 +282,6 @@ def test_a_run_told_to_stop_leaves_out_steps_that_take_long_to_record(monkeypatc
     same(agf.flow(Slow(), balanced(1e-5), resume=first), agf.flow(Slow(), balanced(1e-5)))
 
 
-
 def test_a_stiff_run_in_two_parts_is_the_run_in_one(rng):
     X = rng.standard_normal((20, 6)) * np.geomspace(1, 30, 6)
     problem = Samples(X, X @ rng.standard_normal(6))
