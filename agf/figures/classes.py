@@ -11,6 +11,7 @@ from agf import plot
 from agf.datasets import load
 from agf.figures.figure import letter, subplots
 from agf.figures.orthogonal import bands, start
+from agf.records.table import number
 from agf.results.comparison import Comparison
 
 WIDTH = 50
@@ -90,8 +91,8 @@ def phases(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str,
         along = agf.course(problem, run, frozen=frozen)
         epoch = along.times / (rate * steps / epochs)
         tops = [float(np.max(values[1:])) for values in (along.norm_change, along.direction_change)]
-        ax.plot(epoch, along.direction_change / tops[1], color=plot.PREDICTED, label=f"directions / {tops[1]:.2g}")
-        ax.plot(epoch, along.norm_change / tops[0], color=plot.PALETTE[2], ls="--", label=f"norms / {tops[0]:.2g}")
+        ax.plot(epoch, along.direction_change / tops[1], color=plot.PREDICTED, label=f"directions / {number(tops[1], 2)}")
+        ax.plot(epoch, along.norm_change / tops[0], color=plot.PALETTE[2], ls="--", label=f"norms / {number(tops[0], 2)}")
         ax.plot(run.times / (rate * steps / epochs), run.losses, color=plot.OBSERVED, ls=":", label="loss")
         ax.set(xlabel="epoch", ylabel="change, over its largest; loss", title=name, xlim=(0, epochs), ylim=(0, 1.5))
         if frozen:

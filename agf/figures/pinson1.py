@@ -40,30 +40,35 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     d = problem.n_inputs
     final = _product(run.params(-1), d)
     figure, axes = subplots(2, 3, width=3.3, height=2.7)
-    axes[0, 0].semilogx(run.times, run.losses, color=plot.OBSERVED, lw=0.8)
-    axes[0, 0].set(xlabel="flow time", ylabel="loss", ylim=(0, 0.75))
+    axes[1, 0].semilogx(run.times, run.losses, color=plot.OBSERVED, lw=0.8, label="descent")
+    axes[1, 0].set(xlabel="flow time", ylabel="loss", ylim=(0, 0.75))
+    axes[1, 0].legend(frameon=False, fontsize="small", loc="lower left")
     panels: dict[str, dict[str, np.ndarray]] = {"loss": {"t": run.times, "loss": run.losses}}
     spread = init.alpha**2 * (d - 1)
-    for ax, time in zip((axes[0, 1], axes[0, 2], axes[1, 0]), TIMES, strict=True):
-        k = int(np.argmin(np.abs(run.snapshot_times - time)))
-        theta = run.params(k)
-        cosine = agf.alignment(problem, theta).cos_delta[0]
-        now = _product(theta, d)
+    grid = np.linspace(0.01, 0.999, 400)
+    moments = [int(np.argmin(np.abs(run.snapshot_times - time))) for time in TIMES]
+    products = [_product(run.params(k), d) for k in moments]
+    range_ = 0.03 * min(now.min() for now in products), 3.0 * max(now.max() for now in products)
+    sizes = np.log10(final[final > 0])
+    for ax, time, k, now in zip(axes[0], TIMES, moments, products, strict=True):
+        cosine = agf.alignment(problem, run.params(k)).cos_delta[0]
         known = np.isfinite(cosine)
-        dots = ax.scatter(cosine[known], now[known], s=5, c=np.log10(final[known]), cmap="viridis_r")
-        grid = np.linspace(0.0, 0.999, 400)
+        dots = ax.scatter(
+            cosine[known], now[known], s=5, c=np.log10(final[known]), cmap="viridis_r", vmin=sizes.min(),
+            vmax=sizes.max(), label="a neuron",
+        )  # fmt: skip
         if time:
-            ax.plot(
-                grid, spread * grid / (1 - grid**2), "--", color=plot.PREDICTED, lw=0.9, label="law without parameters"
-            )
-            ax.set_ylim(0, 1.3 * now.max())
-            ax.legend(frameon=False, fontsize="small", loc="upper left")
-        ax.set(xlabel=r"$\cos \delta$", ylabel="norm of w times norm of a", xlim=(-1.05, 1.05))
+            law = spread * grid / (1 - grid**2)
+            ax.plot(grid, law, "--", color=plot.PREDICTED, lw=0.9, label="law without parameters")
+        ax.legend(frameon=False, fontsize="small", loc="lower left")
+        ax.set(xlabel=r"$\cos \delta$", yscale="log", xlim=(-1.05, 1.05), ylim=range_)
         ax.set_title(f"t = {run.snapshot_times[k]:.3g}", fontsize="medium")
         panels[f"time{time:g}"] = {"cos_delta": cosine, "a": now, "final": final}
-    figure.colorbar(dots, ax=ax, label="log10 of its final norm")
+    axes[0, 0].set_ylabel("norm of w times norm of a")
+    figure.colorbar(dots, ax=list(axes[0]), label="log10 of its final norm")
     last = axes[1, 1]
-    last.semilogy(cosine[known], final[known], "o", ms=2, color=plot.OBSERVED)
+    last.semilogy(cosine[known], final[known], "o", ms=2, color=plot.OBSERVED, label="a neuron")
+    last.legend(frameon=False, fontsize="small", loc="lower right")
     last.set(
         xlabel=rf"$\cos \delta$ at t = {run.snapshot_times[k]:.3g}",
         ylabel="final norm of w times norm of a",
@@ -72,7 +77,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     living = np.setdiff1d(np.arange(width), tickets.dead)
     scores = tickets.scores(run)["tickets"]
     axes[1, 2].plot(tickets.log_norms[living] / np.log(10), run.log_norms[-1][living] / np.log(10), "o", ms=2,
-                    color=plot.PREDICTED)  # fmt: skip
+                    color=plot.PREDICTED, label="a neuron")  # fmt: skip
     axes[1, 2].axline((0, 0), slope=1, color=plot.RULE, lw=0.8, label="as predicted")
     axes[1, 2].legend(frameon=False, fontsize="small")
     axes[1, 2].set(xlabel="log10 of the predicted norm", ylabel="log10 of the final norm")

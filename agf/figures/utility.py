@@ -27,15 +27,18 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     figure, axes = subplots(2, 2, width=4.2, height=3.0)
     found = {
         "three": agf.landscape(three, at="three points, empty network"),
-        "after": agf.escape(three, flow).landscape,
         "four": agf.landscape(agf.TwoLayer(*FOUR), at="four points"),
+        "after": agf.escape(three, flow).landscape,
         "five": agf.landscape(agf.TwoLayer(*FIVE), at="five points in three dimensions"),
     }
     panels: dict[str, dict[str, np.ndarray]] = {}
     for ax, (name, seen) in zip(axes.flat, found.items(), strict=True):
         plot.landscape(seen, ax=ax)
         panels[name] = {"directions": seen.directions, "utilities": seen.utilities, "kinds": np.array(seen.kinds)}
-    axes[0, 1].set(title="three points, end of the flow")
+    low, high = np.array([ax.get_ylim() for ax in axes[0]]).T
+    for ax in axes[0]:
+        ax.set_ylim(low.min(), high.max())
+    axes[1, 0].set(title="three points, end of the flow")
     shared_legend(figure, *axes.flat, columns=4)
     letter(axes)
     counts = {name: {kind: seen.count(kind) for kind in sorted(set(seen.kinds))} for name, seen in found.items()}

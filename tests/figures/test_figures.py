@@ -140,6 +140,17 @@ def test_every_colour_of_a_line_or_mark_is_in_a_legend_or_on_a_word(drawn):
         assert len(used) <= 1 or used <= named, ax.get_title()
 
 
+def test_panels_of_a_row_that_show_the_same_have_one_scale(drawn):
+    name, rendition, _ = drawn
+    rows = {}
+    for ax in rendition.figure.axes:
+        if ax.get_ylabel() and ax.lines:
+            place = round(ax.get_subplotspec().rowspan.start if ax.get_subplotspec() else -1)
+            rows.setdefault((place, ax.get_ylabel()), []).append((ax.get_yscale(), *ax.get_ylim()))
+    for row, scales in rows.items():
+        assert len(set(scales)) == 1, (name, row, scales)
+
+
 def test_curves_and_predictions_over_time_are_of_one_length(drawn):
     name, rendition, _ = drawn
     for ax in rendition.figure.axes:
