@@ -91,8 +91,9 @@ def phases(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str,
         along = agf.course(problem, run, frozen=frozen)
         epoch = along.times / (rate * steps / epochs)
         tops = [float(np.max(values[1:])) for values in (along.norm_change, along.direction_change)]
-        ax.plot(epoch, along.direction_change / tops[1], color=plot.PREDICTED, label=f"directions / {number(tops[1], 2)}")
-        ax.plot(epoch, along.norm_change / tops[0], color=plot.PALETTE[2], ls="--", label=f"norms / {number(tops[0], 2)}")
+        words = [f"{word} / {number(top, 2)}" for word, top in zip(("norms", "directions"), tops, strict=False)]
+        ax.plot(epoch, along.direction_change / tops[1], color=plot.PREDICTED, label=words[1])
+        ax.plot(epoch, along.norm_change / tops[0], color=plot.PALETTE[2], ls="--", label=words[0])
         ax.plot(run.times / (rate * steps / epochs), run.losses, color=plot.OBSERVED, ls=":", label="loss")
         ax.set(xlabel="epoch", ylabel="change, over its largest; loss", title=name, xlim=(0, epochs), ylim=(0, 1.5))
         if frozen:
