@@ -1,8 +1,9 @@
 """The one door to every computation: is this a problem, do its weights fit, does it keep what all numbers hang on?
 
 A few of the laws of `agf check`, at a few evaluations of at most six neurons, once for each problem: a wrong gradient
-or degree is a sentence before it is a wrong number. `predict`, `flow`, `descend` and all that is built of them (the
-commands, sweeps, reruns) come through here. What the package brings with it is tested with it, and not asked again.
+or degree is a sentence before it is a wrong number. `predict`, `flow`, `descend`, `landscape`, `escape` and all that is
+built of them (the commands, sweeps, reruns) come through here. What the package brings with it is tested with it, and
+not asked again.
 """
 
 from __future__ import annotations
@@ -67,11 +68,7 @@ def admit(problem: Any, init: Any, where: str) -> Init:
         For a problem from outside the package that breaks its contract in a way that would spoil the numbers: the
         message names the method, what was found, what was expected and the likely cause.
     """
-    if not isinstance(problem, Problem):
-        raise RequestError(
-            explain(f"a {type(problem).__name__} is not a problem.", where=where, expected="agf.problem(name, ...)")
-        )
-    check_sizes(problem, where)
+    _check_problem(problem, where)
     if not isinstance(init, Init):
         raise RequestError(
             explain(
@@ -98,12 +95,34 @@ def admit(problem: Any, init: Any, where: str) -> Init:
             )
         )
     check_range(problem, init.log_norms, f"{where} of problem {problem.name!r}")
+    _keep(problem, init)
+    return init
+
+
+def admit_problem(problem: Any, where: str) -> None:
+    """Refuse, as `admit` does, a problem that is asked without weights. Raises RequestError or ProblemError."""
+    _check_problem(problem, where)
+    _keep(problem, None)
+
+
+def _check_problem(problem: Any, where: str) -> None:
+    """Raise RequestError for what is not a problem, or one of no size."""
+    if not isinstance(problem, Problem):
+        raise RequestError(
+            explain(f"a {type(problem).__name__} is not a problem.", where=where, expected="agf.problem(name, ...)")
+        )
+    check_sizes(problem, where)
+
+
+def _keep(problem: Problem, init: Init | None) -> None:
+    """Test a problem from outside the package, at the weights it starts from if there are some. Raises ProblemError."""
     if type(problem).__module__.split(".")[0] in OWN or problem._admitted:
-        return init
+        return
     with guard(problem), np.errstate(all="ignore"):
         try:
             with staying():
-                core_laws.at_start(Probe(problem, np.random.default_rng(0)), init)
+                if init is not None:
+                    core_laws.at_start(Probe(problem, np.random.default_rng(0)), init)
                 for law in (*_TESTED, *(law for method, law in _OFFERED.items() if _own(problem, method))):
                     _hold(law, problem)
         except (Violation, BadReturn) as broken:
@@ -116,8 +135,7 @@ def admit(problem: Any, init: Any, where: str) -> Init:
                     remedy=f"Likely cause: {broken.cause}. All that is wrong with it: {_check(problem)}",
                 )
             ) from None
-    problem._admitted = True
-    return init
+    problem._admitted = init is not None
 
 
 def _own(problem: Problem, method: str) -> bool:

@@ -373,6 +373,12 @@ _ARRAYS: dict[str, dict[str, Array]] = {
         "scores": Array(("L?",), finite=False),
     },
 }
+#: What a drop may have of the states of the phases, which may count in modes.
+_STATES = {
+    "log_norms": Array(("M",), finite=False),
+    "active": Array(("M",), kinds="b"),
+    "directions": Array(("M", "Q")),
+}
 #: Arrays that a file of the kind may lack, besides the start of a curve that was trained elsewhere.
 _MAY_LACK = {"landscape": ("samples", "residual")}
 
@@ -413,10 +419,9 @@ def _check_staircase(header: dict[str, Any], arrays: dict[str, np.ndarray], size
     if bounds is not None and len(bounds) != len(header["result"]["drops"]):
         raise Wrong("result.bounds", f"of length {len(bounds)}", "one a drop")
     for k in range(len(header["result"]["drops"])):
-        for name in ("log_norms", "active"):  # of the states of the phases, which may count in modes
+        for name, rule in _STATES.items():
             if f"drop{k}_{name}" in arrays:
-                kinds = "biuf" if name == "log_norms" else "b"
-                _numbers(arrays, f"drop{k}_{name}", Array(("M",), False, kinds), sizes)
+                _numbers(arrays, f"drop{k}_{name}", rule, sizes)
     for name in header["feature_names"]:
         members = [f"drop{k}_feature_{name}" for k in range(len(header["result"]["drops"]))]
         found = {_member(arrays, member, "biuf", "real numbers").shape for member in members if member in arrays}

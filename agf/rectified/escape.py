@@ -15,6 +15,7 @@ import numpy as np
 
 from agf import sphere
 from agf.arrays import FloatArray, IntArray
+from agf.contract.admission import admit_problem
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.records.settings import Settings
@@ -240,10 +241,10 @@ def escape(problem: Problem, at: Any, *, drop: int | None = None, starts: int = 
     ------
     RequestError
         No network, of another problem, or of another shape.
+    ProblemError
+        For a problem from outside the package that breaks its contract.
     """
-    if not isinstance(problem, Problem):
-        words = f"a {type(problem).__name__} is not a problem."
-        raise RequestError(explain(words, where="escape", expected="agf.problem(name, ...)"))
+    admit_problem(problem, "escape")
     return judged(problem, _neurons(problem, at, drop), starts)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray, matrix, vector
+from agf.contract.admission import admit_problem
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.rectified.ascent import SAME, STARTS, maxima
@@ -69,10 +70,10 @@ def landscape(
     ------
     RequestError
         Not a problem, both theta and residual, or arrays of another shape.
+    ProblemError
+        For a problem from outside the package that breaks its contract.
     """
-    if not isinstance(problem, Problem):
-        words = f"a {type(problem).__name__} is not a problem."
-        raise RequestError(explain(words, where="landscape", expected="agf.problem(name, ...)"))
+    admit_problem(problem, "landscape")
     if theta is not None and residual is not None:
         words = "both a network and a residual are given."
         raise RequestError(explain(words, where="landscape", remedy="Drop one."))

@@ -12,10 +12,11 @@ from agf.shell.output import Output, print_json
 @click.command()
 @click.argument("run")
 @click.option("--drop", type=click.IntRange(0), help="The network after this drop; default the end of the run.")
+@click.option("--problem", metavar="FILE", help="Where the problem of RUN is, when it is in a file (./mine.py:Mine).")
 @click.option("--plot", "picture", metavar="FILE", help="Picture of the utility there; format by suffix.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
-def escape(run: str, drop: int | None, picture: str | None, as_json: bool, quiet: bool) -> int:
+def escape(run: str, drop: int | None, problem: str | None, picture: str | None, as_json: bool, quiet: bool) -> int:
     """Whether the network of the run file RUN can still learn: optimal at any width, spurious, or leaving, and when."""
     import agf
     from agf.loading.runs import training
@@ -24,8 +25,8 @@ def escape(run: str, drop: int | None, picture: str | None, as_json: bool, quiet
     out = Output(None, picture, as_json, quiet, [run])
     result = training(run)
     side = result.stairs if isinstance(result, Comparison) else result
-    problem = registry.build(registry.find(side.problem), side.arguments)
-    answer = agf.escape(problem, result, drop=drop)
+    found = registry.build(registry.find(problem or side.problem), side.arguments)
+    answer = agf.escape(found, result, drop=drop)
     if picture is not None:
         answer.plot(picture)
     if as_json:

@@ -283,6 +283,10 @@ def test_every_way_in_passes_the_same_door(written, capsys, tmp_path):
         "compare": [bad],
         "sweep": [bad, "-o", "swept", "--alpha", "1e-4", "--seed", "0:3"],
         "rerun": ["predicted.npz", "--problem", bad],
+        "landscape": [bad],
+        "tickets": [bad],
+        "rewind": [bad],
+        "escape": ["trained.npz", "--problem", bad],
     }
     resumed = ["train", bad, "--resume", "trained.npz", "--max-steps", "5"]
     for words in [*([command, *rest] for command, rest in ways.items()), resumed]:
@@ -301,6 +305,9 @@ def test_every_way_in_passes_the_same_door(written, capsys, tmp_path):
         lambda: agf.flow(problem, init),
         lambda: agf.descend(problem, init, lr=0.1, steps=3),
         lambda: agf.Engine(problem, init),
+        lambda: agf.landscape(problem),
+        lambda: agf.escape(problem, init.params),
+        lambda: agf.rewind(problem, init, cycles=1),
         lambda: agf.sweep(bad, folder="swept", alpha=[1e-4], arguments=cls.example()),
     ):
         with pytest.raises(ProblemError, match=r"`loss_grad` breaks"):

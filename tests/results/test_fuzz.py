@@ -274,3 +274,13 @@ def test_features_of_several_shapes_are_refused(runs, tmp_path):
     write(tmp_path / "odd.npz", {**members, "drop1_feature_coefficients.npy": _npy(np.zeros(7))})
     with pytest.raises(FileError, match="of several shapes"):
         agf.load(tmp_path / "odd.npz")
+
+
+@pytest.mark.parametrize("name", ["log_norms", "active", "directions"])
+def test_states_of_drops_are_refused_where_they_are_not_arrays_of_neurons(runs, tmp_path, name):
+    """`agf escape` read directions that were text."""
+    members = runs[0]["staircase"][1]
+    for odd in (np.array(b"text"), np.zeros((2, 3, 4)), np.zeros(0)):
+        write(tmp_path / "odd.npz", {**members, f"drop0_{name}.npy": _npy(odd)})
+        with pytest.raises(FileError, match=f"drop0_{name}"):
+            agf.load(tmp_path / "odd.npz")
