@@ -282,5 +282,5 @@ def test_states_of_drops_are_refused_where_they_are_not_arrays_of_neurons(runs, 
     members = runs[0]["staircase"][1]
     for odd in (np.array(b"text"), np.zeros((2, 3, 4)), np.zeros(0)):
         write(tmp_path / "odd.npz", {**members, f"drop0_{name}.npy": _npy(odd)})
-        with pytest.raises(FileError, match=f"drop0_{name}"):
+        with pytest.raises(FileError, match="drop0_"):
             agf.load(tmp_path / "odd.npz")
