@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from agf.arrays import FloatArray, IntArray, matrix, vector
 from agf.contract.admission import admit_problem
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
+from agf.init import Init
 from agf.rectified.ascent import SAME, STARTS, maxima
 from agf.rectified.cones import MAX_FACES, Arrangement, name
 from agf.rectified.ends import ends, isotropic
@@ -18,6 +20,7 @@ from agf.rectified.extremal import MAXIMUM, MINIMUM, Extremal, extremal
 from agf.rectified.samples import Samples
 from agf.rectified.walls import Walls
 from agf.results.landscape import Critical, Landscape, Region
+from agf.results.trajectory import Trajectory
 
 #: Letters of a pattern that are printed. Limit: the rest is three dots.
 _LETTERS = 24
@@ -121,10 +124,24 @@ def _ordered(criticals: list[Critical]) -> list[Critical]:
     return sorted(criticals, key=lambda one: (-round(one.utility / top, 9), tuple(np.round(-one.direction, 9))))
 
 
+#: What is given in place of a network: type, its name, and what to pass.
+_NO_NETWORKS: tuple[tuple[Any, str, str], ...] = (
+    (Init, "a start", "its .params()"),
+    (Trajectory, "a run", "its .params(-1), the network at its end"),
+    ((str, os.PathLike), "the name of a file", "what agf.load reads from it"),
+)
+
+
 def network_of(problem: Problem, theta: Any, where: str) -> FloatArray:
     """Neurons (m, P) from what was given, without those that are exactly 0; none for None. Raises RequestError."""
     if theta is None:
         return np.zeros((0, problem.n_params))
+    for kind, said, remedy in _NO_NETWORKS:
+        if isinstance(theta, kind):
+            remedy = f"Pass {remedy}."
+            raise RequestError(
+                explain(f"`theta` is {said}.", where=where, expected="the neurons (m, P) of a network", remedy=remedy)
+            )
     if np.size(theta) == 0:
         return np.zeros((0, problem.n_params))
     rows = matrix(theta, "theta", where=where, columns=problem.n_params)

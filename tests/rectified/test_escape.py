@@ -163,6 +163,12 @@ def test_bad_requests_are_refused():
         agf.escape(p, line(*T3), drop=1)
     with pytest.raises(agf.RequestError, match="is not a problem"):
         agf.escape("relu", line(*T3))
+    with pytest.raises(agf.RequestError, match=r"`theta` is a start. .* Pass its .params\(\)."):
+        agf.escape(p, p.init(1e-3))
+    with pytest.raises(agf.RequestError, match=r"name of a file. .* Pass what agf.load reads from it."):
+        agf.escape(p, "run.npz")
+    with pytest.raises(agf.RequestError, match=r"`theta` is a run. .* Pass its .params\(-1\)"):
+        agf.landscape(p, agf.flow(p, p.init(1e-3), t_max=1.0))
 
 
 def test_command(tmp_path, capsys, monkeypatch):
