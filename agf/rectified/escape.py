@@ -248,8 +248,8 @@ def escape(problem: Problem, at: Any, *, drop: int | None = None, starts: int = 
     return judged(problem, _neurons(problem, at, drop), starts)
 
 
-def judged(problem: Problem, there: Neurons, starts: int = 100) -> Escape:
-    """The same for neurons as they are."""
+def judged(problem: Problem, there: Neurons, starts: int = 100, worth: float = WORTH) -> Escape:
+    """The same for neurons as they are; drops count from a fraction `worth` of the first loss on."""
     network = there.network
     everyone = np.arange(network.shape[0]) % problem.width
     level = float(problem.loss_grad(network, everyone)[0])
@@ -264,12 +264,14 @@ def judged(problem: Problem, there: Neurons, starts: int = 100) -> Escape:
     if rest is not None:
         found = _moved(found, there.moment, level, problem, large)
     best = found.best
-    worth = best is not None and level > WORTH * first and (not best.drop <= WORTH * first)
-    if worth and best is not None and samples is not None:  # what rounding leaves of a residual that no neuron feels
-        worth = best.utility > TIED * _pulls(samples)
+    counts = best is not None and level > worth * first and (not best.drop <= worth * first)
+    if counts and best is not None and samples is not None:  # what rounding leaves of a residual that no neuron feels
+        counts = best.utility > TIED * _pulls(samples)
     reached, neuron, time = _reach(problem, samples, rest, large, there, found)
     utility = 0.0 if best is None else best.utility
-    if not worth:
+    if samples is not None and (halfway := _halfway(problem, samples, network, large, worth * first)) > 0.0:
+        utility, reached, counts = max(utility, halfway), max(reached, halfway), True
+    if not counts:
         verdict = OPTIMAL
     elif motion > AT_REST:
         verdict = MOVING
@@ -284,7 +286,7 @@ def judged(problem: Problem, there: Neurons, starts: int = 100) -> Escape:
         reached=reached,
         neuron=neuron if verdict == LEAVING else None,
         time=time if verdict == LEAVING else np.nan,
-        gain=_checked(problem, network, level, best) if worth and best is not None else np.nan,
+        gain=_checked(problem, network, level, best) if counts and best is not None else np.nan,
         groups=() if samples is None else tuple(effective(samples, network)),
         least_squares=_linear(problem, samples, network),
         motion=motion,
@@ -351,6 +353,28 @@ def _at_rest(samples: Samples, network: FloatArray, large: FloatArray) -> tuple[
     unit = max(np.linalg.norm(r), np.sqrt(SLIGHT) * np.linalg.norm(zero))  # a fit is approached for ever
     motion = float(np.linalg.norm(change) / unit)
     return motion, r + change if motion <= AT_REST else r
+
+
+def _halfway(problem: Problem, samples: Samples, network: FloatArray, large: FloatArray, least: float) -> float:
+    """Largest utility of a group of large neurons that will grow by a factor e at least and take off `least` of the
+    loss: it is in the middle of its drop, though the residual is next to one at which it rests. 0 where none is."""
+    if large.shape[0] == 0:
+        return 0.0
+    directions, log_norms = sphere.polar(large)
+    rows, everyone = np.arange(large.shape[0]) % problem.width, np.arange(network.shape[0]) % problem.width
+    utilities = problem.utility(directions, rows, problem.residual(network, everyone))[0]
+    own = problem.self_interaction(directions, rows, network[:0], everyone[:0])
+    keys = np.column_stack([_patterns(samples, large), np.sign(large[:, -1])])
+    most = 0.0
+    for key in np.unique(keys, axis=0):
+        group = np.flatnonzero((keys == key).all(axis=1))
+        i = group[np.argmax(utilities[group])]
+        if utilities[i] <= 0 or own[i] <= 0 or utilities[i] ** 2 <= 4 * own[i] * least:
+            continue
+        size = 0.5 * np.logaddexp.reduce(2 * log_norms[group])
+        if 0.5 * np.log(utilities[i] / (2 * own[i])) > size + 1 and size < log_norms.max() - 1:
+            most = max(most, float(utilities[i]))
+    return most
 
 
 def _pulls(samples: Samples) -> float:

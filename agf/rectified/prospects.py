@@ -14,7 +14,7 @@ import numpy as np
 from agf.arrays import FloatArray
 from agf.contract.problem import Problem
 from agf.rectified.cones import Arrangement
-from agf.rectified.escape import LEAVING, MOVING, judged
+from agf.rectified.escape import LEAVING, MOVING, WORTH, judged
 from agf.rectified.samples import Samples
 from agf.results.network import Neurons
 from agf.sphere import normalize
@@ -23,16 +23,19 @@ from agf.sphere import normalize
 FACES, PRODUCTS = 5_000, 10**5
 
 
-def prospects(problem: Problem, width: int) -> Callable[[FloatArray, FloatArray], float | None] | None:
+def prospects(
+    problem: Problem, width: int, worth: float = WORTH
+) -> Callable[[FloatArray, FloatArray], float | None] | None:
     """(unit rows (H, P), log norms (H,)) -> rate 1/s that small neurons come to, 0 where none ever grows, None where
-    the large ones still move; None for other problems, and large ones."""
+    the large ones still move; None for other problems, and large ones. Drops of less than `worth` of the loss of the
+    zero function do not count."""
     samples = Samples.of(problem)
     if samples is None or width * samples.X.shape[0] > PRODUCTS or Arrangement.of(samples.X).bound > FACES:
         return None
 
     def rate(directions: FloatArray, log_norms: FloatArray) -> float | None:
         there = Neurons(normalize(directions), log_norms, np.isfinite(log_norms), "the flow")
-        found = judged(problem, there, starts=1)
+        found = judged(problem, there, starts=1, worth=worth)
         if found.verdict == MOVING:
             return None
         return 2.0 * found.reached if found.verdict == LEAVING else 0.0

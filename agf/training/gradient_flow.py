@@ -39,7 +39,7 @@ from agf.records.status import Status
 from agf.results.trajectory import Trajectory
 from agf.stopping.coordinates import Held, Stiff
 from agf.stopping.drive import Counted, Method, Moment, Saved, Stop, Work, drive
-from agf.stopping.ending import SETTLE, Ending
+from agf.stopping.ending import FLOOR, SETTLE, Ending
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit, pack, unpack
 from agf.stopping.rules import Budget, Timeless, Unaffordable
 from agf.training.flow_record import FlowRecord
@@ -247,7 +247,7 @@ class _Run:
         if not system.smooth:
             from agf.rectified.prospects import prospects  # a tenth of a second to import, and few problems have kinks
 
-            known = prospects(ties.problem, ties.init.width)
+            known = prospects(ties.problem, ties.init.width, settings["settle"] * FLOOR)
             if known is not None:
                 self.ending = replace(self.ending, prospects=lambda now: known(*_neurons(now)))
         self.saved = self.recorded = Saved(system.start())  # after the last step, and after the last that is recorded

@@ -110,6 +110,14 @@ def test_the_start_is_left_by_whom_points_somewhere_and_by_no_dead_neuron():
     assert found.groups == ()
 
 
+def test_a_neuron_in_the_middle_of_its_drop_is_not_at_rest_however_little_the_residual_moves():
+    # orthogonal inputs: the first is fitted, the neuron of the second has 1.1e-3 of its norm and grows to .035
+    p = agf.TwoLayer(np.eye(3)[[0, 1, 2, 2]], [1.0, 1.2e-3, 0.1, -0.1], width=2, kink=0)
+    found = agf.escape(p, np.array([[1.0, -5e-6, -1e-6, 1.0], [-5e-6, 1.1e-3, -1e-6, 1.1e-3]]))
+    assert found.verdict == "leaving"
+    assert found.reached == pytest.approx(1.2e-3 / 8, rel=1e-2)
+
+
 def test_the_next_drop_after_the_first_of_four_points():
     p = agf.TwoLayer(*M4, width=12)
     stairs = agf.predict(p, agf.Init.from_params(balanced(12, 1e-5, seed=1)), max_drops=2, rtol=1e-4, mode="agf")

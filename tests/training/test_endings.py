@@ -14,9 +14,10 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import nnls
 
 import agf
-from agf import FlowSystem, Init, Status
+from agf import FlowSystem, Init, Status, sphere
 from agf.coordinates.choice import flow_system
 from agf.coordinates.polar_system import PolarSystem
+from agf.rectified.prospects import prospects
 from agf.stopping.drive import Why, drive
 from agf.stopping.ending import Ending
 from agf.stopping.methods import LSODA
@@ -162,6 +163,20 @@ def test_neurons_of_a_group_that_has_grown_are_no_small_ones_that_turn_towards_g
     flow = agf.flow(agf.TwoLayer(*T3, width=20), balanced(20, 2, 1e-6), max_gradients=20_000)
     assert flow.status in (Status.QUIET, Status.SETTLED)
     assert flow.losses[-1] == pytest.approx(0.0875213675, abs=1e-9)
+
+
+def test_what_can_still_be_lost_covers_drops_that_do_not_count():
+    # orthogonal inputs, a neuron each; of the third, seen twice, .1^2/4 stays; the second takes 9e-4^2/8 off, less than
+    # 1e-6 of the first loss
+    problem = agf.TwoLayer(np.eye(3)[[0, 1, 2, 2]], [1.0, 9e-4, 0.1, -0.1], width=2, kink=0)
+    start = agf.Init.from_params(1e-4 * np.array([[1.0, -0.5, -0.1, 1.2], [-0.5, 1.0, -0.1, 1.2]]))
+    flow = agf.flow(problem, start)
+    assert flow.status is Status.SETTLED
+    said = float(re.search("at most (.*) of the loss", str(flow))[1])
+    assert max(flow.losses[-1] - 0.1**2 / 4, 1e-6 * problem.loss_grad(np.zeros((0, 4)), np.zeros(0, int))[0]) <= said
+    there = sphere.polar(flow.params(-1))
+    assert prospects(problem, 2)(*there) == 0.0
+    assert prospects(problem, 2, 1e-8)(*there) == pytest.approx(9e-4 / 4, rel=1e-2)
 
 
 def test_a_flow_that_is_quiet_says_in_flow_time_how_slowly_the_rest_grows(monkeypatch):
