@@ -4,9 +4,10 @@ Two methods. "rk45" is Dormand-Prince 5(4) with its fourth-order dense output [H
 II.5-II.6]: accurate, and robust where the velocity has kinks. "rkc2" is the stabilised second-order
 Runge-Kutta-Chebyshev method [Sommeijer, Shampine & Verwer 1997], for stiff problems with a real spectrum, as gradient
 flows have: a step of length h costs about sqrt(1.54 h rho) evaluations, rho the spectral radius. "auto" starts with the
-first and goes to the second for as long as stability rather than accuracy limits the steps. Neither can damp a growing
-mode and call it settled: both follow growth to the tolerance, where an L-stable implicit step longer than the growth
-time would not.
+first and goes to the second for as long as stability rather than accuracy limits the steps; "rough" does so from
+Bogacki-Shampine 3(2), half as many evaluations a step, for tolerances at which order gains nothing. None can damp a
+growing mode and call it settled: all follow growth to the tolerance, where an L-stable implicit step longer than the
+growth time would not.
 
 Knows nothing of neurons; times are whatever unit the velocity uses.
 """
@@ -29,6 +30,10 @@ Velocity = Callable[[FloatArray], FloatArray]
 Radius = Callable[[FloatArray], float]
 
 METHODS = ("rk45", "rkc2", "auto")
+#: "auto" of low order, for tolerances of some percent.
+LOW = "rough"
+#: Order of the error estimate of each single method.
+_ORDERS = {"rk45": 4, "rk23": 2, "rkc2": 2}
 #: Accepted steps of a march. Limit: OutOfSteps beyond; minutes of a small network.
 DEFAULT_MAX_STEPS = 1_000_000
 
@@ -266,7 +271,7 @@ def march(
     velocity : callable
         y (N,) -> dy/ds (N,), autonomous; must not modify y. Non-finite stages are rejected steps.
     method : str, optional
-        "rk45", "rkc2", or "auto" (rk45, and rkc2 while stability limits the steps).
+        "rk45", "rkc2", or "auto" (rk45, and rkc2 while stability limits the steps), or "rough" (the same with rk23).
     rtol : float
         Tolerance of the error of one step, in units of `scale`.
     scale : callable or float ndarray or float or None, shape (N,), optional
@@ -302,7 +307,7 @@ def march(
     RequestError
         For an unknown method.
     """
-    if method not in METHODS:
+    if method not in (*METHODS, LOW):
         raise RequestError(
             explain(f"unknown method {method!r}.", where="integrator", expected="one of " + ", ".join(METHODS))
         )
@@ -320,9 +325,10 @@ def march(
         if not np.isfinite(f).all():
             raise NonFinite("the velocity is not finite at the start.", s, y)
         if memory is None:
-            order = 2 if method == "rkc2" else 4
+            single = _single(method)
+            order = _ORDERS[single]
             step = first_step if first_step is not None else first_length(counted, y, f, norm, order, s_end - s)
-            memory = Memory(step, method="rkc2" if method == "rkc2" else "rk45")
+            memory = Memory(step, method=single)
     for _ in range(max_steps):
         if not s < s_end:
             return
@@ -349,7 +355,7 @@ def _advance(
     f: FloatArray,
 ) -> tuple[Accepted, Memory]:
     """One accepted step from (s, y), f = velocity(y), with the memory for the next. Retries until the error passes."""
-    step, chebyshev = memory.step, memory.method == "rkc2"
+    step, chebyshev, order = memory.step, memory.method == "rkc2", _ORDERS[memory.method]
     radius, vector, age = memory.radius, memory.vector, memory.age
     rejected = False
     finite = True
@@ -368,12 +374,10 @@ def _advance(
             stages = max(2, 1 + int(np.sqrt(1.54 * h * radius + 1)))
             trial = _chebyshev(velocity, y, f, h, stages)
         else:
-            stages = 6
-            trial = _dormand_prince(velocity, y, f, h, units)
+            trial = (_dormand_prince if order == 4 else _bogacki_shampine)(velocity, y, f, h, units)
         error = norm(trial.error, y, trial.y1)
         finite = bool(np.isfinite(error) and np.isfinite(trial.f1).all())
         if not finite or error > 1:
-            order = 2 if chebyshev else 4
             step = h * (0.25 if not finite else max(0.2, min(0.5, 0.9 * error ** (-1 / (order + 1)))))
             rejected = True
             continue
@@ -383,7 +387,7 @@ def _advance(
             y1 = retract(trial.y1)
             if y1 is not trial.y1:
                 f1 = velocity(y1)
-        longer = _grown(h, error, memory.error, 2 if chebyshev else 4, rejected)
+        longer = _grown(h, error, memory.error, order, rejected)
         if _DAMPED_PRODUCT < trial.stiffness < _KINK_PRODUCT:
             longer = min(longer, h * _DAMPED_PRODUCT / trial.stiffness)
         if h < step:  # cut by s_end: the plan stands
@@ -392,18 +396,23 @@ def _advance(
         stiff = memory.stiff + int(trial.stiffness > _STIFF_PRODUCT)
         if trial.stiffness < 0.5 * _DAMPED_PRODUCT:
             stiff = max(stiff - back, 0)
-        after = "rkc2" if chebyshev else "rk45"
-        if method == "auto":
+        after = memory.method
+        if method in ("auto", LOW):
             if not chebyshev and stiff >= many:
                 after, stiff, vector = "rkc2", 0, None
             elif chebyshev and longer * radius < 1:
                 # rk45 at its stability limit covers 3.3 / radius in 6 evaluations: it would be no slower.
-                after = "rk45"
+                after = _single(method)
         following = Memory(longer, max(error, 1e-4), after, stiff, radius, vector, age + 1)
         return Accepted(s, s1, y, y1, f, f1, trial.bulge, trial.error, 0, following), following
     if not finite:
         raise NonFinite("the velocity is not finite however short the step.", s, y)
     raise Stalled(f"the step fell to {step:.3g} at s = {s:.6g}.", s, y)
+
+
+def _single(method: str) -> str:
+    """The method that one of several begins with."""
+    return {"auto": "rk45", LOW: "rk23"}.get(method, method)
 
 
 def _grown(h: float, error: float, before: float, order: int, rejected: bool) -> float:
@@ -504,6 +513,18 @@ def _dormand_prince(velocity: Velocity, y: FloatArray, f: FloatArray, h: float, 
     gap = length_of((y1 - before) / units)  # the last two stages are at the same time
     stiffness = h * (length_of((k[6] - k[5]) / units) / gap) if gap > 0 else 0.0
     return _Trial(y1, k[6].copy(), h * (ERROR @ k), h * (BULGE @ k), stiffness)
+
+
+def _bogacki_shampine(velocity: Velocity, y: FloatArray, f: FloatArray, h: float, units: FloatArray | float) -> _Trial:
+    """One step of Bogacki & Shampine (1989), 3(2); stiffness from its last two stages, as above."""
+    k2 = velocity(y + 0.5 * h * f)
+    before = y + 0.75 * h * k2
+    k3 = velocity(before)
+    y1 = y + h * (2 / 9 * f + 1 / 3 * k2 + 4 / 9 * k3)
+    f1 = velocity(y1)
+    gap = length_of((y1 - before) / units)
+    stiffness = h * (length_of((f1 - k3) / units) / gap) if gap > 0 else 0.0
+    return _Trial(y1, f1, h * (-5 / 72 * f + 1 / 12 * k2 + 1 / 9 * k3 - 1 / 8 * f1), stiffness=stiffness)
 
 
 def _chebyshev(velocity: Velocity, y: FloatArray, f: FloatArray, h: float, stages: int) -> _Trial:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agf.errors import RequestError
-from agf.integrators import METHODS, NonFinite, OutOfSteps, Stalled, march
+from agf.integrators import LOW, METHODS, NonFinite, OutOfSteps, Stalled, march
 
 
 def logistic(y):
@@ -35,7 +35,8 @@ def first_error(method, h, inside=False):
 
 # slope: order of the method plus one at the end of a step; the dense output of rk45 is of fourth order
 @pytest.mark.parametrize(
-    ("method", "inside", "slope"), [("rk45", False, 6), ("rk45", True, 5), ("rkc2", False, 3), ("rkc2", True, 3)]
+    ("method", "inside", "slope"),
+    [("rk45", False, 6), ("rk45", True, 5), ("rkc2", False, 3), ("rkc2", True, 3), (LOW, False, 4), (LOW, True, 4)],
 )
 def test_error_of_one_step_falls_with_the_order_of_the_method(method, inside, slope):
     errors = [first_error(method, h, inside) for h in (0.2, 0.1, 0.05)]
@@ -43,7 +44,7 @@ def test_error_of_one_step_falls_with_the_order_of_the_method(method, inside, sl
     assert np.allclose(slopes, slope, atol=0.3)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, LOW])
 def test_dense_output_meets_the_ends_of_the_step(method):
     for step in march(logistic, np.array([0.01]), method=method, rtol=1e-5, s_end=8.0):
         assert np.allclose(step.dense(step.s0), step.y0, rtol=1e-14)
@@ -51,7 +52,7 @@ def test_dense_output_meets_the_ends_of_the_step(method):
         assert np.array_equal(step.f1, logistic(step.y1))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, LOW])
 def test_the_tolerance_is_kept_and_changes_the_answer(method):
     errors = []
     for rtol in (1e-4, 1e-6, 1e-8):
@@ -63,14 +64,25 @@ def test_the_tolerance_is_kept_and_changes_the_answer(method):
 
 def test_stiff_decay_costs_the_stabilised_method_a_fraction():
     rates = -np.geomspace(0.1, 1e4, 40)
-    ends = {m: last(march(lambda y: rates * y, np.ones(40), method=m, rtol=1e-4, s_end=2.0)) for m in METHODS}
+    ends = {m: last(march(lambda y: rates * y, np.ones(40), method=m, rtol=1e-4, s_end=2.0)) for m in [*METHODS, LOW]}
     for end in ends.values():
         assert np.allclose(end.y1, np.exp(2 * rates), atol=2e-3)
     # explicit steps are about 3.3 / 1e4 long at most: 6,000 steps of 6; the stabilised method has no such bound
     assert ends["rk45"].evaluations > 30_000
     assert ends["rkc2"].evaluations < 4_000
-    assert ends["auto"].evaluations < 4_000
-    assert ends["auto"].memory.method == "rkc2"
+    for name in ("auto", LOW):
+        assert ends[name].evaluations < 4_000
+        assert ends[name].memory.method == "rkc2"
+
+
+def test_at_a_rough_tolerance_low_order_takes_fewer_evaluations():
+    """Rounded kinks crossed one after another, as a turning ReLU neuron does."""
+
+    def velocity(y):
+        return np.array([1.0 + np.tanh(40.0 * np.sin(6.0 * y[0]))])
+
+    spent = {m: last(march(velocity, np.zeros(1), method=m, rtol=3e-2, s_end=5.0)).evaluations for m in ("auto", LOW)}
+    assert spent[LOW] < 0.7 * spent["auto"]
 
 
 def test_a_rough_march_turns_to_the_stabilised_method_sooner():
@@ -96,7 +108,7 @@ def test_auto_returns_to_the_accurate_method_when_stiffness_ends():
     assert used[-1] == "rk45"
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, LOW])
 def test_a_growing_mode_far_below_the_others_is_followed_not_damped(method):
     # growth rate 1 beside decay 1e3: an L-stable step of 10 would shrink the growing entry
     def velocity(y):
@@ -156,7 +168,7 @@ def test_velocities_of_any_size_overflow_nothing():
     assert np.allclose(small.y1, 1.0, atol=1e-5)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, LOW])
 def test_rescaling_time_and_state_changes_no_step(method):
     def run(c, k):
         steps = march(
@@ -167,7 +179,7 @@ def test_rescaling_time_and_state_changes_no_step(method):
     assert run(1.0, 1.0) == run(2.0**-40, 2.0**30)  # powers of two: exact in float64
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, LOW])
 def test_a_march_resumed_from_its_memory_is_the_uninterrupted_one(method):
     rates = -np.geomspace(0.1, 300.0, 12)
 

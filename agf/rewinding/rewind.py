@@ -24,6 +24,7 @@ from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.loading.runs import load
 from agf.records import files, provenance
+from agf.records.table import counted
 from agf.results.rewinding import Rewinding
 from agf.rewinding.modules import ModuleSubject, is_module
 from agf.rewinding.pruning import SCORES, counts, pruned
@@ -318,7 +319,7 @@ class _Pipeline:
         masks = list(given.masks[1:]) if isinstance(given, Rewinding) else list(given)
         if len(masks) < self.cycles:
             raise RequestError(
-                explain(f"{len(masks)} masks are given.", where="rewind", expected=f"{self.cycles}, one a cycle")
+                explain(f"{counted(len(masks), 'mask')} given.", where="rewind", expected=f"{self.cycles}, one a cycle")
             )
         return [self.subject.mask(mask) for mask in masks[: self.cycles]]
 

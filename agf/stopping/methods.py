@@ -36,7 +36,7 @@ class Explicit:
     rtol : float
         Error of one step in the scale of the system.
     name : str
-        "rk45", "rkc2" or "auto".
+        "rk45", "rkc2", "auto" or "rough".
     """
 
     rtol: float

@@ -266,7 +266,7 @@ def test_what_cannot_be_is_refused_in_a_sentence():
         ({"rewind": 1.0}, "none for the others"),
         ({"method": "wr", "rewind": 0.2}, "the dense training ends at flow time 0.1"),
         ({"method": "wr", "rewind": 2.0, "train": TRAIN}, "the dense training ends at flow time 1.2"),
-        ({"cycles": 2, "masks": [np.ones((12, 4))]}, "1 masks are given"),
+        ({"cycles": 2, "masks": [np.ones((12, 4))]}, "1 mask given"),
         ({"cycles": 1, "masks": [np.ones((4, 12))]}, "shape"),
         ({"cycles": 1, "masks": [np.zeros((12, 4))]}, "kills all"),
         ({"by": "luck", "cycles": 1}, "magnitude"),
