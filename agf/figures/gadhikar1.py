@@ -45,15 +45,9 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     flips = np.array([theory.flip_time(t) / inputs for t in fine])
     _painted(turning, fine, late, flips[None] < late[:, None])
     _dotted(turning, *np.meshgrid(angles, times), ends)
-<<<<<<< HEAD
     turning.set(xlabel="angle to the teacher at the start, radians",
                 ylabel="dense training, flow time over d", yscale="log",
                 title="two inputs, LRR with the right mask", xlim=(1.6, 3.1), ylim=(0.8, 40.0))  # fmt: skip
-=======
-    turning.set(xlabel="angle to the teacher at the start, radians", ylabel="dense training, flow time over d",
-                yscale="log", title="two inputs, LRR with the right mask",
-                xlim=(1.6, 3.1), ylim=(0.8, 40.0))  # fmt: skip
->>>>>>> 43318ed (Tickets race in steps of third order at a rough tolerance: the same order for half to nine tenths of the gradients)
     handles = [turning.plot([], [], mark, color="black", mfc=fill, ms=4, ls="")[0] for mark, fill in
                (("o", "black"), ("o", "white"))]  # fmt: skip
     handles += turning.fill([], [], color=plot.PALETTE[2], alpha=_PALE)

@@ -58,7 +58,6 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
             vmax=sizes.max(), label="a neuron",
         )  # fmt: skip
         if time:
-<<<<<<< HEAD
             law = spread * grid / (1 - grid**2)
             ax.plot(grid, law, "--", color=plot.PREDICTED, lw=0.9, label="law without parameters")
         ax.legend(frameon=False, fontsize="small", loc="lower left")
@@ -67,18 +66,6 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         panels[f"time{time:g}"] = {"cos_delta": cosine, "a": now, "final": final}
     axes[0, 0].set_ylabel("norm of w times norm of a")
     figure.colorbar(dots, ax=list(axes[0]), label="log10 of its final norm")
-=======
-            ax.plot(
-                grid, spread * grid / (1 - grid**2), "--", color=plot.PREDICTED, lw=0.9, label="law without parameters"
-            )
-            ax.set_ylim(0, 1.4 * now.max())
-            ax.legend(frameon=False, fontsize="small", loc="upper left")
-        ax.set(xlabel=r"$\cos \delta$", ylabel="norm of w times norm of a", xlim=(-1.05, 1.05))
-        ax.set_title(f"t = {run.snapshot_times[k]:.3g}", fontsize="medium")
-        panels[f"time{time:g}"] = {"cos_delta": cosine, "a": now, "final": final}
-    axes[0, 1].set_ylim(axes[0, 2].get_ylim())
-    figure.colorbar(dots, ax=ax, label="log10 of its final norm")
->>>>>>> 43318ed (Tickets race in steps of third order at a rough tolerance: the same order for half to nine tenths of the gradients)
     last = axes[1, 1]
     last.semilogy(cosine[known], final[known], "o", ms=2, color=plot.OBSERVED, label="a neuron")
     last.legend(frameon=False, fontsize="small", loc="lower right")
