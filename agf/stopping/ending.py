@@ -90,7 +90,7 @@ class Ending:
         millionth = self.settle * FLOOR
         certified: list[Stop] = [Certified(Tolerance(_LEFT * millionth, FLOOR * self.scale), self.least)]
         if self.least >= 0.0:
-            certified.insert(0, Certified(Tolerance(millionth, self.scale)))
+            certified.insert(0, Certified(Tolerance(millionth, self.scale), refused=-millionth * self.scale))
         settled = Settled(tolerated, self.leaving, self.first)
         if not smooth:
             return [*certified, settled]

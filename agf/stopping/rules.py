@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray
+from agf.errors import ProblemError, explain
 from agf.integrators import Accepted
 from agf.numerics.ndf import History
 from agf.rounding import EPS, SUM
@@ -67,13 +68,21 @@ class Certified:
 
     tolerated: Tolerance
     least: float = 0.0
+    #: Loss below which the bound is none, and the problem is refused.
+    refused: float = -np.inf
 
     def init(self, now: Moment) -> Memory:
         """Nothing."""
         return ()
 
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
-        """Whether the bound is near."""
+        """Whether the bound is near. Raises ProblemError where the loss is below what no loss may be."""
+        if now.loss < self.refused:
+            raise ProblemError(
+                explain("the loss has fallen below 0.", found=f"{now.loss:.6g}",
+                        expected="losses of at least 0: all tolerances are shares of the loss",
+                        remedy="Likely cause: a constant left out of the loss, such as that of the targets.")
+            )  # fmt: skip
         left = now.loss - self.least
         if left > self.tolerated(now.loss):
             return memory, None

@@ -531,3 +531,16 @@ def test_late_drops_are_drawn_with_as_many_snapshots_as_early_ones(alpha):
     shown, there = run.features("coefficients"), every.features("coefficients")
     for j in range(5):  # what lines between the snapshots show: .08 and .15 % off; spaced in time alone, 2.6 and 7.5 %
         assert np.abs(np.interp(all_x, x, shown[:, j]) - there[:, j]).max() < 0.005 * np.abs(there).max()
+
+
+def test_a_loss_that_falls_below_zero_is_refused_with_what_was_computed():
+    """It ended as settled, "no network has less loss", above where descent went on to."""
+
+    class Short(Product):
+        def loss_grad(self, theta, neurons):
+            loss, gradient = super().loss_grad(theta, neurons)
+            return loss - 0.4, gradient
+
+    with pytest.raises(agf.ComputationError, match="the loss has fallen below 0") as raised:
+        agf.flow(Short(), balanced(1e-5))
+    assert raised.value.partial.losses[-1] > 0
