@@ -42,6 +42,8 @@ class Batch:
         Where training started: exact flows carry what they conserve from there.
     contrary : bool, optional
         Whether neurons go the other way at forks, where the flow is not unique.
+    rounded : bool, optional
+        Whether exact flows slide along kinks at the pace that the trainer's rounding leaves them.
     """
 
     problem: Problem
@@ -52,6 +54,7 @@ class Batch:
     neurons: IntArray
     origin: Init | None = None
     contrary: bool = False
+    rounded: bool = False
 
     def some(self, rows: IntArray, directions: FloatArray, log_norms: FloatArray) -> Batch:
         """Some of its rows (k,), where these arrays (m, P), (m,) say that all are."""

@@ -16,7 +16,7 @@ from agf.rectified.walls import dormant_walls
 
 def steps_of(batch: Batch, rtol: float, noise: float) -> Stepper:
     """Exact steps where the problem's dormant neurons have them, else Dormand-Prince steps."""
-    walls = dormant_walls(batch.problem, batch.residual)
+    walls = dormant_walls(batch.problem, batch.residual, batch.rounded)
     if walls is not None and batch.neurons.size * walls.sample.size <= LARGEST:
         return ExactStepper(walls, batch, rtol, noise)
     matrix = linear(batch)

@@ -81,7 +81,7 @@ class DormantFlow:
         self.time, self.until = np.zeros(m), np.full(m, np.inf)
         self.fate = np.full(m, Fate.TURNING, dtype=np.int64)
         self.at, self.pieces = Sides(walls, self.w, contrary), Pieces(m, d)
-        self._passed = np.zeros(m, dtype=np.int64)
+        self._passed, self._pace = np.zeros(m, dtype=np.int64), np.ones(m)
         #: What ends the present piece: an `Event` or 0, its wall, and w . u there.
         self._event, self._wall, self._stop = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64), np.zeros(m)
         dead = ~np.isfinite(log_norms) | ~self.w.any(axis=1)
@@ -90,8 +90,8 @@ class DormantFlow:
 
     @property
     def D(self) -> FloatArray:
-        """Their fields, (m, d)."""
-        return self.at.D
+        """Their fields, (m, d), as fast as they move."""
+        return self.at.D if self.walls.layers is None else self.at.D * self._pace[:, None]
 
     def inside(self, rows: IntArray, time: FloatArray | float) -> tuple[FloatArray, FloatArray]:
         """Unit rows (k, d + 1) and log norms (k,) of neurons `rows` at a time (k,) within their present pieces."""
@@ -196,6 +196,11 @@ class DormantFlow:
 
     def _aim(self, rows: IntArray) -> None:
         """The piece that begins where rows are, and the event that ends it."""
+        if self.walls.layers is not None:
+            # one that shrinks first is slowed while it grows by about what it was hastened
+            grows = self.a[rows] * np.einsum("ij,ij->i", self.w[rows], self.at.D[rows]) >= 0
+            paces = self.walls.paces(self.at.shares[rows], np.linalg.norm(self.at.D[rows], axis=1))
+            self._pace[rows] = np.where(grows, paces, 1.0)
         rows = rows[~self._rest(rows)]
         if rows.size == 0:
             return

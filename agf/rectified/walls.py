@@ -7,7 +7,7 @@ D is constant inside a cone of activations; at a wall w . x_k = 0 it jumps, or t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -48,6 +48,8 @@ class Walls:
         Wall of each sample, -1 for a zero sample, and whether the sample points to its positive side (1) or not (-1).
     rank : int
         Dimension of the span of the samples.
+    layers : numpy.ndarray, shape (N,), or None
+        Width over which the slope rises at each wall, over |w|; None for sharp kinks.
     """
 
     normals: FloatArray
@@ -60,6 +62,7 @@ class Walls:
     owner: IntArray
     orient: FloatArray
     rank: int
+    layers: FloatArray | None = None
 
     @classmethod
     def of(cls, X: FloatArray, c: FloatArray, leak: float = 0.0, found: Arrangement | None = None) -> Walls:
@@ -112,6 +115,17 @@ class Walls:
         """Walls of which some sample has this orientation."""
         return np.unique(self.owner[(self.owner >= 0) & (self.orient == orient)])
 
+    def paces(self, shares: FloatArray, speed: FloatArray) -> FloatArray:
+        """What rounding the kinks makes of the speed |D| (m,) of neurons with these shares (m, N), as a factor.
+
+        Where the slope rises over a width, a neuron slides beside the kink, at the height where the slope is its share
+        of the jump. There sigma is above that share of w . x, which slows its growth: to first order in the width by
+        |jump| width s (1 - s), s the share between 0 and 1. A field below that is none.
+        """
+        assert self.layers is not None
+        slower = np.where(shares != 0, 0.5 * (1.0 - shares**2), 0.0) @ (np.abs(self.bends) * self.layers)
+        return np.maximum(1.0 - slower / np.maximum(speed, np.finfo(float).tiny), 0.0)
+
     def active(self, sides: FloatArray) -> BoolArray:
         """Whether some sample is strictly active, (m,), from sides (m, N)."""
         up, down = self._heads(1.0), self._heads(-1.0)
@@ -140,6 +154,14 @@ def walls_at(problem: Problem, residual: Any) -> Walls | None:
     return Walls.of(problem.X, weights, -float(problem.activation.left), _ARRANGEMENTS[problem])
 
 
-def dormant_walls(problem: Problem, residual: Any) -> Walls | None:
-    """The same where predictions take the dormant phase as sharp: unless a width was given to the kinks."""
-    return walls_at(problem, residual) if isinstance(problem, TwoLayer) and problem.sharp_dormant else None
+def dormant_walls(problem: Problem, residual: Any, rounded: bool = False) -> Walls | None:
+    """The same where predictions take the dormant phase as sharp: unless a width was given to the kinks.
+
+    rounded : whether neurons slide along them at the pace that they have beside the kinks of the trainer.
+    """
+    if not isinstance(problem, TwoLayer) or not problem.sharp_dormant:
+        return None
+    walls = walls_at(problem, residual)
+    if walls is None or not rounded or problem.kink == 0:
+        return walls
+    return replace(walls, layers=problem.layer.reach / np.linalg.norm(problem.X[walls.sample], axis=1))

@@ -16,7 +16,7 @@ from agf.rectified.events import Event, Fate
 from agf.rectified.extremal import extremal
 from agf.rectified.least_norm import least_norm
 from agf.rectified.pieces import Pieces
-from agf.rectified.walls import Walls
+from agf.rectified.walls import Walls, dormant_walls
 from agf.sphere import polar
 
 GRID16 = 11.25 + 22.5 * np.arange(16)
@@ -367,3 +367,37 @@ def test_dead_neurons_and_zero_ones_stay():
     assert flow.run().time.size == 0
     assert flow.fate.tolist() == [Fate.DEAD, Fate.VANISHED, Fate.VANISHED, Fate.DEAD]
     assert np.array_equal(flow.inside(np.arange(4), 1e9)[0], rows)
+
+
+@pytest.mark.parametrize(
+    ("X", "Y", "leak"),
+    [
+        ([[1.0, 0.0], [0.5, 1.0]], [-1.0, 1.0], 0.0),
+        ([[1.0, 0.0], [0.5, 1.0]], [-1.0, 1.0], 0.2),
+        ([[1.0, 0.0, 0.0], [0.3, 1.0, 0.0], [0.5, 0.5, 1.0]], [-1.0, -1.0, 1.0], 0.0),
+    ],
+)
+def test_slides_beside_rounded_kinks_have_the_pace_of_the_rounded_network(X, Y, leak):
+    """Growth along one and two kinks, by scipy: with the pace what is left is of second order in the width."""
+    activation = {"activation": "leaky-relu", "leak": leak} if leak else {"activation": "relu"}
+    left = {}
+    for kink in (1e-3, 1e-4):
+        problem, one = agf.TwoLayer(X, Y, width=1, kink=kink, **activation), np.zeros(1, dtype=int)
+        row = np.append([0.3, 0.2, 0.5][-problem.n_inputs :], 0.6)
+        row /= np.linalg.norm(row)
+        residual = problem.residual(np.zeros((0, problem.n_params)), one[:0])
+
+        def velocity(t, y, problem=problem, one=one, residual=residual):
+            unit = y[:-1] / np.linalg.norm(y[:-1])
+            pull = problem.pull(unit[None], np.zeros(1), one, residual)[0]
+            return np.append(pull - (unit @ pull) * unit, unit @ pull)
+
+        true = solve_ivp(velocity, (0.0, 40.0), np.append(row, 0.0), method="LSODA", rtol=1e-9, atol=1e-11).y[-1, -1]
+        for rounded_too in (False, True):
+            flow = DormantFlow(dormant_walls(problem, residual, rounded_too), row[None], np.zeros(1))
+            flow.run(until=40.0)
+            assert flow.at.slides[0] == len(X) - 1
+            left[kink, rounded_too] = abs(flow.inside(one, 40.0)[1][0] - true)
+    assert left[1e-3, False] > 1e-3
+    assert left[1e-3, True] < 0.01 * left[1e-3, False]
+    assert left[1e-4, True] < 0.05 * left[1e-3, True]

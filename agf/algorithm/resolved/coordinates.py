@@ -156,7 +156,17 @@ class Ride:
         residual = self.problem.residual(state.params[active], active)
         directions, log_norms = state.directions.copy(), state.log_norms.copy()
         everyone = np.arange(state.active.size)
-        batch = Batch(self.problem, residual, self.clock, directions, log_norms, everyone, self.init, self.contrary)
+        batch = Batch(
+            self.problem,
+            residual,
+            self.clock,
+            directions,
+            log_norms,
+            everyone,
+            self.init,
+            self.contrary,
+            rounded=True,
+        )
         free, tie_rtol = batch.some(waiting, directions, log_norms), self.settings.tie_rtol
         found = dormant.cross(free, threshold, rtol=rtol, tie_rtol=tie_rtol, align=False, stop=stop, stats=stats)
         if not isinstance(found, Crossing):
