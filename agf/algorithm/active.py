@@ -31,6 +31,9 @@ from agf.stopping.rules import Budget, Certified, Event, Tolerance
 _NEGLIGIBLE = 1e-3
 #: Accepted steps of a phase. Limit: a flow that goes nowhere ends as `max_steps`.
 _MAX_STEPS = 100_000
+#: The same where dormant neurons are carried along. Limit: some seconds; what creeps along kinks for longer ends a
+#: staircase as `max_steps`, with the drops before it.
+_MAX_CARRIED = 2_000
 #: Tolerance of implicit steps in that of explicit ones. Cost: it is the same over some decades of this.
 _IMPLICIT = 1e-3
 #: Steps at each tolerance, in decades, by which a state that slides along kinks is brought onto them. Cost: a few
@@ -88,6 +91,8 @@ class Rest:
 _HOW = {Why.SETTLED: "flow", Why.DRIFTING: "infimum", Why.ROUNDING: "rounding", Why.HORIZON: "horizon"}
 
 Wait = Callable[[FloatArray, IntArray], float]
+#: Sees the neurons that move, and their accepted step.
+Watch = Callable[[IntArray, integrators.Accepted], None]
 
 
 def settle(
@@ -101,6 +106,7 @@ def settle(
     before: float,
     least: float = 0.0,
     gone: FloatArray | None = None,
+    watch: Watch | None = None,
 ) -> Rest:
     """Follow d theta/dt = -grad L from theta (m, P).
 
@@ -135,7 +141,7 @@ def settle(
         cost = Cost(problem, neurons[kept], theta[kept], gone[kept])
         saved = Saved(cost.start(), origin=saved.origin, work=saved.work)
         course = Course(cost.asking(horizon), least=least)
-        end = _follow(cost, course, saved, rtol, negligible, before)
+        end = _follow(cost, course, saved, rtol, negligible, before, watch)
         theta[kept] = end.at.y.reshape(kept.size, -1)
         if end.why is not Why.COLLAPSED:
             break
@@ -155,7 +161,9 @@ def settle(
     )
 
 
-def _follow(cost: Cost, course: Course, saved: Saved, rtol: float, negligible: float, before: float) -> End:
+def _follow(
+    cost: Cost, course: Course, saved: Saved, rtol: float, negligible: float, before: float, watch: Watch | None
+) -> End:
     """Until a neuron collapses, the rest can lose nothing, or the horizon is over."""
     accuracy = np.sqrt(rtol)
     tolerated = Tolerance(rtol, negligible)
@@ -171,9 +179,15 @@ def _follow(cost: Cost, course: Course, saved: Saved, rtol: float, negligible: f
         Below(before + accuracy * abs(before), Horizon(course)),
         Spent(course, tolerated),
         decayed,
-        Budget(np.inf, _MAX_STEPS),
+        Budget(np.inf, _MAX_STEPS if watch is None else _MAX_CARRIED),
     ]
-    end = drive(cost, Auto(accuracy, _IMPLICIT), stops, saved)
+
+    def seen(now: Moment, saved: Saved) -> None:
+        del saved
+        if watch is not None and now.step is not None:
+            watch(cost.neurons, now.step)
+
+    end = drive(cost, Auto(accuracy, _IMPLICIT), stops, saved, each=None if watch is None else seen)
     if end.why is Why.STALLED and cost.curved:
         return decayed.stalled(end.at)
     if end.why in _FAILED:

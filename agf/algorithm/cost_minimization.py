@@ -10,6 +10,7 @@ import numpy as np
 from agf import integrators
 from agf.algorithm.active import Rest, settle
 from agf.algorithm.departures import collapse
+from agf.algorithm.departures.carrying import EARLY, Carrying
 from agf.algorithm.departures.following import Following
 from agf.algorithm.departures.infimum import critical, note
 from agf.algorithm.departures.newcomers import Newcomers
@@ -49,8 +50,13 @@ class CostMinimization:
     def __init__(self, run: Run, above: Above) -> None:
         self.run, self.above = run, above
 
-    def to_rest(self, state: GenericState, activation: Activation) -> tuple[GenericState, Settled | Status]:
-        """Let the active neurons settle; those that collapse return to dormancy, newcomers join, and it goes on."""
+    def to_rest(
+        self, state: GenericState, activation: Activation, carrying: Carrying | None = None
+    ) -> tuple[GenericState, Settled | Status]:
+        """Let the active neurons settle; those that collapse return to dormancy, newcomers join, and it goes on.
+
+        Where dormant neurons are carried along, newcomers start `EARLY` below the norm at which they saturate.
+        """
         before, width = state.level, self._width(activation, state)
         gone, neurons = np.zeros(0, dtype=np.int64), activation.neurons
         drop = Newcomers(activation, before)
@@ -59,7 +65,7 @@ class CostMinimization:
             mask[neurons] = True
             state = replace(state, active=mask)
             try:
-                state, settled = self._flow(state, activation.time, before, width)
+                state, settled = self._flow(state, activation.time, before, width, carrying)
             except integrators.MarchError as error:
                 self.run.notes.append(f"active phase of neurons {np.flatnonzero(mask).tolist()[:5]}: {error}")
                 return state, _march_status(error)
@@ -82,7 +88,9 @@ class CostMinimization:
         half = activation.half_time if settled.half_time is None else settled.half_time
         return half + late * float(np.exp(-self.run.clock.log_scale))
 
-    def _flow(self, state: GenericState, time: float, before: float, width: float) -> tuple[GenericState, Settled]:
+    def _flow(
+        self, state: GenericState, time: float, before: float, width: float, carrying: Carrying | None
+    ) -> tuple[GenericState, Settled]:
         """Flow of the active neurons.
 
         Parameters
@@ -93,6 +101,8 @@ class CostMinimization:
             Loss then.
         width : float
             How long its drop lasts, flow time.
+        carrying : Carrying or None
+            Dormant neurons that turn meanwhile.
         """
         run = self.run
         chosen = np.flatnonzero(state.active)
@@ -115,8 +125,9 @@ class CostMinimization:
             rtol=run.settings.rtol,
             negligible=run.negligible(),
             before=before,
-            least=min(width, cap),
+            least=min(width, cap) * (1.0 if carrying is None else 2.0 * EARLY),
             gone=collapse.gone(state, chosen),
+            watch=None if carrying is None else carrying.see,
         )
         run.count("loss_evaluations", rest.evaluations)
         run.count("hessians", rest.hessians)

@@ -121,14 +121,14 @@ class ExactRest(Rest[ExactStepper]):
 
 
 def aligned(
-    problem: Problem, residual: Any, directions: FloatArray, neurons: IntArray, origin: Init
+    problem: Problem, residual: Any, directions: FloatArray, neurons: IntArray, origin: Init, noise: float
 ) -> tuple[FloatArray, FloatArray] | None:
     """Directions (m, P) that dormant neurons reach in the end, and their utilities (m,), or None where that is not
-    known exactly. The norms do not matter: it is the limit of small ones."""
+    known exactly. The norms do not matter: it is the limit of small ones. Fields up to `noise` move nothing."""
     walls = dormant_walls(problem, residual)
     if walls is None or neurons.size * walls.sample.size > LARGEST:
         return None
     balance = Balance.of(origin.directions[neurons], np.zeros(neurons.size), problem.n_params - 1)
-    flow = DormantFlow(walls, directions, np.zeros(neurons.size), balance=balance)
+    flow = DormantFlow(walls, directions, np.zeros(neurons.size), balance=balance, noise=noise)
     flow.run()
     return flow.ends()

@@ -13,7 +13,9 @@ import numpy as np
 
 from agf import integrators
 from agf.algorithm.cost_minimization import CostMinimization
+from agf.algorithm.departures.carrying import EARLY, Carrying
 from agf.algorithm.departures.discharge import Discharge
+from agf.algorithm.departures.following import Following
 from agf.algorithm.departures.opening import opening
 from agf.algorithm.dormant import carried
 from agf.algorithm.exact_stepper import aligned
@@ -29,6 +31,7 @@ from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.state import Activation, Settled
 from agf.records.status import Status
+from agf.rectified.walls import dormant_walls
 from agf.results.staircase import Staircase
 from agf.sphere import tangent
 from agf.stopping.horizon import LONGEST
@@ -113,9 +116,10 @@ class LimitPhases:
     def _grow(
         self, state: GenericState, waiting: IntArray, residual: object
     ) -> tuple[GenericState, Activation | Status]:
+        led = Following.of(self.problem, state, np.sqrt(self.settings.rtol)).neurons  # at rest, as their leaders are
         while True:
             held = Discharge.of(self.problem, residual, self.clock, self.run.origin, state, self._equilibrium)
-            free = np.setdiff1d(waiting, held.neurons)
+            free = np.setdiff1d(waiting, np.append(held.neurons, led))
             directions, utility = self._aligned(state, free, residual)
             wait = self._waits(state, free, utility)
             first, home = float(wait.min(initial=np.inf)), float(held.home(state).min(initial=np.inf))
@@ -140,7 +144,7 @@ class LimitPhases:
     def _aligned(self, state: GenericState, waiting: IntArray, residual: object) -> tuple[FloatArray, FloatArray]:
         """Directions (m, P) at the local maxima that the dormant neurons' flows reach, and the utilities there (m,)."""
         directions, flown = state.directions[waiting], 0.0
-        exact = aligned(self.problem, residual, directions, waiting, self.run.origin)
+        exact = aligned(self.problem, residual, directions, waiting, self.run.origin, self.run.noise(state))
         if exact is not None:
             return exact
         _, gradient = self.problem.utility(directions, waiting, residual)
@@ -185,12 +189,35 @@ class LimitPhases:
 
     def active(self, state: GenericState, activation: Activation) -> tuple[GenericState, Settled | Status]:
         """The flow of the active neurons to their critical point; dormant ones keep their charges meanwhile."""
-        final, settled = self._minimize.to_rest(state, activation)
+        residual = self.run.residual(state)
+        if dormant_walls(self.problem, residual) is None:
+            final, settled = self._minimize.to_rest(state, activation)
+        else:
+            final, settled = self._carry(state, activation, residual)
         if isinstance(settled, Status):
             return final, settled
         log_norms = np.where(final.active, final.log_norms, state.log_norms)
         log_norms[settled.collapsed] = 0.0
         return replace(final, log_norms=log_norms), settled
+
+    def _carry(
+        self, state: GenericState, activation: Activation, residual: object
+    ) -> tuple[GenericState, Settled | Status]:
+        """The same flow from where it hardly differs from the plateau; dormant neurons turn as it goes on."""
+        held = Discharge.of(self.problem, residual, self.clock, self.run.origin, state, self._equilibrium)
+        waiting = np.setdiff1d(np.flatnonzero(~state.active & np.isfinite(state.log_norms)), activation.neurons)
+        rows = np.setdiff1d(waiting, held.neurons)
+        carrying = Carrying(self.problem, self.run.origin, rows, state.directions[rows])
+        log_norms = state.log_norms.copy()
+        log_norms[activation.neurons] -= EARLY
+        final, settled = self._minimize.to_rest(replace(state, log_norms=log_norms), activation, carrying)
+        self.run.count("dormant_steps", carrying.moves)
+        if isinstance(settled, Status):
+            return final, settled
+        led = (final.directions[rows] != state.directions[rows]).any(axis=1)  # `departures.following`
+        directions = final.directions.copy()
+        directions[rows[~led]] = carrying.directions[~led]
+        return replace(final, directions=directions), settled
 
 
 def _charged(problem: Problem, init: Init) -> tuple[Init, Clock]:

@@ -256,8 +256,9 @@ class TwoLayer(SecondOrder):
         Times are in units of -log lambda, lambda / sqrt(m) the scale of m balanced neurons in random directions; flow
         times where alpha = lambda is given. The last note says whether the end is spurious. Corners of active neurons
         are rounded (width 1e-3), which moves levels by about 1e-5 of the first, and may move late drops by more.
-        Dormant neurons hold still during drops, as in Algorithm 1; where a drop turns one into another cone, later
-        drops are not those of the flow (docs/spurious.md has how often). Past a budget of work the first drops are
+        Dormant neurons turn along the residual of every drop, into other cones perhaps. It is made three times, twice
+        with these neurons turned aside by 1e-3: where another drop follows then, the conditioning of all from there on
+        is inf, and a note says so. Past a budget of work the first drops are
         given (status "max_steps"). Raises NoTheory elsewhere.
         """
         from agf.networks.theory import staircase

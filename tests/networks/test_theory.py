@@ -92,3 +92,18 @@ def test_a_sum_over_samples_is_n_times_as_fast_as_their_mean():
     mean, total = (agf.TwoLayer(*T3, reduction=name).theory() for name in ("mean", "sum"))
     assert total.accelerated_times == pytest.approx(mean.accelerated_times / 3, rel=1e-6)
     assert total.levels == pytest.approx(3 * mean.levels, rel=1e-6)
+
+
+def test_dormant_neurons_turn_with_the_residual_of_a_drop():
+    # held still, a neuron stays in its cone and makes a third drop, at 2.114, that no training has; mode "resolved"
+    # at two scales has two drops
+    rng = np.random.default_rng(1013)
+    n, d = int(rng.integers(3, 9)), int(rng.integers(1, 4))
+    p = agf.TwoLayer(rng.standard_normal((n, d)), rng.standard_normal(n))
+    stairs = p.theory()
+    ends = np.array([end.direction for end in agf.landscape(p, starts=1).ends])
+    start = agf.Init.scaled(ends, 1e-300)
+    resolved = agf.predict(p.of_width(len(ends)), start, mode="resolved", conditioning=False)
+    assert len(stairs.drops) == len(resolved.drops) == 2
+    assert stairs.accelerated_times[1:] == pytest.approx(resolved.half_times[1:] / -np.log(1e-300), rel=3e-3)
+    assert np.isfinite([drop.conditioning for drop in stairs.drops]).all()
