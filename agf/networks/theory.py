@@ -32,14 +32,14 @@ _ROUNDING = Settings.rtol
 #: Tolerance of the staircase. Cost: levels along kinks are off by its root; flows take as long at 1e-7, where they
 #: chatter about kinks, and four times as long at 1e-9.
 _RTOL = 1e-8
-#: Angle by which dormant neurons are turned after every drop of a repeat, once to either side. Result: of what counts
-#: as a fork; carried directions are off by less than a tenth of it.
+#: Angle by which dormant neurons are turned after every drop of a repeat, once to either side. Derived: ten times what
+#: carried directions are known to, the root of `_RTOL`.
 _NUDGE = 1e-3
 #: Part of a drawn vector across w below which there is none: in one column. Derived: rounding is far below, and a draw
 #: in two columns or more far above.
 _ASIDE = 1e-9
-#: Difference of a time between staircase and repeats, relative, and of a level, over the height of its drop, from
-#: which on nothing is sure. Result: as above; it is ten times what moves where nothing forks.
+#: Difference of a time between staircase and repeats, relative, and of a level, over the height of its drop, from which
+#: on it is another drop. Derived: ten times the nudge, in proportion to which everything moves where nothing forks.
 _SAME = 1e-2
 #: Work after which no further drop is looked for, in evaluations of the loss. Limit: some ten seconds; a flow that
 #: began within it ends by its own limit, and the drops so far are kept.
@@ -144,9 +144,10 @@ def _work(engine: Engine) -> float:
 
 def _moved(drops: list[Drop], repeats: list[list[Drop]], first: float) -> list[float]:
     """How much each time moves in the repeats, relative; inf from the first drop on that is another one there."""
-    moved, before = [], first
+    moved, before = list[float](), first
     for k, drop in enumerate(drops):
-        largest = max(_apart(drop, again[k], before) if k < len(again) else np.inf for again in repeats)
+        apart = [_apart(drop, again[k], before) if k < len(again) else np.inf for again in repeats]
+        largest = max(apart, default=0.0)
         if largest > _SAME:
             return [*moved, *[np.inf] * (len(drops) - k)]
         moved.append(largest)
