@@ -122,6 +122,10 @@ class Ending:
         rest = self.rest(now)
         return rest.perturbed if rest.growth == 0.0 else 0.0
 
+    def grown(self, now: Moment) -> float | None:
+        """Rate of the fastest small neuron once what still relaxes has done so."""
+        return self.rest(now).growth
+
     def small(self, now: Moment) -> float | None:
         """Rate of the fastest small neuron, now or once it has turned: one may shrink beside a direction it leaves."""
         return self.rest(now).coming

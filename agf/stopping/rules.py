@@ -442,12 +442,16 @@ class Unaffordable:
         What may be spent.
     s_end : float
         Time at which the run ends in any case.
+    small : callable or None
+        Moment -> rate of the fastest small neuron once the large ones have relaxed, 0 where none grows: asked before
+        giving up, as one that grows on what still relaxes, or on rounding, is never due. None: none is asked about.
     """
 
     #: Stages of a step from which on the budget is asked about. Cost: of asking; a stabilised step has 2,000 at most.
     FULL: ClassVar[float] = 1000.0
     budget: Budget
     s_end: float = np.inf
+    small: Callable[[Moment], float | None] | None = None
 
     def init(self, now: Moment) -> Memory:
         """When to ask next."""
@@ -466,6 +470,8 @@ class Unaffordable:
         now.system.charge(2)
         ahead = min(np.inf if due is None else due, self.s_end - now.t)
         if np.isfinite(ahead) and ahead / length * stages > self.budget.left(now):
+            if ahead == due and self.small is not None and self.small(now) == 0.0:
+                return (LOOK * now.t,), None
             return memory, End(Why.BUDGET, now, note="Explicit steps would not get there within the budget.")
         return (now.t + 0.1 * ahead if np.isfinite(ahead) else LOOK * now.t,), None
 

@@ -183,6 +183,14 @@ def test_what_explicit_steps_cannot_reach_is_given_up_at_once_and_what_they_can_
     assert end.at.work.gradients < 5e4
 
 
+def test_what_grows_on_what_still_relaxes_is_not_given_up():
+    # What is seen to grow at 1e-6 does so until the rest has relaxed: then nothing is due, and the run goes on
+    system, budget = bowl([1e9]), Budget(1e4)
+    system._hessian, system.grows = None, 1e-6
+    end = drive(system, Auto(1e-6), [Unaffordable(budget, small=grows(0.0)), budget], system.start())
+    assert end.at.work.gradients >= 1e4
+
+
 def test_a_rule_before_a_time_ends_what_it_would_end_until_then_and_nothing_later():
     # L = exp(-2 t) / 2 has fallen to 1e-3 of its size at t = ln(1000) / 2 = 3.45
     system, low = bowl([1.0]), Certified(Tolerance(1e-3, 0.5))

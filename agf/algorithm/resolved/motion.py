@@ -79,7 +79,7 @@ class Motion:
             if settings.max_drops is not None:
                 stops.append(Enough(run.path, settings.max_drops))
             stops += [*([Stiff()] if run.last and stretch.moving is system else []), Timeless()]
-            stops += [Unaffordable(budget, s_end), budget]
+            stops += [Unaffordable(budget, s_end, ending.grown), budget]
             end = drive(stretch.moving, steps, stops, saved, s_end=s_end, each=each)
             if end.after is None:
                 break
