@@ -156,7 +156,11 @@ def detect(
     plateaus = _plateaus(edges, levels, marks, depth, np.interp(marks, np.log(t), noise), flatness)
     at, curve = times[began - zero :], losses[began - zero :] if known else whole
     steep = np.asarray(slopes)[began - zero :] if known else monotone(at, whole)
-    losses_on = [float(whole[0]), *np.interp(plateaus, np.log(t), fit).tolist(), float(fit[-1])]
+    on = np.interp(plateaus, np.log(t), fit)
+    if known:
+        plateaus = _flattest(np.log(t), -t * steep[zero:] / (fit - base + soft), plateaus)
+        on = np.clip(interpolate(at, curve, steep, np.exp(plateaus)), fit[-1], fit[0])
+    losses_on = [float(whole[0]), *on.tolist(), float(fit[-1])]
     bounds = [-np.inf, *plateaus, np.inf]
     drops = []
     for k, (before, after) in enumerate(pairwise(losses_on)):
@@ -390,6 +394,29 @@ def _plateaus(
         right = rate[valleys[k]] if k < len(valleys) else -np.inf
         del valleys[k - 1 if left >= right else k]
     return [float(0.5 * (marks[v] + marks[v + 1])) for v in valleys]
+
+
+def _flattest(log_t: FloatArray, rate: FloatArray, plateaus: list[float]) -> list[float]:
+    """Plateaus moved to where a parabola through three points of the log rate is lowest.
+
+    Cells tell where a plateau is to the distance of two points: as the loss goes on falling along most of them, levels
+    would hang on where the points happen to lie.
+    """
+    found = []
+    for x in plateaus:
+        j = int(np.clip(np.searchsorted(log_t, x), 1, log_t.size - 1))
+        j -= int(rate[j - 1] <= rate[j])
+        while 0 < j < rate.size - 1 and min(rate[j - 1], rate[j + 1]) < rate[j]:
+            j += 1 if rate[j + 1] < rate[j - 1] else -1
+        three = slice(j - 1, j + 2)
+        if 0 < j < rate.size - 1 and rate[three].min() > 0 and np.diff(log_t[three]).min() > 0:
+            before, after = np.diff(log_t[three])
+            down, up = np.diff(np.log(rate[three])) / (before, after)
+            if up > down:
+                slope = (down * after + up * before) / (before + after)
+                x = float(np.clip(log_t[j] - 0.5 * slope * (before + after) / (up - down), log_t[j - 1], log_t[j + 1]))
+        found.append(x)
+    return found
 
 
 def _valleys(rate: FloatArray, prominence: float) -> list[int]:

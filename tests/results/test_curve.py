@@ -50,6 +50,24 @@ def test_a_computed_curve_is_read_more_finely():
     assert len(detect(T, curve, slopes=np.gradient(curve, T))) == 2
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_levels_on_a_plateau_that_slopes_do_not_hang_on_where_the_points_lie(seed):
+    # L = exp(-t) + 1/2 exp(-t / 200): the rate of fall in log time, -t L' / L, is lowest where the two balance
+    def fall(t):
+        return np.exp(-t) + 0.5 * np.exp(-t / 200), -np.exp(-t) - np.exp(-t / 200) / 400
+
+    dense = np.geomspace(3, 30, 100_001)
+    loss, slope = fall(dense)
+    rest = int(np.argmin(-dense * slope / loss))
+    step = np.log(3e5) / 400
+    t = np.exp(np.log(1e-2) + step * (np.arange(401) + np.random.default_rng(seed).uniform(-0.4, 0.4, 401)))
+    loss_there, slopes = fall(t)
+    drops = detect(t, loss_there, slopes=slopes)
+    assert len(drops) == 2
+    # points lie 3 % apart, and the loss falls by 1e-3 between them; a parabola is right to the square of the distance
+    assert drops[0].after == pytest.approx(loss[rest], rel=2e-4)
+
+
 def test_drops_too_close_for_a_plateau_are_one_visible_drop():
     near, far = stairs([2, 2.1], [2, 1, 0.5], 0.025), stairs([2, 2.6], [2, 1, 0.5], 0.025)
     assert len(detect(T, near)) == 1
