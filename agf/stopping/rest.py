@@ -173,8 +173,8 @@ def _relax(ask: Counted, system: WeightSystem, y: FloatArray, t: float) -> tuple
 def _fastest(matrix: FloatArray) -> float:
     """Rate at which the fastest mode of this Hessian grows; 0 where rounding may be all of it.
 
-    That of its eigenvalues, or of its entries, which are sums over the data.
+    Its entries are sums over the data, and an error of each moves an eigenvalue by at most as many times that.
     """
     values = np.linalg.eigvalsh(matrix)
-    rounding = max(10 * values.size * EPS, SUM) * float(np.abs(values).max(initial=0.0))
+    rounding = values.size * SUM * float(np.abs(values).max(initial=0.0))
     return float(-values[0]) if values[0] < -rounding else 0.0

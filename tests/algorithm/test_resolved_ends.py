@@ -102,8 +102,9 @@ def test_what_is_beyond_the_drops_that_were_requested_is_not_computed():
     assert few.stats["velocity_evaluations"] < 0.5 * more.stats["velocity_evaluations"]
 
 
-def test_a_plateau_that_explicit_steps_cannot_cross_ends_where_the_flow_ends():
-    # two outputs, 34 samples: the budget of a million gradients was spent on steps of a thousand stages each
+def test_a_rest_that_takes_steps_of_a_thousand_stages_ends_where_and_as_the_flow_ends():
+    # two outputs, 34 samples: the budget of a million gradients was spent there, for a growth that is rounding; a flow
+    # from 1e-2 beside this rest comes back to it
     rng = np.random.default_rng(2)
     n, d = int(rng.integers(8, 40)), int(rng.integers(2, 5))
     X = rng.standard_normal((n, d))
@@ -111,7 +112,9 @@ def test_a_plateau_that_explicit_steps_cannot_cross_ends_where_the_flow_ends():
     problem = agf.TwoLayer(X, Y, width=int(rng.integers(2, 7)))
     init = problem.init(1e-4, seed=2)
     flow, stairs = agf.flow(problem, init), agf.predict(problem, init)
-    assert flow.status is stairs.status is Status.PLATEAU
+    assert flow.status is stairs.status
+    assert flow.status in (Status.QUIET, Status.SETTLED)
+    assert flow.losses[-1] == pytest.approx(0.00349419697, rel=1e-6)
     assert stairs.stats["velocity_evaluations"] < 2 * flow.stats["evaluations"]
     assert stairs.levels[-1] == pytest.approx(flow.losses[-1], rel=1e-6)
     for drop, seen in zip(stairs.drops, flow.drops, strict=True):
