@@ -30,10 +30,7 @@ from agf.stopping.rules import Budget, Certified, Event, Tolerance
 #: collapsed before, and what it adds to the loss is the square, 1e-6.
 _NEGLIGIBLE = 1e-3
 #: Accepted steps of a phase. Limit: a flow that goes nowhere ends as `max_steps`.
-_MAX_STEPS = 100_000
-#: The same where dormant neurons are carried along. Limit: some seconds; what creeps along kinks for longer ends a
-#: staircase as `max_steps`, with the drops before it.
-_MAX_CARRIED = 2_000
+MAX_STEPS = 100_000
 #: Tolerance of implicit steps in that of explicit ones. Cost: it is the same over some decades of this.
 _IMPLICIT = 1e-3
 #: Steps at each tolerance, in decades, by which a state that slides along kinks is brought onto them. Cost: a few
@@ -107,6 +104,7 @@ def settle(
     least: float = 0.0,
     gone: FloatArray | None = None,
     watch: Watch | None = None,
+    most: int = MAX_STEPS,
 ) -> Rest:
     """Follow d theta/dt = -grad L from theta (m, P).
 
@@ -141,7 +139,7 @@ def settle(
         cost = Cost(problem, neurons[kept], theta[kept], gone[kept])
         saved = Saved(cost.start(), origin=saved.origin, work=saved.work)
         course = Course(cost.asking(horizon), least=least)
-        end = _follow(cost, course, saved, rtol, negligible, before, watch)
+        end = _follow(cost, course, saved, rtol, negligible, before, watch, most)
         theta[kept] = end.at.y.reshape(kept.size, -1)
         if end.why is not Why.COLLAPSED:
             break
@@ -162,7 +160,14 @@ def settle(
 
 
 def _follow(
-    cost: Cost, course: Course, saved: Saved, rtol: float, negligible: float, before: float, watch: Watch | None
+    cost: Cost,
+    course: Course,
+    saved: Saved,
+    rtol: float,
+    negligible: float,
+    before: float,
+    watch: Watch | None,
+    most: int,
 ) -> End:
     """Until a neuron collapses, the rest can lose nothing, or the horizon is over."""
     accuracy = np.sqrt(rtol)
@@ -179,7 +184,7 @@ def _follow(
         Below(before + accuracy * abs(before), Horizon(course)),
         Spent(course, tolerated),
         decayed,
-        Budget(np.inf, _MAX_STEPS if watch is None else _MAX_CARRIED),
+        Budget(np.inf, most),
     ]
 
     def seen(now: Moment, saved: Saved) -> None:

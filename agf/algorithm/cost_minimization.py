@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from agf import integrators
-from agf.algorithm.active import Rest, settle
+from agf.algorithm.active import MAX_STEPS, Rest, settle
 from agf.algorithm.departures import collapse
 from agf.algorithm.departures.carrying import EARLY, Carrying
 from agf.algorithm.departures.following import Following
@@ -51,7 +51,11 @@ class CostMinimization:
         self.run, self.above = run, above
 
     def to_rest(
-        self, state: GenericState, activation: Activation, carrying: Carrying | None = None
+        self,
+        state: GenericState,
+        activation: Activation,
+        carrying: Carrying | None = None,
+        most: int = MAX_STEPS,
     ) -> tuple[GenericState, Settled | Status]:
         """Let the active neurons settle; those that collapse return to dormancy, newcomers join, and it goes on.
 
@@ -65,7 +69,7 @@ class CostMinimization:
             mask[neurons] = True
             state = replace(state, active=mask)
             try:
-                state, settled = self._flow(state, activation.time, before, width, carrying)
+                state, settled = self._flow(state, activation.time, before, width, carrying, most)
             except integrators.MarchError as error:
                 self.run.notes.append(f"active phase of neurons {np.flatnonzero(mask).tolist()[:5]}: {error}")
                 return state, _march_status(error)
@@ -89,7 +93,13 @@ class CostMinimization:
         return half + late * float(np.exp(-self.run.clock.log_scale))
 
     def _flow(
-        self, state: GenericState, time: float, before: float, width: float, carrying: Carrying | None
+        self,
+        state: GenericState,
+        time: float,
+        before: float,
+        width: float,
+        carrying: Carrying | None,
+        most: int,
     ) -> tuple[GenericState, Settled]:
         """Flow of the active neurons.
 
@@ -103,6 +113,8 @@ class CostMinimization:
             How long its drop lasts, flow time.
         carrying : Carrying or None
             Dormant neurons that turn meanwhile.
+        most : int
+            Steps at most.
         """
         run = self.run
         chosen = np.flatnonzero(state.active)
@@ -128,6 +140,7 @@ class CostMinimization:
             least=min(width, cap) * (1.0 if carrying is None else 2.0 * EARLY),
             gone=collapse.gone(state, chosen),
             watch=None if carrying is None else carrying.see,
+            most=most,
         )
         run.count("loss_evaluations", rest.evaluations)
         run.count("hessians", rest.hessians)

@@ -139,8 +139,9 @@ class Deviation:
         if one is None or one.pulls.size == len(some):
             return
         rows, neurons = np.concatenate([x.row for x in there]), np.concatenate([x.neuron for x in there])
-        one.pulls = np.zeros(len(some))
-        one.pulls[[x is not None for x in some]] = self.problem.utility(rows, neurons, one.residual)[0]
+        pulls = np.zeros(len(some))
+        pulls[[x is not None for x in some]] = self.problem.utility(rows, neurons, one.residual)[0]
+        one.pulls = pulls  # whole or not at all, if an interrupt comes
         if len(some) > _BACK:
             one.residual = None
 

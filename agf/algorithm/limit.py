@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from agf import integrators
+from agf.algorithm.active import MAX_STEPS
 from agf.algorithm.cost_minimization import CostMinimization
 from agf.algorithm.departures.carrying import EARLY, Carrying
 from agf.algorithm.departures.discharge import Discharge
@@ -38,6 +39,13 @@ from agf.stopping.horizon import LONGEST
 
 #: ... or until none turns any more (to rtol in the utility); looked at first after this many. Cost: of looking.
 _CHUNK = 10.0
+#: Largest tolerance of a step of the active neurons, over the width of rounded kinks, at which dormant ones turn
+#: meanwhile. Limit: coarser steps throw a newcomer that is followed from where it is small off a kink that holds it;
+#: dormant neurons hold still then, as in the paper.
+_FINE = 0.2
+#: Accepted steps of the active neurons at such a tolerance. Limit: some seconds; what creeps along kinks for longer
+#: ends a staircase as `max_steps`, with the drops before it.
+_MAX_FINE = 2_000
 
 
 def closed_form(problem: Problem, init: Init, settings: Settings) -> Staircase | None:
@@ -190,10 +198,12 @@ class LimitPhases:
     def active(self, state: GenericState, activation: Activation) -> tuple[GenericState, Settled | Status]:
         """The flow of the active neurons to their critical point; dormant ones keep their charges meanwhile."""
         residual = self.run.residual(state)
-        if dormant_walls(self.problem, residual) is None:
-            final, settled = self._minimize.to_rest(state, activation)
+        waiting = np.setdiff1d(np.flatnonzero(~state.active & np.isfinite(state.log_norms)), activation.neurons)
+        fine = np.sqrt(self.settings.rtol) <= _FINE * self.problem.kink
+        if not fine or waiting.size == 0 or dormant_walls(self.problem, residual) is None:
+            final, settled = self._minimize.to_rest(state, activation, most=_MAX_FINE if fine else MAX_STEPS)
         else:
-            final, settled = self._carry(state, activation, residual)
+            final, settled = self._carry(state, activation, waiting, residual)
         if isinstance(settled, Status):
             return final, settled
         log_norms = np.where(final.active, final.log_norms, state.log_norms)
@@ -201,16 +211,15 @@ class LimitPhases:
         return replace(final, log_norms=log_norms), settled
 
     def _carry(
-        self, state: GenericState, activation: Activation, residual: object
+        self, state: GenericState, activation: Activation, waiting: IntArray, residual: object
     ) -> tuple[GenericState, Settled | Status]:
         """The same flow from where it hardly differs from the plateau; dormant neurons turn as it goes on."""
         held = Discharge.of(self.problem, residual, self.clock, self.run.origin, state, self._equilibrium)
-        waiting = np.setdiff1d(np.flatnonzero(~state.active & np.isfinite(state.log_norms)), activation.neurons)
         rows = np.setdiff1d(waiting, held.neurons)
         carrying = Carrying(self.problem, self.run.origin, rows, state.directions[rows])
         log_norms = state.log_norms.copy()
         log_norms[activation.neurons] -= EARLY
-        final, settled = self._minimize.to_rest(replace(state, log_norms=log_norms), activation, carrying)
+        final, settled = self._minimize.to_rest(replace(state, log_norms=log_norms), activation, carrying, _MAX_FINE)
         self.run.count("dormant_steps", carrying.moves)
         if isinstance(settled, Status):
             return final, settled

@@ -38,7 +38,7 @@ def draw(
             problem: Any = agf.problem("relu", **inputs, width=width, scale="whiten", centre="targets")
             init = problem.init(_ALPHA, seed=0)
             end = end or _LENGTH * float(agf.predict(problem, init, max_drops=1, mode="agf").half_times[1])
-            stairs = agf.predict(problem, init, t_max=end, mode="agf")
+            stairs = agf.predict(problem, init, t_max=end, mode="agf", rtol=1e-8)
             resolved = agf.predict(problem, init, t_max=end, mode="resolved")
             flow = agf.flow(problem, init, t_max=end)
             reports[f"{name}, width {width}, agf"] = agf.compare(stairs, flow)
