@@ -152,13 +152,14 @@ class Summary:
         for group in self.groups:
             counts = Counter(_order(run) for run in group.staircases)
             for order, count in counts.most_common(most):
-                share = count / len(group.staircases)
-                rows.append([group.name, percent(share), str(count), _chain(order)])
+                total = len(group.staircases)
+                share = percent(count / total) if total > 1 else "-"
+                rows.append([group.name, share, str(count), _chain(order)])
         return Table(
             f"Order of acquisition of {self.problem}",
             ["group", "probability", "runs", "order"],
             rows,
-            [f"At most {most} orders a group; probabilities are shares of the finished runs."],
+            [f"At most {most} orders a group; probabilities are shares of the finished runs, of one none."],
         )
 
     def positions(self) -> dict[str, FloatArray]:

@@ -13,7 +13,7 @@ from agf.algorithm.engine import predict_with
 from agf.errors import FileError, RequestError, explain
 from agf.loading.runs import training
 from agf.records import files, provenance
-from agf.records.table import number
+from agf.records.table import number, visible
 from agf.results.comparison import Comparison, compare
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
@@ -119,9 +119,9 @@ class Differences:
         if not self:
             return "The runs are the same: same request, same numbers."
         lines = ["What was requested:"] if self.requested else ["The same was requested."]
-        lines += [f"  {sentence}" for sentence in self.requested]
+        lines += [f"  {visible(sentence)}" for sentence in self.requested]
         lines += ["What came out:"] if self.numbers else ["The same came out."]
-        lines += [f"  {sentence}" for sentence in self.numbers]
+        lines += [f"  {visible(sentence)}" for sentence in self.numbers]
         return "\n".join(lines)
 
 

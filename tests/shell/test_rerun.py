@@ -247,3 +247,8 @@ def test_arrays_are_told_apart_by_their_entries_shapes_and_names(tmp_path):
     assert any("in the " in sentence and "half-drop time" in sentence for sentence in found.numbers) or len(
         agf.load(tmp_path / "a.npz").drops
     ) == len(agf.load(tmp_path / "c.npz").drops)
+
+
+def test_what_two_foreign_files_say_stays_on_its_line():
+    found = rerun.Differences(("names: a\nb, \x1b[31m",), ())
+    assert str(found).splitlines() == ["What was requested:", "  names: a\\nb, \\x1b[31m", "The same came out."]
