@@ -32,7 +32,12 @@ def name(path: Path) -> str:
 
 
 def close(shown: str, printed: str, absolute: float) -> bool:
-    """Whether two words are equal, as numbers up to what differs between machines (the rtol of the training)."""
+    """Whether two words are equal, as numbers up to what differs between machines (the rtol of the training).
+
+    Rulers of tables are as long as the longest number of their column, -0.0012 or <0.001.
+    """
+    if shown and not (set(shown) | set(printed)) - {"-"} and min(len(shown), len(printed)) > 2:
+        return True
     try:
         return math.isclose(float(shown.lstrip("<")), float(printed.lstrip("<")), rel_tol=1e-3, abs_tol=absolute)
     except ValueError:

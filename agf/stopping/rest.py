@@ -173,8 +173,8 @@ def _relax(ask: Counted, system: WeightSystem, y: FloatArray, t: float) -> tuple
 def _fastest(matrix: FloatArray) -> float:
     """Rate at which the fastest mode of this Hessian grows; 0 where rounding may be all of it.
 
-    Its entries are sums over the data, and an error of each moves an eigenvalue by at most as many times that.
+    Its entries are sums over the data, and an eigenvalue near 0 is what two such sums leave of one another.
     """
     values = np.linalg.eigvalsh(matrix)
-    rounding = values.size * SUM * float(np.abs(values).max(initial=0.0))
+    rounding = max(2.0 * SUM, 10 * values.size * EPS) * float(np.abs(values).max(initial=0.0))
     return float(-values[0]) if values[0] < -rounding else 0.0
