@@ -59,7 +59,8 @@ class CostMinimization:
     ) -> tuple[GenericState, Settled | Status]:
         """Let the active neurons settle; those that collapse return to dormancy, newcomers join, and it goes on.
 
-        Where dormant neurons are carried along, newcomers start `EARLY` below the norm at which they saturate.
+        Whoever carries dormant neurons along hands newcomers over `EARLY` below the norm at which they saturate, and it
+        takes them that many times longer; `most` bounds the steps.
         """
         before, width = state.level, self._width(activation, state)
         gone, neurons = np.zeros(0, dtype=np.int64), activation.neurons

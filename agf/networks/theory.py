@@ -34,13 +34,13 @@ _ROUNDING = Settings.rtol
 _RTOL = 1e-8
 #: Angle by which dormant neurons are turned after every drop of a repeat, once to either side. Derived: ten times what
 #: carried directions are known to, the root of `_RTOL`.
-_NUDGE = 1e-3
+_NUDGE = 10 * _RTOL**0.5
 #: Part of a drawn vector across w below which there is none: in one column. Derived: rounding is far below, and a draw
 #: in two columns or more far above.
 _ASIDE = 1e-9
 #: Difference of a time between staircase and repeats, relative, and of a level, over the height of its drop, from which
 #: on it is another drop. Derived: ten times the nudge, in proportion to which everything moves where nothing forks.
-_SAME = 1e-2
+_SAME = 10 * _NUDGE
 #: Work after which no further drop is looked for, in evaluations of the loss. Limit: some ten seconds; a flow that
 #: began within it ends by its own limit, and the drops so far are kept.
 _WORK = 100_000
