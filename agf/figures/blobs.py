@@ -6,6 +6,9 @@ import numpy as np
 
 import agf
 
+#: Four distances, by the angle of the blob in degrees: slower the nearer.
+DISTANCES = {45: 8.0, 135: 4.0, 225: 2.0, 315: 1.0}
+
 
 def blobs(norms: tuple[float, ...], sd: float = 0.1, each: int = 50, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Inputs (4 each, 2) at 45, 135, 225, 315 degrees and these distances, and class labels 1, 2, 1, 2."""

@@ -45,12 +45,13 @@ def pair(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     loss, rank = axes[0, 2], axes[0, 2].twinx()
     loss.plot(run.times, run.losses, color=plot.OBSERVED, label="loss")
     loss.plot(along.times, along.spectral / max(float(along.spectral.max()), 1e-300), color=plot.PALETTE[2], ls="--",
-              label=r"$|W|_2^2$ / its last")  # fmt: skip
+              label=r"$|W|_2^2$ / its largest")  # fmt: skip
     rank.semilogy(along.times, along.stable_rank, color=plot.PREDICTED, ls=":", label="stable rank")
-    loss.set(xlabel="flow time", ylabel="mean loss", xlim=(0, run.times[-1]))
+    loss.set(xlabel="flow time", ylabel="mean loss", xlim=(0, run.times[-1]), title="loss, norm and rank")
     rank.set(ylabel="stable rank of W", ylim=(0.9, 50))
     handles = [*loss.get_lines(), *rank.get_lines()]
-    loss.legend(handles, [str(h.get_label()) for h in handles], frameon=False, fontsize="x-small")
+    loss.legend(handles, [str(h.get_label()) for h in handles], frameon=False, fontsize="x-small", loc="center right",
+                bbox_to_anchor=(1.0, 0.36))  # fmt: skip
     theta = run.params(len(run.snapshot_times) - 1)
     sums = [X[y > 0].mean(axis=0), X[y < 0].mean(axis=0)]
     means = [theta[np.sign(theta[:, -1]) == sign, :-1].sum(axis=0) for sign in (1, -1)]
@@ -60,7 +61,7 @@ def pair(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     axes[0, 3].axhline(7.5, color="black", lw=0.8)
     axes[0, 3].axvline(7.5, color="black", lw=0.8)
     axes[0, 3].set(xticks=[3.5, 11.5], yticks=[3.5, 11.5], xticklabels=["neurons", "class mean"],
-                   yticklabels=["0", "1"], title="at the end")  # fmt: skip
+                   yticklabels=["0", "1"], title="weights at the end")  # fmt: skip
     letter(axes)
     panels = {
         "loss": {"time": run.times, "loss": run.losses},
@@ -95,7 +96,8 @@ def phases(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str,
         ax.plot(epoch, along.direction_change / tops[1], color=plot.PREDICTED, label=words[1])
         ax.plot(epoch, along.norm_change / tops[0], color=plot.PALETTE[2], ls="--", label=words[0])
         ax.plot(run.times / (rate * steps / epochs), run.losses, color=plot.OBSERVED, ls=":", label="loss")
-        ax.set(xlabel="epoch", ylabel="change, over its largest; loss", title=name, xlim=(0, epochs), ylim=(0, 1.5))
+        ax.set(xlabel="epoch", ylabel="change, over its largest; loss", title=f"{name} trained", xlim=(0, epochs),
+               ylim=(0, 1.5))  # fmt: skip
         if frozen:
             ax.set(xscale="log", xlim=(epochs / steps, epochs))
         ax.legend(frameon=False, fontsize="small", loc="upper right")

@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 
 from agf import plot
-from agf.pictures.axes import import_matplotlib
+from agf.pictures.axes import import_matplotlib, spread
 from agf.records import files, provenance
 from agf.records.table import Table, Tabular, level, number, percent
 from agf.results.comparison import Comparison
 
 #: Letters of a label in the table; the json has all of it.
 _LONGEST = 60
-#: Least distance of two numbers above a panel, as a fraction of its width: two digits with a gap. Setting: of pictures.
-_GAP = 0.02
+#: Least room between two numbers above a panel, in sizes of their font. Setting: of pictures.
+_GAP = 0.5
+#: Corner of a panel to its letter, points: above the topmost word of the axis. Setting: of pictures.
+_CORNER = (-3, 7)
 #: Room for one entry of a legend, inches. Setting: of pictures.
 _WORD = 2.2
 
@@ -124,7 +126,8 @@ def subplots(rows: int, columns: int, width: float = 3.4, height: float = 2.8) -
 def letter(axes: np.ndarray) -> None:
     """(a), (b), ... in the corners of the panels."""
     for index, ax in enumerate(axes.flat):
-        ax.text(-0.02, 1.03, f"({chr(97 + index)})", transform=ax.transAxes, ha="right", va="bottom", weight="bold")
+        ax.annotate(f"({chr(97 + index)})", (0, 1), _CORNER, xycoords="axes fraction", textcoords="offset points",
+                    ha="right", va="bottom", weight="bold")  # fmt: skip
 
 
 def shared_legend(figure: Any, *axes: Any, columns: int = 4) -> None:
@@ -165,16 +168,23 @@ def bounds(ax: Any, places: np.ndarray) -> None:
 
 
 def number_drops(ax: Any, times: np.ndarray) -> None:
-    """The number of each drop above the axes, where it is predicted; those too close to the last one are left out."""
+    """The number of each drop above the axes, where it is predicted, or as near as neighbours leave room."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
     ax.plot([], [], color="black", marker="$1$", ls="none", ms=5, label="number of a drop, where it is predicted")
     to_axes = ax.transData + ax.transAxes.inverted()
-    last = -np.inf
-    for k, time in enumerate(times, 1):
-        at = to_axes.transform((time, ax.get_ylim()[0]))[0]
-        if 0 <= at <= 1 and at - last > _GAP:
-            ax.annotate(str(k), (at, 1.0), (0, 2), xycoords="axes fraction", textcoords="offset points", ha="center",
-                        va="bottom", fontsize="x-small")  # fmt: skip
-            last = at
+    at = np.array([to_axes.transform((time, ax.get_ylim()[0]))[0] for time in times])
+    shown = np.flatnonzero((at >= 0) & (at <= 1))
+    font = FontProperties(size="x-small")
+    size = font.get_size_in_points()
+    wide = np.array([text_to_path.get_text_width_height_descent(str(k + 1), font, False)[0] for k in shown])
+    beside = np.cumsum(wide + _GAP * size) - 0.5 * wide
+    beside *= ax.get_figure().dpi / 72 / ax.bbox.width
+    placed = spread(at[shown] - beside, 0.0) + beside
+    for k, x in zip(shown, placed, strict=True):
+        ax.annotate(str(k + 1), (x, 1.0), (0, 2), xycoords="axes fraction", textcoords="offset points", ha="center",
+                    va="bottom", fontsize="x-small")  # fmt: skip
 
 
 def shades(count: int) -> list[Any]:

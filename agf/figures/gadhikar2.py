@@ -20,6 +20,7 @@ _TIME, _REWIND = 20.0, 2.0
 def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:
     """Figure, panels, comparisons, settings."""
     sizes, runs = ((2,), 4) if fast else ((2, 5, 10), 8)
+    counts = [runs if signs == (1, -1) else max(runs // 4, 1) for signs in SIGNS]
     figure, axes = subplots(1, len(sizes), width=3.1, height=2.8)
     panels: dict[str, dict[str, np.ndarray]] = {}
     for ax, d in zip(axes[0], sizes, strict=True):
@@ -29,7 +30,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
             rewind = _REWIND * d if method == "wr" else 0.0
             for s, signs in enumerate(SIGNS):
                 rng = np.random.default_rng([d, s])  # the same starts for every method
-                count = runs if signs == (1, -1) else max(runs // 4, 1)
+                count = counts[s]
                 share[m, s] = np.mean(
                     [learns(problem, start(d, signs, rng), method, _TIME * d, rewind) for _ in range(count)]
                 )
@@ -37,7 +38,10 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
             law[m] = [1.0, flipped, 0.0, 0.0]
             places = np.arange(len(SIGNS)) + 0.27 * (m - 1)
             ax.bar(places, share[m], 0.25, color=plot.PALETTE[m], label=method.upper())
-            ax.plot(places, law[m], "_", color="black", ms=9, mew=1.5, label="theory" if m == 2 else None)
+            ax.plot(places, law[m], "_", color="black", ms=9, mew=1.5,
+                    label="theory, with the standard deviation of so many runs" if m == 2 else None)  # fmt: skip
+            spread = np.sqrt(law[m] * (1 - law[m]) / counts)
+            ax.vlines(places, law[m] - spread, np.minimum(law[m] + spread, 1.0), color="black", lw=1.0)
         ax.set(xticks=range(len(SIGNS)), xlabel=r"signs of $(a_0, w_{0,1})$", ylim=(0, 1.08), title=f"d = {d}")
         ax.set_xticklabels([f"({'+' if a > 0 else '-'},{'+' if w > 0 else '-'})" for a, w in SIGNS])
         panels[f"d{d}"] = {"share": share, "theory": law, "methods": np.array(METHODS), "signs": np.array(SIGNS)}

@@ -38,10 +38,10 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         said[method.upper()] = f"flips {listed}; accuracy {run.scores[-1]:.3f}"
         panels[method] = {"flips": signs.flips, "last_change": signs.last_change, "switches": signs.switches,
                           "accuracy": run.scores, "left": run.left}  # fmt: skip
-    flips.set(xlabel="cycle", ylabel="weights of another sign than at the start", ylim=(0, None))
+    flips.set(xlabel="cycle", ylabel="weights of another sign", ylim=(0, None), title="flipped since the start")
     flips.legend(frameon=False, fontsize="small")
-    share.set(xlabel="cycle", ylabel="... in % of the weights left", ylim=(0, None))
-    scores.set(xlabel="weights pruned, %", ylabel="test accuracy")
+    share.set(xlabel="cycle", ylabel="% of the weights left", ylim=(0, None), title="their share")
+    scores.set(xlabel="weights pruned, %", ylabel="test accuracy", title="accuracy")
     letter(axes)
     settings = {"data": "digits (in place of CIFAR-10)", "network": f"64-{problem.width}-10", "cycles": cycles,
                 "keep": 0.8, "steps": steps, "lr": 0.1, "momentum": 0.9, "batch": 64, "seed": 0,

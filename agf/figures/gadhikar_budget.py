@@ -36,8 +36,8 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         panels[name.split(",")[0].lower() + ("-equal" if "," in name else "")] = {
             "accuracy": run.scores, "left": run.left, "steps": steps * trained}  # fmt: skip
         ends[name] = float(run.scores[-1])
-    axes[0, 0].set(xlabel="weights pruned at random, %", ylabel="test accuracy")
-    axes[0, 1].set(xlabel="steps of training behind the weights", ylabel="test accuracy")
+    axes[0, 0].set(xlabel="weights pruned at random, %", ylabel="test accuracy", title="by sparsity")
+    axes[0, 1].set(xlabel="steps of training behind the weights", ylabel="test accuracy", title="by time")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False,
                   fontsize="small")  # fmt: skip
     letter(axes)

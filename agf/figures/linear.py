@@ -68,7 +68,9 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
             ax.set(xlim=(0.4 * float(stairs.half_times[1]), end), xlabel="flow time")
         top.set_yscale("log")
         observed(top, flow.times, np.maximum(flow.losses / start, 1e-30), label="gradient flow")
-        predicted(top, stairs.half_times[1:], np.maximum(stairs.levels / start, 1e-30), end, label="predicted")
+        predicted(
+            top, stairs.half_times[1:], np.maximum(stairs.levels / start, 1e-30), end, label="predicted, mode agf"
+        )
         published = problem.theory(alpha=alpha, rule="conjecture")
         if name == "orders disagree":
             predicted(top, published.times[1:], np.maximum(published.levels / start, 1e-30), end, color="black", ls=":",

@@ -54,11 +54,11 @@ def toy(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Co
     loss.plot(flow.times, flow.losses, color=plot.OBSERVED, label="flow")
     halves = np.array([drop.half_time for drop in stairs.drops])
     loss.plot(*steps(halves, stairs.levels, end * RATE), color=plot.PREDICTED, ls="--", label="prediction")
-    loss.set(xlabel="flow time", ylabel="mean loss", xlim=(0, end * RATE))
+    loss.set(xlabel="flow time", ylabel="mean loss", xlim=(0, end * RATE), title="loss")
     loss.legend(frameon=False, fontsize="small")
     bands(cosines, along)
     rank.plot(along.times, along.stable_rank, color=plot.OBSERVED)
-    rank.set(xlabel="flow time", ylabel="stable rank of W", xlim=(0, end * RATE), ylim=(0.9, 2.2))
+    rank.set(xlabel="flow time", ylabel="stable rank of W", xlim=(0, end * RATE), ylim=(0.9, 2.2), title="rank")
     panels["course"] = {"time": along.times, "means": along.means, "rank": along.stable_rank, "own": along.own_cone}
     panels["loss"] = {"time": flow.times, "loss": flow.losses}
     shared_legend(figure, axes[0, 0])
@@ -69,10 +69,13 @@ def toy(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Co
 def bands(ax: Any, along: agf.Course) -> None:
     """Cosines to the class sums: of the summed neurons of either sign, with smallest and largest of one neuron."""
     for column, sign, color in ((0, 1, plot.OBSERVED), (1, -1, plot.PREDICTED)):
-        ax.fill_between(along.times, along.smallest(sign), along.largest(sign), color=color, alpha=0.2, lw=0)
-        ax.plot(along.times, along.means[:, column], color=color, label=f"{'+' if sign > 0 else '-'} neurons")
-    ax.set(xlabel="flow time", ylabel="cosine to class sum", xlim=(0, along.times[-1]), ylim=(-1.05, 1.05))
-    ax.legend(frameon=False, fontsize="small", loc="lower right")
+        which = f"a {'>' if sign > 0 else '<'} 0"
+        ax.fill_between(along.times, along.smallest(sign), along.largest(sign), color=color, alpha=0.2, lw=0,
+                        label=f"{which}, every neuron")  # fmt: skip
+        ax.plot(along.times, along.means[:, column], color=color, label=f"{which}, their sum")
+    ax.set(xlabel="flow time", ylabel="cosine to class sum", xlim=(0, along.times[-1]), ylim=(-1.05, 1.05),
+           title="alignment")  # fmt: skip
+    ax.legend(frameon=False, fontsize="x-small", loc="lower right")
 
 
 def separability(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:

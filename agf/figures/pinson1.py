@@ -42,6 +42,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     figure, axes = subplots(2, 3, width=3.3, height=2.7)
     axes[1, 0].semilogx(run.times, run.losses, color=plot.OBSERVED, lw=0.8, label="descent")
     axes[1, 0].set(xlabel="flow time", ylabel="loss", ylim=(0, 0.75))
+    axes[1, 0].set_title("loss", fontsize="medium")
     axes[1, 0].legend(frameon=False, fontsize="small", loc="lower left")
     panels: dict[str, dict[str, np.ndarray]] = {"loss": {"t": run.times, "loss": run.losses}}
     spread = init.alpha**2 * (d - 1)
@@ -74,6 +75,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         ylabel="final norm of w times norm of a",
         xlim=(-1.05, 1.05),
     )
+    last.set_title("the angle", fontsize="medium")
     living = np.setdiff1d(np.arange(width), tickets.dead)
     scores = tickets.scores(run)["tickets"]
     axes[1, 2].plot(tickets.log_norms[living] / np.log(10), run.log_norms[-1][living] / np.log(10), "o", ms=2,
@@ -81,7 +83,7 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     axes[1, 2].axline((0, 0), slope=1, color=plot.RULE, lw=0.8, label="as predicted")
     axes[1, 2].legend(frameon=False, fontsize="small")
     axes[1, 2].set(xlabel="log10 of the predicted norm", ylabel="log10 of the final norm")
-    axes[1, 2].set_title(f"Spearman {scores['spearman']:.4f}", fontsize="medium")
+    axes[1, 2].set_title(f"the race: Spearman {scores['spearman']:.4f}", fontsize="medium")
     panels["tickets"] = {"predicted": tickets.log_norms, "final": run.log_norms[-1], "dead": tickets.dead}
     letter(axes)
     settings = {

@@ -34,13 +34,15 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         jitter = np.random.default_rng(0).uniform(-0.3, 0.3, row.size)
         axes[0, 0].plot(place + jitter, row, "o", ms=1.5, color=plot.OBSERVED, alpha=0.6)
     axes[0, 0].set(xticks=range(scales.size), xticklabels=[f"{scale:g}" for scale in scales], yticks=range(0, 361, 45),
-                   xlabel="std of the initial weights", ylabel="direction of w at the end, degrees")  # fmt: skip
+                   xlabel="std of the initial weights", ylabel="direction of w, degrees",
+                   title="neurons at the end")  # fmt: skip
     axes[0, 1].semilogx(scales, capacity, "o-", color=plot.PREDICTED)
-    for scale, number in zip(scales, capacity, strict=True):
-        axes[0, 1].annotate(str(number), (scale, number), textcoords="offset points", xytext=(-3, 4), ha="right",
-                            fontsize="small")  # fmt: skip
-    axes[0, 1].set(xlabel="std of the initial weights", ylabel="neurons after merging",
-                   ylim=(0, 1.12 * width))  # fmt: skip
+    for scale, number, before in zip(scales, capacity, [None, *capacity], strict=False):
+        if number != before:
+            axes[0, 1].annotate(str(number), (scale, number), textcoords="offset points", xytext=(-3, 4), ha="right",
+                                fontsize="small")  # fmt: skip
+    axes[0, 1].set(xlabel="std of the initial weights", ylabel="neurons after merging", ylim=(0, 1.12 * width),
+                   title="capacity")  # fmt: skip
     letter(axes)
     panels = {
         "directions": {"scale": scales, "degrees": np.array(turned)},

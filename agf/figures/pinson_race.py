@@ -8,7 +8,7 @@ import numpy as np
 
 import agf
 from agf import plot
-from agf.figures.blobs import blobs, start
+from agf.figures.blobs import DISTANCES, blobs, degrees, start
 from agf.figures.figure import letter, subplots
 from agf.results.comparison import Comparison
 
@@ -16,7 +16,7 @@ from agf.results.comparison import Comparison
 def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:
     """Figure, panels, comparisons, settings."""
     width, horizon = (30 if fast else 100), 30.0
-    X, labels = blobs((8.0, 4.0, 2.0, 1.0), each=20 if fast else 50)
+    X, labels = blobs(tuple(DISTANCES.values()), each=20 if fast else 50)
     problem = agf.TwoLayer(X, labels, loss="cross-entropy", width=width)
     init = start(width, 4, 1e-4)
     flow = agf.flow(problem, init, t_max=horizon, snapshots=300)
@@ -32,24 +32,32 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     figure, axes = subplots(1, 3, width=3.5, height=2.9)
     total, shares, taken = axes[0]
     panels: dict[str, dict[str, np.ndarray]] = {}
-    for k, group in enumerate(agf.groups(flow).groups[:4]):
+    distances = list(DISTANCES.values())
+    for number, group in enumerate(agf.groups(flow).groups[: len(distances)]):
         sizes = np.exp(2 * flow.log_norms[:, group.members]).sum(axis=1)
-        total.semilogy(flow.snapshot_times, sizes, color=plot.PALETTE[k], label=f"{group.members.size} neurons")
-        panels[f"group{k}"] = {"t": flow.snapshot_times, "total": sizes, "members": group.members}
-    total.set(xlabel="flow time", ylabel=r"$\sum \rho^2$ of a group", xlim=(0, horizon))
-    total.legend(frameon=False, fontsize="small")
+        off = np.abs((degrees(flow.params(-1)[group.members[0]]) - np.array(list(DISTANCES)) + 180) % 360 - 180)
+        k = int(np.argmin(off))
+        total.semilogy(flow.snapshot_times, sizes, color=plot.PALETTE[k],
+                       label=f"{distances[k]:g}: {group.members.size} neurons")  # fmt: skip
+        panels[f"group{number}"] = {"t": flow.snapshot_times, "total": sizes, "members": group.members}
+    total.set(xlabel="flow time", ylabel=r"$\sum \rho^2$ of a group", xlim=(0, horizon), title="groups")
+    total.set_ylim(top=1e4 * total.get_ylim()[1])  # room for the legend
+    total.legend(frameon=False, fontsize="small", loc="upper center", ncols=2, title="distance of the blob",
+                 title_fontsize="small")  # fmt: skip
     sizes = np.exp(2 * flow.log_norms[:, members])
     part = sizes / sizes.sum(axis=1, keepdims=True)
     shares.stackplot(flow.snapshot_times, part.T, colors=[plot.PALETTE[k % 4] for k in range(members.size)], alpha=0.75,
                      lw=0)  # fmt: skip
-    shares.set(xlabel="flow time", ylabel="shares of the fastest group", xlim=(0, horizon), ylim=(0, 1))
+    shares.set(xlabel="flow time", ylabel="share of a neuron", xlim=(0, horizon), ylim=(0, 1),
+               title="inside the fastest group")  # fmt: skip
     whole, losers = (np.exp(2 * run.log_norms[:, rows]).sum(axis=1) for run, rows in (
         (flow, members), (flow, rest)))  # fmt: skip
     later = np.exp(2 * alone.log_norms[:, np.searchsorted(others, rest)]).sum(axis=1)
     taken.plot(flow.snapshot_times, whole, color=plot.OBSERVED, label="whole group")
     taken.plot(flow.snapshot_times, losers, ":", color=plot.OBSERVED, label="its losers")
     taken.plot(alone.snapshot_times, later, "--", color=plot.PREDICTED, label="losers, without the leaders")
-    taken.set(xlabel="flow time", ylabel=r"$\sum \rho^2$", xlim=(0, horizon), ylim=(0, None))
+    taken.set(xlabel="flow time", ylabel=r"$\sum \rho^2$", xlim=(0, horizon), ylim=(0, None),
+              title="without its leaders")  # fmt: skip
     taken.legend(frameon=False, fontsize="small", loc="center right", bbox_to_anchor=(1.0, 0.37))
     letter(axes)
     panels["shares"] = {"t": flow.snapshot_times, "shares": part, "members": members}

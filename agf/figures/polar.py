@@ -28,8 +28,9 @@ def neurons(ax: Any, theta: np.ndarray, inputs: np.ndarray, largest: float, cros
                 label=first + "where an input switches")  # fmt: skip
         if crosses:
             ax.plot(*unit, "x", color="black", ms=4, label=first + "direction of an input")
-    for sign, color in ((1, plot.PALETTE[3]), (-1, plot.PREDICTED)):
-        ax.plot(*at[np.sign(theta[kept, 2]) == sign].T, "o", color=color, ms=2.5,
-                label=f"neuron of a {'>' if sign > 0 else '<'} 0")  # fmt: skip
+    # Rings under dots: where neurons of both signs stand, both are seen.
+    for sign, style in ((-1, {"color": plot.PREDICTED, "mfc": "none", "mew": 0.8, "ms": 4.5}),
+                        (1, {"color": plot.PALETTE[3], "ms": 2.5})):  # fmt: skip
+        ax.plot(*at[np.sign(theta[kept, 2]) == sign].T, "o", label=f"neuron of a {'>' if sign > 0 else '<'} 0", **style)
     ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), xticks=[], yticks=[])
     ax.set_aspect("equal")

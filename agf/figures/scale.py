@@ -8,13 +8,13 @@ import numpy as np
 
 import agf
 from agf import plot
-from agf.figures.figure import letter, subplots
+from agf.figures.figure import letter, shared_legend, subplots
 from agf.figures.two_edged import X, Y, start
 from agf.results.comparison import Comparison
 
 DATA = {
     "three points": (X, Y),
-    "assumption 3": (np.array([[-0.9, 1.0], [0.0, 1.0], [0.9, 1.0]]), np.array([1.0, 0.1, 1.1])),
+    "assumption 3 violated": (np.array([[-0.9, 1.0], [0.0, 1.0], [0.9, 1.0]]), np.array([1.0, 0.1, 1.1])),
     "nearly opposite": (np.array([[-0.99, 1.0], [0.0, 1.0], [0.99, 1.0]]), np.array([1.0, 0.01, 1.0])),
 }
 
@@ -41,17 +41,17 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
             if stairs is not None:
                 reports.setdefault(f"{name}, lambda = {scale:g}", agf.compare(stairs, flow))
         ax.axhline(level, color=plot.RULE, ls=":", label="theory, scale to 0")
-        ax.semilogx(scales, observed, "o-", color=plot.OBSERVED, label="gradient flow")
-        ax.semilogx(scales, predicted, "x--", color=plot.PREDICTED, label="prediction")
-        ax.set(xlabel=r"$\lambda$", ylabel="loss at the end", title=name)
+        ax.semilogx(scales, observed, "o", color=plot.OBSERVED, alpha=0.55, ms=9, label="gradient flow")
+        ax.semilogx(scales, predicted, "x", color=plot.PREDICTED, label="prediction, where weights are small")
+        ax.set(xlabel=r"scale $\lambda$ of the weights", ylabel="loss at the end", title=name)
         key = name.replace(" ", "-")
         panels[key] = {
             "scale": np.array(scales), "flow": np.array(observed), "predicted": np.array(predicted),
             "verdict": np.array(verdicts),
         }  # fmt: skip
     for ax in axes[0]:
-        ax.set_ylim(-0.03 * highest, 1.3 * highest)
-    axes[0, 0].legend(frameon=False, fontsize="x-small")
+        ax.set_ylim(-0.06 * highest, 1.1 * highest)
+    shared_legend(figure, axes[0, 0])
     letter(axes)
     return figure, panels, reports, {"scales": list(scales), "width": 20, "seed": 0}
 

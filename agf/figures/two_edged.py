@@ -26,6 +26,12 @@ def start(width: int, scale: float, seed: int = 0) -> agf.Init:
     return agf.Init.scaled(np.column_stack([w, a]) / np.sqrt(width), scale)
 
 
+def name_rows(axes: np.ndarray) -> None:
+    """Functions above, neurons below."""
+    axes[0, 0].set_ylabel("function h(x)")
+    axes[1, 0].set_ylabel("neurons: direction of w,\nnorm above the ring")
+
+
 def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:
     """Figure, panels, comparisons, settings."""
     width, scale = (30 if fast else 200), 1e-3
@@ -33,20 +39,22 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     init = start(width, scale)
     flow = agf.flow(problem, init, t_max=TIMES[-1], snapshots=400)
     stairs = agf.predict(problem, init)
-    figure, axes = subplots(len(TIMES), 2, width=3.2, height=2.2)
+    figure, axes = subplots(2, len(TIMES), width=2.9, height=2.8)
     grid = np.linspace(-1.2, 0.6, 181)
     inputs = np.column_stack([grid, np.ones(grid.size)])
     panels: dict[str, dict[str, np.ndarray]] = {}
-    for row, time in zip(axes, TIMES, strict=True):
-        k = int(np.argmin(np.abs(flow.snapshot_times - time)))
+    moments = [int(np.argmin(np.abs(flow.snapshot_times - time))) for time in TIMES]
+    largest = max(float(np.linalg.norm(flow.params(k)[:, :2], axis=1).max()) for k in moments)
+    for column, time, k in zip(axes.T, TIMES, moments, strict=True):
         theta = flow.params(k)
         values = np.maximum(inputs @ theta[:, :2].T, 0.0) @ theta[:, 2]
-        row[0].plot(grid, values, color=plot.PREDICTED, label="network")
-        row[0].plot(X[:, 0], Y, ".", color="black", label="samples")
-        row[0].set(ylim=(-0.2, 1.4), xlabel="x", ylabel="h(x)", title=f"t = {flow.snapshot_times[k]:.3g}")
-        polar.neurons(row[1], theta, X, 1.0)
+        column[0].plot(grid, values, color=plot.PREDICTED, label="network")
+        column[0].plot(X[:, 0], Y, ".", color="black", label="samples")
+        column[0].set(ylim=(-0.2, 1.4), xlabel="x", title=f"t = {flow.snapshot_times[k]:.3g}")
+        polar.neurons(column[1], theta, X, largest)
         panels[f"time{time:g}"] = {"x": grid, "h": values, "theta": theta}
-    shared_legend(figure, *axes[0])
+    name_rows(axes)
+    shared_legend(figure, *axes[:, 0])
     letter(axes)
     reports = {"three points": agf.compare(stairs, flow)}
     end = agf.escape(problem, flow).sentence

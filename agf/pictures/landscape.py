@@ -60,7 +60,8 @@ def _mark(found: Landscape, ax: Any, index: int, x: float, y: float) -> None:
     color = PREDICTED if one.direction[-1] > 0 else OBSERVED
     filled = one.grows and one.kind != "saddle"
     label = f"{one.kind} of a {'>' if one.direction[-1] > 0 else '<'} 0{', grows' if filled else ''}"
-    _labelled(ax.plot(x, y, _MARKS[one.kind], color=color, mfc=color if filled else "none", ms=7, zorder=3)[0], label)
+    _labelled(ax.plot(x, y, _MARKS[one.kind], color=color, mfc=color if filled else "none", ms=7, zorder=3,
+                     clip_on=False)[0], label)  # fmt: skip
 
 
 def _labelled(artist: Any, label: str) -> None:

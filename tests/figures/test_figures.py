@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from test_docs import check_output
 
 from agf import figures
 from agf.errors import RequestError
+from agf.figures.figure import number_drops, subplots
 from agf.records.files import from_json_float
 from agf.shell.main import main
 
@@ -50,7 +52,9 @@ GALLERY = Path(__file__).parents[2] / "docs" / "gallery"
 @pytest.fixture(scope="module", params=FAST)
 def drawn(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    return request.param, figures.make(request.param, fast=True), folder
+    rendition = figures.make(request.param, fast=True)
+    rendition.save(folder)  # which lays the picture out as well
+    return request.param, rendition, folder
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +83,7 @@ def test_every_predicted_drop_is_observed_in_time(drawn):
 
 def test_picture_data_and_numbers_are_saved_and_agree(drawn):
     name, rendition, folder = drawn
-    written = {path.name for path in rendition.save(folder)}
+    written = {path.name for path in folder.iterdir()}
     panels = {f"{name}-{panel}.npz" for panel in rendition.panels}
     assert written == {f"{name}.pdf", f"{name}.png", f"{name}.json"} | panels
     for panel, arrays in rendition.panels.items():
@@ -102,6 +106,51 @@ def test_picture_data_and_numbers_are_saved_and_agree(drawn):
         assert float(row[2]) == pytest.approx(from_json_float(match["predicted_time"]), rel=1e-3)
         assert float(row[3]) == pytest.approx(from_json_float(match["observed_time"]), rel=1e-3)
         assert match["label"].startswith(row[-1].removesuffix(" ..."))
+
+
+def words(ax):
+    """Every word that is drawn in or around some axes, with its box in pixels."""
+    found = [ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts]
+    for axis in (ax.xaxis, ax.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        found += [side for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high
+                  for side in (tick.label1, tick.label2)]  # fmt: skip
+    return [(word.get_text(), word.get_window_extent()) for word in found if word.get_visible() and word.get_text()]
+
+
+def apart(found):
+    """Whether no two boxes share more than an edge."""
+    for (word, box), (other, beside) in combinations(found, 2):
+        across = min(box.x1, beside.x1) - max(box.x0, beside.x0)
+        down = min(box.y1, beside.y1) - max(box.y0, beside.y0)
+        assert across <= 0 or down <= 0, (word, other)
+
+
+def test_words_of_a_picture_do_not_touch_and_nothing_is_cut_off(drawn):
+    _, rendition, _ = drawn
+    rendition.figure.set_dpi(200)  # of the picture that was saved last, where words still stand
+    found = [word for ax in rendition.figure.axes for word in words(ax)]
+    apart(found)
+    edge = rendition.figure.bbox
+    for word, box in found:
+        assert min(box.x0, box.y0) >= 0, word
+        assert box.x1 <= edge.x1, word
+        assert box.y1 <= edge.y1, word
+
+
+def test_numbers_of_drops_keep_apart_in_order_and_those_with_room_stay_in_place():
+    figure, axes = subplots(1, 1)
+    ax = axes[0, 0]
+    ax.set_xlim(0.0, 1.0)
+    times = np.array([0.1, 0.4, 0.422, 0.444, *np.linspace(0.6, 0.7, 6), 0.9])
+    number_drops(ax, times)
+    figure.draw_without_rendering()
+    apart(words(ax))
+    placed = [word.xy[0] for word in ax.texts]
+    assert [word.get_text() for word in ax.texts] == [str(k) for k in range(1, 12)]
+    assert placed == sorted(placed)
+    np.testing.assert_allclose([placed[0], placed[-1]], [0.1, 0.9])
+    assert np.mean(placed[1:4]) == pytest.approx(0.422, abs=0.005)
 
 
 def test_no_panel_is_empty_and_no_two_words_in_a_legend_are_equal(drawn):
