@@ -18,13 +18,10 @@ from agf.contract.problem import Problem
 from agf.coordinates.balance import Balance
 from agf.init import Init
 from agf.rectified.dormant_flow import DormantFlow
+from agf.rectified.dormant_parts import DormantParts, exact_flow, has_exact_flow
 from agf.rectified.events import Fate
-from agf.rectified.walls import Walls, dormant_walls
 from agf.rounding import EPS
 
-#: Neurons times walls beyond which the arrays of the exact flow (0.5 GB each) are not made. Cost: memory; steps are
-#: then taken instead.
-LARGEST = 2**26
 #: Sine of the angle of a direction to its last field below which its growth rate is constant. Derived: what it still
 #: gains is the square of this: rounding.
 _ALIGNED = EPS**0.5
@@ -37,11 +34,11 @@ class PieceField(Field):
     ----------
     batch : Batch
         The neurons.
-    flow : DormantFlow
+    flow : DormantFlow or DormantParts
         Theirs.
     """
 
-    def __init__(self, batch: Batch, flow: DormantFlow) -> None:
+    def __init__(self, batch: Batch, flow: DormantFlow | DormantParts) -> None:
         super().__init__(batch)
         self._flow = flow
         self._position = np.zeros(batch.problem.width, dtype=np.int64)
@@ -66,32 +63,46 @@ class ExactStepper(ClosedStepper):
 
     Parameters
     ----------
-    walls : Walls
-        The field at this residual.
+    flow : DormantFlow or DormantParts
+        Theirs.
     batch : Batch
         The neurons.
     rtol : float
         Error of a step.
-    noise : float
-        Utility gradients up to this cannot be told from 0: they move nothing.
     """
 
-    def __init__(self, walls: Walls, batch: Batch, rtol: float, noise: float) -> None:
+    def __init__(self, flow: DormantFlow | DormantParts, batch: Batch, rtol: float) -> None:
+        self.flow = flow
+        super().__init__(batch, PieceField(batch, flow), rtol)
+
+    @classmethod
+    def of(cls, batch: Batch, rtol: float, noise: float) -> ExactStepper | None:
+        """None where their flow is not known exactly.
+
+        noise : utility gradients up to this cannot be told from 0: they move nothing.
+        """
         origin, rows, d = batch.origin, batch.neurons, batch.problem.n_params - 1
-        balance = None if origin is None else Balance.of(origin.directions[rows], origin.log_norms[rows], d)
-        self.flow = DormantFlow(
-            walls, batch.directions, batch.log_norms, balance=balance, noise=noise, contrary=batch.contrary
+        flow = exact_flow(
+            batch.problem,
+            batch.residual,
+            rows,
+            batch.directions,
+            batch.log_norms,
+            balance=None if origin is None else Balance.of(origin.directions[rows], origin.log_norms[rows], d),
+            noise=noise,
+            contrary=batch.contrary,
+            rounded=batch.rounded,
         )
-        super().__init__(batch, PieceField(batch, self.flow), rtol)
+        return None if flow is None else cls(flow, batch, rtol)
 
     def forked(self) -> IntArray:
         """Rows that have passed a fork."""
-        return np.flatnonzero(self.flow.at.forked)
+        return np.flatnonzero(self.flow.forked)
 
     def next_look(self, rows: IntArray, begin: FloatArray) -> FloatArray:
         """Flow times (m,) at which steps of rows end: with the piece, or after a few growth times."""
         flow = self.flow
-        for _ in range(20 * (flow.at.sides.shape[1] + 1)):
+        for _ in range(flow.most):
             over = rows[flow.until[rows] <= begin]
             if over.size == 0:
                 break
@@ -125,10 +136,12 @@ def aligned(
 ) -> tuple[FloatArray, FloatArray] | None:
     """Directions (m, P) that dormant neurons reach in the end, and their utilities (m,), or None where that is not
     known exactly. The norms do not matter: it is the limit of small ones. Fields up to `noise` move nothing."""
-    walls = dormant_walls(problem, residual)
-    if walls is None or neurons.size * walls.sample.size > LARGEST:
+    if not has_exact_flow(problem):
         return None
-    balance = Balance.of(origin.directions[neurons], np.zeros(neurons.size), problem.n_params - 1)
-    flow = DormantFlow(walls, directions, np.zeros(neurons.size), balance=balance, noise=noise)
+    log_norms = np.zeros(neurons.size)
+    balance = Balance.of(origin.directions[neurons], log_norms, problem.n_params - 1)
+    flow = exact_flow(problem, residual, neurons, directions, log_norms, balance=balance, noise=noise)
+    if flow is None:
+        return None
     flow.run()
     return flow.ends()

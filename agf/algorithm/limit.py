@@ -32,7 +32,7 @@ from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.state import Activation, Settled
 from agf.records.status import Status
-from agf.rectified.walls import dormant_walls
+from agf.rectified.dormant_parts import has_exact_flow
 from agf.results.staircase import Staircase
 from agf.sphere import tangent
 from agf.stopping.horizon import LONGEST
@@ -200,7 +200,7 @@ class LimitPhases:
         residual = self.run.residual(state)
         waiting = np.setdiff1d(np.flatnonzero(~state.active & np.isfinite(state.log_norms)), activation.neurons)
         fine = np.sqrt(self.settings.rtol) <= _FINE * self.problem.kink
-        if not fine or waiting.size == 0 or dormant_walls(self.problem, residual) is None:
+        if not fine or waiting.size == 0 or not has_exact_flow(self.problem):
             final, settled = self._minimize.to_rest(state, activation, most=_MAX_FINE if fine else MAX_STEPS)
         else:
             final, settled = self._carry(state, activation, waiting, residual)

@@ -6,19 +6,18 @@ from typing import Any
 
 from agf.algorithm.crossings import Crossings
 from agf.algorithm.dormand_prince import DormandPrince
-from agf.algorithm.exact_stepper import LARGEST, ExactRest, ExactStepper
+from agf.algorithm.exact_stepper import ExactRest, ExactStepper
 from agf.algorithm.field import Batch
 from agf.algorithm.linear_stepper import LinearRest, LinearStepper, linear
 from agf.algorithm.rest import Rest, StableRest
 from agf.algorithm.stepper import Stepper
-from agf.rectified.walls import dormant_walls
 
 
 def steps_of(batch: Batch, rtol: float, noise: float) -> Stepper:
     """Exact steps where the problem's dormant neurons have them, else Dormand-Prince steps."""
-    walls = dormant_walls(batch.problem, batch.residual, batch.rounded)
-    if walls is not None and batch.neurons.size * walls.sample.size <= LARGEST:
-        return ExactStepper(walls, batch, rtol, noise)
+    exact = ExactStepper.of(batch, rtol, noise)
+    if exact is not None:
+        return exact
     matrix = linear(batch)
     return DormandPrince(batch, rtol) if matrix is None else LinearStepper(batch, matrix, rtol)
 

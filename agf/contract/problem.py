@@ -228,6 +228,13 @@ class Problem(Instance):
         """
         return None
 
+    def restriction(self) -> tuple[Problem, BoolArray] | None:
+        """The problem of which this is a restriction, and which of its parameters may differ from 0, (H, P), or None.
+
+        What is known of its neurons in closed form then holds in coordinate subspaces.
+        """
+        return None
+
     def sharpened(self) -> Problem | None:
         """The same problem with sharp corners (`kink` 0), or None where they cannot be made sharp.
 

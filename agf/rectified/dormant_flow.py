@@ -93,6 +93,17 @@ class DormantFlow:
         """Their fields, (m, d), as fast as they move."""
         return self.at.D if self.walls.layers is None else self.at.D * self._pace[:, None]
 
+    @property
+    def forked(self) -> BoolArray:
+        """Which have passed a fork, (m,)."""
+        return self.at.forked
+
+    @property
+    def most(self) -> int:
+        """Events of a neuron beyond which it is left as it is: never met but where walls meet in more planes than
+        their number allows."""
+        return 20 * (self.at.sides.shape[1] + 1)
+
     def inside(self, rows: IntArray, time: FloatArray | float) -> tuple[FloatArray, FloatArray]:
         """Unit rows (k, d + 1) and log norms (k,) of neurons `rows` at a time (k,) within their present pieces."""
         span = self.pieces.speed[rows] * (time - self.time[rows])
@@ -115,11 +126,10 @@ class DormantFlow:
     def run(self, until: float = np.inf, *, most: int | None = None) -> Events:
         """Pass all events up to a time, and return them; pieces that end later stay the present ones.
 
-        most : events of a neuron beyond which it is left as it is, TURNING; never met but where walls meet in more
-        planes than their number allows, 20 a wall unless given.
+        most : events of a neuron beyond which it is left as it is, TURNING; `most` of the flow unless given.
         """
         parts = []
-        rounds = 20 * (self.at.sides.shape[1] + 1) if most is None else most
+        rounds = self.most if most is None else most
         rows = np.flatnonzero(self.until <= until)
         for _ in range(rounds):
             rows = rows[np.isfinite(self.until[rows]) & (self.until[rows] <= until)]

@@ -7,20 +7,13 @@ D is constant inside a cone of activations; at a wall w . x_k = 0 it jumps, or t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass
 
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray
-from agf.contract.problem import Problem
-from agf.networks.two_layer import TwoLayer
 from agf.rectified.cones import Arrangement
 from agf.rounding import UNIT
-
-#: Hyperplanes of the inputs of each problem: they take as long as many dormant phases where inputs are many and wide.
-_ARRANGEMENTS: WeakKeyDictionary[Problem, Arrangement] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -137,31 +130,3 @@ class Walls:
         there = self.owner >= 0
         out[:, there] = np.sign(sides[:, self.owner[there]] * self.orient[there]).astype(np.int64)
         return out
-
-
-def walls_at(problem: Problem, residual: Any) -> Walls | None:
-    """The walls of a problem's dormant neurons at a residual, as `problem.residual` returned it.
-
-    None where neurons are not a sigma(w . x), sigma relu or leaky-relu, with one output. Kinks count as sharp.
-    """
-    if not isinstance(problem, TwoLayer) or problem.n_outputs != 1:
-        return None
-    if problem.activation.name not in ("relu", "leaky-relu"):
-        return None
-    if problem not in _ARRANGEMENTS:
-        _ARRANGEMENTS[problem] = Arrangement.of(problem.X)
-    weights = problem.weigh(residual)[:, 0]
-    return Walls.of(problem.X, weights, -float(problem.activation.left), _ARRANGEMENTS[problem])
-
-
-def dormant_walls(problem: Problem, residual: Any, rounded: bool = False) -> Walls | None:
-    """The same where predictions take the dormant phase as sharp: unless a width was given to the kinks.
-
-    rounded : whether neurons slide along them at the pace that they have beside the kinks of the trainer.
-    """
-    if not isinstance(problem, TwoLayer) or not problem.sharp_dormant:
-        return None
-    walls = walls_at(problem, residual)
-    if walls is None or not rounded or problem.kink == 0:
-        return walls
-    return replace(walls, layers=problem.layer.reach / np.linalg.norm(problem.X[walls.sample], axis=1))

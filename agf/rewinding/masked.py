@@ -70,6 +70,10 @@ class Masked(Problem):
 
     # -- contract ---------------------------------------------------------------------------------------------
 
+    def restriction(self) -> tuple[Problem, BoolArray]:
+        """The problem, and the mask."""
+        return self.unmasked, self.mask
+
     def sharpened(self) -> Masked | None:
         """The masked problem with sharp corners."""
         base = self.unmasked.sharpened()

@@ -12,11 +12,12 @@ from scipy.optimize import lsq_linear
 import agf
 from agf.coordinates.balance import Balance
 from agf.rectified.dormant_flow import DormantFlow
+from agf.rectified.dormant_parts import exact_flow
 from agf.rectified.events import Event, Fate
 from agf.rectified.extremal import extremal
 from agf.rectified.least_norm import least_norm
 from agf.rectified.pieces import Pieces
-from agf.rectified.walls import Walls, dormant_walls
+from agf.rectified.walls import Walls
 from agf.sphere import polar
 
 GRID16 = 11.25 + 22.5 * np.arange(16)
@@ -394,7 +395,7 @@ def test_slides_beside_rounded_kinks_have_the_pace_of_the_rounded_network(X, Y, 
 
         true = solve_ivp(velocity, (0.0, 40.0), np.append(row, 0.0), method="LSODA", rtol=1e-9, atol=1e-11).y[-1, -1]
         for rounded_too in (False, True):
-            flow = DormantFlow(dormant_walls(problem, residual, rounded_too), row[None], np.zeros(1))
+            flow = exact_flow(problem, residual, one, row[None], np.zeros(1), rounded=rounded_too)
             flow.run(until=40.0)
             assert flow.at.slides[0] == len(X) - 1
             left[kink, rounded_too] = abs(flow.inside(one, 40.0)[1][0] - true)

@@ -93,6 +93,47 @@ def test_a_masked_relu_neuron_that_ends_at_zero_is_waited_for_by_no_prediction()
     assert run.time_at(0.5 * (run.losses[0] + drop.level)) == pytest.approx(drop.half_time, rel=1e-3)
 
 
+@pytest.mark.parametrize("mode", ["agf", "limit"])
+def test_a_masked_relu_neuron_waits_as_one_of_the_inputs_that_it_keeps(mode):
+    """Steps chattered about w = 0, 12,000 of them, and mode limit did not end: every mask has an exact flow."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((50, 4))
+    y = np.maximum(X @ [2, -1, 0.5, 0], 0)
+    mask = rng.random((8, 5)) > 0.3
+    mask[:, 4] = True
+    mask[6, 4] = mask[7, :4] = False  # without an output weight, and without inputs: they are still
+    problem = agf.masked(agf.TwoLayer(X, y, width=8), mask)
+    theta = problem.init(1e-8, seed=2).params() * mask
+    stairs = agf.predict(problem, agf.Init.from_params(theta, alpha=1e-8), mode=mode, max_drops=1)
+    assert stairs.stats["dormant_steps"] < 1000
+    assert stairs.stats["utility_evaluations"] == 0
+    alone = []
+    for row, kept in zip(theta[:6], mask[:6, :4], strict=True):
+        one = agf.TwoLayer(X[:, kept], y, width=1)
+        start = agf.Init.from_params(np.append(row[:4][kept], row[4])[None], alpha=1e-8)
+        found = agf.predict(one, start, mode=mode, max_drops=1).drops
+        alone.append(found[0].time if found else np.inf)
+    assert stairs.drops[0].time == pytest.approx(min(alone), rel=1e-9)
+    assert stairs.drops[0].neurons == (np.argmin(alone),)
+
+
+def test_mode_limit_of_a_masked_relu_network_is_where_times_tend_to():
+    """Over log 1/alpha they have an error of one over it: two scales tell the limit."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((50, 4))
+    y = np.maximum(X @ [2, -1, 0.5, 0], 0)
+    mask = rng.random((8, 5)) > 0.3
+    mask[:, 4] = True
+    problem = agf.masked(agf.TwoLayer(X, y, width=8), mask)
+    limit = agf.predict(problem, problem.init(1e-100, seed=2), mode="limit").drops
+    assert len(limit) == 1  # one neuron keeps all inputs
+    logs, times = np.log(10.0) * np.array([200.0, 300.0]), []
+    for log in logs:
+        stairs = agf.predict(problem, problem.init(np.exp(-log), seed=2), mode="agf", max_drops=1)
+        times.append(stairs.drops[0].time)
+    assert (times[1] - times[0]) / (logs[1] - logs[0]) == pytest.approx(limit[0].accelerated_time, rel=1e-6)
+
+
 def test_biases_of_a_masked_network_are_not_pruned_and_its_remarks_are_made():
     X = np.random.default_rng(0).standard_normal((20, 3))
     problem = agf.TwoLayer(X, np.repeat([0, 1], [14, 6]), loss="cross-entropy", width=5, bias="both")

@@ -15,8 +15,7 @@ from agf.contract.problem import Problem
 from agf.coordinates.balance import Balance
 from agf.init import Init
 from agf.integrators import Accepted
-from agf.rectified.dormant_flow import DormantFlow
-from agf.rectified.walls import dormant_walls
+from agf.rectified.dormant_parts import exact_flow
 
 #: E-folds below the norm of its own drop from which a newcomer is followed. Derived: the residual has moved by the
 #: square of that before, 1e-6, which is below what it is known to.
@@ -32,7 +31,7 @@ class Carrying:
     Parameters
     ----------
     problem : Problem
-        A network for which `dormant_walls` knows the field.
+        One that `has_exact_flow`.
     origin : Init
         Where all neurons started: what balances a neuron's parts is what it was there.
     rows : int ndarray, shape (k,)
@@ -80,9 +79,12 @@ class Carrying:
     def _move(self) -> None:
         if self._span == 0.0 or self.rows.size == 0:
             return
-        walls = dormant_walls(self.problem, self._integral / self._span)
-        assert walls is not None
-        flow = DormantFlow(walls, self._directions, np.zeros(self.rows.size), balance=self._balance)
+        log_norms = np.zeros(self.rows.size)
+        flow = exact_flow(
+            self.problem, self._integral / self._span, self.rows, self._directions, log_norms, balance=self._balance
+        )
+        if flow is None:  # more than memory holds: they keep their directions, as in the paper
+            return
         flow.run(self._span)
         self.moves += 1
         self._directions = flow.inside(np.arange(self.rows.size), self._span)[0]
