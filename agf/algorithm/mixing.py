@@ -19,13 +19,13 @@ from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.contract.problem import Problem
-from agf.coordinates.mode_system import form
+from agf.coordinates.mode_system import form, most_growth
 from agf.factored import Factored
 from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.state import Activation, Settled, State
 from agf.records.status import Status
-from agf.rounding import RANK
+from agf.rounding import RANK, SUM
 from agf.sphere import norms, polar
 from agf.stopping.drive import Moment, Why, drive
 from agf.stopping.horizon import LONGEST, Course, Horizon
@@ -101,7 +101,9 @@ class MixedPhases:
         self._weights = Factored.of(init.directions, init.log_norms)
         nothing = np.zeros((0, problem.n_params))
         self.start_level = self._loss(nothing)
-        self._fastest = float(np.max(np.linalg.eigvalsh(self._form(nothing)), initial=0.0))
+        rates, vectors = np.linalg.eigh(self._form(nothing))
+        #: Rates up to here are rounding: of the fastest, or of sums that vanish by a symmetry.
+        self._rounding = max(RANK * float(np.max(rates, initial=0.0)), SUM * most_growth(problem, vectors.T.copy()))
 
     def start(self) -> State[Mixture]:
         """All modes dormant, time 0."""
@@ -164,7 +166,7 @@ class MixedPhases:
             outside -= span @ span.T
         rates, vectors = np.linalg.eigh(outside @ q @ outside)
         rates, vectors = rates[::-1].copy(), vectors[:, ::-1].copy()
-        growing = int(np.count_nonzero(rates > RANK * self._fastest))
+        growing = int(np.count_nonzero(rates > self._rounding))
         if growing == 0:
             return Modes(vectors, rates, 0, np.zeros(0))
         threshold = ExactThreshold(self.problem, True, theta, _nameless(len(theta)))

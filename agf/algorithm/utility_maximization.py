@@ -11,7 +11,7 @@ from agf.algorithm.arrivals import Arrivals
 from agf.algorithm.departures.discharge import ALIGNED, Discharge
 from agf.algorithm.departures.infimum import ended, undecided
 from agf.algorithm.departures.opening import opening
-from agf.algorithm.departures.symmetry import vanish
+from agf.algorithm.departures.symmetry import Order, order
 from agf.algorithm.dormant import Crossing, carried
 from agf.algorithm.memory import GenericState
 from agf.algorithm.run import Run
@@ -49,9 +49,10 @@ class UtilityMaximization:
             return state, ended(state.memory.drifting, Status.ALL_ACTIVE)
         try:
             drive = run.drive(state, waiting) if state.active.any() else run.start_drive
-            if self._vanish(state, waiting):
-                self.symmetric = True
-                return state, Status.NO_GROWTH
+            if (decides := self._order(state, waiting)) is not Order.LEADING:
+                self.symmetric = decides is Order.NEXT
+                nothing = decides is Order.NONE and not state.active.any()
+                return state, Status.FITTED if nothing else Status.NO_GROWTH
             if 0.0 < drive <= run.noise(state):
                 return state, Status.FITTED
             state, free, found, elapsed = self._race(state, waiting)
@@ -71,14 +72,14 @@ class UtilityMaximization:
             return state, Status.NO_CRITICAL_POINT
         return self.arrivals.write(state, free, replace(found, time=elapsed + found.time))
 
-    def _vanish(self, state: GenericState, waiting: IntArray) -> bool:
-        """Whether the utilities of the dormant neurons are rounding, by a symmetry that a higher order breaks."""
+    def _order(self, state: GenericState, waiting: IntArray) -> Order:
+        """The order that decides whether the dormant neurons grow."""
         run = self.run
         if not run.problem.smooth:
-            return False
+            return Order.LEADING
         alive = waiting[np.isfinite(state.log_norms[waiting])]
         directions, residual = state.directions[alive], run.residual(state)
-        return vanish(run.problem, run.threshold(state), directions, alive, residual, state.level)
+        return order(run.problem, run.threshold(state), directions, alive, residual, state.level)
 
     def _race(self, state: GenericState, waiting: IntArray) -> tuple[GenericState, IntArray, Crossing | Status, float]:
         """The first crossing of the neurons that are free to turn, and the time that passed before they were.

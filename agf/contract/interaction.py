@@ -13,6 +13,8 @@ from agf.numerics.derivatives import LENGTH, central
 if TYPE_CHECKING:
     from agf.contract.problem import Problem
 
+#: Neurons that are looked at for a symmetry. Cost: it is the same for all.
+SOME = 8
 #: Of rows (m, P) and their indices (m,): (m, N).
 Outputs = Callable[[FloatArray, IntArray], FloatArray | None]
 
@@ -66,3 +68,12 @@ def _jacobian(outputs: Outputs, theta: FloatArray, neurons: IntArray) -> FloatAr
         shift[:, p] = step
         rows.append(central(made, theta, shift) / step[:, None])
     return np.concatenate(rows)
+
+
+def largest_pull(degree: int, alone: float, loss: float) -> float:
+    """What the gradient of the utility of a unit neuron of self-interaction C = `alone` may be at most.
+
+    By Cauchy-Schwarz |grad U| <= degree (2 C)^(1/2) |r|, with |r|^2 = 2 L for half-squared loss, and of the size of the
+    loss for others.
+    """
+    return float(degree * np.sqrt(4.0 * max(alone, 0.0) * max(loss, 0.0)))

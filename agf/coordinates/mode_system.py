@@ -12,6 +12,7 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import Snapshot
+from agf.contract.interaction import largest_pull
 from agf.contract.problem import Problem
 from agf.coordinates.factored_flow import FactoredFlow
 from agf.init import Init
@@ -74,6 +75,13 @@ def turns(problem: Problem) -> bool:
     return bool(off <= TIED * np.abs(u).sum())
 
 
+def most_growth(problem: Problem, modes: FloatArray) -> float:
+    """What the growth rate of unit modes (k, P) may be at most on the residual of the zero function."""
+    nobody, no_neurons = np.zeros((0, problem.n_params)), _nameless(0)
+    alone = problem.self_interaction(modes, _nameless(len(modes)), nobody, no_neurons)
+    return largest_pull(2, float(np.max(alone)), float(problem.loss_grad(nobody, no_neurons)[0]))
+
+
 class ModeSystem(FactoredFlow):
     """Gradient flow in y = (O, lam, N) of a problem that `mixes`; time unit 1 / largest growth rate at the start.
 
@@ -99,7 +107,10 @@ class ModeSystem(FactoredFlow):
         if init.width < problem.n_params:
             q, hidden = np.linalg.qr(hidden)
             basis = basis @ q
-        unit = float(np.abs(rates).max(initial=0.0)) or 1.0  # nothing moves where there is nothing to learn
+        unit = float(np.abs(rates).max(initial=0.0))
+        if unit <= SUM * (most := most_growth(problem, vectors.T.copy())):
+            unit = most  # the rates are rounding, and nothing grows
+        unit = unit or 1.0  # nothing moves where there is nothing to learn
         super().__init__(basis, hidden, log_size, unit)
 
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
+from agf.contract.interaction import SOME, largest_pull
 from agf.contract.problem import Problem
 from agf.coordinates.balance import Balance
 from agf.coordinates.mode_system import ACTIVE, FALLEN, turns
@@ -265,8 +266,25 @@ class PolarSystem(FlowSystem):
 
     @cached_property
     def _natural(self) -> float:
-        """Length of the largest pull that the residual of the zero function makes."""
+        """Length of the largest pull that the residual of the zero function makes.
+
+        Where that is rounding, at norm 1 as well, by a symmetry that no order of the neurons breaks, it is what such a
+        residual could make of such neurons: nothing grows then.
+        """
         directions, log_norms, _ = self._split(self.start())
+        longest = self._longest(directions, log_norms)
+        if not self.smooth or longest == 0.0:
+            return longest
+        some = self.neurons[self.alive][:SOME]
+        nobody = directions[:0], self.neurons[:0]
+        alone = float(np.max(self.problem.self_interaction(directions[some], some, *nobody)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            most = largest_pull(self.problem.degree, alone, float(self.problem.loss_grad(*nobody)[0]))
+            vanishes = max(longest, self._longest(directions, np.zeros_like(log_norms))) <= SUM * most
+        return most if vanishes else longest
+
+    def _longest(self, directions: FloatArray, log_norms: FloatArray) -> float:
+        """Length of the largest pull on the residual of the zero function."""
         no_neurons = np.zeros(self.neurons.size, dtype=bool)
         pull = np.asarray(self.problem.network_pull(directions, log_norms, self.neurons, no_neurons))
         return float(np.max(norms(pull)[self.alive], initial=0.0))

@@ -100,6 +100,10 @@ class WeightSystem(Weights):
         """As `PolarSystem.growth`."""
         return self.polar.growth(self._polar(y))
 
+    def noise(self, y: FloatArray) -> float:
+        """As `PolarSystem.noise`."""
+        return self.polar.noise(self._polar(y))
+
     def due(self, y: FloatArray) -> float:
         """As `PolarSystem.due`."""
         return self.polar.due(self._polar(y))

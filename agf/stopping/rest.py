@@ -96,7 +96,7 @@ class Rest:
             return 0.0
         matrix = self._matrix if self._matrix is not None else self._ask.hessian(self._y)
         if matrix is not None:
-            return _fastest(matrix)
+            return _fastest(matrix, self._ask.system.noise(self._y))
         rate, radius, evaluations = fastest_growth(self._ask.system, self._y)
         self._ask.charge(evaluations)
         return rate if rate > max(TOLD * radius, _DIFFERENCE * self._ask.system.noise(self._y)) else 0.0
@@ -170,11 +170,11 @@ def _relax(ask: Counted, system: WeightSystem, y: FloatArray, t: float) -> tuple
     return y, matrix
 
 
-def _fastest(matrix: FloatArray) -> float:
-    """Rate at which the fastest mode of this Hessian grows; 0 where rounding may be all of it.
+def _fastest(matrix: FloatArray, noise: float) -> float:
+    """Rate at which the fastest mode of this Hessian grows; 0 where rounding, `noise` of pulls, may be all of it.
 
     Its entries are sums over the data, and an eigenvalue near 0 is what two such sums leave of one another.
     """
     values = np.linalg.eigvalsh(matrix)
     rounding = max(2.0 * SUM, 10 * values.size * EPS) * float(np.abs(values).max(initial=0.0))
-    return float(-values[0]) if values[0] < -rounding else 0.0
+    return float(-values[0]) if values[0] < -max(rounding, noise) else 0.0

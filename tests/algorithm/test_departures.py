@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import agf
-from agf.algorithm.departures.symmetry import HANDED, vanish
+from agf.algorithm.departures.symmetry import HANDED, Order, order
 from agf.algorithm.threshold import ExactThreshold
 from agf.records.status import Status
 
@@ -13,20 +13,20 @@ NOBODY = np.zeros(0, dtype=np.int64)
 
 
 @pytest.mark.parametrize(
-    ("activation", "data", "symmetric"),
+    ("activation", "data", "decides"),
     [
-        ("tanh", XOR, True),  # odd targets of degree 2 for an odd activation: the next order has them
-        ("relu", XOR, False),  # to leading order a ReLU sees XOR
-        ("tanh", (XOR[0], XOR[0][:, 0]), False),
-        ("linear", XOR, False),  # no higher order: nothing ever grows
+        ("tanh", XOR, Order.NEXT),  # odd targets of degree 2 for an odd activation: the next order has them
+        ("relu", XOR, Order.LEADING),  # to leading order a ReLU sees XOR
+        ("tanh", (XOR[0], XOR[0][:, 0]), Order.LEADING),
+        ("linear", XOR, Order.NONE),  # no higher order: nothing ever grows
     ],
 )
-def test_utilities_that_vanish_by_symmetry_are_told_from_those_that_are_small(activation, data, symmetric):
+def test_utilities_that_vanish_by_symmetry_are_told_from_those_that_are_small(activation, data, decides):
     problem = agf.TwoLayer(*data, activation=activation, width=3)
     none, directions = np.zeros((0, problem.n_params)), problem.init(1e-2).directions
     threshold, residual = ExactThreshold(problem, True, none, NOBODY), problem.residual(none, NOBODY)
     loss = problem.loss_grad(none, NOBODY)[0]
-    assert vanish(problem, threshold, directions, np.arange(3), residual, loss) is symmetric
+    assert order(problem, threshold, directions, np.arange(3), residual, loss) is decides
 
 
 def test_mode_agf_hands_a_symmetric_start_over_and_says_so():
@@ -34,6 +34,25 @@ def test_mode_agf_hands_a_symmetric_start_over_and_says_so():
     stairs = agf.predict(problem, problem.init(1e-2), mode="agf", t_max=1.0)
     assert stairs.mode == "resolved"
     assert HANDED in stairs.notes
+
+
+@pytest.mark.parametrize(("activation", "alpha"), [("tanh", 1e-3), ("erf", 1e-9), ("linear", 1e-3)])
+def test_targets_that_no_order_of_the_activation_sees_teach_nothing_and_every_route_says_so_at_once(activation, alpha):
+    """Even targets on inputs of both signs, odd neurons: took 30,000 gradients on rounding, or stalled."""
+    rng = np.random.default_rng(0)
+    half = rng.standard_normal((20, 2))
+    even = (half @ [1.0, 0.5]) ** 2
+    problem = agf.TwoLayer(
+        np.concatenate([half, -half]), np.tile(even - even.mean(), 2), activation=activation, width=3
+    )
+    init = problem.init(alpha)
+    for mode in ("auto", "agf", "resolved"):
+        stairs = agf.predict(problem, init, mode=mode)
+        assert stairs.status is Status.FITTED, mode
+        assert not stairs.drops
+    flow = agf.flow(problem, init)
+    assert flow.status in (Status.SETTLED, Status.QUIET)  # linear neurons undo one another, as slowly as they are small
+    assert flow.stats["evaluations"] < 2000
 
 
 def test_an_activation_that_gains_less_than_the_active_neurons_may_still_lose_is_not_announced():

@@ -9,17 +9,16 @@ to stand out of the rounding of the first.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from agf.algorithm.threshold import Threshold
 from agf.arrays import FloatArray, IntArray
+from agf.contract.interaction import SOME, largest_pull
 from agf.contract.problem import Problem
 from agf.rounding import SUM
-
-#: Neurons that are looked at. Cost: a symmetry is the same for all.
-_SOME = 8
 
 VANISH = (
     "To leading order the utilities of all dormant neurons vanish at this loss, by symmetry: they are rounding. They "
@@ -28,16 +27,25 @@ VANISH = (
 HANDED = VANISH + "the network was followed in real time instead (mode resolved)."
 
 
-def vanish(
+class Order(Enum):
+    """The order in the parameters of a neuron that decides whether it grows."""
+
+    LEADING = "leading"  # utilities are what they are
+    NEXT = "next"  # they vanish by symmetry, and the next order does not
+    NONE = "none"  # all orders vanish: nothing ever grows
+
+
+def order(
     problem: Problem, threshold: Threshold, directions: FloatArray, neurons: IntArray, residual: Any, loss: float
-) -> bool:
-    """Whether the utilities of these neurons, unit rows (m, P), are rounding at a residual of this loss, and their pull
-    at norm 1 is not."""
+) -> Order:
+    """Which order of neurons, unit rows (m, P), stands out of rounding at a residual of this loss; the pull at norm 1
+    has all of them."""
     if neurons.size == 0 or not rounded(problem, threshold, directions, neurons, residual, loss):
-        return False
+        return Order.LEADING
     chosen = _chosen(neurons)
     pull = problem.pull(directions[chosen], np.zeros(chosen.size), neurons[chosen], residual)
-    return bool(np.linalg.norm(pull, axis=1).max() > SUM * _largest(problem, threshold, directions, neurons, loss))
+    drowns = np.linalg.norm(pull, axis=1).max() <= SUM * _largest(problem, threshold, directions, neurons, loss)
+    return Order.NONE if drowns else Order.NEXT
 
 
 def rounded(
@@ -50,15 +58,10 @@ def rounded(
 
 
 def _largest(problem: Problem, threshold: Threshold, directions: FloatArray, neurons: IntArray, loss: float) -> float:
-    """What the gradient of a utility may be at most.
-
-    By Cauchy-Schwarz |grad U| <= degree (2 C)^(1/2) |r|, with |r|^2 = 2 L for half-squared loss, and of the size of the
-    loss for others.
-    """
+    """What the gradient of a utility may be at most."""
     chosen = _chosen(neurons)
-    alone = threshold.alone(directions[chosen], neurons[chosen]).max()
-    return float(problem.degree * np.sqrt(4.0 * alone * loss))
+    return largest_pull(problem.degree, float(threshold.alone(directions[chosen], neurons[chosen]).max()), loss)
 
 
 def _chosen(neurons: IntArray) -> IntArray:
-    return np.linspace(0, neurons.size - 1, min(_SOME, neurons.size)).astype(np.int64)
+    return np.linspace(0, neurons.size - 1, min(SOME, neurons.size)).astype(np.int64)

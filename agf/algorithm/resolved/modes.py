@@ -14,9 +14,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from agf.algorithm.conditioning import conditioned, shaken
+from agf.algorithm.departures.symmetry import Order, order
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved.tolerances import COARSEST, STEP
+from agf.algorithm.threshold import ExactThreshold
 from agf.arrays import FloatArray
 from agf.clock import Clock
 from agf.contract.flow_system import Snapshot
@@ -32,7 +34,7 @@ from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.rounding import LOG_LEAST
 from agf.sphere import cartesian
-from agf.stopping.drive import Moment, Saved, Why, drive
+from agf.stopping.drive import End, Moment, Saved, Why, drive
 from agf.stopping.ending import SETTLE, Ending
 from agf.stopping.methods import Explicit
 from agf.stopping.rules import BUDGET, Budget, Certified, Timeless, Tolerance
@@ -40,14 +42,6 @@ from agf.stopping.rules import BUDGET, Budget, Certified, Timeless, Tolerance
 #: Fall of the loss in a step, over the first, from which on it is drawn with points inside. Cost: half-drop times are
 #: found on a cubic between points.
 _FINE = 0.01
-
-_STATUS = {
-    Why.SETTLED: Status.FITTED,
-    Why.DRIFTING: Status.NO_CRITICAL_POINT,
-    Why.TIME: Status.MAX_TIME,
-    Why.BUDGET: Status.MAX_STEPS,
-    Why.NONFINITE: Status.NONFINITE,
-}
 
 
 def resolve_modes(
@@ -123,6 +117,8 @@ class _Modes:
             if watching is not None:
                 watching(self._state(self.shots[-1]), None)
 
+        if self._inert():
+            return result(Status.FITTED)
         ending = Ending.of(self.problem, self.init, self.system, SETTLE)
         try:
             found = drive(
@@ -134,11 +130,29 @@ class _Modes:
                 each=each,
             )
             self.stats["velocity_evaluations"] = float(found.at.work.gradients)
-            if found.why not in _STATUS:
-                self.notes.append(found.note or "Time no longer advances in float64.")
-            return result(_STATUS.get(found.why, Status.STALLED))
+            return result(self._ended(found, ending))
         except KeyboardInterrupt:
             return result(Status.INTERRUPTED)
+
+    def _inert(self) -> bool:
+        """Whether nothing ever grows, by a symmetry."""
+        nobody, no_index = np.zeros((0, self.init.n_params)), np.zeros(0, dtype=np.int64)
+        alive = np.flatnonzero(np.isfinite(self.init.log_norms))
+        residual, threshold = (
+            self.problem.residual(nobody, no_index),
+            ExactThreshold(self.problem, True, nobody, no_index),
+        )
+        units = self.init.directions[alive]
+        return order(self.problem, threshold, units, alive, residual, self.start_level) is Order.NONE
+
+    def _ended(self, end: End, ending: Ending) -> Status:
+        """The status of an end, whose evidence goes into the notes where it is more than a word."""
+        if end.why is Why.SETTLED:
+            return Status.FITTED
+        status, sentence, _ = ending.status(end, self.unit, remedy="")
+        said = "" if end.note in sentence else end.note
+        self.notes.extend(note for note in (said, sentence) if note)
+        return status
 
     def _record(self, now: Moment) -> None:
         """A step, with points inside where the loss falls much."""

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from agf.algorithm.departures.symmetry import vanish
+from agf.algorithm.departures.symmetry import Order
 from agf.algorithm.resolved.members import STILL
 from agf.algorithm.resolved.run import Run
-from agf.arrays import IntArray
 from agf.clock import charge
 from agf.records.status import Status
 
@@ -37,7 +36,10 @@ class Plateau:
             return Status.MAX_DROPS  # the last one found may not be over
         if state.level <= settings.rtol * run.start_level:
             return Status.FITTED
-        if self._vanish(waiting):
+        decides = run.order(waiting)
+        if decides is Order.NONE:
+            return self._none_joins() if state.active.any() else Status.FITTED
+        if decides is Order.NEXT:
             run.join(waiting, np.zeros(waiting.size))  # no plateau to skip: all flow in real time from here
             return None
         if waiting.size == 0:
@@ -75,14 +77,6 @@ class Plateau:
             if time > run.path.times[-1]:
                 run.path.add(float(time), level - (level - loss) * float(np.exp(-kappa * gap)))
         run.state = replace(state, level=loss)
-
-    def _vanish(self, waiting: IntArray) -> bool:
-        """Whether the utilities of the dormant neurons are rounding, by a symmetry that a higher order breaks."""
-        run, state = self.run, self.run.state
-        if waiting.size == 0 or not run.problem.smooth:
-            return False
-        directions = state.directions[waiting]
-        return vanish(run.problem, run.members.threshold, directions, waiting, run.residual(), state.level)
 
     def _none_joins(self) -> Status | None:
         """What follows where no neuron will join any more: the flow of those that are active, to its end."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from agf import integrators
 from agf.algorithm.conditioning import LONGER
+from agf.algorithm.departures.symmetry import Order, order
 from agf.algorithm.observer import Observer
 from agf.algorithm.resolved.coordinates import NEVER, Landing, Ride
 from agf.algorithm.resolved.members import Members, Network
@@ -78,8 +79,11 @@ class Run:
         self.planned: integrators.Memory | None = None  # the method that stepped last, and its next step
 
     def start(self) -> None:
-        """Neurons that start above the norms at which they would join are active from the start."""
+        """Neurons that start above the norms at which they would join are active from the start; not where these norms
+        are rounding."""
         alive = np.isfinite(self.state.log_norms)
+        if self.order(np.flatnonzero(alive & ~self.state.active)) is Order.NONE:
+            return
         network = Network(self.problem, self.state.active, alive, self.state.directions, self.state.log_norms)
         large, heights, utility = self.members.large(network)
         if large.size:
@@ -91,6 +95,14 @@ class Run:
         """What the active neurons leave to fit."""
         active = np.flatnonzero(self.state.active)
         return self.problem.residual(self.state.params[active], active)
+
+    def order(self, waiting: IntArray) -> Order:
+        """The order that decides whether these dormant neurons (k,) grow."""
+        state = self.state
+        if waiting.size == 0 or not self.problem.smooth:
+            return Order.LEADING
+        directions = state.directions[waiting]
+        return order(self.problem, self.members.threshold, directions, waiting, self.residual(), state.level)
 
     def next_to_join(self, rtol: float, stop: float, small: IntArray) -> Landing | Status:
         """The next to join. MAX_TIME when none does by `stop`, or ever as far as a run of this length can tell.
