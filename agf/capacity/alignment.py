@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray, matrix
-from agf.capacity.layers import favoured, gates, output_names, require_problem, two_layer
+from agf.capacity.layers import favoured, gates, output_names, two_layer
+from agf.contract.admission import admitted, refuse_nonfinite
 from agf.contract.problem import Problem
 from agf.contract.start import check_range
 from agf.errors import RequestError, explain
@@ -162,7 +163,11 @@ def alignment(problem: Problem, theta: Any) -> Alignment:
     RequestError
         For weights or a trajectory of another shape, and a trajectory without parameters.
     """
-    require_problem(problem, "alignment")
+    with admitted(problem, "alignment"):
+        return _alignment(problem, theta)
+
+
+def _alignment(problem: Problem, theta: Any) -> Alignment:
     times, directions, log_norms = _moments(problem, theta)
     at = [_driven(problem, *moment) for moment in zip(directions, log_norms, strict=True)]
     network = two_layer(problem)
@@ -204,6 +209,8 @@ def _driven(problem: Problem, directions: FloatArray, log_norms: FloatArray) -> 
     pull = np.where(alive[:, None], pull, 0.0)
     theta = cartesian(directions[members], log_norms[members])
     utility = problem.utility(directions, neurons, problem.residual(theta, neurons[members]))[0]
+    refuse_nonfinite(problem, "network_pull", pull)
+    refuse_nonfinite(problem, "utility", np.where(alive, utility, 0.0))
     growth = np.exp((problem.degree - 2) * np.where(alive, log_norms, -np.inf)) if problem.degree > 2 else alive
     rate = growth * np.einsum("ij,ij->i", directions, pull)
     driven = alive & pull.any(axis=1)

@@ -7,6 +7,7 @@ ones in X), so that they take part.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,8 +15,10 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray, count, fraction, matrix, positive
 from agf.capacity.groups import Group, cluster, groups, parameters_of
-from agf.capacity.layers import require_problem, require_two_layer, two_layer
+from agf.capacity.layers import require_two_layer, two_layer
 from agf.capacity.seats import seats as seats_of
+from agf.contract.admission import admit_problem, refuse_nonfinite
+from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.contract.start import check_range
 from agf.errors import RequestError, explain
@@ -239,7 +242,9 @@ def _score(problem: Problem, theta: FloatArray, run: Trajectory | None, by: str,
     if by == "random":
         return np.random.default_rng(seed).random(problem.width)
     if by == "snip":
-        gradient = problem.loss_grad(theta, np.arange(problem.width))[1]
+        with guard(problem):
+            gradient = problem.loss_grad(theta, np.arange(problem.width))[1]
+        refuse_nonfinite(problem, "loss_grad", gradient)
         return np.abs(np.sum(theta * gradient, axis=1))
     if by == "norm":
         return lengths(theta)
@@ -272,7 +277,7 @@ def _by_group(found: tuple[Group, ...], seats: int, theta: FloatArray, degree: i
 
 
 def _weights(problem: Problem, theta: Any, where: str) -> FloatArray:
-    require_problem(problem, where)
+    admit_problem(problem, where)
     if not problem.interchangeable:
         raise RequestError(
             explain(f"a neuron of {problem.name!r} is not like another: its index means something.", where=where)
@@ -310,14 +315,18 @@ def _trained(out: Compressed, time: float) -> Compressed:
 def measured(problem: Problem, theta: FloatArray) -> tuple[float, float]:
     """Loss, and accuracy where there are classes, else NaN."""
     neurons = np.arange(theta.shape[0])
-    accuracy = problem.features(theta, neurons).get("accuracy", np.array([np.nan]))
-    return float(problem.loss_grad(theta, neurons)[0]), float(np.ravel(accuracy)[0])
+    with guard(problem):
+        accuracy = problem.features(theta, neurons).get("accuracy", np.array([np.nan]))
+        loss = float(problem.loss_grad(theta, neurons)[0])
+    refuse_nonfinite(problem, "loss_grad", np.array(loss))
+    return loss, float(np.ravel(accuracy)[0])
 
 
 def resized(problem: Problem, width: int) -> Problem:
     """The same problem with another number of neurons. Raises RequestError where its constructor takes none."""
+    takes = inspect.signature(type(problem)).parameters
     for name in WIDTHS:
-        if name in problem.arguments or name in type(problem).__init__.__annotations__:
+        if name in problem.arguments or name in takes:
             return type(problem)(**{**problem.arguments, name: width})
     raise RequestError(
         explain("its constructor takes no width, so no smaller one can be built.", where=f"problem {problem.name!r}")

@@ -18,6 +18,8 @@ from agf.arrays import FloatArray, IntArray, count, fraction, matrix
 from agf.capacity.alignment import alignment
 from agf.capacity.layers import favoured, gates, output_names, require_two_layer, similarity
 from agf.clock import half_drop_ratio
+from agf.contract.admission import admitted, refuse_nonfinite
+from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
@@ -302,8 +304,9 @@ def groups(
     found = _at(
         problem, float(run.snapshot_times[k]), run.directions[k], run.log_norms[k], run.log_norms[0], by, cosine
     )
-    falls = _falls(problem, run, k)
-    measured = [_past(problem, group, run, k, cosine, falls) for group in found.groups]
+    with guard(problem):
+        falls = _falls(problem, run, k)
+        measured = [_past(problem, group, run, k, cosine, falls) for group in found.groups]
     if isinstance(source, Comparison):
         measured = [replace(g, predicted_half_time=_predicted(g, source.stairs.drops)) for g in measured]
     return replace(found, groups=tuple(measured))
@@ -372,6 +375,19 @@ def _at(
     cosine: float,
 ) -> Groups:
     """The groups at one moment, without their past."""
+    with admitted(problem, "groups"):
+        return _of_moment(problem, time, directions, log_norms, start, by, cosine)
+
+
+def _of_moment(
+    problem: Problem,
+    time: float,
+    directions: FloatArray,
+    log_norms: FloatArray,
+    start: FloatArray | None,
+    by: str,
+    cosine: float,
+) -> Groups:
     moment = alignment(problem, Init(directions, log_norms, alpha=1.0))
     always = np.array(problem.permanent, dtype=np.int64)
     dead = np.setdiff1d(np.flatnonzero(~moment.driven[0]), always)
@@ -432,6 +448,7 @@ def _falls(problem: Problem, run: Trajectory, k: int) -> FloatArray:
     """(k, H) loss that every neuron took off between the snapshots up to number k: dL/dt = -sum_i |grad_i L|^2."""
     every = np.arange(problem.width)
     squares = np.array([np.sum(problem.loss_grad(run.params(j), every)[1] ** 2, axis=1) for j in range(k + 1)])
+    refuse_nonfinite(problem, "loss_grad", squares)
     total = squares.sum(axis=1, keepdims=True)
     shares = squares / np.where(total > 0, total, 1.0)
     return np.asarray(-np.diff(run.loss_at(run.snapshot_times[: k + 1]))[:, None] * 0.5 * (shares[1:] + shares[:-1]))

@@ -21,16 +21,6 @@ def two_layer(problem: Problem) -> TwoLayer | None:
     return inner if isinstance(inner, TwoLayer) else None
 
 
-def require_problem(problem: Any, where: str) -> None:
-    """Raises RequestError for what is no problem."""
-    if not isinstance(problem, Problem):
-        raise RequestError(
-            explain(
-                f"a {type(problem).__name__} is not a problem.", where=where, expected="such as agf.problem(name, ...)"
-            )
-        )
-
-
 def require_two_layer(problem: Problem, where: str) -> TwoLayer:
     """The same. Raises RequestError where it is none."""
     network = two_layer(problem)

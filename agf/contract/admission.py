@@ -1,19 +1,21 @@
 """The one door to every computation: is this a problem, do its weights fit, does it keep what all numbers hang on?
 
 A few of the laws of `agf check`, at a few evaluations of at most six neurons, once for each problem: a wrong gradient
-or degree is a sentence before it is a wrong number. `predict`, `flow`, `descend`, `landscape`, `escape` and all that is
-built of them (the commands, sweeps, reruns) come through here. What the package brings with it is tested with it, and
-not asked again.
+or degree is a sentence before it is a wrong number. `predict`, `flow`, `descend`, `landscape`, `escape`, what looks at
+weights (groups, merging, flips, bounds) and all that is built of them (the commands, sweeps, reruns) come through here.
+What the package brings with it is tested with it, and not asked again.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from agf.arrays import FloatArray
 from agf.contract import core_laws, offered_laws
 from agf.contract.blame import guard, staying
 from agf.contract.probe import FEW_STEPS, NotApplicable, Probe, Violation
@@ -105,6 +107,26 @@ def admit_problem(problem: Any, where: str) -> None:
     _keep(problem, None)
 
 
+@contextmanager
+def admitted(problem: Any, where: str) -> Iterator[None]:
+    """Ask a problem for numbers: it is refused as by `admit_problem`, and what its methods raise is one sentence."""
+    admit_problem(problem, where)
+    with guard(problem):
+        yield
+
+
+def refuse_nonfinite(problem: Problem, method: str, values: FloatArray) -> None:
+    """Raise ProblemError where what `method` of a problem returned is not finite."""
+    if not np.isfinite(values).all():
+        raise ProblemError(
+            explain(
+                f"`{method}` returned a non-finite value.",
+                where=f"problem {problem.name!r}",
+                remedy=f"All that is wrong with it: {_check(problem)}",
+            )
+        )
+
+
 def _check_problem(problem: Any, where: str) -> None:
     """Raise RequestError for what is not a problem, or one of no size."""
     if not isinstance(problem, Problem):
@@ -115,7 +137,13 @@ def _check_problem(problem: Any, where: str) -> None:
 
 
 def _keep(problem: Problem, init: Init | None) -> None:
-    """Test a problem from outside the package, at the weights it starts from if there are some. Raises ProblemError."""
+    """Test a problem from outside the package, at the weights it starts from if there are some. Raises ProblemError.
+
+    What restricts a problem hands its methods on: these are tested where they come from.
+    """
+    restricted = problem.restriction()
+    if restricted is not None:
+        _keep(restricted[0], init)
     if type(problem).__module__.split(".")[0] in OWN or problem._admitted:
         return
     with guard(problem), np.errstate(all="ignore"):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from agf import sphere
+from agf.contract.admission import admitted
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
@@ -192,7 +193,12 @@ def separation(
         raise RequestError(
             explain(words, where="separation", found=(eps, alpha0), expected="0 < eps < 1/3, 0 < alpha0 <= 1")
         )
-    X, y, d = samples.X, samples.problem.Y[:, 0], samples.X.shape[1]
+    with admitted(problem, "separation"):
+        return _separation(samples, init, log_eps, eps, alpha0)
+
+
+def _separation(samples: Samples, init: Init, log_eps: float | None, eps: float, alpha0: float) -> Separation:
+    problem, X, y, d = samples.problem, samples.X, samples.problem.Y[:, 0], samples.X.shape[1]
     n = y.size
     c = samples.weights(np.zeros((0, problem.n_params)))
     w, log_w = sphere.polar(init.directions[:, :d])

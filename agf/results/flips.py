@@ -14,6 +14,7 @@ import numpy as np
 
 from agf import registry
 from agf.arrays import FloatArray
+from agf.contract.admission import admitted
 from agf.contract.problem import Problem
 from agf.coordinates.choice import flow_system
 from agf.errors import RequestError, explain
@@ -160,8 +161,9 @@ def flips(run: Trajectory, kind: str = "inner", problem: Problem | None = None) 
     descent = run.method in ("gd", "sgd")
     found: list[Flip] = []
     signs = np.sign(run.directions[:, :, columns])
-    for k in np.flatnonzero((signs[1:] * signs[:-1] < 0).any(axis=(1, 2))):
-        found += _interpolated(run, int(k), columns) if descent else _integrated(problem, run, int(k), columns)
+    with admitted(problem, "flips"):
+        for k in np.flatnonzero((signs[1:] * signs[:-1] < 0).any(axis=(1, 2))):
+            found += _interpolated(run, int(k), columns) if descent else _integrated(problem, run, int(k), columns)
     return Flips(
         run.problem,
         kind,
