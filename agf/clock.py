@@ -130,12 +130,11 @@ class Clock:
         with np.errstate(over="ignore", under="ignore"):
             return float(np.exp(self.log_scale))
 
-    @np.errstate(**USUAL)
+    @np.errstate(**USUAL | {"over": "ignore", "invalid": "ignore"})
     def flow(self, accelerated: FloatArray | float) -> FloatArray:
         """Flow time of accelerated times, in the shape of these."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            out = np.asarray(accelerated, dtype=np.float64) * np.exp(self.log_scale)
-            return np.where(np.asarray(accelerated) == 0, 0.0, out)
+        times = np.asarray(accelerated, dtype=np.float64)
+        return np.where(times == 0, 0.0, times * self.scale)
 
     @np.errstate(**USUAL)
     def accelerated(self, flow_time: FloatArray | float) -> FloatArray:

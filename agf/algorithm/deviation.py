@@ -9,6 +9,7 @@ neurons do to the residual before they join; its repeat with other joining norms
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -48,6 +49,8 @@ _FINEST = FLOOR
 #: Drops before this one whose pull on its neurons is compared with what is left of it. Cost: one utility each, and a
 #: residual kept; what was so long ago is covered by what came since.
 _BACK = 16
+#: Pairs of drops that are looked at together. Cost: of calls, against that of memory.
+_PAIRS = 1 << 16
 #: Order of Hessians that are taken apart for their slowest rate. Limit: motion beyond it is taken to last until the
 #: next drop, and the bar is wider.
 _ORDER = 64
@@ -99,6 +102,21 @@ class _Leg:
     newcomer: _Newcomer | None
 
 
+@dataclass(frozen=True)
+class _Known:
+    """Output of a network, summed over its neurons (m,) with weights theta (m, P)."""
+
+    neurons: IntArray
+    theta: FloatArray
+    output: FloatArray
+
+    def of(self, neurons: IntArray, theta: FloatArray) -> bool:
+        """Whether it is that of these."""
+        if self.neurons.shape != neurons.shape:
+            return False
+        return not (np.count_nonzero(self.neurons != neurons) or np.count_nonzero(self.theta != theta))
+
+
 @dataclass
 class Deviation:
     """Measures of the drops of Algorithm 1, added as they come, and the bars they give."""
@@ -106,6 +124,7 @@ class Deviation:
     problem: Problem
     clock: Clock
     legs: list[_Leg] = field(default_factory=list)
+    _known: _Known | None = field(default=None, init=False)
 
     def add(self, settled: State[Any], activated: State[Any], after: State[Any], drop: Drop) -> None:
         """A drop that led from a settled state by the end of a dormant phase to the next."""
@@ -115,7 +134,7 @@ class Deviation:
         size = float(after.log_norms[new].max(initial=-np.inf))
         largest = float(drop.utility.max(initial=0.0))
         with np.errstate(over="ignore"):
-            width = np.exp((2 - kappa) * size) / (kappa * largest) if largest > 0 and np.isfinite(size) else np.inf
+            width = np.exp((2 - kappa) * size) / (kappa * largest) if largest > 0 and math.isfinite(size) else np.inf
             rest = after.log_norms[~after.active]
             if new.size > 1:
                 rest = np.append(rest, after.log_norms[_elsewhere(new, after)])
@@ -169,10 +188,15 @@ class Deviation:
         parts = self.problem.outputs(theta, active)
         if parts is None:
             return 1.0 if began.size else 0.0, 0.0
-        first = self.problem.outputs(earlier, began)
-        assert first is not None
-        known = first.sum(axis=0)
-        change = _size(parts.sum(axis=0) - known)
+        last, output = self._known, parts.sum(axis=0)
+        self._known = _Known(active, theta, output)
+        if last is not None and last.of(began, earlier):  # nobody has moved since the last drop
+            known = last.output
+        else:
+            first = self.problem.outputs(earlier, began)
+            assert first is not None
+            known = first.sum(axis=0)
+        change = _size(output - known)
         if change <= 0:
             return 1.0, 0.0
         stayed = before.active[active]
@@ -208,35 +232,58 @@ class Deviation:
             return self._barred(drops, start_level)
 
     def _barred(self, drops: Sequence[Drop], start_level: float) -> tuple[Drop, ...]:
+        if not drops:
+            return ()
         for j in range(max(len(self.legs) - _BACK, 0), len(self.legs)):
             self._pull(j)
-        times = np.array([leg.time for leg in self.legs])
-        widths = np.array([leg.width for leg in self.legs])
-        moved = np.array([leg.moved for leg in self.legs])
-        tails = np.maximum([leg.tail for leg in self.legs], widths)
-        before, out = start_level, []
-        for k, drop in enumerate(drops):
-            leg, half = self.legs[k], max(drop.half_time, TINY)
-            wide = np.maximum(widths, leg.width)
-            reach = np.exp(-2.0 * np.abs(times - leg.time) / wide)
-            near = wide * reach
-            near[k], reach[k] = leg.width * leg.share, 0.0
-            since = np.maximum(half - times[:k], 0.0)
-            slow = float((moved[:k] * np.minimum(tails[:k], since)).sum())
-            # what turns goes on from where the drop begins, so that all of its slow end counts
-            own = (_OWN * (leg.moved - leg.turned) + leg.turned) * min(tails[k], half)
-            error = _LEAST + (self._drag(k) + _PART * (slow + own + leg.late + float(near.sum()))) / half
-            after = times[k + 1] - times[k] if k + 1 < times.size else np.inf
-            left = leg.moved * np.exp(-after / tails[k]) + np.exp(-2.0 * after / wide[k]) if after < np.inf else 0.0
-            fall = abs(before - drop.level)
-            certain = drop.predicted_decrease / start_level if start_level > 0 and drop.predicted_decrease > 0 else 0.0
-            bar = FINE_DEPTH + certain + left * (fall / start_level if start_level > 0 else 0.0)
-            mixed = reach.max() > _MIXED or drop.neurons.size > 1 or leg.share > _MIXED or left > _MOVING
-            out.append(
-                replace(drop, error=_finite(error), level_error=_finite(bar), overlap=bool(mixed or not drop.critical))
-            )
-            before = drop.level
-        return tuple(out)
+        count = len(drops)  # an interrupt may leave one leg more
+        halves = np.maximum([drop.half_time for drop in drops], TINY)
+        measures = self._measures()
+        rows = max(_PAIRS // len(self.legs), 1)
+        parts = [_beside(measures, halves, slice(k, min(k + rows, count))) for k in range(0, count, rows)]
+        slow, near, reach = (np.concatenate(one) for one in zip(*parts, strict=True))
+        times, widths, moved, turned, share, late, tails = measures
+        after = np.append(times[1:], np.inf)[:count] - times[:count]
+        moved, turned, share, late, tails = (one[:count] for one in (moved, turned, share, late, tails))
+        # what turns goes on from where the drop begins, so that all of its slow end counts
+        own = (_OWN * (moved - turned) + turned) * np.minimum(tails, halves)
+        drags = np.array([self._drag(k) for k in range(count)])
+        errors = _LEAST + (drags + _PART * (slow + own + late + near)) / halves
+        left = moved * np.exp(-after / tails) + np.exp(-2.0 * after / widths[:count])
+        left[~(after < np.inf)] = 0.0
+        levels = np.array([drop.level for drop in drops])
+        scale = start_level if start_level > 0 else np.inf
+        certain = np.array([drop.predicted_decrease if drop.predicted_decrease > 0 else 0.0 for drop in drops]) / scale
+        bars = FINE_DEPTH + certain + left * (np.abs(np.append(start_level, levels[:-1]) - levels) / scale)
+        mixed = (reach > _MIXED) | (share > _MIXED) | (left > _MOVING)
+        return tuple(
+            drop.barred(_finite(error), _finite(bar), mix or drop.neurons.size > 1 or not drop.critical)
+            for drop, error, bar, mix in zip(drops, errors.tolist(), bars.tolist(), mixed.tolist(), strict=True)
+        )
+
+    def _measures(self) -> FloatArray:
+        """Times, widths, `moved`, `turned`, `share`, `late` and tails of the drops, (7, legs); see `_Leg`."""
+        rows = [(leg.time, leg.width, leg.moved, leg.turned, leg.share, leg.late, leg.tail) for leg in self.legs]
+        out = np.array(rows).T
+        out[6] = np.maximum(out[6], out[1])
+        return out
+
+
+def _beside(measures: FloatArray, halves: FloatArray, some: slice) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """What others add to some drops: slow ends before, at `halves` (d,), widths of neighbours where they reach, and the
+    farthest reach; (k,) each.
+
+    measures : of `Deviation._measures`.
+    """
+    times, widths, moved, _, share, _, tails = measures
+    wide = np.maximum(widths, widths[some, None])
+    reach = np.exp(-2.0 * np.abs(times - times[some, None]) / wide)
+    near = wide * reach
+    itself = np.arange(some.stop - some.start), np.arange(some.start, some.stop)
+    near[itself], reach[itself] = (widths * share)[some], 0.0
+    slow = moved * np.minimum(tails, np.maximum(halves[some, None] - times, 0.0))
+    before = np.array([row[:k].sum() for k, row in enumerate(slow, some.start)])
+    return before, near.sum(axis=1), reach.max(axis=1)
 
 
 def _elsewhere(neurons: IntArray, state: State[Any]) -> IntArray:
@@ -249,11 +296,11 @@ def _elsewhere(neurons: IntArray, state: State[Any]) -> IntArray:
 
 def _size(vector: FloatArray) -> float:
     """Euclidean norm of an array of any shape."""
-    return float(np.sqrt(np.vdot(vector, vector)))
+    return math.sqrt(np.vdot(vector, vector))
 
 
 def _finite(value: float) -> float:
-    return np.inf if np.isnan(value) else float(value)
+    return math.inf if math.isnan(value) else value
 
 
 def of_curve(stairs: Staircase, depth: float, decades: float = 1.0, drift: float = 0.0) -> Staircase:

@@ -94,6 +94,12 @@ class Drop:
         label = visible(self.label if len(self.label) <= 40 else self.label[:37] + "...")
         return f"<Drop at time {number(self.half_time)} to level {number(self.level)}, {label}>"
 
+    def barred(self, error: float, level_error: float, overlap: bool) -> Drop:
+        """The same with its error bars; `dataclasses.replace` takes ten times as long."""
+        out = object.__new__(type(self))
+        vars(out).update(vars(self), error=error, level_error=level_error, overlap=overlap)
+        return out
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values: the JSON of one drop."""
         return {

@@ -30,6 +30,15 @@ def test_bars_ask_for_one_utility_a_drop_however_many_came_before(monkeypatch):
         assert asked <= len(stairs.drops) + 5  # and what the door asks for
 
 
+def test_bars_ask_once_a_drop_for_the_outputs_of_all_that_are_active(monkeypatch):
+    problem = agf.problem("diagonal-linear", X=np.eye(6) + 0.1, y=np.arange(1.0, 7.0))
+    asked, outputs = [], type(problem).outputs
+    monkeypatch.setattr(type(problem), "outputs", lambda *a: asked.append(len(a[2])) or outputs(*a))
+    stairs = agf.predict(problem, problem.init(1e-8), mode="agf")
+    assert len(stairs.drops) == 6
+    assert sum(size > 1 for size in asked) == 5
+
+
 @pytest.mark.parametrize("d", [4, 2 * _BACK])
 def test_the_pull_on_a_newcomer_in_the_drops_before_is_that_of_their_residuals(d, monkeypatch):
     problem, _, deviation, steps, _ = predicted(d, monkeypatch)

@@ -17,6 +17,10 @@ import agf
 from agf.arrays import FloatArray, IntArray
 
 Columns = IntArray | slice
+#: Stands for the log of zero where it is subtracted from itself. Derived: the least finite number.
+_LEAST = -float(np.finfo(np.float64).max)
+#: Norm of (p + q, p - q) over that of (p, q), and its natural log. Derived: of the rotation by 45 degrees.
+_ROOT, _LOG_ROOT = 2.0**0.5, 0.5 * float(np.log(2.0))
 
 
 @dataclass(frozen=True)
@@ -73,14 +77,15 @@ class Mirror:
         """Unit rows (u, v) / rho (..., d, 2) and log rho (..., d); coordinates that are exactly zero: 0 and -inf."""
         p, q = self.log_p + z, self.log_q - z
         large = np.maximum(p, q)
-        finite = np.where(large > -np.inf, large, 0.0)
+        finite = np.maximum(large, _LEAST)
         p = self.sign_p * np.exp(p - finite)
         q = self.sign_q * np.exp(q - finite)
         size = np.maximum(np.sqrt(p * p + q * q), 1.0)  # the larger part is 1, or both are missing
         rows = np.empty((*size.shape, 2))
-        rows[..., 0], rows[..., 1] = p + q, p - q
-        rows /= (2.0**0.5 * size)[..., None]
-        return rows, large + np.log(size) - 0.5 * np.log(2.0)
+        np.add(p, q, out=rows[..., 0])
+        np.subtract(p, q, out=rows[..., 1])
+        rows /= (_ROOT * size)[..., None]
+        return rows, large + np.log(size) - _LOG_ROOT
 
     def height(self, z: FloatArray, signs: FloatArray) -> FloatArray:
         """(d,) log |p| where the sign is positive, log |q| where it is negative: grows at the rate |v_z| outwards."""

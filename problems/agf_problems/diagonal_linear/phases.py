@@ -81,10 +81,10 @@ class DiagonalPhases:
     def dormant(self, state: DiagonalState) -> tuple[DiagonalState, agf.Activation | agf.Status]:
         """Constant rates in z until the first coordinate, with all tied ones, reaches its threshold."""
         memory, mirror, scale = state.memory, self.mirror, self.clock.scale
-        z, idle, asleep = memory.z, memory.idle, ~state.active
+        z, idle = memory.z, memory.idle
         v = self._at(memory.coefficients).pull / self._n
         while True:
-            moving = (v != 0.0) & asleep & ~idle
+            moving = (v != 0.0) & ~(state.active | idle)
             # an infinite height belongs to a coordinate that starts without a part of this sign: it never gets there
             heights = mirror.height(z, v)
             columns = (moving & np.isfinite(heights)).nonzero()[0]
@@ -97,11 +97,12 @@ class DiagonalPhases:
             step = float(times[first])
             slack = self._settings.tie_rtol * step + SUM * np.abs(heights[known]) / speeds[known]
             together = exact <= step + slack
-            tied, rest = np.sort(known[together]), known[~together]
+            tied, rest = known[together], known[~together]
+            tied.sort()
             new = columns[tied]
             edge = memory.signs.copy()
             edge[new] = np.sign(v[new])
-            if self._settle(memory.coefficients, edge).shared[new].any():
+            if np.count_nonzero(self._settle(memory.coefficients, edge).shared[new]):
                 break
             idle = idle.copy()  # combinations of the active columns, up to rounding: they can add nothing
             idle[new] = True
@@ -110,7 +111,7 @@ class DiagonalPhases:
         moved = z + np.where(moving, v * step, 0.0)
         runner_up = None
         if rest.size:
-            rest = np.sort(rest)
+            rest.sort()
             second = rest[times[rest].argmin()]
             runner_up = (int(columns[second]), float(max(times[second] - step, 0.0)) / scale)
         after = agf.State(

@@ -122,7 +122,9 @@ class DiagonalLinear(agf.Problem):
 
     def outputs(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
         """u_i v_i x_i / sqrt(n), (m, n)."""
-        return (theta[:, 0] * theta[:, 1] / np.sqrt(self.n_samples))[:, None] * self._columns[neurons]
+        out = self._columns[neurons]
+        out *= (theta[:, 0] * theta[:, 1] / np.sqrt(self.n_samples))[:, None]
+        return out
 
     def self_interaction(
         self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
@@ -146,12 +148,12 @@ class DiagonalLinear(agf.Problem):
         """Dense Hessian (2m, 2m), rows and columns ordered as theta.ravel()."""
         x, m = self._columns[neurons], neurons.size
         g = x @ (theta[:, 0] * theta[:, 1] @ x - self.y) / self.n_samples
-        # [coordinate, u or v] twice
-        out = (x @ x.T / self.n_samples)[:, None, :, None] * (theta[:, ::-1, None, None] * theta[:, ::-1])
-        place = np.arange(m)
-        out[place, 0, place, 1] += g
-        out[place, 1, place, 0] += g
-        return out.reshape(2 * m, 2 * m)
+        slopes = theta[:, ::-1].ravel()  # of beta, in (u, v)
+        out: FloatArray = (x @ x.T / self.n_samples).repeat(2, 0).repeat(2, 1) * (slopes[:, None] * slopes)
+        flat = out.reshape(-1)  # coordinate i has (u, v) at row 2 i and column 2 i + 1, (v, u) at 2 i + 1 and 2 i
+        flat[1 :: 4 * m + 2] += g
+        flat[2 * m :: 4 * m + 2] += g
+        return out
 
     # -- where it starts --------------------------------------------------------------------------------------
 

@@ -133,7 +133,7 @@ class _Gram(_Factor):
         self._place[self._column[pair]] = pair
 
     def coordinates(self, columns: IntArray) -> FloatArray:
-        products = self._gram[np.ix_(self._place[columns], self._place[self.order])].T
+        products = self._gram[self._place[columns][:, None], self._place[self.order]].T
         return self._solve(products, transposed=True) if self.size else products
 
     def _project(self, j: int) -> tuple[FloatArray, float, float] | None:
