@@ -8,9 +8,10 @@ picture. `save` chooses the format by suffix (pdf, svg, eps for vectors).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -80,6 +81,8 @@ def staircase(
 ) -> Axes:
     """The predicted levels against log flow time, each step at its half-drop time, with a rule, a name and its band.
 
+    The axis begins a stretch of plateau before the first drop.
+
     Where no flow times are known (a theory as alpha -> 0), the axis is accelerated time and linear. A resolved
     prediction is drawn as its curve. An empty staircase is a level line with a sentence.
 
@@ -88,12 +91,14 @@ def staircase(
     rules : bool, optional
         Whether to draw the rules and names.
     """
+    alone = ax is None
     ax = new_axes() if ax is None else ax
     seen = ax.get_xlim() if ax.has_data() else (np.inf, -np.inf)
     times, in_flow_time = _drop_times(stairs)
     left, right = _span(times, in_flow_time)
     if stairs.curve_times.size:
-        left, right = min(left, _first_positive(stairs.curve_times)), max(right, float(stairs.curve_times[-1]))
+        left = left if times.size else min(left, _first_positive(stairs.curve_times))
+        right = max(right, float(stairs.curve_times[-1]))
         ax.plot(stairs.curve_times, stairs.curve_losses, color=color, label=label)
     else:
         left, right = min(left, seen[0]), max(right, seen[1])
@@ -110,11 +115,14 @@ def staircase(
         drop_rules(ax, times, [drop.label for drop in stairs.drops])
     if not stairs.drops:
         say(ax, f"no drop is predicted ({stairs.status.word})")
+    if alone and len(ax.get_legend_handles_labels()[1]) > 1:
+        legend_below(ax)
     return ax
 
 
 def _bars(ax: Axes, stairs: Staircase, left: float, right: float, color: str) -> None:
     """The error bars of the half-drop times as bands between the levels, cut at the ends of the axis."""
+    label = "error bar of a half-drop time"
     for time, error, high, low in zip(
         stairs.half_times[1:], (drop.error for drop in stairs.drops), stairs.levels, stairs.levels[1:], strict=False
     ):
@@ -122,7 +130,8 @@ def _bars(ax: Axes, stairs: Staircase, left: float, right: float, color: str) ->
             ends = np.clip([time * max(1.0 - error, 0.0), time * (1.0 + error)], left, right)
             if ends[1] < ends[0] * (right / left) ** _THIN:  # a line, and not one that is explained
                 continue
-            ax.fill_between(ends, low, high, color=color, alpha=0.2, linewidth=0)
+            ax.fill_between(ends, low, high, color=color, alpha=0.2, linewidth=0, label=label)
+            label = "_" + label
 
 
 def _clock(in_flow_time: bool) -> str:
@@ -162,6 +171,7 @@ def trajectory(
     traj: Trajectory, *, ax: Axes | None = None, color: str = OBSERVED, label: str | None = None, marks: bool = True
 ) -> Axes:
     """The loss curve against log flow time. marks : whether to mark half-way down each drop found in it."""
+    alone = ax is None
     ax = new_axes() if ax is None else ax
     seen = ax.get_xlim() if ax.has_data() else (np.inf, -np.inf)
     later = traj.times > 0
@@ -187,6 +197,8 @@ def trajectory(
     ax.set_xlabel("flow time")
     ax.set_ylabel("loss")
     loss_scale(ax, [traj.levels])
+    if alone and marks and found:
+        legend_below(ax)
     return ax
 
 
@@ -201,13 +213,18 @@ def _eventful(traj: Trajectory) -> tuple[float, float]:
 def comparison(report: Comparison, *, ax: Axes | None = None) -> Axes:
     """The trained loss curve with the predicted steps over it, and the rules and names of the predicted drops."""
     ax = new_axes() if ax is None else ax
-    before = len(ax.lines)
-    trajectory(report.trajectory, ax=ax)
-    ax.lines[before].set_linewidth(2 * ax.lines[before].get_linewidth())  # the steps lie on it and must not hide it
+    _under(report.trajectory, ax=ax)
     staircase(report.stairs, ax=ax)
     loss_scale(ax, [report.stairs.levels, report.trajectory.levels])
     legend_below(ax)
     return ax
+
+
+def _under(curve: Trajectory, *, ax: Axes, **how: Any) -> None:
+    """Draw a curve twice as wide: a prediction that lies on it must not hide it."""
+    before = len(ax.lines)
+    trajectory(curve, ax=ax, **how)
+    ax.lines[before].set_linewidth(2 * ax.lines[before].get_linewidth())
 
 
 def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes | None = None) -> Axes:
@@ -232,7 +249,10 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
         several = len(curves) > 1
         label = f"{curve.kind}{_scale(curve)}" if several else None
         color = PALETTE[k % len(PALETTE)] if several else OBSERVED
-        trajectory(curve, ax=ax, color=color, label=label, marks=not several)
+        if stairs:
+            _under(curve, ax=ax, color=color, label=label, marks=not several)
+        else:
+            trajectory(curve, ax=ax, color=color, label=label, marks=not several)
     for k, one in enumerate(stairs):
         several, drawn = len(stairs) > 1, len(ax.lines)
         label = f"{one.mode}{_scale(one)}" if several else "predicted"
@@ -242,6 +262,7 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
             ax.lines[drawn].set_linestyle("--")
     if len(parts) > 1:
         loss_scale(ax, [part.levels for part in parts])
+    if len(ax.get_legend_handles_labels()[1]) > 1:
         legend_below(ax)
     return ax
 
@@ -450,7 +471,7 @@ def utilities(result: Staircase | Trajectory, *, ax: Axes | None = None, names: 
     it is drawn while the neuron is dormant. names : as for `charges`.
     """
     ax = new_axes() if ax is None else ax
-    ax.set_ylabel("utility")
+    ax.set_ylabel("mean utility between recorded times")
     norms = _norms(result, ax)
     if norms is None:
         return ax
@@ -529,9 +550,12 @@ def _time_axis(ax: Axes, times: FloatArray, log: bool) -> tuple[float, float]:
 
 def _neuron_names(result: Staircase | Trajectory, count: int) -> list[str]:
     """Neurons by the label of the drop at which they joined alone, the others by name or index."""
-    found = naming.neurons(result, count)
-    for drop in getattr(result, "drops", ()):
-        if getattr(drop, "neurons", np.zeros(0)).size == 1:
+    drops = [drop for drop in getattr(result, "drops", ()) if getattr(drop, "neurons", np.zeros(0)).size]
+    word = naming.word_of(*[drop.label for drop in drops])
+    by_number = all(re.match(rf"{word}s? {drop.neurons[0]}\b", drop.label) for drop in drops)
+    found = naming.neurons(result, count, word if by_number else "neuron")
+    for drop in drops:
+        if drop.neurons.size == 1:
             found[int(drop.neurons[0])] = drop.label
     return found
 

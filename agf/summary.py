@@ -105,6 +105,24 @@ class Group:
         values = [getattr(run.drops[k - 1], name) for run in self.staircases if len(run.drops) >= k]
         return np.array(values, dtype=np.float64)
 
+    def median_staircase(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Quantiles (K,) of the half-drop times and levels (K + 1,) at jumps that most runs make.
+
+        All runs count at every jump: who never makes it does so at the end of time, and stays on the last level. So
+        times grow from jump to jump and levels fall, as they do in every run.
+        """
+        runs = self.staircases
+        times = np.full((len(runs), self.depth), np.nan)
+        levels = np.zeros((len(runs), self.depth + 1))
+        for row, steps, run in zip(times, levels, runs, strict=True):
+            row[: len(run.drops)] = [drop.half_time for drop in run.drops]
+            known = [run.start_level, *[drop.level for drop in run.drops]]
+            steps[:] = known + [known[-1]] * (self.depth + 1 - len(known))
+        shown = np.mean(np.isfinite(times), axis=0) > 0.5
+        never = 0.5 * np.finfo(np.float64).max  # finite, since quantiles are differences
+        low, middle, high = np.quantile(np.where(np.isfinite(times), times, never)[:, shown], QUANTILES, axis=0)
+        return low, middle, high, np.median(levels, axis=0)[: middle.size + 1]
+
     @property
     def is_one_run(self) -> bool:
         """Whether there are several seeds, and all of them gave the same times and levels."""
@@ -272,18 +290,14 @@ class Summary:
         styles = itertools.cycle(itertools.product(("-", "--", ":"), plot.PALETTE))
         for group, (dash, colour) in zip(drawn, styles, strict=False):
             name, style = self._difference(group), {"color": colour, "ls": dash, "lw": 1.5}
-            level = float(np.median([run.start_level for run in group.staircases]))
-            before: float | None = None
-            heights.append(np.array([level, *[np.median(group.column("level", k + 1)) for k in range(group.depth)]]))
-            for k in range(1, group.depth + 1):
-                low, middle, high = _quantiles(group.column("half_time", k))
-                after = float(np.median(group.column("level", k)))
-                begin, label = (middle / 10, name) if before is None else (before, None)
-                ax.plot([begin, middle, middle], [level, level, after], label=label, **style)
-                ax.fill_betweenx([after, level], low, high, color=colour, alpha=0.2, lw=0)
-                before, level = middle, after
-            if before is not None:
-                ax.plot([before, 3 * before], [level, level], **style)
+            low, middle, high, levels = group.median_staircase()
+            heights.append(levels)
+            if middle.size:
+                end = 3 * middle[-1]
+                ax.plot([middle[0] / 10, *np.repeat(middle, 2), end], np.repeat(levels, 2), label=name, **style)
+                for k in range(middle.size):
+                    right = min(high[k], end)
+                    ax.fill_betweenx(levels[[k + 1, k]], low[k], right, color=colour, alpha=0.2, lw=0)
         log_time(ax)
         ax.set_xlabel("flow time t")
         ax.set_ylabel("level (loss)")

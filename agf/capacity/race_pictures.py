@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agf.capacity.alignment import alignment
-from agf.capacity.groups import groups, problem_of
+from agf.capacity.groups import Group, groups, problem_of
 from agf.capacity.pictures import COLOURED, bars, trajectory_of
 from agf.contract.problem import Problem
 from agf.pictures.axes import PALETTE, RULE, new_axes
@@ -32,13 +32,17 @@ def race(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Probl
             sizes = kappa * values[:, group.members]
             top = sizes.max(axis=1)
             total = (top + np.log(np.exp(sizes - top[:, None]).sum(axis=1))) / kappa
-            count = group.members.size
-            words = f"{count} neuron{'s' * (count > 1)}"
-            ax.plot(times, total / np.log(10), color=color, linewidth=2, label=words, zorder=2)
+            ax.plot(times, total / np.log(10), color=color, linewidth=2, label=_size(group), zorder=2)
     log_time(ax)
     ax.set(xlabel="flow time", ylabel="log10 of norm (thick: of the group)")
     ax.legend(fontsize="x-small", title="groups at the end")
     return ax
+
+
+def _size(group: Group) -> str:
+    """What a group is called in a legend."""
+    count = group.members.size
+    return f"{count} neuron{'s' * (count > 1)}"
 
 
 def holdings(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Problem | None = None) -> Axes:
@@ -54,7 +58,11 @@ def aligned(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Pr
     later = moments.times > 0
     for k, group in enumerate(found.groups):
         color = PALETTE[k] if k < COLOURED else RULE
-        ax.plot(moments.times[later], moments.cos_delta[later][:, group.members], color=color, linewidth=0.6)
+        cosines = moments.cos_delta[later][:, group.members]
+        lines = ax.plot(moments.times[later], cosines, color=color, linewidth=0.6)
+        if k < COLOURED:
+            lines[0].set_label(_size(group))
     log_time(ax)
     ax.set(xlabel="flow time", ylabel="cosine between a neuron and its drive")
+    ax.legend(fontsize="x-small", title="groups at the end")
     return ax

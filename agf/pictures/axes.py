@@ -35,6 +35,8 @@ SUFFIXES = (".pdf", ".svg", ".eps", ".ps", ".png", ".jpg", ".jpeg", ".tif", ".ti
 _LABEL_GAP = 1.5
 #: More labels than this, or than fit on the axes, are left to the table; letters of the longest one.
 _MOST_LABELS = 24
+#: Columns of a legend below the axes.
+_MOST_COLUMNS = 3
 _LONGEST_LABEL = 24
 
 
@@ -302,13 +304,25 @@ def _above(levels: FloatArray, rounding: float) -> FloatArray:
 
 
 def legend_below(ax: Axes) -> None:
-    """The legend in a row below the axes, where it hides neither curves nor rules."""
+    """The legend below the axes, where it hides neither curves nor rules, in as many columns as the figure has room."""
+    from matplotlib import rcParams
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
     from matplotlib.transforms import ScaledTranslation
 
     handles, words = ax.get_legend_handles_labels()
     figure = ax.get_figure(root=True)
     assert figure is not None  # axes without a figure cannot be drawn on either
     below = ax.transAxes + ScaledTranslation(0, -34 / 72, figure.dpi_scale_trans)  # under ticks and label of the axis
-    columns = 3 if max(map(len, words), default=0) < 24 else 2
+    font = FontProperties(size=rcParams["legend.fontsize"])
+    size = font.get_size_in_points()
+    long = np.array([text_to_path.get_text_width_height_descent(word, font, "$" in word)[0] for word in words])
+
+    def wide(columns: int) -> float:
+        beside = rcParams["legend.handlelength"] + rcParams["legend.handletextpad"] + rcParams["legend.columnspacing"]
+        return sum(float(part.max(initial=0.0)) + beside * size for part in np.array_split(long, columns))
+
+    room = 72 * figure.get_figwidth()
+    columns = next((columns for columns in range(_MOST_COLUMNS, 1, -1) if wide(columns) < room), 1)
     ax.legend(handles, words, loc="upper center", bbox_to_anchor=(0.5, 0.0), bbox_transform=below, ncols=columns,
               frameon=False)  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 
 from agf.arrays import FloatArray
 from agf.errors import RequestError, explain
-from agf.pictures.axes import OBSERVED, PALETTE, PREDICTED, RULE, new_axes
+from agf.pictures.axes import OBSERVED, PALETTE, PREDICTED, RULE, legend_below, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,8 +26,10 @@ def landscape(found: Landscape, *, ax: Axes | None = None, view: str = "auto") -
 
     found : what `agf.landscape` returned.  view : "circle" where inputs have two columns, "sphere" for three (both
     halves, seen along the third axis), "bars" for anything; "auto" chooses. Maxima point up, minima down, saddles are
-    crosses; red ends neurons with a > 0, blue those with a < 0, full where the neuron grows. Each kind has its label.
+    crosses; red ends neurons with a > 0, blue those with a < 0, full where the neuron grows. Each kind has its label,
+    and new axes a legend.
     """
+    alone = ax is None
     ax = new_axes() if ax is None else ax
     d = 0 if found.samples is None else found.samples.shape[1]
     if view not in VIEWS:
@@ -38,6 +40,8 @@ def landscape(found: Landscape, *, ax: Axes | None = None, view: str = "auto") -
         view = {2: "circle", 3: "sphere"}.get(d, "bars")
     if (view, d) in (("circle", 2), ("sphere", 3)):
         (_circle if view == "circle" else _sphere)(found, ax)
+        if alone:
+            legend_below(ax)
     elif view == "bars":
         _bars(found, ax)
     else:

@@ -88,6 +88,19 @@ def test_what_is_drawn_already_stays_in_the_picture():
     assert ax.get_yscale() == "function"
 
 
+@pytest.mark.parametrize("letters", [5, 16, 28])
+def test_the_legend_is_not_wider_than_the_figure_has_room(letters):
+    ax = axes.new_axes()
+    for k in range(7):
+        ax.plot([0, 1], [k, k], label=f"{k} " + "m" * letters)
+    axes.legend_below(ax)
+    ax.figure.draw_without_rendering()
+    box = ax.get_legend().get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= ax.figure.bbox.x1
+    assert (ax.get_legend()._ncols == 3) == (letters == 5)
+
+
 def test_the_legend_is_below_the_axes_whatever_their_size():
     for size in ((3.0, 2.0), (9.0, 7.0)):
         figure = Figure(figsize=size, layout="constrained")

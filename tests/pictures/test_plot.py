@@ -176,6 +176,17 @@ def test_overlaid_predictions_and_curves_are_told_apart():
     assert ax.get_legend() is not None
 
 
+def test_pictures_of_one_run_name_their_marks_and_begin_a_plateau_before_the_first_drop():
+    for ax in (plot.trajectory(trajectory()), plot.overlay([trajectory()])):
+        assert "half-way down a drop" in [text.get_text() for text in ax.get_legend().get_texts()]
+    curve = np.geomspace(1e-9, 1e5, 50)
+    resolved = staircase(curve_times=curve, curve_losses=np.linspace(2.0, 1.0, 50))
+    assert plot.staircase(resolved).get_xlim()[0] == plot.staircase(staircase()).get_xlim()[0]
+    both = plot.overlay([trajectory(), resolved])
+    widths = {line.get_label(): line.get_linewidth() for line in both.lines}
+    assert widths["gradient flow"] > widths["predicted"]
+
+
 def test_pairs_of_runs_share_a_colour_and_predictions_are_dashed():
     first, second = (Init.from_params(np.ones((2, 2)), alpha=alpha) for alpha in (1e-3, 1e-4))
     ax = plot.overlay([trajectory(init=first), staircase(init=first), trajectory(init=second), staircase(init=second)])
