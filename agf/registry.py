@@ -177,6 +177,38 @@ def build(cls: type[Problem], arguments: dict[str, Any]) -> Problem:
             raise DataError(f"{error} {_hint(cls)}".strip()) from None
 
 
+def rebuilt(name: str, arguments: dict[str, Any], file: str | None = None) -> Problem:
+    """The problem of a saved run, built again.
+
+    Parameters
+    ----------
+    name : str
+        Its name, as the run says.
+    arguments : dict[str, Any]
+        Of its constructor, as the run has them.
+    file : str or None, optional
+        Where it is when it is in a file, as ./mine.py:Mine; None: registered.
+
+    Raises
+    ------
+    RequestError
+        For a name that is not registered, and a file with another problem.
+    ProblemError
+        For a plugin that cannot be loaded.
+    """
+    if file is None and name not in _DERIVED and name not in names():
+        raise RequestError(
+            explain(
+                f"the problem {name!r} of this run is not registered: it is in a file that runs do not hold.",
+                remedy="Name the file: --problem ./FILE.py, in Python problem='./FILE.py' (or a problem).",
+            )
+        )
+    cls = find(name if file is None else file)
+    if cls.name != name:
+        raise RequestError(explain(f"this is a run of {name!r}.", found=f"problem {cls.name!r}"))
+    return build(cls, arguments)
+
+
 def _hint(cls: type[Problem]) -> str:
     """Where somebody who gave nothing finds what to give."""
     if cls.name not in names():

@@ -312,9 +312,9 @@ def groups(
     return replace(found, groups=tuple(measured))
 
 
-def problem_of(run: Trajectory | Staircase) -> Problem:
-    """The problem of a run, built again from its arguments. Raises RequestError where its name is not registered."""
-    return registry.build(registry.find(run.problem), run.arguments)
+def problem_of(run: Trajectory | Staircase, file: str | None = None) -> Problem:
+    """The problem of a run, built again from its arguments; file : where it is when it is in a file."""
+    return registry.rebuilt(run.problem, run.arguments, file)
 
 
 def cluster(problem: Problem, directions: FloatArray, log_norms: FloatArray, cosine: float) -> list[IntArray]:

@@ -112,6 +112,15 @@ def self_interaction(probe: Probe) -> str:
                 likely_factor(float(wanted / alone[k])),
             )
         words = "as in the loss"
+    elif p.quadratic_loss and (bounds := _interactions(probe, k := int(np.argmax(alone)))) is not None:
+        least, most = bounds
+        if not 0.9 * least <= alone[k] <= 1.1 * most:
+            raise Violation(
+                "self_interaction", f"{alone[k]:.6g}",
+                f"between {least:.6g} and {most:.6g}, from the loss with one and two of this neuron",
+                likely_factor(float((least if alone[k] < least else most) / alone[k])),
+            )  # fmt: skip
+        words = "about as in the loss"
     beside = np.asarray(p.self_interaction(probe.directions, probe.neurons, probe.theta[:1], probe.neurons[:1]))
     if beside.shape == alone.shape and p.quadratic_loss and (beside > alone * (1 + 1e-6) + 1e-12 * alone.max()).any():
         raise Violation(
@@ -119,6 +128,26 @@ def self_interaction(probe: Probe) -> str:
             "a projection that does not project",
         )  # fmt: skip
     return f"{words}, and not larger beside active neurons"
+
+
+def _interactions(probe: Probe, k: int) -> tuple[float, float] | None:
+    """Least and largest C of neuron k at norms s from 1 and the natural size to the leading order, over s^(2 degree).
+
+    Two equal neurons gain 2 E<f, r> - 4 C, one E<f, r> - C. None where no other neuron is like it, or all is rounding.
+    """
+    p = probe.problem
+    if probe.neurons.size < 2 or not p.interchangeable:
+        return None
+    pair = probe.neurons[[k, k - 1]]
+    nothing = probe.loss_grad(probe.empty, probe.no_neurons)[0]
+    found = []
+    for s in (1.0, *probe.size * 2.0 ** -np.arange(0.0, 24.0 / p.degree)):
+        rows = s * np.repeat(probe.directions[k : k + 1], 2, axis=0)
+        one, two = (nothing - float(p.loss_grad(rows[:n].copy(), pair[:n])[0]) for n in (1, 2))
+        c = one - 0.5 * two
+        if np.isfinite(c) and c > 1e-11 * max(abs(nothing), abs(one), abs(two)):  # else digits are lost
+            found.append(c / s ** (2 * p.degree))
+    return (min(found), max(found)) if found else None
 
 
 def _homogeneous_outputs(probe: Probe) -> bool:

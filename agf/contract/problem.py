@@ -93,6 +93,8 @@ class Problem(Instance):
     n_params: int
     #: Whether the door (`agf.contract.admission`) has let this problem pass.
     _admitted: bool = False
+    #: The last loss returned for no neurons, of a class from outside the package; inf: none, or it was 0.
+    _zero_loss: float = np.inf
 
     # -- must define --------------------------------------------------------------------------------------------------
 

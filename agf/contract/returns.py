@@ -16,6 +16,9 @@ import numpy as np
 from agf.contract.flow_system import FlowSystem
 from agf.errors import ProblemError, explain
 
+#: A loss below 0 by more than this fraction of that of the zero function is none. Limit: above the rounding of a
+#: difference of sums, in float32 too; a drop of this size is the smallest that counts.
+_BELOW = 1e-6
 #: Packages whose classes are trusted.
 OWN = ("agf", "agf_problems")
 
@@ -107,6 +110,18 @@ def _pair(value: Any, words: str) -> tuple[Any, Any]:
 
 
 def _loss_grad(value: Any, problem: Any, theta: Any, *rest: Any) -> None:
+    _batch_loss_grad(value, problem, theta)
+    loss = float(value[0])
+    if not len(theta):  # the zero function: the unit of losses
+        problem._zero_loss = loss if loss > 0 else np.inf
+    elif loss < -_BELOW * problem._zero_loss:
+        raise _Odd(
+            f"a loss of {loss:.6g}", "losses of at least 0: all tolerances are shares of the loss",
+            "a constant left out of the loss, such as that of the targets",
+        )  # fmt: skip
+
+
+def _batch_loss_grad(value: Any, problem: Any, theta: Any, *rest: Any) -> None:
     loss, gradient = _pair(value, "(loss, gradient)")
     _loss(loss)
     _array(gradient, theta.shape, "one row of gradient a neuron")
@@ -207,7 +222,7 @@ def _example(value: Any, *rest: Any) -> None:
 
 _RULES: dict[str, Callable[..., None]] = {
     "loss_grad": _loss_grad,
-    "batch_loss_grad": _loss_grad,
+    "batch_loss_grad": _batch_loss_grad,
     "utility": _utility,
     "pull": _rows,
     "network_pull": _rows,

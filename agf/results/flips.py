@@ -156,7 +156,7 @@ def flips(run: Trajectory, kind: str = "inner", problem: Problem | None = None) 
         raise RequestError(explain(f"unknown kind {kind!r}.", where="flips", expected="one of " + ", ".join(KINDS)))
     if run.directions.shape[0] == 0:
         raise RequestError(explain("this trajectory holds no parameters.", where="flips"))
-    problem = problem or registry.build(registry.find(run.problem), run.arguments)
+    problem = problem or registry.rebuilt(run.problem, run.arguments)
     columns = _columns(problem, kind)
     descent = run.method in ("gd", "sgd")
     found: list[Flip] = []

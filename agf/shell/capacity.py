@@ -12,7 +12,6 @@ from agf.capacity.compress import merge as merged
 from agf.capacity.compress import prune as pruned
 from agf.capacity.groups import BY, problem_of
 from agf.capacity.groups import groups as found_groups
-from agf.contract.problem import Problem
 from agf.loading.runs import load, trajectory
 from agf.records import files
 from agf.results.comparison import Comparison
@@ -20,13 +19,6 @@ from agf.results.trajectory import Trajectory
 from agf.shell.console import reporter
 from agf.shell.main import DONE
 from agf.shell.output import print_json
-
-
-def _problem(path: str | None, arguments: dict[str, Any]) -> Problem | None:
-    """The problem of a run that lives in a file (./mine.py:Mine), or None where the run says which."""
-    from agf import registry
-
-    return None if path is None else registry.build(registry.find(path), arguments)
 
 
 @click.command()
@@ -42,7 +34,7 @@ def groups(run: str, at: int, cosine: float, by: str, problem: str | None, as_js
     result = load(run)
     source = result if isinstance(result, Comparison) else trajectory(run)
     curve = source.trajectory if isinstance(source, Comparison) else source
-    found = found_groups(source, at=at, cosine=cosine, by=by, problem=_problem(problem, curve.arguments))
+    found = found_groups(source, at=at, cosine=cosine, by=by, problem=problem_of(curve, problem))
     reporter(quiet).table(found.table())
     if as_json:
         print_json(found.to_dict())
@@ -75,8 +67,7 @@ def merge(
 ) -> int:
     """Merge neurons of one direction at the end of the training run RUN: exact where they are duplicates."""
     curve = _open(run, output)
-    trained = _problem(problem, curve.arguments) or problem_of(curve)
-    return _finish(merged(trained, curve, cosine=cosine, rule=rule), output, as_json, quiet)
+    return _finish(merged(problem_of(curve, problem), curve, cosine=cosine, rule=rule), output, as_json, quiet)
 
 
 @click.command()
@@ -99,8 +90,9 @@ def prune(
 ) -> int:
     """Keep some neurons at the end of the training run RUN, and say what it costs."""
     curve = _open(run, output)
-    trained = _problem(problem, curve.arguments) or problem_of(curve)
-    return _finish(pruned(trained, curve, keep, by=by, seed=seed, train=train), output, as_json, quiet)
+    return _finish(
+        pruned(problem_of(curve, problem), curve, keep, by=by, seed=seed, train=train), output, as_json, quiet
+    )
 
 
 def _open(run: str, output: str | None) -> Trajectory:

@@ -25,7 +25,7 @@ def escape(run: str, drop: int | None, problem: str | None, picture: str | None,
     out = Output(None, picture, as_json, quiet, [run])
     result = training(run)
     side = result.stairs if isinstance(result, Comparison) else result
-    found = registry.build(registry.find(problem or side.problem), side.arguments)
+    found = registry.rebuilt(side.problem, side.arguments, problem)
     answer = agf.escape(found, result, drop=drop)
     if picture is not None:
         answer.plot(picture)

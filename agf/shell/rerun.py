@@ -67,18 +67,7 @@ def _again(
         raise FileError(
             explain(f"{str(path)!r} holds no initial weights.", remedy="A curve from elsewhere cannot be repeated.")
         )
-    if problem is None and result.problem not in registry.names():
-        raise RequestError(
-            explain(
-                f"the problem {result.problem!r} is not registered: it is in a file that runs do not hold.",
-                where=str(path),
-                remedy="Name the file: --problem ./FILE.py, in Python problem='./FILE.py'.",
-            )
-        )
-    found = registry.find(result.problem if problem is None else problem)
-    if found.name != result.problem:
-        raise RequestError(explain(f"{str(path)!r} is a run of {result.problem!r}.", found=f"problem {found.name!r}"))
-    built = registry.build(found, result.arguments)
+    built = registry.rebuilt(result.problem, result.arguments, problem)
     if isinstance(result, Staircase):
         return predict_with(built, result.init, result.settings, observer)
     if "lr" in result.settings:

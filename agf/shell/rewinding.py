@@ -31,8 +31,7 @@ from agf.shell.output import print_json
 def flips(run: str, kind: str, problem: str | None, as_json: bool, quiet: bool) -> int:
     """Which weights changed sign in the training run RUN, when, and how large their neurons were."""
     curve = trajectory(run)
-    requested = None if problem is None else registry.build(registry.find(problem), curve.arguments)
-    found = curve.flips(kind, requested)
+    found = curve.flips(kind, registry.rebuilt(curve.problem, curve.arguments, problem))
     reporter(quiet).table(found.table())
     if as_json:
         print_json(found.to_dict())

@@ -218,6 +218,8 @@ class End:
         Neurons or entries that the reason is about.
     after : tuple of FlowSystem and ndarray, or None
         Where it TURNED: what describes the flow from here on, and its state.
+    bounded : bool
+        Whether `left` is a bound on all losses that can be reached, whatever grows; else what a flow at rest may lose.
     """
 
     why: Why
@@ -226,6 +228,7 @@ class End:
     note: str = ""
     who: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     after: tuple[FlowSystem, FloatArray] | None = None
+    bounded: bool = False
 
 
 class Stop(Protocol):

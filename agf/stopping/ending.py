@@ -21,7 +21,7 @@ from agf.records.status import Status
 from agf.rounding import EPS, SUM
 from agf.stopping.drive import End, Moment, Stop, Why
 from agf.stopping.rest import Rest
-from agf.stopping.rules import NOTHING_GROWS, Before, Certified, Drifting, Parked, Quiet, Settled, Tolerance
+from agf.stopping.rules import Before, Certified, Drifting, Parked, Quiet, Settled, Tolerance
 
 #: At most this fraction of max(L, FLOOR L(zero function)) can still be lost where a flow has settled. Setting:
 #: `settle`; levels are right to it; at 1e-3 a drop of `FINE_DEPTH` could be missed, at 1e-5 a flow that decays like a
@@ -148,12 +148,13 @@ class Ending:
         before : flow time at which its time began; remedy : what is advised where the budget ran out on a plateau.
         """
         if end.why is Why.SETTLED:
-            unseen = self.prospects is not None and end.note == NOTHING_GROWS  # drops that do not count
+            unseen = self.prospects is not None and not end.bounded  # drops that do not count
             left = end.left + unseen * self.settle * FLOOR * self.scale
+            grows = "nothing grows" if end.at.system.system.smooth else "no small neuron grows"
+            reason = "no network that the flow can reach has less loss" if end.bounded else grows
             return (
                 Status.SETTLED,
-                f"The flow settled: at most {left:.2g} of the loss {end.at.loss:.6g} can still be lost; "
-                f"{end.note if end.at.system.system.smooth else end.note.replace('nothing', 'no small neuron')}",
+                f"The flow settled: at most {left:.2g} of the loss {end.at.loss:.6g} can still be lost; {reason}.",
                 {"left": left},
             )
         if end.why is Why.DRIFTING:

@@ -21,9 +21,6 @@ from agf.stopping.drive import End, Moment, Stop, Why
 from agf.stopping.methods import PER_ENTRY
 
 Memory = tuple[float, ...]
-#: What a flow that rests says, apart from one that a bound on the loss ends.
-NOTHING_GROWS = "nothing grows."
-
 #: e-folds of a growing perturbation after which a saddle that is not left never will be. Derived: a perturbation of the
 #: smallest relative size in float64 grows to order one in -log EPS = 36 e-folds, and one that starts as the square of
 #: rounding, as in a symmetric state, in twice as many.
@@ -86,7 +83,7 @@ class Certified:
         left = now.loss - self.least
         if left > self.tolerated(now.loss):
             return memory, None
-        return memory, End(Why.SETTLED, now, max(left, 0.0), "no network that the flow can reach has less loss.")
+        return memory, End(Why.SETTLED, now, max(left, 0.0), bounded=True)
 
 
 @dataclass(frozen=True)
@@ -151,7 +148,7 @@ class Settled:
         if left > self.tolerated(now.loss) or now.t < due:
             return memory, None
         if self.leaving(now) == 0.0:
-            return memory, End(Why.SETTLED, now, left, NOTHING_GROWS)
+            return memory, End(Why.SETTLED, now, left)
         return (LOOK * now.t, before, then, late, loss), None
 
     def _left(self, now: Moment, before: float, then: float) -> float:

@@ -335,13 +335,16 @@ BROKEN = [
     (NotConserved, "square", "conserved quantities", "conserved", "factor"),
     (UnweightedOutputs, "relu", "outputs against loss", "outputs", "mean"),
     (NoHalf, "relu", "self-interaction", "self_interaction", "a factor 0.5"),
+    (NoHalf, "tanh", "self-interaction", "self_interaction", "a factor 0.5"),
     (GaussNewton, "square", "hessian", "hessian", "term left out"),
     (BatchSum, "relu", "minibatches", "batch_loss_grad", "mean"),
     (RisingTheory, "relu", "closed form", "theory", "out of order"),
 ]
 
 
-@pytest.mark.parametrize(("cls", "case", "law", "method", "cause"), BROKEN, ids=[b[0].__name__ for b in BROKEN])
+@pytest.mark.parametrize(
+    ("cls", "case", "law", "method", "cause"), BROKEN, ids=[f"{b[0].__name__}-{b[1]}" for b in BROKEN]
+)
 def test_a_broken_plugin_is_told_where_and_why(cls, case, law, method, cause):
     report = check(network(case, cls))
     verdict = report.verdicts[NAMES.index(law)]

@@ -287,6 +287,10 @@ def test_every_way_in_passes_the_same_door(written, capsys, tmp_path):
         "tickets": [bad],
         "rewind": [bad],
         "escape": ["trained.npz", "--problem", bad],
+        "groups": ["trained.npz", "--problem", bad],
+        "flips": ["trained.npz", "--problem", bad],
+        "merge": ["trained.npz", "--problem", bad],
+        "prune": ["trained.npz", "--keep", "2", "--problem", bad],
     }
     resumed = ["train", bad, "--resume", "trained.npz", "--max-steps", "5"]
     for words in [*([command, *rest] for command, rest in ways.items()), resumed]:
@@ -306,6 +310,9 @@ def test_every_way_in_passes_the_same_door(written, capsys, tmp_path):
         lambda: agf.descend(problem, init, lr=0.1, steps=3),
         lambda: agf.Engine(problem, init),
         lambda: agf.landscape(problem),
+        lambda: agf.groups(problem, init),
+        lambda: agf.merge(problem, init),
+        lambda: agf.prune(problem, init, 2),
         lambda: agf.escape(problem, init.params),
         lambda: agf.rewind(problem, init, cycles=1),
         lambda: agf.sweep(bad, folder="swept", alpha=[1e-4], arguments=cls.example()),
@@ -405,3 +412,18 @@ def test_only_a_trajectory_is_resumed(odd):
     for train in (agf.flow, lambda *a, **k: agf.descend(*a, lr=0.1, steps=2, **k)):
         with pytest.raises(agf.RequestError, match="`resume` is no trajectory"):
             train(problem, problem.init(1e-4), resume=odd)
+
+
+@pytest.mark.parametrize("words", [["escape"], ["groups"], ["flips"], ["merge"], ["prune", "--keep", "2"], ["rerun"]])
+def test_every_command_on_a_run_is_told_where_its_problem_is(written, capsys, monkeypatch, words):
+    """A run of a problem in a file names the remedy, and takes no other problem of the same arguments for it."""
+    good = written("    pass")
+    train = ["train", good, "--alpha", "1e-2", "--max-steps", "5", "-o", "trained.npz", "--quiet"]
+    assert main.main(train) == main.FAILED
+    for more, expected in (
+        ([], r"'mine' of this run is not registered.*--problem \./FILE\.py"),
+        (["--problem", "linear"], r"this is a run of 'mine'. Found problem 'linear'"),
+    ):
+        capsys.readouterr()
+        assert main.main([*words, "trained.npz", *more]) == main.WRONG
+        assert re.search(expected, capsys.readouterr().err)

@@ -9,6 +9,7 @@ import pytest
 import race_cases
 
 import agf
+from agf.shell.rerun import rerun
 
 
 def mask_of(problem, seed=0, fraction=0.6):
@@ -174,6 +175,7 @@ def test_masks_multiply_pickle_and_are_saved_with_the_run(tmp_path):
     rebuilt = agf.problem(loaded.problem, **loaded.arguments)
     assert np.array_equal(rebuilt.mask, both.mask)
     assert rebuilt.loss_grad(run.params(-1), np.arange(6))[0] == pytest.approx(run.losses[-1], rel=1e-9)
+    assert np.array_equal(rerun(tmp_path / "run.npz").losses, run.losses)
 
 
 def test_what_cannot_be_is_refused_in_a_sentence():

@@ -218,7 +218,9 @@ def test_a_problem_of_a_file_is_found_where_it_is_named(tmp_path):
     problem = tiny.Product(width=2)
     run = agf.predict(problem, problem.init(1e-4), mode="agf")
     run.save(tmp_path / "run.npz")
-    with pytest.raises(agf.RequestError, match=r"problem 'product' is not registered.*--problem \./FILE\.py"):
+    with pytest.raises(
+        agf.RequestError, match=r"problem 'product' of this run is not registered.*--problem \./FILE\.py"
+    ):
         rerun.rerun(tmp_path / "run.npz")
     where = f"{tiny.__file__}:Product"
     assert rerun.numbers(run, rerun.rerun(tmp_path / "run.npz", problem=where)) == []

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from valley import Valley, bowl, power
 
+from agf.errors import ProblemError
 from agf.rounding import SUM
 from agf.stopping.drive import Saved, Why, drive
 from agf.stopping.methods import LSODA, Auto, Explicit
@@ -69,10 +70,19 @@ def test_certified_ends_when_the_bound_is_near_however_slow_the_flow(scale):
     assert 0 < end.left <= 1e-3 * end.at.loss
 
 
+def test_a_bound_says_so_and_a_loss_below_all_bounds_is_refused():
+    system = bowl([1.0], level=-1.0)
+    end = drive(system, Auto(1e-6), [Certified(Tolerance(1e-3), least=-1.0)], system.start())
+    assert end.bounded
+    with pytest.raises(ProblemError, match="fallen below 0"):
+        drive(system, Auto(1e-6), [Certified(Tolerance(1e-3), least=-1.0, refused=-0.9)], system.start())
+
+
 def test_settled_leaves_what_it_says_on_an_exponential():
     system, tolerated = bowl([1.0], level=1.0), Tolerance(1e-4)
     end = drive(system, Explicit(1e-8), [Settled(tolerated, grows(0.0), 1.0)], system.start())
     assert end.why is Why.SETTLED
+    assert not end.bounded
     # fall = t exp(-2t) of L = 1 + exp(-2t) / 2; what is left, exp(-2t) / 2, is the fall over 2t
     assert end.left <= 1e-4 * end.at.loss
     assert end.at.loss - 1.0 == pytest.approx(end.left / (2 * end.at.t), rel=1e-2)
