@@ -279,7 +279,20 @@ def test_a_trainer_given_parameters_instead_of_an_init_says_what_it_wants():
 # -- files of runs that are none, through every command that reads them ------------------------------------------
 
 
-def hostile(folder, diagonal):
+@pytest.fixture(scope="module")
+def bomb(tmp_path_factory):
+    """A small archive that unpacks to more than a gigabyte; it takes seconds to pack."""
+    path = tmp_path_factory.mktemp("bomb") / "bomb.npz"
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("log_norms.npy", "w", force_zip64=True) as member,
+    ):
+        for _ in range(2**7 + 1):
+            member.write(bytes(2**23))
+    return path
+
+
+def hostile(folder, diagonal, bomb):
     """Files that call themselves run files."""
     good = folder / "good.npz"
     agf.predict(diagonal, diagonal.init(1e-3), mode="agf").save(good)
@@ -297,11 +310,9 @@ def hostile(folder, diagonal):
     np.savez(folder / "objects.npz", log_norms=np.array([{}, []], dtype=object))
     with zipfile.ZipFile(folder / "objects.npz", "a") as archive:
         archive.writestr("header.json", header)
-    with zipfile.ZipFile(folder / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+    shutil.copy(bomb, folder / "bomb.npz")
+    with zipfile.ZipFile(folder / "bomb.npz", "a") as archive:
         archive.writestr("header.json", header)
-        with archive.open("log_norms.npy", "w", force_zip64=True) as member:
-            for _ in range(2**7 + 1):
-                member.write(bytes(2**23))
     return ["truncated", "text", "empty", "later", "other", "foreign", "objects", "bomb"]
 
 
@@ -310,9 +321,11 @@ def hostile(folder, diagonal):
     ["show", "diff good.npz", "rerun", "graph -o a.graphml", "report -o a.html", "plot -o a.svg",
      "compare --curve", "compare good.npz --curve", "train diagonal-linear --resume"],
 )  # fmt: skip
-def test_hostile_run_files_are_refused_in_a_sentence_by_every_command(diagonal, tmp_path, monkeypatch, capsys, command):
+def test_hostile_run_files_are_refused_in_a_sentence_by_every_command(
+    diagonal, bomb, tmp_path, monkeypatch, capsys, command
+):
     monkeypatch.chdir(tmp_path)
-    for name in hostile(tmp_path, diagonal):
+    for name in hostile(tmp_path, diagonal, bomb):
         words = command.split()
         words = (
             ["compare", f"{name}.npz", "--curve", "good.npz"]
@@ -328,8 +341,8 @@ def test_hostile_run_files_are_refused_in_a_sentence_by_every_command(diagonal, 
     assert not (tmp_path / "a.html").exists()
 
 
-def test_summarize_refuses_what_is_no_sweep(diagonal, tmp_path, capsys):
-    hostile(tmp_path, diagonal)
+def test_summarize_refuses_what_is_no_sweep(diagonal, bomb, tmp_path, capsys):
+    hostile(tmp_path, diagonal, bomb)
     for name in ("", "good.npz", "text.npz", "nothing"):
         assert main.main(["summarize", str(tmp_path / name)]) == 2
         assert "is no sweep" in capsys.readouterr().err
