@@ -66,8 +66,8 @@ class Settings:
     tie_rtol : float
         Neurons whose activation times agree to this fraction of the elapsed phase activate together.
     joining : float, optional
-        Fraction of R* at which a neuron joins the active flow; default 0.03. Modes "resolved"
-        and "auto".
+        Fraction of R* at which a neuron joins the active flow; default 0.03, or less where activations are linear at
+        the origin to first order only (gelu, silu). Modes "resolved" and "auto".
     conditioning : bool, optional
         Whether to measure how much each drop's time moves when the tolerance and the initial weights (mode "resolved":
         the joining fraction) change a little, by a second prediction. None: where active neurons are resolved in time

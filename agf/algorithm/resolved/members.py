@@ -10,9 +10,12 @@ import numpy as np
 from agf.algorithm.crossings import TURN
 from agf.algorithm.threshold import ExactThreshold
 from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.contract.interaction import SOME
 from agf.contract.problem import Problem
 from agf.coordinates.aligned import groups, homogeneous, log_group_norms
+from agf.init import Init
 from agf.records.state import State
+from agf.sphere import normalize
 
 #: Log norm, over that at which it would join, below which an active neuron has returned to dormancy. Result: of when it
 #: turns on its own again; at -0.2 neurons would leave and join over and over, at -23 they drag steps down long after
@@ -26,6 +29,9 @@ _ARRIVED = 0.3
 #: Result: one that would join at a norm smaller by more is seen too late; at 0.4 many would be, at 40 all are looked at
 #: after every step.
 _WATCH = 4.0
+#: Ratio of what the leading order leaves out at two norms of ratio 2, below which it is of first order in them.
+#: Derived: that is 2 at first order and 4 at second.
+_FIRST = 2.0**1.5
 #: Log norm by which active neurons that are still small may grow, at their present rate, on any plateau. Result: a
 #: plateau on which one grows by more is stepped through; at 5 a drop of its own would be passed over, at 0.05 a plateau
 #: is seldom one.
@@ -60,6 +66,35 @@ class Network:
         """What the active neurons leave to fit."""
         rows = np.flatnonzero(self.active)
         return self.problem.residual(self.directions[rows] * np.exp(self.log_norms[rows])[:, None], rows)
+
+
+def leading(problem: Problem, init: Init, joining: float) -> float:
+    """Factor of the joining fraction, at most 1, down to which dormant neurons are what their leading order says.
+
+    Dormant neurons move by the leading order of their activation. What that leaves out is of second order in the norm
+    where the activation is odd, as what joining leaves out is. Where it is of first order (gelu, silu) neurons join
+    where it is no more than that, joining^2 of the pull: it turns them, and small components decide later drops.
+    """
+    rows = np.flatnonzero(np.isfinite(init.log_norms))[:SOME]
+    none, no_index = np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64)
+    residual = problem.residual(none, no_index)
+    ahead = normalize(problem.utility(init.directions[rows], rows, residual)[1])
+    plain = problem.utility(ahead, rows, residual)[1]
+    size = np.linalg.norm(plain, axis=1)
+    threshold = ExactThreshold(problem, True, none, no_index, log_factor=float(np.log(joining)))
+    log_norms = threshold.log_radius(size / problem.degree, threshold.log_self_interaction(ahead, rows))
+    told = np.isfinite(log_norms) & (size > 0)
+    if not problem.smooth or not told.any():
+        return 1.0
+
+    def beyond(shrunk: float) -> float:
+        """Part of the pull that is of higher order, at so much smaller norms."""
+        full = problem.pull(ahead[told], log_norms[told] - np.log(shrunk), rows[told], residual)
+        return float(np.max(np.linalg.norm(full - plain[told], axis=1) / size[told]))
+
+    here = beyond(1.0)
+    first_order = here < _FIRST * beyond(2.0)
+    return min(joining**2 / here, 1.0) if first_order and here > 0 else 1.0
 
 
 class Members:

@@ -12,7 +12,7 @@ from agf.algorithm.conditioning import LONGER
 from agf.algorithm.departures.symmetry import Order, order
 from agf.algorithm.observer import Observer
 from agf.algorithm.resolved.coordinates import NEVER, Landing, Ride
-from agf.algorithm.resolved.members import Members, Network
+from agf.algorithm.resolved.members import Members, Network, leading
 from agf.algorithm.resolved.path import Change, Path
 from agf.algorithm.resolved.tolerances import Tolerances
 from agf.arrays import BoolArray, FloatArray, IntArray
@@ -65,7 +65,9 @@ class Run:
         self.ride = Ride(problem, self.clock, settings, init, contrary=probe)
         self.state: State = State(0.0, first, init.directions, init.log_norms, self.start_level)
         self.path = Path(losses=[self.start_level], states=[self.state])
-        natural, joining = settings.threshold == "natural", self.tolerances.joining
+        assert settings.joining is not None
+        natural = settings.threshold == "natural"
+        joining = self.tolerances.joining * leading(problem, init, settings.joining)
         self.members = Members(problem, init.width, natural, joining, self.stats)
         limit = settings.t_max
         self.stop = np.inf if limit is None else float(self.clock.accelerated(LONGER * limit if probe else limit))
