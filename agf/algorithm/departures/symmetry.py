@@ -39,8 +39,8 @@ def order(
     problem: Problem, threshold: Threshold, directions: FloatArray, neurons: IntArray, residual: Any, loss: float
 ) -> Order:
     """Which order of neurons, unit rows (m, P), stands out of rounding at a residual of this loss; the pull at norm 1
-    has all of them."""
-    if neurons.size == 0 or not rounded(problem, threshold, directions, neurons, residual, loss):
+    has all of them. Neurons with kinks are homogeneous, with one order, and where nothing pulls them they are dead."""
+    if neurons.size == 0 or problem.kink > 0 or not rounded(problem, threshold, directions, neurons, residual, loss):
         return Order.LEADING
     chosen = _chosen(neurons)
     pull = problem.pull(directions[chosen], np.zeros(chosen.size), neurons[chosen], residual)
