@@ -51,7 +51,7 @@ class UtilityMaximization:
             drive = run.drive(state, waiting) if state.active.any() else run.start_drive
             if (decides := self._order(state, waiting)) is not Order.LEADING:
                 self.symmetric = decides is Order.NEXT
-                nothing = decides is Order.NONE and not state.active.any()
+                nothing = decides is Order.NONE and drive > 0.0 and not state.active.any()
                 return state, Status.FITTED if nothing else Status.NO_GROWTH
             if 0.0 < drive <= run.noise(state):
                 return state, Status.FITTED
