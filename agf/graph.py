@@ -48,6 +48,29 @@ def feature(label: str) -> str:
     return _joined(_parts(label)) or label
 
 
+def learned(drop: Drop) -> str:
+    """The same with the names of coordinates, as their numbers mean the same in every run: "coordinate 1 (bmi)"."""
+    return _joined(f"coordinate {i} ({name})" for i, name in _named(drop, None).items()) or feature(drop.label)
+
+
+def _named(drop: Drop, known: list[str] | None) -> dict[int, str]:
+    """Names of the coordinates that a drop learns: from `known`, else from its label."""
+    items = sorted(drop.neurons.tolist())
+    if not 0 < len(items) <= _MOST_TOLD or word_of(drop.label) != "coordinate":
+        return {}
+    if known is not None:
+        return {i: known[i] for i in items} if items[-1] < len(known) else {}
+    words = drop.label.partition(" ")[2].partition("; leaves: ")[0]
+    names = {}
+    for i in reversed(items):  # from the last, as a name may hold parentheses and commas
+        words, found, name = words.rpartition(f"{i} (")
+        if not (found and name.endswith(")")):
+            return {}
+        names[i] = name[:-1]
+        words = words.removesuffix(", ")
+    return {} if words else {i: names[i] for i in items}
+
+
 #: "modes 1 (sigma 3.1), 2": a word, and numbers that may have a parenthesis each.
 _NUMBERED = re.compile(r"(?P<kind>\D*?) (?P<items>\d+(?: \([^()]*\))?(?:, \d+(?: \([^()]*\))?)*)")
 
@@ -90,10 +113,8 @@ def _change(before: dict[int, str], after: dict[int, str]) -> str:
 def _advance(learned: dict[int, str], drop: Drop, known: list[str] | None) -> dict[int, str]:
     """What is learned after a drop; known : names of the coordinates, where they have some."""
     after = dict(learned)
-    few = drop.neurons.size <= _MOST_TOLD
-    if known is not None and few and word_of(drop.label) == "coordinate" and max(drop.neurons, default=0) < len(known):
-        after |= {i: f"coordinate {i} ({known[i]})" for i in drop.neurons.tolist()}
-        return _without(after, drop)
+    if named := _named(drop, known):
+        return _without(after | {i: f"coordinate {i} ({name})" for i, name in named.items()}, drop)
     parts = _parts(drop.label)
     if len(parts) != drop.neurons.size:  # one name for all that joined, once where they are many
         together = drop.neurons.size > _MOST_TOLD

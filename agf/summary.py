@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from agf import plot
 from agf.arrays import FloatArray
 from agf.clock import Clock
 from agf.errors import RequestError, explain
-from agf.graph import feature, saddles
+from agf.graph import learned, saddles
 from agf.pictures.axes import loss_scale
 from agf.pictures.ticks import log_time
 from agf.records import files
@@ -434,7 +435,7 @@ def _words(settings: dict[str, Any]) -> str:
 
 def _order(run: Staircase) -> tuple[str, ...]:
     """Features in the order in which a run acquired them, repeats kept."""
-    return tuple(feature(drop.label) for drop in run.drops)
+    return tuple(learned(drop) for drop in run.drops)
 
 
 def _same_start(runs: Sequence[Staircase | None], k: int) -> bool:
@@ -447,7 +448,8 @@ def _chain(order: Sequence[str]) -> str:
     """An order in words; a word that repeats is written once: "mode 1 > 2 > 3"."""
     words, last = [], ""
     for name in order:
-        kind, _, item = name.rpartition(" ")
+        numbered = re.fullmatch(r"(\D+) (\d.*)", name, flags=re.DOTALL)
+        kind, item = numbered.groups() if numbered else ("", name)
         words.append(item if kind and kind == last else name)
         last = kind
     return " > ".join(words) or "nothing"

@@ -69,11 +69,19 @@ def values(text: str, kind: str = "") -> list[Any]:
 @click.option("--standardize", is_flag=True, help="Give columns and target of a csv file mean 0, variance 1.")
 @click.option("--width", metavar="LIST", help="Numbers of neurons, where the data do not fix it.")
 @click.option("--init", metavar="LIST", help="npz files with the weights as array `theta` (H, P), for --alpha.")
-@click.option("--t-max", metavar="LIST", help="Flow time at which training stops, or where none is done, predictions.")
+@click.option(
+    "--t-max",
+    "--max-time",
+    "t_max",
+    metavar="LIST",
+    help="Flow time at which training stops, or where none is done, predictions.",
+)
 @click.option("--jobs", type=click.IntRange(1), default=1, help="Processes; default 1.")
 @click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster with this scheduler.")
 @click.option("--table", "table", metavar="FILE", help="Table to write; .csv or .parquet; default DIR/table.csv.")
 @click.option("--no-files", is_flag=True, help="Write only the table, no run files.")
+@click.option("--plot", "picture", metavar="FILE", help="Picture of the median staircases; pdf, svg, png, ...")
+@click.option("--json", "as_json", is_flag=True, help="Print the table as one JSON document on standard output.")
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
 def sweep(
     name: str,
@@ -93,6 +101,8 @@ def sweep(
     dask: str | None,
     table: str | None,
     no_files: bool,
+    picture: str | None,
+    as_json: bool,
     quiet: bool,
     **rules: str | None,
 ) -> int:
@@ -125,6 +135,14 @@ def sweep(
     report = reporter(quiet)
     named = Path(table or Path(folder) / "table.csv")
     path, root = named.absolute(), Path(folder).absolute()  # whoever changes the folder later
+    if picture is not None:
+        from agf import plot
+
+        if not {"predict", "compare"} & set(do):
+            raise RequestError(explain("the picture shows predictions.", where="--plot", expected="--do predict"))
+        plot.check_path(picture)
+        files.check_distinct(picture, [str(path), data])
+    drawn = None if picture is None else Path(picture).absolute()
     if path.suffix not in (".csv", ".parquet"):
         raise RequestError(explain(f"unknown table format {path.name!r}.", expected="a .csv or .parquet name"))
     if idle := plan.idle_seeds():
@@ -144,6 +162,11 @@ def sweep(
         report.say(f"  failed: {', '.join(f'{k}={v}' for k, v in settings.items())}: {message}")
     if len(failures) > 5:
         report.say(f"  and {len(failures) - 5} more, in the column `error` of the table.")
+    if as_json:
+        print_json({"problem": plan.problem, "failed": len(failures), "rows": list(result.table())})
+    if drawn is not None:
+        plot.save(summarize(result).draw(), drawn)
+        report.say(f"Wrote {picture}.")
     return FAILED if failures else DONE
 
 

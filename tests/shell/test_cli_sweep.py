@@ -58,10 +58,17 @@ def test_sweep_writes_its_table_and_summarize_reads_it(toy, tmp_path, capsys):
             "-o",
             folder,
             "--no-files",
+            "--json",
+            "--plot",
+            str(tmp_path / "swept.svg"),
         ]
     )
     assert code == 0
-    assert "16 runs, 0 failed" in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert "16 runs, 0 failed" in told.err
+    document = json.loads(told.out)
+    assert (document["failed"], len(document["rows"])) == (0, 8 * 2 + 8 * 3)
+    assert (tmp_path / "swept.svg").stat().st_size > 1000
     assert (tmp_path / "s" / "table.csv").read_text().count("\n") == 1 + 8 * 2 + 8 * 3
     picture, graph = str(tmp_path / "p.svg"), str(tmp_path / "g.graphml")
     assert main(["summarize", folder, "--json", "--plot", picture, "--graph", graph]) == 0
@@ -123,6 +130,8 @@ def test_a_failed_run_gives_exit_code_1_and_is_named(toy, tmp_path, capsys):
         (["--alpha", "1e-3", "--seed", "3:3"], "is empty"),
         (["--alpha", "1e-3", "--do", "fly"], "unknown action"),
         (["--alpha", "1e-3", "--table", "t.xls"], "unknown table format"),
+        (["--alpha", "1e-3", "--plot", "p.xls"], "names no picture format"),
+        (["--alpha", "1e-3", "--plot", "p.png", "--do", "train"], "the picture shows predictions"),
     ],
 )
 def test_wrong_requests_exit_with_2_and_one_sentence(toy, tmp_path, capsys, words, message):
@@ -152,7 +161,7 @@ def test_runs_that_end_in_a_failed_status_are_counted_and_the_code_is_one(tmp_pa
 def test_a_sweep_takes_what_predict_takes(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["sweep", "linear", "--width", "3,4", "--mode", "agf", "--max-drops", "1,2", "--conditioning"]
-    assert main([*words, "--alpha", "1e-4", "--t-max", "50", "-o", "s"]) == 0
+    assert main([*words, "--alpha", "1e-4", "--max-time", "50", "-o", "s"]) == 0
     assert "4 runs, 0 failed" in capsys.readouterr().err
     found = sweeps.reopen("s")
     assert {row["max_drops"] for row in found.table()} == {1, 2}

@@ -117,13 +117,21 @@ def test_orders_write_a_repeated_word_once(tmp_path):
     assert row[1:] == ["-", "1", "coordinate 3 > 1 > class 7"]  # one run is no distribution
 
 
-def test_tied_coordinates_are_one_feature_without_their_names(tmp_path):
-    sweep = scripted(
-        tmp_path,
-        {"alpha": [1e-3], "seed": [0]},
-        lambda r: document([1.0], [3.0], ["coordinates 3 (bp), 7 (s3)"]),
-    )
-    assert summary.summarize(sweep).orders().rows[0][3] == "coordinate 3, 7"
+@pytest.mark.parametrize(
+    ("label", "named"),
+    [
+        ("coordinates 3 (bp), 7 (s3)", "coordinate 3 (bp), 7 (s3)"),
+        ("coordinates 3 (a (b), c), 7 (s3); leaves: coordinate 2 (x)", "coordinate 3 (a (b), c), 7 (s3)"),
+        ("coordinates 3, 7", "coordinate 3, 7"),
+        ("modes 3 (sigma 2), 7 (sigma 1)", "mode 3, 7"),
+    ],
+)
+def test_tied_coordinates_are_one_feature_with_their_names(tmp_path, label, named):
+    made = document([1.0], [3.0], [label])
+    made["drops"][0]["neurons"] = [3, 7]
+    found = summary.summarize(scripted(tmp_path, {"alpha": [1e-3], "seed": [0]}, lambda r: made))
+    assert found.orders().rows[0][3] == named
+    assert named in found.graph()
 
 
 def test_sensitivity_compares_the_two_rules_drop_by_drop(tmp_path):
