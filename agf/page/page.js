@@ -6,7 +6,7 @@
   const byId = (id) => document.getElementById(id);
   const palette = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
   const base = { margin: { l: 60, r: 15, t: 35, b: 45 }, paper_bgcolor: "#fff", plot_bgcolor: "#fff",
-    hovermode: "closest", legend: { orientation: "h", yanchor: "top", y: -0.18 } };
+    hovermode: "closest", legend: { orientation: "h", yanchor: "top", y: -0.24 } };
   const logTime = { type: "log", title: { text: "flow time t" }, exponentformat: "power", gridcolor: "#eee" };
   const show = (x) => (x === null ? "-" : Number(x).toPrecision(5));
 
@@ -34,7 +34,7 @@
     hovertemplate: "t = %{x:.5g}<br>loss = %{customdata:.6g}<extra>" + c.name + "</extra>" }));
   data.staircases.forEach((s, i) => {
     const colour = palette[(i + data.curves.length) % palette.length];
-    lossTraces.push({ x: s.times, y: scaled(s.levels), customdata: s.levels, name: s.name, mode: "lines", line: { shape: "hv", dash: "dash", width: 2, color: colour },
+    lossTraces.push({ x: s.times, y: scaled(s.levels), customdata: s.levels, name: s.name, mode: "lines", line: { shape: s.shape, dash: "dash", width: 2, color: colour },
       hovertemplate: "t = %{x:.5g}<br>level = %{customdata:.6g}<extra>" + s.name + "</extra>" });
     lossTraces.push({ x: s.drops.map((d) => d.half_time), y: scaled(s.drops.map((d) => d.middle)), customdata: s.drops.map((d) => d.middle), mode: "markers", name: s.name + ": half-drop",
       marker: { color: colour, size: 8, symbol: "diamond" }, text: s.drops.map((d) => d.label), showlegend: false,
@@ -51,6 +51,7 @@
 
   // neuron norms of the first run that has snapshots
   const snaps = data.snapshots;
+  document.querySelectorAll(".whose").forEach((place) => { place.innerHTML = snaps ? snaps.name : ""; });
   const normLayout = { ...base, height: 340, showlegend: false,
     xaxis: logTime, yaxis: { title: { text: "log10 norm" }, gridcolor: "#eee" } };
   if (snaps && snaps.log_norms.length) {

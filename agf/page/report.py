@@ -51,17 +51,29 @@ def report(runs: Sequence[Result], path: str | os.PathLike[str]) -> int:
     staircases = [run for run in flat if isinstance(run, Staircase)]
     curves = [run for run in flat if isinstance(run, Trajectory)]
     names = sorted({run.problem for run in flat})
+    called = _names(flat)
     data = {
-        "curves": [_curve(run, i, len(curves)) for i, run in enumerate(curves)],
-        "staircases": [_steps(run, i, staircases, curves) for i, run in enumerate(staircases)],
+        "curves": [_curve(run, name) for run, name in zip(flat, called, strict=True) if isinstance(run, Trajectory)],
+        "staircases": [
+            _steps(run, name, curves) for run, name in zip(flat, called, strict=True) if isinstance(run, Staircase)
+        ],
         "scale": _scale([*staircases, *curves]),
-        "snapshots": next((_snapshots(run) for run in curves if run.snapshot_times.size), None),
+        "snapshots": next(
+            (
+                _snapshots(run, name)
+                for run, name in zip(flat, called, strict=True)
+                if isinstance(run, Trajectory) and run.snapshot_times.size
+            ),
+            None,
+        ),
     }
     tables = "\n".join(f'<div class="scroll">{run.table().html()}</div>' for run in runs)
     title = "Staircase of " + ", ".join(names)
     parts = {
         "TITLE": html.escape(title),
-        "SUBTITLE": html.escape(_subtitle(staircases, curves)),
+        "SUBTITLE": html.escape(
+            "; ".join(f"{name}: {run.status.word}" for name, run in zip(called, flat, strict=True))
+        ),
         "TABLES": tables,
         "DATA": _embedded(data),
         "PLOTLY": get_plotlyjs(),
@@ -96,15 +108,16 @@ def _flat(runs: Sequence[Result]) -> list[Staircase | Trajectory]:
     return out
 
 
-def _subtitle(staircases: list[Staircase], curves: list[Trajectory]) -> str:
+def _names(runs: list[Staircase | Trajectory]) -> list[str]:
+    """What each run is called: the problem where they differ, the kind, the start; numbered where all that is equal."""
+    several = len({run.problem for run in runs}) > 1
     words = []
-    runs: list[Staircase | Trajectory] = [*staircases, *curves]
     for run in runs:
-        kind = f"{run.mode} prediction" if isinstance(run, Staircase) else run.kind
+        kind = f"prediction ({run.mode})" if isinstance(run, Staircase) else run.kind
         start = [] if run.init is None else [run.init.description]
         start += [] if run.init is None or run.init.seed is None else [f"seed {run.init.seed}"]
-        words.append(f"{', '.join([kind, *start])}: {run.status.word}")
-    return "; ".join(words)
+        words.append(", ".join([*[run.problem] * several, kind, *start]))
+    return [f"{word}, {words[:k].count(word) + 1}" if words.count(word) > 1 else word for k, word in enumerate(words)]
 
 
 def _thinned(size: int, most: int) -> np.ndarray:
@@ -112,25 +125,27 @@ def _thinned(size: int, most: int) -> np.ndarray:
     return np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(int)) if size else np.zeros(0, int)
 
 
-def _curve(run: Trajectory, index: int, count: int) -> dict[str, Any]:
+def _curve(run: Trajectory, name: str) -> dict[str, Any]:
     keep = _thinned(run.times.size, MAX_POINTS)
-    name = run.kind if count == 1 else f"{run.kind} {index + 1}"
     return {"name": html.escape(name), "times": run.times[keep], "losses": run.losses[keep]}
 
 
-def _steps(run: Staircase, index: int, staircases: list[Staircase], curves: list[Trajectory]) -> dict[str, Any]:
+def _steps(run: Staircase, name: str, curves: list[Trajectory]) -> dict[str, Any]:
     times, levels = run.half_times[1:], run.levels  # as in the pictures: what one reads off a curve
     known = times[np.isfinite(times)]
-    if known.size == 0:
+    if run.curve_times.size:
+        keep = _thinned(run.curve_times.size, MAX_POINTS)
+        steps = run.curve_times[keep], run.curve_losses[keep]
+    elif known.size == 0:
         ends: list[float] = [float(curve.times[-1]) for curve in curves if curve.times.size] or [1.0]
         first, last = max(ends) * 1e-4, max(ends)
         steps = np.array([first, last]), np.array([levels[0], levels[0]])
     else:
         last = max([float(known[-1]) * 2, *[float(curve.times[-1]) for curve in curves if curve.times.size]])
         steps = np.array([known[0] / 10, *known, last]), np.array([*levels[: known.size + 1], levels[known.size]])
-    name = "prediction" if len(staircases) == 1 else f"prediction {index + 1}"
     return {
-        "name": html.escape(f"{name} ({run.mode})"),
+        "name": html.escape(name),
+        "shape": "linear" if run.curve_times.size else "hv",
         "times": steps[0],
         "levels": steps[1],
         "drops": [
@@ -157,17 +172,18 @@ def _scale(runs: list[Staircase | Trajectory]) -> dict[str, Any] | None:
     return {"base": found.base, "floor": found.floor, "ticks": ticks, "words": words, "label": found.label}
 
 
-def _snapshots(run: Trajectory) -> dict[str, Any]:
+def _snapshots(run: Trajectory, name: str) -> dict[str, Any]:
     keep = _thinned(run.snapshot_times.size, MAX_SNAPSHOTS)
     moments = run.snapshot_times[keep]
     norms = run.log_norms[keep][:, :MAX_NEURONS] / np.log(10.0) if run.log_norms.size else np.zeros((keep.size, 0))
     features = {
-        name: {"values": values[keep], "range": _range(values[keep]), "entries": _entries(run, name, values)}
-        for name, values in run.features_over_time.items()
+        feature: {"values": values[keep], "range": _range(values[keep]), "entries": _entries(run, feature, values)}
+        for feature, values in run.features_over_time.items()
         if values.ndim <= 3 and values[:1].size <= MAX_ENTRIES
     }
     neurons = naming.neurons(run, run.log_norms.shape[1]) if run.log_norms.size else []
     return {
+        "name": html.escape(name),
         "times": moments,
         "losses": run.loss_at(moments),
         "log_norms": norms.T,

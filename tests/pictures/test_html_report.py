@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,6 +61,22 @@ def test_the_page_holds_the_numbers_of_the_runs_and_needs_no_network(tmp_path):
     text = (tmp_path / "r.html").read_text(encoding="utf-8")
     head = text.split("<script", 1)[0] + text.rsplit("</script>", 1)[1]
     assert not re.search(r"""(src|href)\s*=\s*["']https?:""", head)
+
+
+def test_runs_are_told_apart_by_name_and_a_resolved_prediction_is_drawn_as_its_curve(tmp_path):
+    other = replace(curve(), problem="another")
+    times = np.geomspace(0.1, 10.0, 7)
+    resolved = replace(stairs(), curve_times=times, curve_losses=np.linspace(3.0, 1.0, 7))
+    html_report.report([curve(), other, curve(), stairs(), resolved], tmp_path / "r.html")
+    data = embedded(tmp_path / "r.html")
+    assert [run["name"] for run in data["curves"]] == [
+        "toy, gradient flow, 1",
+        "another, gradient flow",
+        "toy, gradient flow, 2",
+    ]
+    assert data["snapshots"]["name"] == "toy, gradient flow, 1"  # whose norms and features are drawn
+    assert [run["shape"] for run in data["staircases"]] == ["hv", "linear"]
+    assert data["staircases"][1]["times"] == times.tolist()
 
 
 def test_a_hostile_label_stays_text(tmp_path):
