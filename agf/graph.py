@@ -49,7 +49,7 @@ def feature(label: str) -> str:
 
 
 def learned(drop: Drop) -> str:
-    """The same with the names of coordinates, as their numbers mean the same in every run: "coordinate 1 (bmi)"."""
+    """The same of a `drop`; coordinates with names, their numbers mean the same in all runs: "coordinate 1 (bmi)"."""
     return _joined(f"coordinate {i} ({name})" for i, name in _named(drop, None).items()) or feature(drop.label)
 
 
