@@ -50,7 +50,8 @@ def auto(
         first = alternate(paper, lambda state, drop: seen.append((state, drop)))
         if first.status is Status.INTERRUPTED:
             return replace(first, settings=settings)
-        if not first.status.failed and all(drop.error <= HOLDS for drop in first.drops):
+        # a closed form that has a remark to make says what it does not follow
+        if not first.status.failed and not first.notes and all(drop.error <= HOLDS for drop in first.drops):
             for state, drop in seen if observer is not None else ():
                 observer(state, drop)  # type: ignore[misc]
             return replace(first, settings=settings)
@@ -81,8 +82,11 @@ def _reason(drops: Sequence[Drop], first: Staircase | None) -> str:
         words.append(f"several neurons grow in {those('drop', several)}")
     if near:
         words.append(f"{those('drop', near)} not over when a neighbour begins")
-    if first is not None and first.drops:
-        words.append(f"its error bars would reach {percent(max(drop.error for drop in first.drops))}")
+    largest = max((drop.error for drop in first.drops), default=0.0) if first is not None else 0.0
+    if first is not None and first.notes:
+        words.append(first.notes[0][0].lower() + first.notes[0][1:].rstrip("."))
+    elif largest > HOLDS:
+        words.append(f"its error bars would reach {percent(largest)}")
     elif not words:
         words.append("what has settled moves on between drops, and no closed form follows it")
     return f"Resolved in time, as Algorithm 1 does not hold throughout: {'; '.join(words)}."

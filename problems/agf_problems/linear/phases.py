@@ -28,8 +28,9 @@ from agf_problems.linear.settle import SETTLED, Route
 from agf_problems.linear.theory import energies
 
 _SHARED = (
-    "Hidden units start far apart in norm, and a large one carries several modes: training turns it from one to "
-    "another before smaller units matter, while here each mode activates by itself: levels and times may differ."
+    "What one direction of hidden units carries of several modes is far more than the others have of them: training "
+    "turns it from one to another before these matter, while here each mode activates by itself: levels and times may "
+    "differ."
 )
 #: Fraction of the drop that the new mode would make alone, behind which a plateau may lie. Result: where modes interact
 #: a drop is smaller or larger than that of its mode alone; at 1 it would have to be as large, at 0.03 a slow passage in
@@ -69,7 +70,7 @@ ModeState = State[Held]
 
 
 class ModePhases:
-    """The two phases of the algorithm on singular modes; a state has min(rank, H) rows, one a mode."""
+    """The two phases of the algorithm on singular modes; a row of a state is a mode, min(rank, H) may be active."""
 
     def __init__(self, moments: Moments, init: Init, settings: Settings) -> None:
         self.moments, self._init = moments, init
@@ -88,7 +89,7 @@ class ModePhases:
     def start(self) -> ModeState:
         """All modes dormant, with the amplitudes measured from the initial weights."""
         dormant = self._at_start(self._init)
-        active = np.zeros(min(self.moments.rank, self._init.width), dtype=bool)
+        active = np.zeros(self.moments.rank, dtype=bool)
         no_neurons = np.zeros(0, dtype=np.int64)
         return self._state(0.0, active, Held(dormant, np.zeros((0, self.size)), no_neurons))
 
@@ -120,7 +121,7 @@ class ModePhases:
             return self._turned(state, held, modes, max(held.turn[0], began), held.turn[1])
         if modes.labels.size == 0:
             return state, Status.FITTED
-        if held.dormant.empty or state.active.all():
+        if held.dormant.empty or held.order.size == min(self.moments.rank, self._init.width):
             return state, Status.ALL_ACTIVE
         if not np.isfinite(wait):
             return state, Status.NO_GROWTH
