@@ -37,17 +37,18 @@ def auto(
     settings: Settings,
     observer: Callable[..., None] | None,
     kept: Checkpoint,
-    alternate: Callable[[Settings, Callable[..., None] | None], Staircase],
+    alternate: Callable[..., Staircase],
 ) -> Staircase:
     """The prediction, with a note on what was used and why.
 
-    alternate : Algorithm 1 with these settings, shown to this observer.
+    alternate : Algorithm 1 with these settings, shown to this observer, by these phases if there are some.
     """
     paper = settings.within("agf", conditioning=False)
     first = None
-    if problem.phases(init, paper) is not None:
+    own = problem.phases(init, paper)
+    if own is not None:
         seen: Observed = []
-        first = alternate(paper, lambda state, drop: seen.append((state, drop)))
+        first = alternate(paper, lambda state, drop: seen.append((state, drop)), own)
         if first.status is Status.INTERRUPTED:
             return replace(first, settings=settings)
         # a closed form that has a remark to make says what it does not follow

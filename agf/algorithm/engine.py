@@ -262,8 +262,8 @@ def _predicted(
     if settings.mode == "auto":
         from agf.algorithm.auto import auto
 
-        def alternate(paper: Settings, watch: Observer | None) -> Staircase:
-            return _alternate(Engine(problem, init, paper), watch, kept)
+        def alternate(paper: Settings, watch: Observer | None, phases: Phases | None = None) -> Staircase:
+            return _alternate(Engine(problem, init, paper, phases), watch, kept)
 
         return auto(problem, init, settings, observer, kept, alternate)
     if settings.mode == "limit":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -164,12 +164,12 @@ class Settings:
 
     def within(self, mode: str, **changes: Any) -> Settings:
         """The same settings in another mode, as far as they apply there, with `changes`."""
-        kept = {name: value for name, value in asdict(self).items() if mode in _APPLY.get(name, (None, MODES))[1]}
+        kept = {name: value for name, value in vars(self).items() if mode in _APPLY.get(name, (None, MODES))[1]}
         return Settings(**{**kept, "mode": mode, **changes})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: of what applies to the mode."""
-        return {name: value for name, value in asdict(self).items() if self.mode in _APPLY.get(name, (None, MODES))[1]}
+        return {name: value for name, value in vars(self).items() if self.mode in _APPLY.get(name, (None, MODES))[1]}
 
 
 def _number(value: Any) -> bool:

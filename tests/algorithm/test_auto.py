@@ -51,6 +51,15 @@ def test_what_overlaps_is_resolved_in_time_within_its_bars_and_says_why(seed):
         assert abs(drop.half_time / right - 1.0) <= drop.error < 0.05
 
 
+def test_closed_forms_are_made_once(monkeypatch):
+    x, y = orthogonal()
+    problem, made = agf.problem("diagonal-linear", X=x, y=y), []
+    phases = type(problem).phases
+    monkeypatch.setattr(type(problem), "phases", lambda *a: made.append(1) or phases(*a))
+    agf.predict(problem, problem.init(1e-6))
+    assert len(made) == 1
+
+
 def test_the_bars_of_algorithm_1_hold_for_most_drops():
     # calibrated to 95 of 100 on real tables (docs/accuracy.md); 26 random drops may have up to three beyond
     inside = []

@@ -88,7 +88,7 @@ class LinearAttention(ContextRegression):
         residual = self.residual(theta, neurons)
         utilities, gradient = self.utility(theta, neurons, residual)
         values, keys, queries = self.split(theta)
-        driven = values @ np.sum(keys * (queries @ self.drive), axis=1)
+        driven = values @ (keys * (queries @ self.drive)).sum(axis=1)
         return float(0.5 * (self.trace - driven - utilities.sum())), -gradient
 
     def residual(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
@@ -102,7 +102,7 @@ class LinearAttention(ContextRegression):
         del neurons
         values, keys, queries = self.split(theta)
         seen_by_key = queries @ residual.T
-        slope = np.sum(keys * seen_by_key, axis=1)
+        slope = (keys * seen_by_key).sum(axis=1)
         gradient = np.empty_like(theta)
         gradient[:, 0] = slope
         gradient[:, 1 : 1 + self.dimension] = values[:, None] * seen_by_key
