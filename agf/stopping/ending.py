@@ -204,6 +204,12 @@ class Ending:
         return max(abs(loss), FLOOR * self.scale)
 
 
+def remarks(end: End, sentence: str) -> tuple[str, ...]:
+    """What a prediction says of an end: its note, unless the sentence has it, and the sentence."""
+    note = "" if end.note.rstrip(".") in sentence else end.note
+    return tuple(said for said in (note, sentence) if said)
+
+
 _PLAIN = {
     Why.TIME: Status.MAX_TIME,
     Why.TIMELESS: Status.STIFF,

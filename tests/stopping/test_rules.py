@@ -9,6 +9,7 @@ from valley import Valley, bowl, power
 from agf.errors import ProblemError
 from agf.rounding import SUM
 from agf.stopping.drive import Saved, Why, drive
+from agf.stopping.ending import Ending, remarks
 from agf.stopping.methods import LSODA, Auto, Explicit
 from agf.stopping.rules import (
     PARKED,
@@ -135,6 +136,8 @@ def test_drifting_tells_a_power_of_time_and_what_it_leaves(p):
     end = drive(system, Auto(1e-8), [Drifting(Tolerance(1e-2, 1.0), grows(0.0))], system.start())
     assert end.why is Why.DRIFTING
     assert 1.0 < end.left / end.at.loss < 2.0  # all of it; powers set in with time from below, so it is a bound
+    sentence = Ending(1e-4, 1.0, 0.0, 1.0).status(end, 1.0)[1]
+    assert remarks(end, sentence) == (sentence,)  # it has the note, which was said twice
 
 
 def test_drifting_takes_neither_an_exponential_nor_a_saddle_for_a_power():

@@ -38,7 +38,7 @@ from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.stopping.along import NEAR, slopes
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
-from agf.stopping.ending import SETTLE, Ending
+from agf.stopping.ending import SETTLE, Ending, remarks
 from agf.stopping.methods import Auto
 from agf.stopping.rules import BUDGET, Budget, Timeless
 
@@ -151,7 +151,7 @@ class _Followed:
         if end.why is Why.PASSED:
             return Status.MAX_DROPS
         status, sentence, _ = ending.status(end, float(np.exp(self.system.log_time_unit)))
-        self.notes.extend(note for note in (end.note if end.note not in sentence else "", sentence) if note)
+        self.notes.extend(remarks(end, sentence))
         return status
 
     def _see(self, now: Moment, saved: Saved) -> None:

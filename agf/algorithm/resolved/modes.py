@@ -35,7 +35,7 @@ from agf.results.staircase import Staircase
 from agf.rounding import LOG_LEAST
 from agf.sphere import cartesian
 from agf.stopping.drive import End, Moment, Saved, Why, drive
-from agf.stopping.ending import SETTLE, Ending
+from agf.stopping.ending import SETTLE, Ending, remarks
 from agf.stopping.methods import Explicit
 from agf.stopping.rules import BUDGET, Budget, Certified, Timeless, Tolerance
 
@@ -150,8 +150,7 @@ class _Modes:
         if end.why is Why.SETTLED:
             return Status.FITTED
         status, sentence, _ = ending.status(end, self.unit, remedy="")
-        said = "" if end.note in sentence else end.note
-        self.notes.extend(note for note in (said, sentence) if note)
+        self.notes.extend(remarks(end, sentence))
         return status
 
     def _record(self, now: Moment) -> None:

@@ -19,7 +19,7 @@ from agf.numerics.ndf import History
 from agf.records.status import Status
 from agf.stopping.coordinates import Stiff
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
-from agf.stopping.ending import FLOOR, Ending
+from agf.stopping.ending import FLOOR, Ending, remarks
 from agf.stopping.methods import Auto, Explicit
 from agf.stopping.rules import BUDGET, Budget, Certified, Event, Timeless, Tolerance, Unaffordable
 
@@ -139,8 +139,7 @@ class Motion:
         before = float(run.clock.flow(stretch.time(0.0)))
         status, sentence, _ = ending.status(end, float(np.exp(system.log_time_unit)), before, remedy="")
         run.drift = end.left if status is Status.NO_CRITICAL_POINT else 0.0
-        said = "" if end.note and end.note in sentence else end.note
-        run.notes.extend(note for note in (said, sentence) if note)
+        run.notes.extend(remarks(end, sentence))
         return status
 
     def _resumed(self, system: Riding, y: FloatArray, unit: float) -> integrators.Memory | None:
