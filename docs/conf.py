@@ -20,6 +20,7 @@ root_doc = "docs/index"
 include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**"]
 exclude_patterns = [".*", "out", "agf", "problems", "tests", "audit", "**.ipynb_checkpoints"]
 html_theme = "furo"
+html_static_path = html_css_files = ["site.css"]
 html_title = f"agf {version}"
 nb_execution_mode = "off"  # the tests execute the notebooks
 myst_heading_anchors = 3

@@ -33,7 +33,7 @@ from agf.arrays import FloatArray
 from agf.figures.diagonal import data
 from agf.records.table import Table
 
-ALPHAS = (1e-2, 1e-4, 1e-8, 1e-16, 1e-300)
+ALPHAS = (1e-2, 1e-4, 1e-8, 1e-16, 1e-64, 1e-300)
 TOLERANCES = (1e-5, 3e-6, 1e-6, 3e-7, 1e-7, 3e-8, 1e-8, 3e-9, 1e-9, 1e-10)
 #: Errors that tuned runs may have, over ours.
 ALLOWED = (10.0, 1.0)
