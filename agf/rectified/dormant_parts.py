@@ -180,13 +180,14 @@ def exact_flow(
 ) -> DormantFlow | DormantParts | None:
     """The flow of dormant neurons (m,) on a residual, as `problem.residual` returned it.
 
-    None where it is not known, or takes more memory than steps do.
+    None where it is not known, or takes more memory than steps do; and for masked neurons that are both contrary and
+    rounded, the second pass of a prediction: taken in steps on the trainer's kinks, it tells what sharp ones change.
 
     rounded : whether neurons slide along kinks at the pace that they have beside those of the trainer.  The others are
     as of a `DormantFlow`.
     """
     base = _network(problem)
-    if base is None or neurons.size == 0:
+    if base is None or neurons.size == 0 or (contrary and rounded and problem.restriction() is not None):
         return None
     c = base.weigh(residual)[:, 0]
     parts = []

@@ -135,6 +135,19 @@ def test_mode_limit_of_a_masked_relu_network_is_where_times_tend_to():
     assert (times[1] - times[0]) / (logs[1] - logs[0]) == pytest.approx(limit[0].accelerated_time, rel=1e-6)
 
 
+def test_bars_of_a_masked_neuron_cover_what_the_trainers_kinks_change():
+    """It waits where its output weight changes sign: sharp kinks move its drop by .13 %, beside a bar of .04 %."""
+    rng = np.random.default_rng(202)
+    X = rng.standard_normal((23, 4))
+    y = np.maximum(X @ rng.standard_normal(4), 0) - 0.7 * np.maximum(X @ rng.standard_normal(4), 0)
+    problem = agf.masked(agf.TwoLayer(X, y, width=1), [[1, 1, 0, 0, 1]])
+    row = agf.TwoLayer(X, y, width=5).init(1e-6, seed=202).params()[3:4]
+    init = agf.Init.from_params(row, alpha=1e-6)
+    drop = agf.predict(problem, init, mode="resolved", max_drops=1).drops[0]
+    run = agf.flow(problem, init, t_max=1.05 * drop.half_time)
+    assert abs(drop.half_time / run.time_at(0.5 * (run.losses[0] + drop.level)) - 1) < drop.error < 0.02
+
+
 def test_biases_of_a_masked_network_are_not_pruned_and_its_remarks_are_made():
     X = np.random.default_rng(0).standard_normal((20, 3))
     problem = agf.TwoLayer(X, np.repeat([0, 1], [14, 6]), loss="cross-entropy", width=5, bias="both")
