@@ -129,6 +129,28 @@ class Collocated(Accepted):
         return np.asarray(np.array([step.y0 for step in steps])[which] + moved)
 
 
+def settled(
+    steps: Sequence[Any], which: Any, s: FloatArray, ys: FloatArray, velocities: Batch, jacobians: Batch
+) -> FloatArray:
+    """States ys (m, N) at s (m,) within these steps, less what fast modes are off there.
+
+    Between the nodes the polynomial is right to the tolerance, and a fast mode, which decays at a rate c, makes c times
+    that of the velocity. What velocity and slope differ by tells it, as in `_error`. Other steps' states are left.
+    """
+    rows = np.array([isinstance(steps[k], Collocated) for k in which], dtype=bool)
+    if not rows.any():
+        return ys
+    own, y = [steps[k] for k in np.asarray(which)[rows]], ys[rows]
+    start, end = (np.array([getattr(step, name) for step in own]) for name in ("s0", "s1"))
+    weights = TABLE.at((s[rows] - start) / (end - start))
+    gap = velocities(y) - np.matmul(weights[:, None, :], np.array([step.slopes for step in own]))[:, 0, :]
+    length = TABLE.error * (end - start)
+    matrix = np.eye(y.shape[1]) - length[:, None, None] * jacobians(y)
+    out = ys.copy()
+    out[rows] += np.linalg.solve(matrix, (length[:, None] * gap)[:, :, None])[:, :, 0]
+    return out
+
+
 def march(
     velocities: Batch,
     jacobians: Batch,

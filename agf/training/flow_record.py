@@ -14,6 +14,7 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.integrators import Accepted
+from agf.numerics.collocation import settled
 from agf.rounding import SUM
 from agf.stopping.along import NEAR, slopes
 from agf.stopping.drive import Counted, Moment
@@ -124,6 +125,7 @@ class FlowRecord:
         near = NEAR * (last - first)
         before, after = np.maximum(s - near, first), np.minimum(s + near, last)
         ys, behind, ahead = (self._inside(which, at) for at in (s, before, after))
+        ys = settled([w.step for w in self._waiting], which, s, ys, counted.velocities, counted.jacobians)
         gradient = counted.gradients(ys)
         losses = counted.system.losses_and_rates(ys)[0]  # of the same residuals
         return losses, slopes(gradient, behind, ahead, after - before) / self.unit

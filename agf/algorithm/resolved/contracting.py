@@ -29,6 +29,7 @@ from agf.contract.problem import Problem
 from agf.contract.ties import Ties
 from agf.init import Init
 from agf.integrators import Accepted
+from agf.numerics.collocation import settled
 from agf.records.checkpoint import Checkpoint
 from agf.records.settings import FINE_DEPTH, Settings
 from agf.records.state import State
@@ -193,6 +194,7 @@ class _Followed:
         which, near = np.zeros(places.size, dtype=np.int64), NEAR * (step.s1 - step.s0)
         before, after = np.maximum(places - near, step.s0), np.minimum(places + near, step.s1)
         ys, behind, ahead = (step.many([step], which, at) for at in (places, before, after))
+        ys = settled([step], which, places, ys, now.system.velocities, now.system.jacobians)
         gradient = now.system.gradients(ys)
         losses = self.system.losses_and_rates(ys)[0]  # of the same residuals
         rates = -slopes(gradient, behind, ahead, after - before)
