@@ -44,17 +44,17 @@ _SAME_TIME = 2 * EPS
 _MAX_RETRIES = 60
 #: Stages of one stabilised step. Derived: rounding grows as EPS times their square, to 1e-9: below every tolerance that
 #: such steps are taken at.
-_MAX_STAGES = 2000
+MAX_STAGES = 2000
 #: Accepted rkc2 steps for which an estimate of the spectral radius is trusted (a rejection renews it too). Cost: of
 #: power iterations; a step that has become unstable is rejected.
-_RADIUS_AGE = 10
+RADIUS_AGE = 10
 #: Length of a step times the spectral radius above which it counts as limited by stability. Cost: which method goes on,
 #: both to the tolerance. Dormand-Prince is stable on the negative real axis to 3.3, and a step limited by that hovers
 #: between 2 and 5 (measured).
-_STIFF_PRODUCT = 2.0
+STIFF_PRODUCT = 2.0
 #: This many such steps mean stiffness, and one far below takes back the second number. Cost: as above. Damped steps,
 #: which may alternate with those for ever, count neither way.
-_STIFF_STEPS = (15, 15)
+STIFF_STEPS = (15, 15)
 #: The same for rough marches, ... Cost: these have so few steps that waiting as long would be a fair fraction of them.
 _ROUGH_STIFF_STEPS = (4, 1)
 #: ... from this tolerance on. Cost: as above.
@@ -361,11 +361,11 @@ def _advance(
     finite = True
     units = norm.units(y)
     for _ in range(_MAX_RETRIES):
-        if chebyshev and (rejected or vector is None or age >= _RADIUS_AGE):
+        if chebyshev and (rejected or vector is None or age >= RADIUS_AGE):
             radius, vector = _radius(velocity, spectral_radius, norm, y, f, vector)
             age = 0
         if chebyshev and radius > 0:
-            step = min(step, (_MAX_STAGES**2 - 1) / (1.54 * radius))
+            step = min(step, (MAX_STAGES**2 - 1) / (1.54 * radius))
         if step <= 4 * EPS * abs(s):
             break
         # A last step up to 1 % longer than planned saves a sliver.
@@ -392,8 +392,8 @@ def _advance(
             longer = min(longer, h * _DAMPED_PRODUCT / trial.stiffness)
         if h < step:  # cut by s_end: the plan stands
             longer = max(longer, step)
-        many, back = _STIFF_STEPS if norm.rtol < _ROUGH else _ROUGH_STIFF_STEPS
-        stiff = memory.stiff + int(trial.stiffness > _STIFF_PRODUCT)
+        many, back = STIFF_STEPS if norm.rtol < _ROUGH else _ROUGH_STIFF_STEPS
+        stiff = memory.stiff + int(trial.stiffness > STIFF_PRODUCT)
         if trial.stiffness < 0.5 * _DAMPED_PRODUCT:
             stiff = max(stiff - back, 0)
         after = memory.method
@@ -529,7 +529,7 @@ def _bogacki_shampine(velocity: Velocity, y: FloatArray, f: FloatArray, h: float
 
 def _chebyshev(velocity: Velocity, y: FloatArray, f: FloatArray, h: float, stages: int) -> _Trial:
     """One rkc2 step of `stages` >= 2 stages."""
-    first, weights = _chebyshev_weights(stages)
+    first, weights = chebyshev_weights(stages)
     now = y + h * first * f
     terms = np.stack([now, y, y, f, f])  # the stage, the one before, the start, and the velocities of stage and start
     for row in weights * np.array([1.0, 1.0, 1.0, h, h]):
@@ -541,7 +541,7 @@ def _chebyshev(velocity: Velocity, y: FloatArray, f: FloatArray, h: float, stage
 
 
 @lru_cache(maxsize=256)
-def _chebyshev_weights(stages: int) -> tuple[float, FloatArray]:
+def chebyshev_weights(stages: int) -> tuple[float, FloatArray]:
     """Weight of h f in stage 1, and of the five terms of `_chebyshev` in each later stage, (stages - 1, 5).
 
     Sommeijer, Shampine & Verwer (1997) eq. 2.2-2.7, damping 2/13.

@@ -1,4 +1,8 @@
-"""Steps of dormant neurons by the method of Dormand and Prince, in any field."""
+"""Steps of dormant neurons by the method of Dormand and Prince, in any field.
+
+Where stability rather than accuracy limits the steps of a neuron, as of one that slides along rounded kinks, it takes
+stabilised steps for as long (rkc2 of `integrators`).
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,30 @@ from agf.algorithm.threshold import refuse_nonfinite
 from agf.arrays import FloatArray, IntArray
 from agf.clock import log_norm
 from agf.coordinates.vanishing import vanishing
-from agf.integrators import BULGE, ERROR, STAGES, interpolated, place
-from agf.rounding import EPS
+from agf.integrators import (
+    BULGE,
+    ERROR,
+    MAX_STAGES,
+    RADIUS_AGE,
+    STAGES,
+    STIFF_PRODUCT,
+    STIFF_STEPS,
+    chebyshev_weights,
+    interpolated,
+    place,
+)
+from agf.rounding import EPS, SUM, TINY
 from agf.sphere import lengths
 
 #: Error of a step that leaves a saddle, relative to the step. Result: of when it leaves, which is decided while it has
 #: hardly moved, also for a rough question: at 1e-2 a horizon is off by enough to move a level in its second digit.
 _ESCAPE = 1e-5
+#: Power iterations for the fastest mode of a stiff neuron, from the one last found. Cost: a radius that is too small
+#: lets a step become unstable, and it is rejected.
+_ITERATIONS = 5
+#: Length of the differences that stand for the linearization. Derived: the root of the rounding of the gradient, a sum
+#: over the data, at which truncation and rounding are equal.
+_SHIFT = SUM**0.5
 
 
 class DormandPrince(Stepper):
@@ -46,38 +67,94 @@ class DormandPrince(Stepper):
         self.h = np.zeros(self.m)
         with np.errstate(divide="ignore"):
             self.next_h = np.where(self.dead, 0.0, 0.5 * rtol**0.2 / (self.field.drive(self.f1) * problem.degree))
+        self._limited = np.zeros(self.m, dtype=np.int64)  # steps whose length stability decided
+        self._radius = np.zeros(self.m)  # spectral radius where that is so: stabilised steps; else 0
+        self._fastest = np.zeros((self.m, self.p))  # direction of that mode
+        self._age = np.zeros(self.m, dtype=np.int64)  # steps since it was looked for
 
     def step(self, rows: IntArray) -> IntArray:
         """Try a step of each of rows; those that were accepted."""
-        field = self.field
-        neurons, h, y0 = self.neurons[rows], self.next_h[rows][:, None], self.y1[rows]
-        k = np.empty((7, *y0.shape))
-        flat = k.reshape(7, y0.size)
-        k[0] = self.f1[rows]
+        stiff = self._radius[rows] > 0.0
+        done = [self._step(part, way) for part, way in ((rows[~stiff], False), (rows[stiff], True)) if part.size]
+        accepted = np.sort(np.concatenate(done)) if done else rows
+        self.steps += int(accepted.size > 0)
+        return accepted
+
+    def _step(self, rows: IntArray, stabilised: bool) -> IntArray:
+        field, neurons = self.field, self.neurons[rows]
         with np.errstate(invalid="ignore", over="ignore"):
-            for s, weights in enumerate(STAGES[:-1], 1):
-                k[s] = field.velocity(y0 + h * (weights @ flat[:s]).reshape(y0.shape), neurons)
-            y1 = y0 + h * (STAGES[-1] @ flat[:6]).reshape(y0.shape)
-            y1[:, : self.p] /= lengths(y1[:, : self.p])[:, None]
-            k[6] = field.velocity(y1, neurons)
-            ratio = self._error(h * (ERROR @ flat).reshape(y0.shape), y0, y1, k[0], k[6])
-            bad = ~np.isfinite(ratio + y1.sum(axis=1) + k[6].sum(axis=1))
-        ratio = np.where(bad, np.inf, ratio)
-        factor = np.clip(0.9 * np.maximum(ratio, 1e-10) ** -0.2, 0.2, 5.0)
+            y0, y1, f1, err, bulge = self._stabilised(rows) if stabilised else self._explicit(rows)
+            ratio = self._error(err, y0, y1, self.f1[rows], f1)
+            bad = ~np.isfinite(ratio + y1.sum(axis=1) + f1.sum(axis=1))
+        ratio, h = np.where(bad, np.inf, ratio), self.next_h[rows]
+        factor = np.clip(0.9 * np.maximum(ratio, 1e-10) ** (-1 / 3 if stabilised else -0.2), 0.2, 5.0)
         self.next_h[rows] *= factor
         ok = ratio <= 1.0
         if bad.any():
-            stuck = bad & (self.next_h[rows] * field.drive(k[0]) < 1e-12)
+            stuck = bad & (self.next_h[rows] * field.drive(self.f1[rows]) < 1e-12)
             refuse_nonfinite(self.batch.problem, "utility", stuck, neurons)
+        if stabilised:
+            self._age[rows] = np.where(ok, self._age[rows] + 1, RADIUS_AGE)
+            self._radius[rows[self.next_h[rows] * self._radius[rows] < 1.0]] = 0.0
         done = rows[ok]
         if done.size == 0:
             return done
-        self.steps += 1
-        bulge = h * (BULGE @ flat).reshape(y0.shape)
-        self.y0[done], self._f0[done], self.h[done] = y0[ok], k[0, ok], h[ok, 0]
-        self._bulge[done], self.y1[done], self.f1[done] = bulge[ok], y1[ok], k[6, ok]
+        self.y0[done], self._f0[done], self.h[done] = y0[ok], self.f1[done], h[ok]
+        self._bulge[done], self.y1[done], self.f1[done] = bulge[ok], y1[ok], f1[ok]
         self._stay(done)
         return done
+
+    def _explicit(self, rows: IntArray) -> tuple[FloatArray, ...]:
+        """Both ends, velocity at the second, error and bulge of steps of Dormand and Prince."""
+        field, neurons, h, y0 = self.field, self.neurons[rows], self.next_h[rows][:, None], self.y1[rows]
+        k = np.empty((7, *y0.shape))
+        flat = k.reshape(7, y0.size)
+        k[0] = self.f1[rows]
+        y1 = y0
+        for s, weights in enumerate(STAGES[:-1], 1):
+            before, y1 = y1, y0 + h * (weights @ flat[:s]).reshape(y0.shape)
+            k[s] = field.velocity(y1, neurons)
+        before, y1 = y1, y0 + h * (STAGES[-1] @ flat[:6]).reshape(y0.shape)
+        y1[:, : self.p] /= lengths(y1[:, : self.p])[:, None]
+        k[6] = field.velocity(y1, neurons)
+        # the last two stages are at the same time
+        gap, change = lengths((y1 - before)[:, : self.p]), (k[6] - k[5])[:, : self.p]
+        product = h[:, 0] * lengths(change) / np.where(gap > 0, gap, np.inf)
+        self._limited[rows] = np.where(product > STIFF_PRODUCT, self._limited[rows] + 1, self._limited[rows] // 2)
+        stiff = rows[self._limited[rows] >= STIFF_STEPS[0]]
+        if stiff.size:
+            self._limited[stiff], self._age[stiff] = 0, RADIUS_AGE
+            self._radius[stiff], self._fastest[stiff] = 1.0 / self.next_h[stiff], change[np.isin(rows, stiff)]
+        return y0, y1, k[6], h * (ERROR @ flat).reshape(y0.shape), h * (BULGE @ flat).reshape(y0.shape)
+
+    def _stabilised(self, rows: IntArray) -> tuple[FloatArray, ...]:
+        """The same of stabilised steps (`integrators`), as many stages for all; their cubics have no bulge."""
+        field, neurons = self.field, self.neurons[rows]
+        old = rows[self._age[rows] >= RADIUS_AGE]
+        if old.size:
+            self._look(old)
+        h, y0, f0 = self.next_h[rows][:, None], self.y1[rows], self.f1[rows]
+        stages = max(2, 1 + int(np.sqrt(1.54 * float((h[:, 0] * self._radius[rows]).max()) + 1)))
+        first, weights = chebyshev_weights(min(stages, MAX_STAGES))
+        before, y1 = y0, y0 + h * first * f0
+        for now, last, start, rate, rest in weights.tolist():
+            velocity = field.velocity(y1, neurons)
+            before, y1 = y1, now * y1 + last * before + start * y0 + h * (rate * velocity + rest * f0)
+        y1[:, : self.p] /= lengths(y1[:, : self.p])[:, None]
+        f1 = field.velocity(y1, neurons)
+        return y0, y1, f1, 0.8 * (y0 - y1) + 0.4 * h * (f0 + f1), np.zeros_like(y0)
+
+    def _look(self, rows: IntArray) -> None:
+        """Spectral radii at the ends of the last steps, by power iteration."""
+        y, f, neurons = self.y1[rows], self.f1[rows, : self.p], self.neurons[rows]
+        v, size = self._fastest[rows], np.zeros(rows.size)
+        for _ in range(_ITERATIONS):
+            v = v / np.maximum(lengths(v), TINY)[:, None]
+            shifted = y.copy()
+            shifted[:, : self.p] += _SHIFT * v
+            v = (self.field.velocity(shifted, neurons)[:, : self.p] - f) / _SHIFT
+            size = lengths(v)
+        self._fastest[rows], self._radius[rows], self._age[rows] = v, np.maximum(1.2 * size, TINY), 0
 
     def _stay(self, rows: IntArray) -> None:
         """Input weights of (leaky) ReLU neurons that end at zero, where all their kinks meet, are zero from then on."""

@@ -176,6 +176,22 @@ def test_carry_is_the_flow_for_a_given_time():
     assert got[1] == pytest.approx(exact[1], abs=1e-5)
 
 
+def test_neurons_that_slide_along_kinks_with_several_outputs_cost_no_more_than_the_flow():
+    """Steps at the limit of stability took 43,576 evaluations of the utility, for 10,276 gradients of the flow."""
+    rng = np.random.default_rng(3)
+    x, first = rng.standard_normal((10, 2)), rng.integers(0, 2, 10) == 0
+    x[:, 0] += 3.0 * first
+    y = np.column_stack([first, ~first]) - 0.5
+    problem = agf.problem("relu", X=x, Y=y, width=3, scale="whiten", centre="targets")
+    init = problem.init(1e-8, seed=3)
+    stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
+    assert stairs.stats["utility_evaluations"] < flow.stats["evaluations"]
+    report = agf.compare(stairs, flow)
+    assert len(report.matches) == 2
+    for match, drop in zip(report.matches, stairs.drops, strict=True):
+        assert abs(match.time_error) < drop.error
+
+
 # -- ties, order, steps ---------------------------------------------------------------------------------------------
 
 
