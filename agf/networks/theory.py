@@ -41,11 +41,9 @@ _ASIDE = 1e-9
 #: Difference of a time between staircase and repeats, relative, and of a level, over the height of its drop, from which
 #: on it is another drop. Derived: ten times the nudge, in proportion to which everything moves where nothing forks.
 _SAME = 10 * _NUDGE
-#: Work after which no further drop is looked for, in evaluations of the loss. Limit: some ten seconds; a flow that
-#: began within it ends by its own limit, and the drops so far are kept.
+#: Work after which no further drop is looked for, in evaluations of the loss, and that of a staircase with its two
+#: repeats. Limit: some ten seconds; a flow that began within it ends by its own limit, and the drops so far are kept.
 _WORK = 100_000
-#: Work up to which it is looked for forks, which takes twice as much again. Limit: some seconds.
-_CHECKED = 15_000
 #: Evaluations of the loss that take as long as a round of events of the dormant neurons, and as long as a face of the
 #: cones, of which (2 n)^(d - 1) are looked at to say what can still be reached. Cost: they say when to stop.
 _ROUND, _FACE = 10, 0.1
@@ -89,20 +87,17 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
 
     first = engine()
     found_drops, network, status = _drops(few, first, start)
-    checked = status is Status.THEORY and _work(first) <= _CHECKED
-    repeats: list[list[Drop]] = []
-    if len(found_drops) > 1:  # nothing is carried before the first
-        angles = (_NUDGE, -_NUDGE) if checked else ()
-        repeats = [_drops(few, engine(), start, angle, len(found_drops) + 1)[0] for angle in angles] or [
-            found_drops[:1]
-        ]
+    checked = status is Status.THEORY and 3 * _work(first) <= _WORK
+    angles, most = (_NUDGE, -_NUDGE) if checked and found_drops else (), len(found_drops) + 1
+    repeats = [_drops(few, engine(), start, angle, most, 1 / 3)[0] for angle in angles]
+    repeats = repeats or [found_drops[:1]]  # nothing is carried before the first
     drops = tuple(
         replace(
             drop,
             time=drop.accelerated_time * unit,
             half_time=drop.accelerated_time * unit,
             label=", ".join(ends[int(i)].label for i in drop.neurons),
-            conditioning=moved if repeats else np.nan,
+            conditioning=moved,
         )
         for drop, moved in zip(found_drops, _moved(found_drops, repeats, start), strict=True)
     )
@@ -113,7 +108,7 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
     )
     notes = [f"m = infinity, lambda -> 0: the {len(ends)} ends of alignment stand for all neurons."]
     sure = sum(not np.isinf(drop.conditioning) for drop in drops)
-    if sure < len(drops) and not checked:
+    if not checked:
         notes.append("Whether later drops hang on a fork was not looked at, for the work it takes: their bars are inf.")
     elif sure < len(drops) or any(len(again) > sure for again in repeats):
         notes.append(
@@ -161,11 +156,12 @@ def _apart(drop: Drop, other: Drop, before: float) -> float:
 
 
 def _drops(
-    problem: TwoLayer, engine: Engine, first: float, nudge: float = 0.0, most: float = np.inf
+    problem: TwoLayer, engine: Engine, first: float, nudge: float = 0.0, most: float = np.inf, share: float = 1.0
 ) -> tuple[list[Drop], FloatArray, Status]:
     """Drops from the loss `first` on until no neuron grows, the network then, and what kept it from the end.
 
-    nudge : angle by which dormant neurons are turned after every drop.  most : drops that are enough.
+    nudge : angle by which dormant neurons are turned after every drop.  most : drops that are enough.  share : of the
+    work that may be done.
 
     Where no direction lowers the loss, or none of the neurons ever comes to one that does, utilities are rounding, of
     numbers or of kinks, and what grew on them would take for ever.
@@ -174,7 +170,7 @@ def _drops(
 
     state, drops, faces = engine.init(), list[Drop](), 0.0
     level = first
-    while len(drops) < most and _work(engine) + _FACE * faces < _WORK:
+    while len(drops) < most and _work(engine) + _FACE * faces < share * _WORK:
         step = engine.step(state)
         if step.drop is None:
             failed = step.status if step.status is not None and step.status.failed else None

@@ -107,3 +107,11 @@ def test_dormant_neurons_turn_with_the_residual_of_a_drop():
     assert len(stairs.drops) == len(resolved.drops) == 2
     assert stairs.accelerated_times[1:] == pytest.approx(resolved.half_times[1:] / -np.log(1e-300), rel=3e-3)
     assert np.isfinite([drop.conditioning for drop in stairs.drops]).all()
+
+
+def test_single_drops_are_looked_at_for_forks_where_the_budget_allows_for_two_repeats(monkeypatch):
+    single = agf.TwoLayer(*T3).theory()
+    assert [drop.conditioning for drop in single.drops] == pytest.approx([0.0], abs=1e-6)
+    assert not any("not looked at" in note for note in single.notes)
+    monkeypatch.setattr("agf.networks.theory._WORK", 200)  # the one drop takes 181
+    assert any("not looked at" in note for note in agf.TwoLayer(*T3).theory().notes)
