@@ -591,3 +591,14 @@ def test_eigenvalues_in_any_layout_and_the_matrix_are_the_same_problem():
         for given in (values, values[:, None], values[None, :], np.diag(values), values.tolist())
     }
     assert len(losses) == 1
+
+
+@pytest.mark.parametrize("alpha", [1e-280, 1e-300])
+def test_resolved_drops_are_those_of_any_scale_also_where_no_number_holds_the_spread_of_norms(alpha):
+    """Times are over alpha. Neurons 1e278 times smaller than the largest were set to that size once one had joined."""
+    problem = agf.problem("linear-attention")
+    drops = [agf.predict(problem, problem.init(a, seed=0), mode="resolved").drops for a in (1e-100, alpha)]
+    assert len(drops[0]) == 4
+    times = [[drop.half_time * a for drop in each] for each, a in zip(drops, (1e-100, alpha), strict=True)]
+    np.testing.assert_allclose(times[1], times[0], rtol=1e-6)
+    np.testing.assert_allclose([d.level for d in drops[1]], [d.level for d in drops[0]], rtol=1e-6)

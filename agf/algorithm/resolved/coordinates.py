@@ -20,7 +20,7 @@ from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
-from agf.rounding import TIED
+from agf.rounding import LOG_FAINT, TIED
 
 #: Multiple of all times before at which what is still to come never does: it hovers where it cannot grow. Derived: its
 #: rate is then zero, as is what differs by `TIED`.
@@ -64,6 +64,7 @@ class Riding(PolarSystem):
         super().__init__(problem, init, origin)
         self.active = np.flatnonzero(state.active)
         self._together = PolarSystem(problem, init, origin)
+        self._beyond = self.alive & (self.power * (self.log_largest - init.log_norms) > -LOG_FAINT)
 
     def _members(self, log_norms: FloatArray) -> BoolArray:
         members = np.zeros(log_norms.shape, dtype=bool)
@@ -106,9 +107,11 @@ class Riding(PolarSystem):
         return -rates / (self.power * y[-self.neurons.size :]) if self.power else rates
 
     def state(self, y: FloatArray, before: State, time: float) -> State:
-        """The state at y. Neurons that are exactly zero stay so."""
+        """The state at y. Neurons that are exactly zero stay so, and so do those that are smaller beside the largest
+        than y can say: they move on no scale of time on which that one does."""
         directions, log_norms, _ = self._split(y)
-        return replace(before, time=time, directions=directions, log_norms=np.where(self.alive, log_norms, -np.inf))
+        log_norms = np.where(self._beyond, before.log_norms, np.where(self.alive, log_norms, -np.inf))
+        return replace(before, time=time, directions=directions, log_norms=log_norms)
 
 
 class Ride:
