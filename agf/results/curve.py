@@ -48,6 +48,10 @@ _NOISY_BAND = 0.7
 _DRAWN = 2e-4
 #: Fewest and most points of it between two computed ones. Cost: as above; plateaus lie where lines are flattest.
 _BETWEEN = 8, 100
+#: Log time over which a plateau is as flat as it must be, over that which the shorter of the drops beside it takes
+#: from a tenth to nine tenths. Derived: where rates decay and grow like exponentials a curve is below half of the lower
+#: hump for four tenths of that at least; at a kink, whose width a neuron crosses slowly, it stalls for thousandths.
+_BRIEF = 0.05
 #: Span of log time that is told from rounding, in units in the last place. Derived: a mark is interpolated between
 #: points and differs from another by rounding of some ten operations on each of some ten points; from a hundred units
 #: on it is none, and a tenfold is left.
@@ -388,12 +392,45 @@ def _plateaus(
         size = falls / np.maximum(depth * levels[ends[:-1]], noise[(ends[:-1] + ends[1:]) // 2])
         k = int(np.argmin(size))
         if size[k] >= 1:
-            break
+            brief = _brief(valleys, rate, edges, levels, marks, flatness, resolved)
+            if brief is None:
+                break
+            del valleys[brief]
+            continue
         # Too small to stand alone: it joins its neighbour across the less flat plateau.
         left = rate[valleys[k - 1]] if k > 0 else -np.inf
         right = rate[valleys[k]] if k < len(valleys) else -np.inf
         del valleys[k - 1 if left >= right else k]
     return [float(0.5 * (marks[v] + marks[v + 1])) for v in valleys]
+
+
+def _brief(
+    valleys: list[int],
+    rate: FloatArray,
+    edges: FloatArray,
+    levels: FloatArray,
+    marks: FloatArray,
+    flatness: float,
+    resolved: float,
+) -> int | None:
+    """The valley of the log `rate` that is least of a plateau, where the curve stalls for too short to make it one.
+
+    Beside drops that take no more than the log time that is resolved nothing is told from one.
+    """
+    lengths, humps = [], []
+    for a, b in pairwise([0, *valleys, rate.size]):
+        tenths = levels[a] + np.array([0.1, 0.9]) * (levels[b] - levels[a])
+        lengths.append(float(np.diff(np.interp(-tenths, -levels, marks))[0]))
+        humps.append(a + int(np.argmax(rate[a:b])))
+    above = []
+    for (a, b), beside in zip(pairwise(humps), pairwise(lengths), strict=True):
+        half = 0.5 * _BRIEF * min(beside)
+        middles = 0.5 * (marks[a:b] + marks[a + 1 : b + 1])
+        fall = np.interp(middles - half, marks, edges) - np.interp(middles + half, marks, edges)
+        most = flatness * 2.0 * half * np.exp(min(rate[a], rate[b]))
+        above.append(float(np.min(fall)) / most if 2.0 * half > resolved else 0.0)
+    least = int(np.argmax(above))
+    return least if above[least] > 1.0 else None
 
 
 def _flattest(log_t: FloatArray, rate: FloatArray, plateaus: list[float]) -> list[float]:

@@ -171,7 +171,7 @@ class Trajectory(Tabular):
     @cached_property
     def drops(self) -> list[CurveDrop]:
         """Drops found in the curve, in log time (`curve.detect`); none smaller than twice the run's tolerance."""
-        left = self.stats.get("left") if self.status is Status.SETTLED else None
+        left = self.stats.get("left") if self.status in (Status.SETTLED, Status.QUIET) else None
         if self.settings.get("momentum"):
             return swinging(self.times, self.losses, depth=self.depth, left=left)
         return detect(self.times, self.losses, slopes=self.slopes, depth=self.depth, left=left)

@@ -177,7 +177,7 @@ class Ending:
                 Status.QUIET,
                 f"The loss {end.at.loss:.6g} has all but stopped: over the last third of the work it fell by "
                 f"{end.left:.2g}, and {grows}. Changes below a fraction {self.quiet:.2g} of it are not waited for.",
-                {},
+                {"left": max(end.left, self.quiet * self._size(end.at.loss))},
             )
         if end.why is Why.BUDGET:
             due = end.at.system.system.due(end.at.y)

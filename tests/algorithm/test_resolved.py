@@ -266,6 +266,19 @@ def test_a_drop_in_which_nobody_arrives_is_named_by_who_grew():
     assert label(problem, start, end, np.array([1]), {}) == "coordinate 1"
 
 
+@pytest.mark.parametrize("network", ["relu", "tanh", "square"])
+def test_slopes_of_the_predicted_curve_are_those_of_its_losses(network, rng):
+    x = rng.standard_normal((6, 2))
+    problem = agf.TwoLayer(x, np.maximum(x @ [1.0, 0.5], 0.0) - 0.5 * x[:, 1] ** 2, activation=network, width=2)
+    run = Run(problem, problem.init(1e-4, seed=1), Settings(mode="resolved"), None)
+    go(run)
+    times, losses, slopes = (np.array(part) for part in (run.path.times, run.path.losses, run.path.slopes))
+    fallen = -0.5 * (slopes[1:] + slopes[:-1]) * np.diff(times)  # by the trapezoidal rule, from point to point
+    below = [np.searchsorted(-losses, -level * losses[0]) for level in np.linspace(0.9, losses[-1] / losses[0], 8)[:-1]]
+    for at in below:
+        assert np.sum(fallen[:at]) == pytest.approx(losses[0] - losses[at], rel=0.05)
+
+
 def test_states_that_tell_drops_apart_are_bounded_in_memory(monkeypatch):
     problem = orthogonal()
     free = Run(problem, problem.init(1e-6), Settings(mode="resolved"), None)

@@ -334,3 +334,27 @@ def test_swings_of_momentum_past_a_plateau_are_no_drops(rng):
     assert swinging(descent.times, noisy) == detect(descent.times, noisy)
     steady = agf.descend(problem, init, lr=0.01, steps=5000)
     assert swinging(steady.times, steady.losses) == detect(steady.times, steady.losses)
+
+
+def test_a_kink_that_is_crossed_slowly_is_no_plateau():
+    # exp(-t), whose fall goes on at a tenth of its rate for a thousandth of the drop, and for as long as a plateau has
+    for stall, drops in ((0.01, 1), (3.0, 2)):
+        t = np.sort(np.concatenate([np.linspace(0.01, 12.0, 2000), np.linspace(3.0, 3.0 + 2.0 * stall, 200)]))
+        slow = (t >= 3.0) & (t < 3.0 + stall)
+        losses = np.exp(-np.where(slow, 3.0 + 0.1 * (t - 3.0), t - 0.9 * stall * (t >= 3.0)))
+        assert len(detect(t, losses, slopes=-losses * np.where(slow, 0.1, 1.0), left=1e-9)) == drops
+
+
+def test_a_run_that_ended_as_quiet_is_read_relative_to_what_it_may_still_lose():
+    # a late drop that is small next to the loss that stays
+    times = np.concatenate([[0.0], np.geomspace(0.1, 1e4, 2000)])
+    losses, slopes = np.full(times.size, 0.4), np.zeros(times.size)
+    for height, time in ((0.6, 10.0), (5e-5, 1e3)):
+        left = 1.0 / (1.0 + np.exp(np.minimum(10.0 * (times / time - 1.0), 500.0)))
+        losses += height * left
+        slopes -= height * 10.0 / time * left * (1.0 - left)
+    seen = [
+        len(Trajectory("p", 2, "rk45", times, losses, Status.QUIET, slopes=slopes, stats=stats).drops)
+        for stats in ({}, {"left": 1e-6})
+    ]
+    assert seen == [1, 2]

@@ -44,8 +44,8 @@ class Landing:
 class Riding(PolarSystem):
     """A flow system of all neurons whose residual is made by the active ones alone.
 
-    Its loss is that of all neurons, so that nothing jumps when one joins, and its rate that at which the active ones
-    lower it.
+    Its loss is that of all neurons, so that nothing jumps when one joins, and so is its rate, which the curve has; that
+    at which the active ones lower it is `settling`.
 
     Parameters
     ----------
@@ -65,6 +65,7 @@ class Riding(PolarSystem):
         self.active = np.flatnonzero(state.active)
         self._together = PolarSystem(problem, init, origin)
         self._beyond = self.alive & (self.power * (self.log_largest - init.log_norms) > -LOG_FAINT)
+        self._known: tuple[FloatArray, float] | None = None  # where the loss was last asked for, and `settling`
 
     def _members(self, log_norms: FloatArray) -> BoolArray:
         members = np.zeros(log_norms.shape, dtype=bool)
@@ -74,8 +75,18 @@ class Riding(PolarSystem):
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
         directions, log_norms, _ = self._split(y)
         loss, gradient = self.problem.loss_grad(self._theta(directions, log_norms), self.neurons)
+        squares = np.sum(gradient**2, axis=1)
         with np.errstate(over="ignore"):
-            return float(loss), -float(np.sum(gradient[self.active] ** 2)) * float(np.exp(self.log_time_unit))
+            unit = float(np.exp(self.log_time_unit))
+            self._known = y, float(np.sum(squares[self.active])) * unit
+            return float(loss), -float(np.sum(squares)) * unit
+
+    def settling(self, y: FloatArray) -> float:
+        """Rate at which the active ones lower the loss: what the dormant ones add grows until one of them joins."""
+        if self._known is None or self._known[0] is not y:
+            self.loss_and_rate(y)
+        assert self._known is not None
+        return self._known[1]
 
     def weights(self, y: FloatArray) -> tuple[WeightSystem, FloatArray] | None:
         """The weights, which flow together: what grows there is told from the residual that all of them make.

@@ -49,6 +49,9 @@ class Motion:
         stretch = Stretch(system, run.state, unit)
         began = run.state.time
         start: FloatArray = system.start()
+        if began == 0.0:
+            run.path.slopes[0] = system.loss_rate(start) / unit
+            run.count("loss_evaluations", 1)
         saved = Saved(start, method=self._resumed(system, start, unit))
         ending = Ending(settings.rtol, run.start_level, run.least, max(began, 1.0) / unit)
         if run.last and (known := self._prospects) is not None:
@@ -105,9 +108,9 @@ class Motion:
     def _see(self, now: Moment, stretch: Stretch) -> None:
         """Take a step into the curve, and where it ends into the state."""
         run = self.run
-        for t, loss in run.path.inside(now):
-            run.path.add(stretch.time(t), loss)
-        run.path.add(stretch.time(now.t), now.loss)
+        for t, loss, rate in run.path.inside(now):
+            run.path.add(stretch.time(t), loss, -rate / stretch.unit)
+        run.path.add(stretch.time(now.t), now.loss, -now.rate / stretch.unit)
         run.take(stretch.state(stretch.riding(now.y), now))
 
     def _ended(self, end: End, ending: Ending, stretch: Stretch) -> Status | None:
@@ -137,7 +140,9 @@ class Motion:
         if end.why is Why.PASSED:
             return Status.MAX_DROPS
         before = float(run.clock.flow(stretch.time(0.0)))
-        status, sentence, _ = ending.status(end, float(np.exp(system.log_time_unit)), before, remedy="")
+        status, sentence, numbers = ending.status(end, float(np.exp(system.log_time_unit)), before, remedy="")
+        if status is Status.QUIET:
+            run.left = numbers["left"]
         run.drift = end.left if status is Status.NO_CRITICAL_POINT else 0.0
         run.notes.extend(remarks(end, sentence))
         return status

@@ -57,34 +57,39 @@ class Path:
     spacing : float
         In log loss, of the states that are kept.
     slopes : list[float]
-        dL/dt, in accelerated time, at the points of the curve; empty where it is not known at all of them.
+        dL/dt, in accelerated time, at the points of the curve.
+    reading : str
+        How plateaus are read: from "cubics" between points, from the "rates" at the points where these pass corners, as
+        slopes are rounded there and losses are not, or from "losses" alone, where steps are long and points few.
     """
 
     times: list[float] = field(default_factory=lambda: [0.0])
     losses: list[float] = field(default_factory=list)
-    slopes: list[float] = field(default_factory=list)
+    slopes: list[float] = field(default_factory=lambda: [0.0])
     events: list[Change] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     spacing: float = 0.5 * FINE_DEPTH
+    reading: str = "cubics"
 
-    def add(self, time: float, loss: float, slope: float | None = None) -> None:
+    def add(self, time: float, loss: float, slope: float) -> None:
         """A point of the curve."""
         self.times.append(time)
         self.losses.append(loss)
-        if slope is not None:
-            self.slopes.append(slope)
+        self.slopes.append(slope)
 
     def cut(self, most: int | None = None) -> None:
         """Forget points beyond so many, and one of which an interrupt has left only a part."""
-        known = [self.times, self.losses, *([self.slopes] if self.slopes else [])]
+        known = [self.times, self.losses, self.slopes]
         whole = min(map(len, known)) if most is None else min(most, *map(len, known))
         for numbers in known:
             del numbers[whole:]
 
     def curve(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Times, losses and slopes, with points on the cubics between them; as they are where slopes are not known."""
+        """Times, losses and slopes, as plateaus are read from them (`reading`); no slopes where from losses alone."""
         times, losses, slopes = np.array(self.times), np.array(self.losses), np.array(self.slopes)
-        return drawn(times, losses, slopes) if slopes.size > 1 else (times, losses, np.zeros(0))
+        if self.reading == "cubics" and slopes.size > 1:
+            return drawn(times, losses, slopes)
+        return times, losses, slopes[: 0 if self.reading == "losses" else None]
 
     def keep(self, state: State) -> None:
         """Keep a state, in place of the last one unless the loss has fallen between them."""
@@ -95,8 +100,8 @@ class Path:
             self.states[1:-1] = self.states[1:-1:2]
             self.spacing *= 2.0
 
-    def inside(self, now: Moment) -> list[tuple[float, float]]:
-        """Times and losses within the step that ended here, where the loss falls much."""
+    def inside(self, now: Moment) -> list[tuple[float, float, float]]:
+        """Times, losses and rates -dL/ds within the step that ended here, where the loss falls much."""
         step = now.step
         assert step is not None
         fall = abs(self.losses[-1] - now.loss) / (_FINE * self.losses[0])
@@ -105,8 +110,8 @@ class Path:
             return []
         places = np.linspace(step.s0, now.t - now.origin, count + 2)[1:-1]
         ys = step.many([step], np.zeros(count, dtype=np.int64), places)
-        losses = now.system.losses_and_rates(ys)[0]
-        return list(zip((now.origin + places).tolist(), losses.tolist(), strict=True))
+        losses, rates = now.system.losses_and_rates(ys)
+        return list(zip((now.origin + places).tolist(), losses.tolist(), rates.tolist(), strict=True))
 
     def state(self, time: float) -> State:
         """The last state kept by a time."""

@@ -48,7 +48,7 @@ class Plateau:
         found = run.next_to_join(run.tolerances.plateau, max(run.stop - state.time, 0.0), small)
         if isinstance(found, Status):
             if found is Status.MAX_TIME and np.isfinite(run.stop):
-                run.path.add(run.stop, state.level)
+                run.path.add(run.stop, state.level, 0.0)
                 return found
             return self._none_joins() if found in (Status.MAX_TIME, Status.NO_GROWTH) else found
         log_norms = found.state.log_norms
@@ -73,9 +73,13 @@ class Plateau:
         before = np.array(_BEND)
         left = charge(np.full(before.shape, log_norm), log_norm - before, kappa) / (kappa * utility)
         times = state.time - left * np.exp(-run.clock.log_scale)
-        for time, gap in zip(times, before, strict=True):
+        speeds = kappa**2 * utility * np.exp((kappa - 2) * (log_norm - before) + run.clock.log_scale)
+        # What is skipped may be so long that a cubic on the slopes at its ends would swing: it is level.
+        run.path.slopes[-1] = speeds[0] = 0.0
+        for time, gap, speed in zip(times, before, speeds, strict=True):
             if time > run.path.times[-1]:
-                run.path.add(float(time), level - (level - loss) * float(np.exp(-kappa * gap)))
+                gone = (level - loss) * float(np.exp(-kappa * gap))
+                run.path.add(float(time), level - gone, -gone * float(speed))
         run.state = replace(state, level=loss)
 
     def _none_joins(self) -> Status | None:

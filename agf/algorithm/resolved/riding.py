@@ -58,8 +58,8 @@ def resolve_riding(
                 middle = 0.5 * (drops[-1].level + (drops[-2].level if len(drops) > 1 else run.start_level))
                 probe = Run(problem, init, settings, None, probe=True, floor=middle)
                 ended = go(probe)
-                times = run.clock.flow(np.array(probe.path.times))
-                told, notes = conditioned(drops, run.start_level, times, np.array(probe.path.losses), ended)
+                times, losses, _ = probe.path.curve()
+                told, notes = conditioned(drops, run.start_level, run.clock.flow(times), losses, ended)
                 drops, forks = undetermined(told, run.ride.forked)
                 run.notes.extend([*notes, *forks])
                 for name, value in probe.stats.items():

@@ -37,15 +37,16 @@ class Settles:
 
     def init(self, now: Moment) -> tuple[float, ...]:
         """When it was last asked, the gradients at which to give up, and the steepest fall."""
-        return (0.0, float(_PATIENT), now.rate)
+        return (0.0, float(_PATIENT), self._rate(now))
 
     def look(self, now: Moment, memory: tuple[float, ...]) -> tuple[tuple[float, ...], End | None]:
         """Whether the plateau can be skipped."""
         run, (looked, patience, steepest) = self.run, memory
-        steepest = max(steepest, now.rate)
+        rate = self._rate(now)
+        steepest = max(steepest, rate)
         tired = now.work.gradients > patience
         size = max(now.loss, FLOOR * run.start_level)
-        quiet = now.rate * now.t <= run.settings.rtol * size and now.t > 1.25 * looked
+        quiet = rate * now.t <= run.settings.rtol * size and now.t > 1.25 * looked
         if not (quiet or tired) or self.stretch.time(now.t) < run.moving:
             return (looked, patience, steepest), None
         y, system = self.stretch.riding(now.y), self.stretch.system
@@ -63,13 +64,18 @@ class Settles:
                 return (looked, patience, steepest), end
             # On plateaus too long for any relaxation to end, what is left of it is rounding.
             run.count("loss_evaluations", 1)
-            rate = min(now.rate, system.relaxing(y))
+            rate = min(rate, system.relaxing(y))
             still = rate * wait <= run.settings.rtol * size or rate <= SUM**2 * steepest
             settled = still or self._rest(system, y)
             if settled and self._growth(system, y) * wait <= STILL:
                 run.settled = True
                 return (looked, patience, steepest), end
         return (looked, patience, steepest), None
+
+    def _rate(self, now: Moment) -> float:
+        """At which the active neurons lower the loss; weights flow together."""
+        system = self.stretch.system
+        return system.settling(now.y) if self.stretch.moving is system else now.rate
 
     def _growth(self, system: Riding, y: FloatArray) -> float:
         """Largest d log rho/ds at y over the active neurons that have not grown up, or 0."""
