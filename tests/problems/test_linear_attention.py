@@ -597,8 +597,11 @@ def test_eigenvalues_in_any_layout_and_the_matrix_are_the_same_problem():
 def test_resolved_drops_are_those_of_any_scale_also_where_no_number_holds_the_spread_of_norms(alpha):
     """Times are over alpha. Neurons 1e278 times smaller than the largest were set to that size once one had joined."""
     problem = agf.problem("linear-attention")
+    large = agf.predict(problem, problem.init(1e-8, seed=0), mode="resolved")
     drops = [agf.predict(problem, problem.init(a, seed=0), mode="resolved").drops for a in (1e-100, alpha)]
     assert len(drops[0]) == 4
     times = [[drop.half_time * a for drop in each] for each, a in zip(drops, (1e-100, alpha), strict=True)]
     np.testing.assert_allclose(times[1], times[0], rtol=1e-6)
     np.testing.assert_allclose([d.level for d in drops[1]], [d.level for d in drops[0]], rtol=1e-6)
+    # at these scales one time in float64 is that of a whole drop: who learned is told from the loss
+    assert [(*d.neurons, d.label) for each in drops for d in each] == 2 * [(*d.neurons, d.label) for d in large.drops]

@@ -12,7 +12,7 @@ from agf import integrators
 from agf.algorithm.resolved.coordinates import Riding
 from agf.algorithm.resolved.path import RELAXES, Enough
 from agf.algorithm.resolved.run import Run
-from agf.algorithm.resolved.stops import Settles
+from agf.algorithm.resolved.stops import Rests, Settles
 from agf.algorithm.resolved.stretch import Stretch
 from agf.arrays import FloatArray
 from agf.numerics.ndf import History
@@ -76,7 +76,7 @@ class Motion:
                 Certified(Tolerance(settings.rtol, run.start_level), run.least),
             ]
             if run.last:
-                stops += ending.rules(system.smooth)
+                stops += [*ending.rules(system.smooth), Rests(run, stretch, ending.leaving)]
             else:
                 stops += [Settles(run, stretch), *ending.rules(system.smooth)[3:]]
             if settings.max_drops is not None:
@@ -128,6 +128,7 @@ class Motion:
             run.join(who, run.problem.utility(directions[who], who, residual)[0])
             return None
         if end.why is Why.HORIZON:  # of `Settles`: the plateau is next, or the last stretch
+            run.state, run.held = run.held or run.state, None
             return None
         if end.why is Why.SETTLED:
             rtol = run.settings.rtol

@@ -131,12 +131,16 @@ class Path:
         """
         times, losses, slopes = self.curve()
         seen = detect(times, losses, slopes=slopes, depth=FINE_DEPTH, left=left)
-        arrived = [min(a.end, b.start) for a, b in pairwise(seen)]  # who arrives after most of a drop makes the next
+        # who arrives after most of a drop makes the next; losses tell what one time in float64 does not
+        arrived = [
+            min((a.end, 0.9 * (a.before - a.after) - a.before), (b.start, 0.1 * (b.before - b.after) - b.before))
+            for a, b in pairwise(seen)
+        ]
         gone = [max(a.end, b.start) for a, b in pairwise(seen)]  # leaving may take most of the plateau after a drop
         # A plateau is where a drop has its level; the curve is at it as soon as the loss has fallen so far.
         reached = [float(times[int(np.argmax(losses <= drop.after))]) for drop in seen[:-1]]
         windows = zip(
-            pairwise([-np.inf, *arrived, np.inf]),
+            pairwise([(-np.inf, 0.0), *arrived, (np.inf, 0.0)]),
             pairwise([-np.inf, *gone, np.inf]),
             pairwise([-np.inf, *reached, np.inf]),
             strict=True,
@@ -148,11 +152,11 @@ class Path:
         problem: Problem,
         clock: Clock,
         seen: CurveDrop,
-        arrival: tuple[float, float],
+        arrival: tuple[tuple[float, float], tuple[float, float]],
         leave: tuple[float, float],
         span: tuple[float, float],
     ) -> Drop:
-        joined = [e for e in self.events if e.joined and arrival[0] <= e.time < arrival[1]]
+        joined = [e for e in self.events if e.joined and arrival[0] <= (e.time, -e.state.level) < arrival[1]]
         left = [e for e in self.events if not e.joined and leave[0] <= e.time < leave[1]]
         none = [np.zeros(0, dtype=np.int64)]
         neurons = np.unique(np.concatenate([e.neurons for e in joined] or none))

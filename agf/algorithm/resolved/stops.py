@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from agf.algorithm.resolved.run import Run
 from agf.algorithm.resolved.stretch import Stretch
 from agf.arrays import FloatArray
 from agf.coordinates.held_neurons import hold
+from agf.records.state import State
 from agf.rounding import SUM
 from agf.stopping.drive import End, Moment, Why
 from agf.stopping.ending import FLOOR
@@ -66,9 +68,9 @@ class Settles:
             run.count("loss_evaluations", 1)
             rate = min(rate, system.relaxing(y))
             still = rate * wait <= run.settings.rtol * size or rate <= SUM**2 * steepest
-            settled = still or self._rest(system, y)
-            if settled and self._growth(system, y) * wait <= STILL:
-                run.settled = True
+            held = None if still else self._rest(system, y)
+            if (still or held is not None) and self._growth(system, y) * wait <= STILL:
+                run.settled, run.held = True, held
                 return (looked, patience, steepest), end
         return (looked, patience, steepest), None
 
@@ -96,16 +98,58 @@ class Settles:
             return float(np.inf)
         return found.time / self.stretch.unit
 
-    def _rest(self, system: Riding, y: FloatArray) -> bool:
-        """Put the active neurons onto the minimum they approach; whether they are there: the flow would come as near
-        only after stepping through most of the plateau."""
+    def _rest(self, system: Riding, y: FloatArray) -> State | None:
+        return at_minimum(self.run, system, y)
+
+
+@dataclass(frozen=True)
+class Rests:
+    """No neuron joins any more, and the active ones are next to the minimum they approach, where nothing grows.
+
+    By their rate, in another time as long as alpha has made this one, nothing would tell them from rounding.
+
+    Parameters
+    ----------
+    run : Run
+        Of which pass.
+    stretch : Stretch
+        The last one.
+    leaving : callable
+        As of `agf.stopping.rules.Settled`.
+    """
+
+    run: Run
+    stretch: Stretch
+    leaving: Callable[[Moment], float | None]
+
+    def init(self, now: Moment) -> tuple[float, ...]:
+        """When it was last asked."""
+        return (0.0,)
+
+    def look(self, now: Moment, memory: tuple[float, ...]) -> tuple[tuple[float, ...], End | None]:
+        """Whether they are there."""
         run = self.run
-        found = hold(system, y, run.tolerances.step)
-        if found is None:
-            return False
-        plateau, y, evaluations = found
-        run.count("loss_evaluations", evaluations)
-        if not np.array_equal(plateau.held, run.state.active):
-            return False
-        run.state = system.state(y, run.state, run.state.time)
-        return True
+        size = max(now.loss, FLOOR * run.start_level)
+        if now.rate * now.t > run.settings.rtol * size or now.t <= 1.25 * memory[0]:
+            return memory, None
+        y, system = self.stretch.riding(now.y), self.stretch.system
+        run.state = self.stretch.state(y, now)
+        found = at_minimum(run, system, y)
+        if found is None or self.leaving(now) != 0.0:
+            return (now.t,), None
+        active = np.flatnonzero(found.active)
+        least = float(run.problem.loss_grad(found.params[active], active)[0])
+        return (now.t,), End(Why.SETTLED, now, max(now.loss - least, 0.0))
+
+
+def at_minimum(run: Run, system: Riding, y: FloatArray) -> State | None:
+    """The state of a run with the active neurons at the minimum they approach, None where they are not near it: the
+    flow would come as near only after stepping through most of the plateau."""
+    found = hold(system, y, run.tolerances.step)
+    if found is None:
+        return None
+    plateau, y, evaluations = found
+    run.count("loss_evaluations", evaluations)
+    if not np.array_equal(plateau.held, run.state.active):
+        return None
+    return system.state(y, run.state, run.state.time)
