@@ -302,11 +302,24 @@ class Drifting:
             return seen, None
         growth = self.growing(now)
         seen = (*seen[:-1], np.inf if growth is None else growth * now.t)
-        growths = np.array(seen).reshape(-1, 3)[-self.ASKED :, 2]
-        if falls.size < self.SPANS or not np.isfinite(growths).all() or growths[-1] > self.HELD * np.min(growths[:-1]):
+        asked = np.array(seen).reshape(-1, 3)[-self.ASKED :]
+        if falls.size < self.SPANS or not np.isfinite(asked[:, 2]).all() or self._holds(asked[:, 0], asked[:, 2]):
             return seen, None
         left = float(falls[-1] / (ratios[-1] ** powers[-1] - 1.0))
         return seen, End(Why.DRIFTING, now, left, f"the loss falls like t^-{powers[-1]:.2g}.")
+
+    def _holds(self, times: FloatArray, growths: FloatArray) -> bool:
+        """Whether a rate holds up, told by rate times age (ASKED,) at these times.
+
+        It does where that rises `HELD`-fold, or as a power of time that does not fall: a/t + b rises ever more steeply
+        for any b > 0, while a drift whose rate has yet to come to a/t rises ever less.
+        """
+        if growths[-1] > self.HELD * np.min(growths[:-1]):
+            return True
+        if not growths.all():
+            return False
+        rises = np.diff(np.log(growths)) / np.diff(np.log(times))
+        return bool(rises[-1] > self.SLOWEST and rises[-1] >= rises[-2])
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,14 @@ def test_drifting_takes_neither_an_exponential_nor_a_saddle_for_a_power():
 
 
 @pytest.mark.parametrize(
-    ("rate", "ends"), [(lambda t: 0.3 / t, True), (lambda t: 1e-9, False), (lambda t: None, False)]
+    ("rate", "ends"),
+    [
+        (lambda t: 0.3 / t, True),
+        (lambda t: 0.3 / (t + 100.0), True),
+        (lambda t: 0.3 / t + 1e-3, False),  # at a saddle that is passed slowly: its time is not t for long
+        (lambda t: 1e-9, False),
+        (lambda t: None, False),
+    ],
 )
 def test_growth_that_falls_as_one_over_t_drifts_along_and_growth_that_holds_up_does_not(rate, ends):
     rule = Drifting(Tolerance(2.0), lambda now: rate(now.t))
