@@ -123,13 +123,16 @@ class Plan:
             raise RequestError(explain("seeds must be integers >= 0.", where="sweep", found=seeds))
 
     def check_problem(self) -> None:
-        """Refuse a sweep whose first problem breaks its contract: the others would as well. Raises ProblemError."""
+        """Refuse a sweep whose first problem breaks its contract, or has none of the kinds of initialization that are
+        asked for: the others would as well. Raises ProblemError or RequestError."""
         first = self.runs()[0]
         try:
             problem = self.build(first)
-            start = init(problem, first)
+            start = init(problem, {name: value for name, value in first.items() if name != "kind"})
         except Exception:  # the run says what is wrong with its data or settings, and others may have none of it
             return
+        for kind in self.axes.get("kind", []):
+            start = init(problem, {**first, "kind": kind})
         admit(problem, start, "sweep")
 
     def build(self, run: Mapping[str, Any]) -> Problem:

@@ -267,6 +267,7 @@ def test_a_folder_of_another_sweep_is_refused_naming_what_differs(toy, tmp_path,
         ({"seed": [0.5]}, "integers"),
         ({"do": ("fly",)}, "unknown action"),
         ({"do": ()}, "nothing to do"),
+        ({"kind": ["gaussian", "odd"]}, "unknown kind of initialization"),
     ],
 )
 def test_wrong_requests_are_refused_before_anything_is_written(toy, tmp_path, options, words):
