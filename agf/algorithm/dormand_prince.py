@@ -37,7 +37,7 @@ _ESCAPE = 1e-5
 _ITERATIONS = 5
 #: Length of the differences that stand for the linearization. Derived: the root of the rounding of the gradient, a sum
 #: over the data, at which truncation and rounding are equal.
-_SHIFT = SUM**0.5
+SHIFT = SUM**0.5
 
 
 class DormandPrince(Stepper):
@@ -144,15 +144,17 @@ class DormandPrince(Stepper):
         f1 = field.velocity(y1, neurons)
         return y0, y1, f1, 0.8 * (y0 - y1) + 0.4 * h * (f0 + f1), np.zeros_like(y0)
 
+    def linearized(self, rows: IntArray, v: FloatArray) -> FloatArray:
+        """Change of the velocities of directions along v (m, P), at the ends of the last steps of rows, (m, P)."""
+        shifted = self.y1[rows]
+        shifted[:, : self.p] += SHIFT * v
+        return np.asarray((self.field.velocity(shifted, self.neurons[rows]) - self.f1[rows])[:, : self.p] / SHIFT)
+
     def _look(self, rows: IntArray) -> None:
         """Spectral radii at the ends of the last steps, by power iteration."""
-        y, f, neurons = self.y1[rows], self.f1[rows, : self.p], self.neurons[rows]
         v, size = self._fastest[rows], np.zeros(rows.size)
         for _ in range(_ITERATIONS):
-            v = v / np.maximum(lengths(v), TINY)[:, None]
-            shifted = y.copy()
-            shifted[:, : self.p] += _SHIFT * v
-            v = (self.field.velocity(shifted, neurons)[:, : self.p] - f) / _SHIFT
+            v = self.linearized(rows, v / np.maximum(lengths(v), TINY)[:, None])
             size = lengths(v)
         self._fastest[rows], self._radius[rows], self._age[rows] = v, np.maximum(1.2 * size, TINY), 0
 

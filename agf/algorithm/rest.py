@@ -8,11 +8,11 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from agf.algorithm.crossings import Crossings
-from agf.algorithm.dormand_prince import DormandPrince
+from agf.algorithm.dormand_prince import SHIFT, DormandPrince
 from agf.algorithm.stepper import BLOCK, DEAD, Stepper
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.numerics import lanczos
-from agf.rounding import EPS, SUM
+from agf.rounding import EPS
 from agf.sphere import lengths
 
 #: Tangent gradient, relative to the gradient, below which a direction looks like rest. Cost: of the steps that are
@@ -28,9 +28,6 @@ AT_REST = 10.0
 #: 16; with 2 a saddle with one unstable direction among many may pass for rest, with 150 a look costs as much as 150
 #: evaluations.
 _LANCZOS = 15
-#: Length of the differences that stand for a linearization at a unit direction. Derived: the root of the rounding of
-#: the gradient, a sum over the data, at which truncation and rounding are equal.
-_SHIFT = SUM**0.5
 #: e-folds of a perturbation until the threshold that a direction at rest may allow. Result: deviations at rest are of
 #: the tolerance, 1e-5, and grow twentyfold at most; at 30 a saddle would be rest, at 0.3 a direction on a flat valley
 #: of maxima would be followed for ever.
@@ -99,8 +96,8 @@ class StableRest(Rest[DormandPrince]):
         """Whether no perturbation of the directions of rows, at rest, grows noticeably before the threshold, (m,)."""
         steps = self.steps
         growth = steps.f1[rows, steps.p]  # degree U: log norm per s
-        # A neuron that shrinks may do so for ever; a rate below its own by `_SHIFT` is what differences resolve.
-        e_folds = np.where(growth > 0, np.clip(-self.crossings.gap(rows), 1.0, 1 / _SHIFT), 1 / _SHIFT)
+        # A neuron that shrinks may do so for ever; a rate below its own by `SHIFT` is what differences resolve.
+        e_folds = np.where(growth > 0, np.clip(-self.crossings.gap(rows), 1.0, 1 / SHIFT), 1 / SHIFT)
         parts = np.array_split(rows, 1 + rows.size * steps.p // (BLOCK // 8))
         rate = np.concatenate([self._largest_rate(part) for part in parts])
         return rate * e_folds <= _SAFE_GROWTH * np.abs(growth)
@@ -108,11 +105,4 @@ class StableRest(Rest[DormandPrince]):
     def _largest_rate(self, rows: IntArray) -> FloatArray:
         """Largest eigenvalue of the linearized direction flow on the tangent space, (m,)."""
         steps, p = self.steps, self.steps.p
-        y, f, neurons = steps.y1[rows], steps.f1[rows, :p], steps.neurons[rows]
-
-        def apply(v: FloatArray) -> FloatArray:
-            shifted = y.copy()
-            shifted[:, :p] += _SHIFT * v
-            return (steps.field.velocity(shifted, neurons)[:, :p] - f) / _SHIFT
-
-        return lanczos.largest(apply, y[:, :p], min(_LANCZOS, p - 1))
+        return lanczos.largest(lambda v: steps.linearized(rows, v), steps.y1[rows, :p], min(_LANCZOS, p - 1))

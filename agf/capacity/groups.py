@@ -376,46 +376,34 @@ def _at(
 ) -> Groups:
     """The groups at one moment, without their past."""
     with admitted(problem, "groups"):
-        return _of_moment(problem, time, directions, log_norms, start, by, cosine)
-
-
-def _of_moment(
-    problem: Problem,
-    time: float,
-    directions: FloatArray,
-    log_norms: FloatArray,
-    start: FloatArray | None,
-    by: str,
-    cosine: float,
-) -> Groups:
-    moment = alignment(problem, Init(directions, log_norms, alpha=1.0))
-    always = np.array(problem.permanent, dtype=np.int64)
-    dead = np.setdiff1d(np.flatnonzero(~moment.driven[0]), always)
-    driven = moment.driven[0] & ~np.isin(np.arange(log_norms.size), always)  # an output bias is of no group
-    kappa = problem.degree
-    found = []
-    for members, label in _split(problem, directions, np.where(driven, log_norms, -np.inf), by, cosine):
-        sizes = kappa * (log_norms[members] - log_norms[members[0]])
-        total = float(np.log(np.sum(np.exp(sizes))))
-        shares = np.exp(sizes - total)
-        signs = np.sign(directions[members] @ directions[members[0]])  # representatives of one function
-        mean = normalize((shares * np.where(signs == 0, 1.0, signs)) @ directions[members])
-        winner = members[0]
-        group = Group(
-            members=members,
-            direction=mean,
-            log_total=float(log_norms[winner]) + total / kappa,
-            shares=shares,
-            rate=float(moment.rate[0, winner]),
-            utility=float(moment.utility[0, winner]),
-            charge=np.nan if start is None else float(log_norms[winner] - start[winner]),
-            log_ratios=log_norms[members] - log_norms[winner],
-            label=label,
-        )
-        found.append(group)
-    found.sort(key=lambda group: -group.log_total)
-    told = _expected(problem, found, time, cartesian(directions[always], log_norms[always]))
-    return Groups(problem.name, kappa, time, by, cosine, told, dead)
+        moment = alignment(problem, Init(directions, log_norms, alpha=1.0))
+        always = np.array(problem.permanent, dtype=np.int64)
+        dead = np.setdiff1d(np.flatnonzero(~moment.driven[0]), always)
+        driven = moment.driven[0] & ~np.isin(np.arange(log_norms.size), always)  # an output bias is of no group
+        kappa = problem.degree
+        found = []
+        for members, label in _split(problem, directions, np.where(driven, log_norms, -np.inf), by, cosine):
+            sizes = kappa * (log_norms[members] - log_norms[members[0]])
+            total = float(np.log(np.sum(np.exp(sizes))))
+            shares = np.exp(sizes - total)
+            signs = np.sign(directions[members] @ directions[members[0]])  # representatives of one function
+            mean = normalize((shares * np.where(signs == 0, 1.0, signs)) @ directions[members])
+            winner = members[0]
+            group = Group(
+                members=members,
+                direction=mean,
+                log_total=float(log_norms[winner]) + total / kappa,
+                shares=shares,
+                rate=float(moment.rate[0, winner]),
+                utility=float(moment.utility[0, winner]),
+                charge=np.nan if start is None else float(log_norms[winner] - start[winner]),
+                log_ratios=log_norms[members] - log_norms[winner],
+                label=label,
+            )
+            found.append(group)
+        found.sort(key=lambda group: -group.log_total)
+        told = _expected(problem, found, time, cartesian(directions[always], log_norms[always]))
+        return Groups(problem.name, kappa, time, by, cosine, told, dead)
 
 
 def _expected(problem: Problem, found: list[Group], time: float, always: FloatArray) -> tuple[Group, ...]:

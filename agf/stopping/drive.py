@@ -217,7 +217,7 @@ class End:
     who : ndarray of int
         Neurons or entries that the reason is about.
     after : tuple of FlowSystem and ndarray, or None
-        Where it TURNED: what describes the flow from here on, and its state.
+        Where it TURNED: what describes the flow from here on, and its state; at a HORIZON the plateau at hand.
     bounded : bool
         Whether `left` is a bound on all losses that can be reached, whatever grows; else what a flow at rest may lose.
     """

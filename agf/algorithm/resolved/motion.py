@@ -84,7 +84,7 @@ class Motion:
             stops += [*([Stiff()] if run.last and stretch.moving is system else []), Timeless()]
             stops += [Unaffordable(budget, s_end, ending.grown), budget]
             end = drive(stretch.moving, steps, stops, saved, s_end=s_end, each=each)
-            if end.after is None:
+            if end.why is not Why.TURNED or end.after is None:
                 break
             stretch.moving, y = end.after
             length = 0.0 if end.at.step is None else end.at.step.s1 - end.at.step.s0
@@ -128,7 +128,8 @@ class Motion:
             run.join(who, run.problem.utility(directions[who], who, residual)[0])
             return None
         if end.why is Why.HORIZON:  # of `Settles`: the plateau is next, or the last stretch
-            run.state, run.held = run.held or run.state, None
+            if end.after is not None:
+                run.state = system.state(end.after[1], run.state, run.state.time)
             return None
         if end.why is Why.SETTLED:
             rtol = run.settings.rtol

@@ -64,7 +64,6 @@ class Run:
         self.start_level = float(problem.loss_grad(none, no_index)[0])
         self.ride = Ride(problem, self.clock, settings, init, contrary=probe)
         self.state: State = State(0.0, first, init.directions, init.log_norms, self.start_level)
-        self.held: State | None = None  # where the stretch that ends puts the active neurons: at their minimum
         cornered = problem.kink > 0 or not problem.smooth
         self.path = Path(losses=[self.start_level], states=[self.state], reading="rates" if cornered else "losses")
         assert settings.joining is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from agf.algorithm.resolved.members import STILL
 from agf.algorithm.resolved.run import Run
 from agf.algorithm.resolved.stretch import Stretch
 from agf.arrays import FloatArray
-from agf.coordinates.held_neurons import hold
-from agf.records.state import State
+from agf.coordinates.held_neurons import HeldSystem, hold
 from agf.rounding import SUM
 from agf.stopping.drive import End, Moment, Why
 from agf.stopping.ending import FLOOR
@@ -68,10 +67,10 @@ class Settles:
             run.count("loss_evaluations", 1)
             rate = min(rate, system.relaxing(y))
             still = rate * wait <= run.settings.rtol * size or rate <= SUM**2 * steepest
-            held = None if still else self._rest(system, y)
+            held = None if still else at_minimum(run, system, y)
             if (still or held is not None) and self._growth(system, y) * wait <= STILL:
-                run.settled, run.held = True, held
-                return (looked, patience, steepest), end
+                run.settled = True
+                return (looked, patience, steepest), replace(end, after=held)
         return (looked, patience, steepest), None
 
     def _rate(self, now: Moment) -> float:
@@ -97,9 +96,6 @@ class Settles:
         if not isinstance(found, Landing) or found.gain <= least:
             return float(np.inf)
         return found.time / self.stretch.unit
-
-    def _rest(self, system: Riding, y: FloatArray) -> State | None:
-        return at_minimum(self.run, system, y)
 
 
 @dataclass(frozen=True)
@@ -137,14 +133,14 @@ class Rests:
         found = at_minimum(run, system, y)
         if found is None or self.leaving(now) != 0.0:
             return (now.t,), None
-        active = np.flatnonzero(found.active)
-        least = float(run.problem.loss_grad(found.params[active], active)[0])
-        return (now.t,), End(Why.SETTLED, now, max(now.loss - least, 0.0))
+        return (now.t,), End(Why.SETTLED, now, max(now.loss - system.loss_and_rate(found[1])[0], 0.0))
 
 
-def at_minimum(run: Run, system: Riding, y: FloatArray) -> State | None:
-    """The state of a run with the active neurons at the minimum they approach, None where they are not near it: the
-    flow would come as near only after stepping through most of the plateau."""
+def at_minimum(run: Run, system: Riding, y: FloatArray) -> tuple[HeldSystem, FloatArray] | None:
+    """The plateau, and y with the active neurons at the minimum they approach; None where they are not near it.
+
+    The flow would come as near only after stepping through most of the plateau.
+    """
     found = hold(system, y, run.tolerances.step)
     if found is None:
         return None
@@ -152,4 +148,4 @@ def at_minimum(run: Run, system: Riding, y: FloatArray) -> State | None:
     run.count("loss_evaluations", evaluations)
     if not np.array_equal(plateau.held, run.state.active):
         return None
-    return system.state(y, run.state, run.state.time)
+    return plateau, y
