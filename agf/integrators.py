@@ -97,9 +97,9 @@ BULGE = np.array(
 
 
 class MarchError(ArithmeticError):
-    """The march cannot go on. `s` and `y` are the last good time and state."""
+    """A flow cannot go on. `s` and `y` are the last good time and state, where it was a march that failed."""
 
-    def __init__(self, message: str, s: float, y: FloatArray) -> None:
+    def __init__(self, message: str, s: float = np.nan, y: FloatArray | None = None) -> None:
         super().__init__(message)
         self.s = s
         self.y = y
@@ -110,7 +110,7 @@ class Stalled(MarchError):
 
 
 class NonFinite(MarchError):
-    """The velocity is not finite here, or however short the step."""
+    """The velocity, or what a problem says of its neurons, is not finite here, or however short the step."""
 
 
 class OutOfSteps(MarchError):

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from agf import integrators
 from agf.algorithm.departures.newcomers import half_way
 from agf.algorithm.dormant import Crossing, cross
 from agf.algorithm.memory import GenericState
 from agf.algorithm.run import Run
-from agf.algorithm.threshold import NonFinite, Threshold
+from agf.algorithm.threshold import Threshold
 from agf.arrays import FloatArray, IntArray
 from agf.clock import half_drop_ratio
+from agf.integrators import MarchError
 from agf.records.state import Activation
 from agf.records.status import Status
 
@@ -93,6 +93,6 @@ class Arrivals:
         try:
             threshold = half_way(self.run.threshold(state), self.run.problem.degree)
             found = self.find(state, residual, waiting, threshold, 0.0)
-        except (NonFinite, integrators.Stalled):
+        except MarchError:
             return state, None  # the next dormant phase meets it again, and reports it
         return self.write(state, waiting, found) if isinstance(found, Crossing) else (state, None)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from agf import integrators
 from agf.algorithm.active import MAX_STEPS, Rest, settle
 from agf.algorithm.departures import collapse
 from agf.algorithm.departures.carrying import EARLY, Carrying
@@ -20,9 +19,11 @@ from agf.algorithm.run import Run
 from agf.algorithm.saturation import later
 from agf.algorithm.threshold import EstimatedThreshold, Threshold
 from agf.arrays import IntArray
+from agf.integrators import MarchError
 from agf.records.state import Activation, Settled
 from agf.records.status import Status
 from agf.sphere import cartesian, polar
+from agf.stopping.ending import failure
 
 #: Waits for the next activation for which settle="converged" follows the flow. Result: what decays a thousandfold more
 #: slowly than the next neuron grows is not followed; at 100 a hundredfold, at 1e4 flows that never converge take ten
@@ -71,9 +72,9 @@ class CostMinimization:
             state = replace(state, active=mask)
             try:
                 state, settled = self._flow(state, activation.time, before, width, carrying, most)
-            except integrators.MarchError as error:
+            except MarchError as error:
                 self.run.notes.append(f"active phase of neurons {np.flatnonzero(mask).tolist()[:5]}: {error}")
-                return state, _march_status(error)
+                return state, failure(error)
             gone = np.union1d(gone, settled.collapsed)
             drop.settled(settled.level)
             state, found = self.above(state, gone)
@@ -181,9 +182,3 @@ class CostMinimization:
         log_radius = state.memory.radii[activation.neurons]
         width = float(np.max(np.exp((2 - kappa) * log_radius) / (kappa * activation.utility)))
         return min(width, float(self.run.clock.flow(activation.time))) if activation.time > 0 else width
-
-
-def _march_status(error: integrators.MarchError) -> Status:
-    if isinstance(error, integrators.NonFinite):
-        return Status.NONFINITE
-    return Status.STALLED if isinstance(error, integrators.Stalled) else Status.MAX_STEPS

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from agf import integrators
 from agf.algorithm.active import MAX_STEPS
 from agf.algorithm.cost_minimization import CostMinimization
 from agf.algorithm.departures.carrying import EARLY, Carrying
@@ -23,18 +22,20 @@ from agf.algorithm.exact_stepper import aligned
 from agf.algorithm.field import Batch
 from agf.algorithm.memory import GenericState
 from agf.algorithm.run import Run
-from agf.algorithm.threshold import ExactThreshold, NonFinite
+from agf.algorithm.threshold import ExactThreshold
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.errors import NoTheory, RequestError, explain
 from agf.init import Init
+from agf.integrators import MarchError
 from agf.records.settings import Settings
 from agf.records.state import Activation, Settled
 from agf.records.status import Status
 from agf.rectified.dormant_parts import has_exact_flow
 from agf.results.staircase import Staircase
 from agf.sphere import tangent
+from agf.stopping.ending import failure
 from agf.stopping.horizon import LONGEST
 
 #: ... or until none turns any more (to rtol in the utility); looked at first after this many. Cost: of looking.
@@ -114,12 +115,9 @@ class LimitPhases:
             return state, Status.ALL_ACTIVE
         try:
             return self._grow(state, waiting, self.run.residual(state))
-        except NonFinite as error:
+        except MarchError as error:
             self.notes.append(str(error))
-            return state, Status.NONFINITE
-        except integrators.Stalled as error:
-            self.notes.append(str(error))
-            return state, Status.STALLED
+            return state, failure(error)
 
     def _grow(
         self, state: GenericState, waiting: IntArray, residual: object

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from agf import integrators
 from agf.algorithm.dormant import Rounds, wait
 from agf.algorithm.field import Batch
-from agf.algorithm.threshold import NonFinite, Threshold
+from agf.algorithm.threshold import Threshold
 from agf.arrays import FloatArray, IntArray
+from agf.integrators import MarchError
 
 
 @dataclass
@@ -51,6 +51,6 @@ class NextActivation:
         stop = float(clock.accelerated(self.stop)) if np.isfinite(self.stop) else np.inf
         try:
             time, self.threshold = wait(batch, self.threshold, stop=stop, stats=self.stats, rounds=self.rounds)
-        except (NonFinite, integrators.Stalled):
+        except MarchError:
             return np.inf  # the next dormant phase meets it again, and reports it
         return float(clock.flow(time))

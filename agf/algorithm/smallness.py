@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from agf.algorithm.departures.symmetry import rounded
-from agf.algorithm.threshold import ExactThreshold, NonFinite
+from agf.algorithm.threshold import ExactThreshold
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
+from agf.integrators import NonFinite
 from agf.records.table import percent
 from agf.results.staircase import Staircase
 from agf.sphere import normalize, norms

@@ -10,16 +10,13 @@ import numpy as np
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.errors import ProblemError, explain
+from agf.integrators import NonFinite
 
 #: Fraction of what a neuron's self-interaction is alone that counts at least: one that the active ones could stand in
 #: for has no norm of its own to saturate at. Result: of the thresholds of such neurons, log(100)/degree above those
 #: alone at most; at 1e-4 they would wait for twice that, at 1 neurons next to active ones would join as if these were
 #: not there.
 _LEAST_OWN = 1e-2
-
-
-class NonFinite(Exception):
-    """A plugin returned a non-finite value where the step cannot be shortened any more; str() names who and where."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +157,8 @@ def expect_shape(problem: Problem, method: str, value: Any, shape: tuple[int, ..
 
 
 def refuse_nonfinite(problem: Problem, method: str, bad: BoolArray, neurons: IntArray) -> None:
+    """Raise NonFinite, naming the method and the neurons, where any of them (m,) is bad (m,)."""
     if bad.any():
         named = ", ".join(str(int(i)) for i in neurons[bad][:5]) + (", ..." if bad.sum() > 5 else "")
-        raise NonFinite(
-            explain(f"`{method}` returned a non-finite value for neuron(s) {named}.", where=f"problem {problem.name!r}")
-        )
+        message = f"`{method}` returned a non-finite value for neuron(s) {named}."
+        raise NonFinite(explain(message, where=f"problem {problem.name!r}"))

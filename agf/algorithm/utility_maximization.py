@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from agf import integrators
 from agf.algorithm.arrivals import Arrivals
 from agf.algorithm.departures.discharge import ALIGNED, Discharge
 from agf.algorithm.departures.infimum import ended, undecided
@@ -15,10 +14,11 @@ from agf.algorithm.departures.symmetry import Order, order
 from agf.algorithm.dormant import Crossing, carried
 from agf.algorithm.memory import GenericState
 from agf.algorithm.run import Run
-from agf.algorithm.threshold import NonFinite
 from agf.arrays import IntArray
+from agf.integrators import MarchError
 from agf.records.state import Activation
 from agf.records.status import Status
+from agf.stopping.ending import failure
 
 
 class UtilityMaximization:
@@ -56,12 +56,9 @@ class UtilityMaximization:
             if 0.0 < drive <= run.noise(state):
                 return state, Status.FITTED
             state, free, found, elapsed = self._race(state, waiting)
-        except NonFinite as error:
+        except MarchError as error:
             run.notes.append(str(error))
-            return state, Status.NONFINITE
-        except integrators.Stalled as error:
-            run.notes.append(str(error))
-            return state, Status.STALLED
+            return state, failure(error)
         if found is Status.NO_GROWTH and 0.0 < drive <= 3.0 * run.noise(state):
             return state, Status.FITTED
         if isinstance(found, Status):

@@ -17,6 +17,7 @@ import numpy as np
 from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.init import Init
+from agf.integrators import MarchError, NonFinite, Stalled
 from agf.records.status import Status
 from agf.rounding import EPS, SUM
 from agf.stopping.drive import End, Moment, Stop, Why
@@ -202,6 +203,13 @@ class Ending:
 
     def _size(self, loss: float) -> float:
         return max(abs(loss), FLOOR * self.scale)
+
+
+def failure(error: MarchError) -> Status:
+    """The status of a run that an error ended."""
+    if isinstance(error, NonFinite):
+        return Status.NONFINITE
+    return Status.STALLED if isinstance(error, Stalled) else Status.MAX_STEPS
 
 
 def remarks(end: End, sentence: str) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ import time as wall
 
 import numpy as np
 
-from agf import integrators
 from agf.algorithm.conditioning import conditioned, undetermined
 from agf.algorithm.deviation import of_curve
 from agf.algorithm.observer import Observer
@@ -21,15 +20,16 @@ from agf.algorithm.resolved.motion import Motion
 from agf.algorithm.resolved.plateau import Plateau
 from agf.algorithm.resolved.run import Run
 from agf.algorithm.resolved.tolerances import decades
-from agf.algorithm.threshold import NonFinite
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.init import Init
+from agf.integrators import MarchError
 from agf.records.checkpoint import Checkpoint
 from agf.records.settings import FINE_DEPTH, Settings
 from agf.records.status import Status
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
+from agf.stopping.ending import failure
 
 
 def resolve_riding(
@@ -87,12 +87,7 @@ def go(run: Run) -> Status:
     except KeyboardInterrupt:
         run.path.cut()
         return Status.INTERRUPTED
-    except NonFinite as error:
+    except MarchError as error:
         run.notes.append(str(error))
-        return Status.NONFINITE
-    except integrators.MarchError as error:
-        run.notes.append(str(error))
-        if isinstance(error, integrators.NonFinite):
-            return Status.NONFINITE
-        return Status.STALLED if isinstance(error, integrators.Stalled) else Status.MAX_STEPS
+        return failure(error)
     return status
