@@ -111,15 +111,18 @@ class FlowSystem(ABC):
         return [self.snapshot(y) for y in ys]
 
     def distance(self, error: FloatArray) -> float:
-        """Norm of a small difference (N,) of two solutions that never grows, where `contracts`.
+        """Norm of a small difference (N,) of two solutions that never grows, where `contracts`: errors of steps only
+        add up then, and mode "resolved" bounds those of its times by it.
 
-        Errors of steps then only add up, and mode "resolved" bounds those of its times by it.
+        Default: the Euclidean one, in which every gradient flow of a convex loss contracts; override it where there is
+        a `metric`.
         """
-        raise NotImplementedError
+        return float(np.linalg.norm(error))
 
     def changes(self, gradients: FloatArray) -> FloatArray:
-        """By how much a difference of `distance` one can change losses of these gradients dL/dy (m, N), (m,)."""
-        raise NotImplementedError
+        """By how much a difference of `distance` one can change losses of these gradients dL/dy (m, N), (m,): the dual
+        norm."""
+        return np.asarray(np.linalg.norm(gradients, axis=1))
 
     def growth(self, y: FloatArray) -> float | None:
         """Largest rate d log rho/ds at which a small neuron still grows: the saddle check. 0 when none does.
