@@ -45,6 +45,9 @@ _MAX_RETRIES = 60
 #: Stages of one stabilised step. Derived: rounding grows as EPS times their square, to 1e-9: below every tolerance that
 #: such steps are taken at.
 MAX_STAGES = 2000
+#: Square of the stages of a stabilised step, over its length times the spectral radius. Derived: s stages are stable up
+#: to .653 (s^2 - 1), damped as they are here.
+STAGES_SQUARED = 1.54
 #: Accepted rkc2 steps for which an estimate of the spectral radius is trusted (a rejection renews it too). Cost: of
 #: power iterations; a step that has become unstable is rejected.
 RADIUS_AGE = 10
@@ -52,18 +55,19 @@ RADIUS_AGE = 10
 #: both to the tolerance. Dormand-Prince is stable on the negative real axis to 3.3, and a step limited by that hovers
 #: between 2 and 5 (measured).
 STIFF_PRODUCT = 2.0
-#: This many such steps mean stiffness, and one far below takes back the second number. Cost: as above. Damped steps,
-#: which may alternate with those for ever, count neither way.
+#: This many such steps mean stiffness, and one far below takes back the second number. Cost: which method goes on.
+#: Damped steps, which may alternate with those for ever, count neither way.
 STIFF_STEPS = (15, 15)
-#: The same for rough marches, ... Cost: these have so few steps that waiting as long would be a fair fraction of them.
+#: Steps that mean stiffness in a rough march, and how many one far below takes back. Cost: these have so few steps that
+#: waiting as long would be a fair fraction of them.
 _ROUGH_STIFF_STEPS = (4, 1)
-#: ... from this tolerance on. Cost: as above.
+#: Tolerance from which on a march is rough. Cost: which method goes on.
 _ROUGH = 1e-3
 #: After a step with a larger product the next is kept to this one. Cost: well inside the stable range a stiff mode is
 #: damped; at the edge it hovers as noise of the size of the tolerance, which crosses kinks for ever (measured on ReLU:
 #: 176,000 evaluations against 2,900).
 _DAMPED_PRODUCT = 2.4
-#: A product beyond this was a kink in the step, not stiffness. Cost: as above.
+#: A product beyond this was a kink in the step, not stiffness. Cost: which method goes on.
 _KINK_PRODUCT = 6.0
 
 #: A trial step may ask about absurd states: it is then not finite and rejected, which is no news.
@@ -186,6 +190,13 @@ class Accepted:
     error: FloatArray
     evaluations: int
     memory: Memory
+
+    @property
+    def stages(self) -> float:
+        """Evaluations that stability takes for a step of this length, 0 where it was not a stabilised one."""
+        if self.memory.method != "rkc2":
+            return 0.0
+        return float(np.sqrt(STAGES_SQUARED * (self.s1 - self.s0) * self.memory.radius))
 
     def dense(self, s: float) -> FloatArray:
         """State at s in [s0, s1], (N,): fourth order for rk45, cubic Hermite for rkc2. A fresh array."""
@@ -365,13 +376,13 @@ def _advance(
             radius, vector = _radius(velocity, spectral_radius, norm, y, f, vector)
             age = 0
         if chebyshev and radius > 0:
-            step = min(step, (MAX_STAGES**2 - 1) / (1.54 * radius))
+            step = min(step, (MAX_STAGES**2 - 1) / (STAGES_SQUARED * radius))
         if step <= 4 * EPS * abs(s):
             break
         # A last step up to 1 % longer than planned saves a sliver.
         h = s_end - s if s + 1.01 * step >= s_end else step
         if chebyshev:
-            stages = max(2, 1 + int(np.sqrt(1.54 * h * radius + 1)))
+            stages = max(2, 1 + int(np.sqrt(STAGES_SQUARED * h * radius + 1)))
             trial = _chebyshev(velocity, y, f, h, stages)
         else:
             trial = (_dormand_prince if order == 4 else _bogacki_shampine)(velocity, y, f, h, units)

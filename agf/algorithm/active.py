@@ -241,7 +241,7 @@ class Cost(Weights):
         super().__init__(problem, neurons)
         self.theta, self.gone = theta, gone
         self.stiffness = 0.0  # size of the last Hessian
-        self.curved = problem.smooth and problem.kink == 0.0  # whether there may be one
+        self.curved = not problem.cornered  # whether there may be one
         rho = norms(theta)
         self._floor = _NEGLIGIBLE * np.maximum(rho, _NEGLIGIBLE * rho.max(initial=0.0))
 

@@ -95,8 +95,7 @@ def certificate(problem: Problem, state: State, rtol: float = 1e-6) -> Certifica
     theta, inside = np.zeros((problem.width, problem.n_params)), np.zeros(problem.width, dtype=bool)
     theta[: shape[0]], inside[: shape[0]] = state.params, state.active
     active = np.flatnonzero(inside)
-    corner = not problem.smooth or problem.kink > 0
-    neurons = active if corner else np.arange(problem.width)
+    neurons = active if problem.cornered else np.arange(problem.width)
     if neurons.size * problem.n_params > MAX_ORDER:
         raise RequestError(
             explain(

@@ -20,6 +20,7 @@ from agf.integrators import (
     MAX_STAGES,
     RADIUS_AGE,
     STAGES,
+    STAGES_SQUARED,
     STIFF_PRODUCT,
     STIFF_STEPS,
     chebyshev_weights,
@@ -61,8 +62,7 @@ class DormandPrince(Stepper):
     def __init__(self, batch: Batch, rtol: float) -> None:
         super().__init__(batch, Field(batch), rtol)
         problem = batch.problem
-        kinks = not problem.smooth or problem.kink > 0
-        self._loose = rtol ** (2 / 3) if kinks else rtol
+        self._loose = rtol ** (2 / 3) if problem.cornered else rtol
         self._f0, self._bulge = self.f1.copy(), np.zeros_like(self.start)
         self.h = np.zeros(self.m)
         with np.errstate(divide="ignore"):
@@ -134,7 +134,7 @@ class DormandPrince(Stepper):
         if old.size:
             self._look(old)
         h, y0, f0 = self.next_h[rows][:, None], self.y1[rows], self.f1[rows]
-        stages = max(2, 1 + int(np.sqrt(1.54 * float((h[:, 0] * self._radius[rows]).max()) + 1)))
+        stages = max(2, 1 + int(np.sqrt(STAGES_SQUARED * float((h[:, 0] * self._radius[rows]).max()) + 1)))
         first, weights = chebyshev_weights(min(stages, MAX_STAGES))
         before, y1 = y0, y0 + h * first * f0
         for now, last, start, rate, rest in weights.tolist():

@@ -54,7 +54,8 @@ class Problem(Instance):
     -----
     A problem must define these attributes and the methods `loss_grad`, `residual` and `utility`; all of these are here,
     and none is in a base class. What it may define follows them by purpose: where it starts, what it knows of its loss,
-    its network and its neurons, closed forms, and what people read. Nobody defines `init`, `table` and `arguments`.
+    its network and its neurons, closed forms, and what people read. Nobody defines `init`, `cornered`, `table` and
+    `arguments`.
 
     Conventions: `theta` is (m, P), `neurons` the (m,) indices of these rows in 0..H-1 (they matter where neurons are
     not interchangeable); m may be 0. `directions` (m, P) are unit rows and `log_norms` (m,) natural logs of norms, for
@@ -383,6 +384,12 @@ class Problem(Instance):
             For a bad alpha, seed or kind.
         """
         return drawn(self, alpha, seed, kind)
+
+    @property
+    def cornered(self) -> bool:
+        """Whether f_i has corners in theta, sharp or rounded: they cost a method its order, and second derivatives do
+        not say how it goes on."""
+        return not self.smooth or self.kink > 0
 
     def table(self) -> Table:
         """What was asked for: sizes, and the constructor arguments (arrays by shape)."""

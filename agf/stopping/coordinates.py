@@ -16,8 +16,8 @@ from agf.stopping.rules import Memory
 
 #: Stages of a stabilised step from which on a plateau is looked for. Cost: of looking, which takes a decomposition.
 _LOOK_STAGES = 100.0
-#: ... or, next to the elapsed time, steps so short that at the edge of stability they would take for ever. Cost: a
-#: plateau that is found is as exact as the steps.
+#: Length of steps over the elapsed time below which a plateau is looked for as well: at the edge of stability they
+#: would take for ever. Cost: a plateau that is found is as exact as the steps.
 _SHORT = 1e-6
 #: It is looked for every so many steps. Cost: of looking.
 _EVERY = 10
@@ -66,7 +66,7 @@ class Held:
         """Whether steps are cut short by stability, or by what it leaves at its edge."""
         step = now.step
         assert step is not None
-        if stages(now) >= _LOOK_STAGES:
+        if step.stages >= _LOOK_STAGES:
             return True
         first = abs(system.first_loss)
         near = (NEAR * self.rtol) ** 2 * first  # what neurons so near a minimum add to its loss
@@ -85,15 +85,8 @@ class Stiff:
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
         """Whether other coordinates serve better."""
         y = now.y
-        if now.t < memory[0] or stages(now) <= max(EXPENSIVE, PER_ENTRY * y.size) or y.size > LARGEST:
+        stages = 0.0 if now.step is None else now.step.stages
+        if now.t < memory[0] or stages <= max(EXPENSIVE, PER_ENTRY * y.size) or y.size > LARGEST:
             return memory, None
         after = now.system.system.stiff(y)
         return (2.0 * now.t,), None if after is None else End(Why.TURNED, now, after=after)
-
-
-def stages(now: Moment) -> float:
-    """Stages of the step that ended now, 0 where it was not a stabilised one."""
-    step = now.step
-    if step is None or step.memory.method != "rkc2":
-        return 0.0
-    return float(np.sqrt(1.54 * (step.s1 - step.s0) * step.memory.radius))

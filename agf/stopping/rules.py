@@ -470,16 +470,12 @@ class Unaffordable:
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
         """Whether it is worth going on."""
         step = now.step
-        if step is None or now.t < memory[0] or step.memory.method != "rkc2":
-            return memory, None
-        length = step.s1 - step.s0
-        stages = np.sqrt(1.54 * length * step.memory.radius)
-        if stages < self.FULL:
+        if step is None or now.t < memory[0] or step.stages < self.FULL:
             return memory, None
         due = now.system.system.due(now.y)
         now.system.charge(2)
         ahead = min(np.inf if due is None else due, self.s_end - now.t)
-        if np.isfinite(ahead) and ahead / length * stages > self.budget.left(now):
+        if np.isfinite(ahead) and ahead / (step.s1 - step.s0) * step.stages > self.budget.left(now):
             if ahead == due and self.small is not None and self.small(now) == 0.0:
                 return (LOOK * now.t,), None
             return memory, End(Why.BUDGET, now, note="Explicit steps would not get there within the budget.")

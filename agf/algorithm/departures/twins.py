@@ -43,6 +43,6 @@ def members(
 
 def align(problem: Problem, directions: FloatArray, log_norms: FloatArray, group: BoolArray) -> None:
     """Give a group (m,) the direction of its largest member, in directions (m, P), where f has kinks."""
-    if problem.kink > 0 or not problem.smooth:
+    if problem.cornered:
         rows = np.flatnonzero(group)
         directions[rows] = directions[rows[np.argmax(log_norms[rows])]]

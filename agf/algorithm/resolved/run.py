@@ -64,8 +64,8 @@ class Run:
         self.start_level = float(problem.loss_grad(none, no_index)[0])
         self.ride = Ride(problem, self.clock, settings, init, contrary=probe)
         self.state: State = State(0.0, first, init.directions, init.log_norms, self.start_level)
-        cornered = problem.kink > 0 or not problem.smooth
-        self.path = Path(losses=[self.start_level], states=[self.state], reading="rates" if cornered else "losses")
+        reading = "rates" if problem.cornered else "losses"
+        self.path = Path(losses=[self.start_level], states=[self.state], reading=reading)
         assert settings.joining is not None
         natural = settings.threshold == "natural"
         joining = self.tolerances.joining * leading(problem, init, settings.joining)
