@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import re
 import sys
 from pathlib import Path
 
@@ -36,6 +37,8 @@ def test_the_measurements_are_of_constants_that_there_are():
 def test_a_constant_says_what_it_is_and_what_it_decides_and_why(constant):
     wanted = f"{constant.key}: a comment '#: what it is. KIND: why', with one of {', '.join(constants.KINDS)}"
     assert all((constant.means, constant.kind, constant.reason)), wanted
+    # each is read alone, on a page or beside its name
+    assert not re.search(r"\.\.\.|^The same\b|\bas above\b", constant.comment), "say it anew, or name the other one"
 
 
 def test_few_are_tuned():

@@ -19,8 +19,8 @@ _MARGIN = 3.0
 #: and those of a group this close activate together. Result: the loss that neurons so near see of one another is right
 #: to half a percent, the square; at 1 neurons of different features would be one, at 0.01 each would make its own drop.
 TURN = 0.1
-#: The same for estimates of self-interactions, and for the first guess of who may be of a group. Cost: what is far is
-#: looked at again, exactly, before it counts.
+#: Distance of directions at which an estimate of a self-interaction is stale, and two neurons may be of one group.
+#: Cost: what is far is looked at again, exactly, before it counts.
 FAR = 0.5
 #: Neurons, the next to cross, whose self-interaction is always fresh: they say what a typical one's is. Cost: of
 #: self-interactions.

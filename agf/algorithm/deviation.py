@@ -34,8 +34,8 @@ from agf.sphere import lengths
 #: and this fraction holds in 95 of 100 drops (docs/accuracy.md); at 1 bars would be twice as wide as needed, at 0.05
 #: most drops outside them.
 _PART = 0.5
-#: ... and of what a drop's own slow end would give, as only its second half counts for its half-drop time. Result: as
-#: above, calibrated on the same drops.
+#: Fraction of a drop's own slow end by which it is late: only its second half counts for its half-drop time. Result: of
+#: the bars, calibrated as `_PART` is.
 _OWN = 0.3
 #: Error of any half-drop time: tolerances, and what neurons do before they matter. Result: of the narrowest bars; at
 #: 3e-3 no drop would hold (`HOLDS`), at 3e-5 they would be below what `TURN` leaves.
@@ -58,8 +58,8 @@ _ORDER = 64
 #: `overlap`; at 1e-2 bars would not hold for all that lack it, at 1e-4 two plateaus of nine e-folds are needed not to
 #: have it.
 _MIXED = 1e-3
-#: Fraction of a level that still moves when the next drop is half-way, above which they overlap. Result: as above; at
-#: 0.1 a level off by a tenth of the drop would not have the mark, at 1e-3 levels along kinks all do.
+#: Fraction of a level that still moves when the next drop is half-way, above which they overlap. Result: of that mark;
+#: at 0.1 a level off by a tenth of the drop would not have the mark, at 1e-3 levels along kinks all do.
 _MOVING = 1e-2
 #: Log time to either side of a plateau at which the curve tells how certain its level is. Result: of the bar of a
 #: level; at 0.5 neighbouring drops would count, at 5e-3 a plateau that slopes by a few percent would be certain.

@@ -38,7 +38,8 @@ from agf.sphere import tangent
 from agf.stopping.ending import failure
 from agf.stopping.horizon import LONGEST
 
-#: ... or until none turns any more (to rtol in the utility); looked at first after this many. Cost: of looking.
+#: Growth times at unit norm after which it is first asked whether any direction still turns (to rtol in the utility),
+#: then after twice as long, and so on. Cost: of asking.
 _CHUNK = 10.0
 #: Largest tolerance of a step of the active neurons, over the width of rounded kinks, at which dormant ones turn
 #: meanwhile. Limit: coarser steps throw a newcomer that is followed from where it is small off a kink that holds it;

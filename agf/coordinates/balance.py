@@ -17,7 +17,8 @@ from agf.rounding import EPS
 #: Error of p |a|^2 - |w|^2 over the squared norm at which it is restored. Derived: it grows to 1, where the sign is
 #: lost, in seven growth times, which no step of a tolerance covers; what it moves the growth rate by is its square.
 _OFF = 1e-3
-#: The same at the start, below which a neuron is balanced. Derived: a difference of squares of unit size.
+#: Imbalance of the layers of a unit neuron at the start below which it is balanced. Derived: a difference of squares of
+#: unit size.
 _BALANCED = 40 * EPS
 #: Every neuron.
 ALL = slice(None)

@@ -22,10 +22,11 @@ from agf.sphere import norms
 #: Log norm over the largest below which neurons are small. Derived: with degree 3 they move the residual by less than
 #: EPS.
 _SMALL = float(np.log(EPS)) / 3.0
-#: The same for all to be let go, as a small one is about to matter. Cost: the others are held for as long; a neuron of
-#: 1e-4 moves the residual by 1e-12, below every tolerance.
+#: Log norm of the largest small neuron, over the largest held one, above which all are let go, as it is about to
+#: matter. Cost: the others are held for as long; a neuron of 1e-4 moves the residual by 1e-12, below every tolerance.
 _AWAKE = float(np.log(1e-4))
-#: The same for a step of the small ones to be rejected. Cost: of rejected steps.
+#: Log norm of the largest small neuron, over the largest held one, above which its step is rejected. Cost: of rejected
+#: steps.
 _BEYOND = float(np.log(1e-3))
 #: Log norm over the largest above which neurons are active for certain. Cost: a plateau is looked for where none is
 #: between this and small.
@@ -40,9 +41,9 @@ _FLAT_DIFFERENCES = 1e-7
 #: held. Result: they are moved there, and so much of the loss is taken off early; at 1000 neurons still on their way
 #: would be, at 1 only those that the steps have brought there to their own tolerance.
 NEAR = 100.0
-#: Newton iterations with one Hessian, ... Cost: where they do not get there, nothing is held.
+#: Newton iterations with one Hessian. Cost: where they do not get there, nothing is held.
 _ITERATIONS = 10
-#: ... and Hessians. Cost: as above.
+#: Hessians of Newton iterations. Cost: where they do not get there, nothing is held.
 _ROUNDS = 3
 #: A gradient off the minimum bends flat directions, up or down, by up to this multiple of it, both over their largest.
 #: Result: at 100 a saddle ten times steeper than it pulls would pass for a minimum, at 1 symmetries would for a saddle.

@@ -15,12 +15,12 @@ from agf.errors import RequestError, explain
 MODES = ("auto", "agf", "limit", "resolved")
 THRESHOLDS = ("natural", "unit")
 SETTLES = ("horizon", "converged")
-#: Smallest drop reported, as a fraction of the loss before it: of any curve, ... Setting: `depth`; at 2e-2 drops of a
+#: Smallest drop reported of any curve, as a fraction of the loss before it. Setting: `depth`; at 2e-2 drops of a
 #: percent, which a picture shows, would be left out; at 2e-4 the test of ten sigmas alone would hold off the scatter of
 #: minibatches.
 DEPTH = 2e-3
-#: ... and of a computed one (with slopes). Setting: `depth`; its losses are right to the tolerance of the steps, 1e-4
-#: at kinks and finer elsewhere, so that smaller drops are real; at 2e-5 those at kinks would not be.
+#: Smallest drop reported of a computed curve (with slopes). Setting: `depth`; its losses are right to the tolerance of
+#: the steps, 1e-4 at kinks and finer elsewhere, so that smaller drops are real; at 2e-5 those at kinks would not be.
 FINE_DEPTH = 2e-4
 #: Former names of options, which are still taken: of keywords, and in run files.
 _FORMER = {"max_time": "t_max"}

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 #: Lateness of a first drop through the size of the steps, from which on it is told: below, times have other errors.
 _LATE = 2e-3
-#: Log of a common factor of all observed times, from which on it is told, ... Result: predictions miss by percents.
+#: Log of a common factor of all observed times, from which on it is told. Result: predictions miss by percents.
 _OFF = 0.05
-#: ... and spread of the logs of the single factors, as a fraction of it. Result: the sentence speaks where one factor
-#: explains four fifths of the misses; a momentum of 0.9 makes the first of four drops late by a third besides.
+#: Spread of the logs of the single factors, as a fraction of the common one, up to which it is told. Result: the
+#: sentence speaks where one factor explains four fifths of the misses; a momentum of 0.9 makes the first of four drops
+#: late by a third besides.
 _ONE_FACTOR = 0.2
 #: A repeat of the training has the tolerance times this.
 _LOOSER = 10.0

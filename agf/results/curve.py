@@ -20,33 +20,35 @@ from agf.records.table import number
 #: Rate on a plateau over the rate in the drops on its two sides, at most. Setting: `flatness`; at 1 every shoulder of a
 #: drop would be a plateau, at 0.02 only one on which the loss falls fifty times slower than in the drops.
 FLATNESS = 0.2
-#: Drops below this fraction of the first loss are not looked for: in general, ... Result: it is what an error of 1e-4
+#: Drops below this fraction of the first loss are not looked for. Result: it is what an error of 1e-4
 #: in the weights, of steps at kinks, makes of a loss of 0; at 1e-9 its own scatter would be drops, at 1e-7 those by
 #: which a fit goes from three digits to four would be lost.
 FLOOR = 1e-8
-#: ... and above the last loss of a curve that is over. Result: it leaves room for steps of 1e-6, whose errors move a
-#: settled loss by their square; at 1e-6 late drops that are small next to the loss that stays would be overlooked.
+#: Loss above the last one, over the first, down to which drops of a curve that is over are looked for. Result: it
+#: leaves room for steps of 1e-6, whose errors move a settled loss by their square; at 1e-6 late drops that are small
+#: next to the loss that stays would be overlooked.
 LEFT = 1e-7
 #: A drop must exceed the scatter of the curve about its monotone fit by this factor. Result: the largest of 1e4 normal
 #: deviations is four sigmas, and minibatches make larger ones; at 1 scatter would make drops, at 100 a run whose
 #: scatter is a percent would have none.
 _SIGMAS = 10.0
-#: Windows in which the scatter of a curve is measured, at most, ... Derived: a loss that falls by three decades
+#: Windows in which the scatter of a curve is measured, at most. Derived: a loss that falls by three decades
 #: changes by a tenth in one, its scatter by no more than that is known to.
 _WINDOWS = 64
-#: ... and points in each at least. Derived: the root mean square of so many is right to an eighth.
+#: Points in each of these windows at least. Derived: the root mean square of so many is right to an eighth.
 _FEWEST = 32
-#: The rate of fall is averaged over this fraction of the smallest drop: on a clean curve, ... Result: at 1 the smallest
+#: The rate of fall is averaged over this fraction of the smallest drop on a clean curve. Result: at 1 the smallest
 #: drop would be one cell, without a place where it is fastest; at 0.01 a cell would lie between two points of the
 #: curve.
 _BAND = 0.125
-#: ... and over this fraction of the scatter, times `_SIGMAS`, where that decides. Result: at 1 two drops of ten sigmas
-#: may be one, at 0.4 cells are four sigmas, and a slide with a scatter of a thousandth gets thirty plateaus.
+#: The rate of fall is averaged over this fraction of the scatter times `_SIGMAS`, where that is larger. Result: at 1
+#: two drops of ten sigmas may be one, at 0.4 cells are four sigmas, and a slide with a scatter of a thousandth gets
+#: thirty plateaus.
 _NOISY_BAND = 0.7
 #: What a line between two points of a drawn curve may be off by, over the first loss. Cost: of points; pictures show a
 #: thousandth.
 _DRAWN = 2e-4
-#: Fewest and most points of it between two computed ones. Cost: as above; plateaus lie where lines are flattest.
+#: Fewest and most points of it between two computed ones. Cost: of points; plateaus lie where lines are flattest.
 _BETWEEN = 8, 100
 #: Log time over which a plateau is as flat as it must be, over that which the shorter of the drops beside it takes
 #: from a tenth to nine tenths. Derived: where rates decay and grow like exponentials a curve is below half of the lower

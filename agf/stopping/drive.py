@@ -26,12 +26,12 @@ from agf.contract.flow_system import FlowSystem
 from agf.integrators import ABSURD, Accepted, MarchError, NonFinite
 from agf.rounding import EPS
 
-#: When the next step is this small a fraction of the local time, local time restarts at 0, ... Derived: from here on
+#: When the next step is this small a fraction of the local time, local time restarts at 0. Derived: from here on
 #: float64 knows less than half the digits of a step.
 _REBASE = EPS**0.5
-#: ... provided that steps still change the state by this much, in its scale (a blow-up, degree > 2). Derived: a step
-#: that accuracy limits changes it by rtol^(1/3) or more, whatever rtol is; one that does not is limited by stability,
-#: and time goes on.
+#: Change of the state by a step, in its scale, above which local time may restart (a blow-up, degree > 2). Derived: a
+#: step that accuracy limits changes it by rtol^(1/3) or more, whatever rtol is; one that does not is limited by
+#: stability, and time goes on.
 _MOVED = 1e-6
 #: The shortest step that a march takes, relative to its time. Derived: the next number, and room for rounding of the
 #: stages.

@@ -38,11 +38,11 @@ _DIFFERENCE = 8.0 * EPS ** (-1 / 3)
 #: Result: neurons that grow more slowly are said not to grow; at 1e-2 plateaus a hundred times longer than the first
 #: would be ends, at 1e-4 the chatter of steps of 1e-4 would be growth.
 _TELLING = 1e-3
-#: e-folds of such growth for which neurons are turned, ... Result: those that take longer are said not to grow; at 6
+#: e-folds of such growth for which neurons are turned. Result: those that take longer are said not to grow; at 6
 #: only what starts e^-6 beside a saddle leaves it, and ten times more is waited for in vain.
 _TURNS = 60.0
-#: ... in so many steps at most. Result: as above; at 40 a direction that crosses ten kinks is cut off, at 4,000 the
-#: question costs ten times as much where directions turn for ever.
+#: Steps in which they are turned at most. Result: what takes more is said not to grow; at 40 a direction that crosses
+#: ten kinks is cut off, at 4,000 the question costs ten times as much where directions turn for ever.
 _STEPS = 400
 #: Tolerance of these steps. Cost: the question is whether a neuron grows, not when.
 _TURNING = 1e-3

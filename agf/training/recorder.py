@@ -24,14 +24,15 @@ MAX_POINTS = 20_000
 #: Error of a cubic between two points, over the loss above the least, at most. Cost: of points; half-drop times of
 #: drops that are small next to the loss that stays are right to a tenth of it.
 _OF_REST = 1e-4
-#: Spacing of snapshots in log time, ... Cost: which of them are kept is decided by what the others do not show.
+#: Spacing of snapshots in log time. Cost: which of them are kept is decided by what the others do not show.
 _SPACING = 0.05
-#: ... where steps, as those of descent, are all of one length, ... Cost: as above.
+#: Spacing of snapshots in log time where steps, as those of descent, are all of one length. Cost: of snapshots that are
+#: kept.
 _FINE_SPACING = 0.01
-#: ... and in loss, as a fraction of the first. Cost: as above.
+#: Spacing of snapshots in loss, as a fraction of the first. Cost: of snapshots that are kept.
 _FALL = 0.01
-#: ... and, to begin with, in points of the curve, which are close where it bends, however little of the loss that is.
-#: Cost: as above.
+#: Spacing of snapshots, to begin with, in points of the curve, which are close where it bends, however little of the
+#: loss that is. Cost: of snapshots that are kept.
 _POINTS = 2
 #: Part of the room that snapshots have when they are thinned, after which those to come are as much farther apart in
 #: points. Cost: of thinning more often, and of snapshots that are not kept.

@@ -43,15 +43,15 @@ from agf.stopping.ending import SETTLE, Ending, remarks
 from agf.stopping.methods import Auto
 from agf.stopping.rules import BUDGET, Budget, Timeless
 
-#: Points of the curve in every step, and for every e-fold by which the loss above the least falls in it, ... Cost:
+#: Points of the curve in every step, and for every e-fold by which the loss above the least falls in it. Cost:
 #: half-drop times are found on a cubic between points.
 _POINTS, _POINTS_FOLD = 2, 3
-#: ... but at most so many. Cost: as above.
+#: Most points of the curve in a step. Cost: half-drop times are found on a cubic between points.
 _MOST_POINTS = 12
-#: Loss above the least, over that at the start, from which on folds are no longer counted. Cost: as above.
+#: Loss above the least, over that at the start, from which on folds are no longer counted. Cost: of points.
 _DEEP = 1e-6
-#: Log of the ratio of the rates of fall at two points beyond which one is put between them, so often at most. Cost: as
-#: above; a cubic through points farther apart on an exponential has plateaus of its own.
+#: Log of the ratio of the rates of fall at two points beyond which one is put between them, so often at most. Cost: of
+#: points; a cubic through points farther apart on an exponential has plateaus of its own.
 _JUMP, _HALVINGS = 1.5, 8
 
 

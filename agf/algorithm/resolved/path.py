@@ -20,15 +20,15 @@ from agf.stopping.drive import End, Moment, Why
 #: arrivals. Result: of the label of such a drop alone; above 1 it would have one neuron, at 0.025 each that moved a
 #: little.
 _SHARED = 0.25
-#: Fall of the loss, over the first, between two points of the curve at most, ... Cost: half-drop times are found on a
+#: Fall of the loss, over the first, between two points of the curve at most. Cost: half-drop times are found on a
 #: cubic between points.
 _FINE = 0.005
-#: ... or so many points in one step. Cost: as above.
+#: Points of the curve in one step at most. Cost: half-drop times are found on a cubic between points.
 _MOST_INSIDE = 30
 #: Steps at which the curve is looked over for drops that were requested, over those at the last look. Cost: a look
 #: goes over the whole curve, and what is stepped beyond the last drop is thrown away.
 _LOOKS = 1.1
-#: Steps between the first such looks. Cost: as above.
+#: Steps between the first such looks. Cost: of a look, and of steps beyond the last drop.
 _FIRST = 5
 #: What is left to relax on a plateau, over the tolerance, that is relaxed at its end and makes no drop. Result: at 100
 #: drops of a ten-thousandth at rtol 1e-6 would be none, at 1 what the bound of a slow mode overstates would be a drop.

@@ -31,10 +31,10 @@ _LARGE = 1e8
 _DIGITS = 1e10
 #: Stages certified in one matrix product. Cost: memory of (stages, d) arrays against calls.
 _BATCH = 256
-#: With d > _WIDE n only the columns that are next to activate are followed, _WIDE n of them, ... Cost: all columns are
+#: With d > _WIDE n only the columns that are next to activate are followed, _WIDE n of them. Cost: all columns are
 #: checked after every round, and a round in which another one would have activated is repeated with it.
 _WIDE = 6
-#: ... and the others are checked every so many stages. Cost: see `_WIDE`.
+#: Stages after which the others are checked. Cost: a round in which another one would have activated is repeated.
 _ROUND = 48
 
 

@@ -33,12 +33,13 @@ from agf.stopping import (
 #: Relative accuracy of a settled level, and of the smallest level that matters, in units of the initial loss. Cost: a
 #: tolerance, and moves levels by as much.
 SETTLED = 1e-6
-#: The flow has passed a plateau when |g|^2 has risen this much from its lowest ... Result: a mode that grows makes it
+#: The flow has passed a plateau when |g|^2 has risen this much from its lowest. Result: a mode that grows makes it
 #: rise by e^2 in a growth time, so that it is passed within one; near 1 ripples of modes that finish one after another
 #: would count, at 40 a drop that lies less far above its plateau would not end it.
 _RISE = 4.0
-#: ... where it would have taken this many times the time since the last drop to lose as much again. Result: at 0.5 the
-#: slow end of a drop would count as a plateau, at 0.005 one on which 1 % of the drop is still relaxing would not.
+#: A plateau is where it would have taken this many times the time since the last drop to lose as much again. Result: at
+#: 0.5 the slow end of a drop would count as a plateau, at 0.005 one on which 1 % of the drop is still relaxing would
+#: not.
 _FLAT = 0.05
 #: A further drop counts when it takes at least this fraction off the loss that can be explained. Result: a smaller one
 #: belongs to the drop before it; at 1e-2 so would drops that a picture shows, at 1e-5 what the active flow's own error
