@@ -42,8 +42,8 @@ _EXPORTS = {
     "Snapshot": "contract.flow_system",
     "Engine": "algorithm.engine",
     "Step": "algorithm.engine",
-    "predict": "algorithm.engine",
-    "predict_many": "algorithm.engine",
+    "predict": "algorithm.prediction",
+    "predict_many": "algorithm.prediction",
     "Drop": "results.drop",
     "Staircase": "results.staircase",
     "Trajectory": "results.trajectory",
@@ -122,8 +122,8 @@ if TYPE_CHECKING:
     from agf.algorithm.certificate import certificate as certificate
     from agf.algorithm.engine import Engine as Engine
     from agf.algorithm.engine import Step as Step
-    from agf.algorithm.engine import predict as predict
-    from agf.algorithm.engine import predict_many as predict_many
+    from agf.algorithm.prediction import predict as predict
+    from agf.algorithm.prediction import predict_many as predict_many
     from agf.capacity.alignment import alignment as alignment
     from agf.capacity.compress import merge as merge
     from agf.capacity.compress import prune as prune

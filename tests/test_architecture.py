@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import graphlib
+import importlib
 import importlib.util
 import re
 import sys
@@ -93,6 +94,17 @@ def test_the_walk_of_theta_names_what_is_called_in_the_order_of_the_first_calls(
     assert not [name for name in named if name not in order]
     rounds = [name for name in named if name not in ("algorithm.threshold:Threshold.log_radius",)]  # asked all along
     assert [order[name] for name in rounds] == sorted(order[name] for name in rounds)
+
+
+def test_what_stands_for_a_line_of_the_paper_is_there_and_says_what_it_does():
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8").partition("## Rooms")[0]
+    named = re.findall(r"`([\w.]+):([\w.]+)`", text)
+    assert len(named) > 10
+    for module, path in named:
+        thing = importlib.import_module(f"agf.algorithm.{module}")
+        for part in path.split("."):
+            thing = getattr(thing, part)
+        assert thing.__doc__, f"{module}:{path}"
 
 
 def test_departures_name_files_that_exist():

@@ -1,41 +1,35 @@
-"""The alternation: dormant neurons until the next activation, active neurons until they settle, repeat.
+"""[AGF] Algorithm 1: two phases in turn, from all neurons dormant to the last drop.
 
-The engine holds settings and no memory; a user can drive `init` and `step` in a loop of their own. The phases
-themselves are elsewhere (generic: `dormant`, `active`; closed forms: the problem's own).
+    repeat
+        utility maximization    the residual r of the active neurons is frozen, and every dormant neuron follows
+                                d theta_i / dt = grad U_i(theta_i; r), until the first reaches its threshold
+        activation              it joins the active neurons
+        cost minimization       the active neurons follow d theta / dt = -grad L until they rest: a drop is over
+
+`Engine.step` is one round. It holds settings and no memory; a user can drive `init` and `step` in a loop of their own.
+The phases themselves are elsewhere: those for any problem in `utility_maximization` and `cost_minimization`, closed
+forms with the problems that have them. `prediction` goes round until a step ends the run.
 """
 
 from __future__ import annotations
 
-import os
-import time as wall
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from agf.algorithm.conditioning import measured, shaken
-from agf.algorithm.departures.symmetry import HANDED
-from agf.algorithm.deviation import Deviation
-from agf.algorithm.observer import Observer
-from agf.algorithm.outcome import staircase
-from agf.algorithm.smallness import of_start, refuse_large, start_change
 from agf.arrays import USUAL
-from agf.clock import Clock
 from agf.contract.admission import admit
-from agf.contract.blame import blame, guard, told
 from agf.contract.phases import Phases
 from agf.contract.problem import Problem
 from agf.coordinates.mode_system import mixes
-from agf.errors import AgfError, ProblemError, RequestError, explain
+from agf.errors import ProblemError, RequestError, explain
 from agf.init import Init
-from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
 from agf.records.state import Activation, Settled, State
 from agf.records.status import Status
 from agf.results.drop import Drop, kept
-from agf.results.staircase import Staircase
 
 
 @dataclass(frozen=True)
@@ -90,8 +84,8 @@ class Engine:
 
     @np.errstate(**USUAL)
     def step(self, state: State[Any]) -> Step:
-        """One dormant phase from this state, and the active phase that it triggers; times are accelerated times."""
-        after, activation = self.phases.dormant(state)
+        """One round: a dormant phase from this state, and the active phase that it triggers; times are accelerated."""
+        after, activation = self.phases.dormant(state)  # utility maximization, to an activation
         if isinstance(activation, Status):
             return Step(after, None, activation)
         if not (np.isfinite(activation.time) and activation.time >= state.time):
@@ -103,7 +97,7 @@ class Engine:
             )
         if self.settings.t_max is not None and float(self.clock.flow(activation.time)) > self.settings.t_max:
             return Step(state, None, Status.MAX_TIME)
-        final, settled = self.phases.active(after, activation)
+        final, settled = self.phases.active(after, activation)  # cost minimization, to rest
         if isinstance(settled, Status):
             return Step(final, None, settled)
         return Step(final, record(self.problem, self.phases, final, activation, settled), None, after)
@@ -137,149 +131,6 @@ def record(problem: Problem, phases: Phases, state: State[Any], activation: Acti
         active=state.active.copy(),
         directions=kept(state.directions),
     )
-
-
-@np.errstate(**USUAL)
-def predict(
-    problem: Problem,
-    init: Init,
-    *,
-    mode: str | None = None,
-    threshold: str | None = None,
-    settle: str | None = None,
-    horizon: float | None = None,
-    rtol: float | None = None,
-    tie_rtol: float | None = None,
-    joining: float | None = None,
-    max_drops: int | None = None,
-    t_max: float | None = None,
-    conditioning: bool | None = None,
-    observer: Observer | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    **others: Any,
-) -> Staircase:
-    """Predict the loss drops of `problem` trained by gradient flow from `init`.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is trained.
-    init : Init
-        From where.
-    mode : str, optional
-        "auto" (default), Algorithm 1 where its assumption holds and resolved in time where it does not; "agf", finite
-        alpha ([AGF] Algorithm 1), the default where `threshold`, `settle` or `horizon` is given; "limit", alpha -> 0 at
-        degree 2 ([AGF] Algorithm 2, [PF23] Algorithm 1); or "resolved", where the active neurons flow in real time,
-        which predicts the curve as well.
-        Options that are None have the default of `Settings`.
-    threshold : str, optional
-        Norm at which a neuron activates: "natural", R* at which it saturates, or "unit", 1 as in the paper.
-    settle : str, optional
-        How long active neurons flow: "horizon", for as long as the next activation takes, or "converged".
-    horizon : float, optional
-        Multiple of that time (settle="horizon").
-    rtol : float, optional
-        Relative error of directions, log norms and losses, of one step.
-    tie_rtol : float, optional
-        Neurons whose activation times agree to this fraction of the elapsed phase activate together.
-    joining : float, optional
-        Fraction of R* at which a neuron joins the active flow (mode="resolved").
-    max_drops : int, optional
-        Most drops; None for no bound.
-    t_max : float, optional
-        Flow time to stop at; None for no bound. Its former name `max_time` is still taken.
-    conditioning : bool, optional
-        Whether to measure, by a second prediction, how much each drop's time moves when the tolerance and the initial
-        weights (mode "resolved": the joining fraction) change a little. None: in mode "resolved" only.
-    observer : Observer or None, optional
-        Called as observer(state, drop) after every step, for progress; it cannot change the run.
-    checkpoint : str or os.PathLike[str] or None, optional
-        Run file written as drops come, so that a killed prediction leaves the last of them readable.
-    others : Any
-        Anything else is refused, with the name that was probably meant.
-
-    Returns
-    -------
-    Staircase
-        Also when the run ended early: its status says why, and `status.failed` whether that was a failure. An
-        interrupt (Ctrl-C) returns what was computed, with status "interrupted".
-
-    Raises
-    ------
-    RequestError
-        For a wrong request.
-    ProblemError
-        For a plugin that breaks its contract.
-    """
-    settings = Settings.of(
-        {
-            "mode": mode, "threshold": threshold, "settle": settle, "horizon": horizon, "rtol": rtol,
-            "tie_rtol": tie_rtol, "joining": joining, "max_drops": max_drops, "t_max": t_max,
-            "conditioning": conditioning, **others,
-        }
-    )  # fmt: skip
-    return predict_with(problem, init, settings, observer, checkpoint)
-
-
-def predict_with(
-    problem: Problem,
-    init: Init,
-    settings: Settings,
-    observer: Observer | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-) -> Staircase:
-    """`predict` with its options in one record."""
-    init = admit(problem, init, "predict")
-    kept = Checkpoint(checkpoint, eager=True)
-    with guard(problem):
-        change = refuse_large(problem, init) if settings.mode != "limit" else 0.0
-        stairs = _judged(problem, _predicted(problem, init, settings, observer, kept))
-        stairs = of_start(problem, init, stairs, change)
-        if stairs.curve_times.size or not (settings.conditioning and stairs.drops):
-            return stairs  # what is resolved in time measures its own
-        if stairs.status is Status.INTERRUPTED:
-            return stairs
-        return measured(stairs, _predicted(problem, *shaken(init, settings), None, Checkpoint(None)))
-
-
-def _judged(problem: Problem, stairs: Staircase) -> Staircase:
-    """With a last sentence on whether the network can still learn, for small ReLU networks."""
-    if problem.layers is None:
-        return stairs
-    from agf.rectified.verdict import verdict  # a tenth of a second to import, and few problems have kinks
-
-    sentence = None if stairs.status is Status.INTERRUPTED else verdict(problem, stairs)
-    return stairs if sentence is None else replace(stairs, notes=(*stairs.notes, sentence))
-
-
-def _predicted(
-    problem: Problem, init: Init, settings: Settings, observer: Observer | None, kept: Checkpoint
-) -> Staircase:
-    if settings.mode == "resolved":
-        from agf.algorithm.resolved.resolve import resolve
-
-        return resolve(problem, init, settings, observer, kept)
-    if settings.mode == "auto":
-        from agf.algorithm.auto import auto
-
-        def alternate(paper: Settings, watch: Observer | None, phases: Phases | None = None) -> Staircase:
-            return _alternate(Engine(problem, init, paper, phases), watch, kept)
-
-        return auto(problem, init, settings, observer, kept, alternate)
-    if settings.mode == "limit":
-        from agf.algorithm.limit import closed_form
-
-        known = closed_form(problem, init, settings)
-        if known is not None:
-            return known
-    engine = Engine(problem, init, settings)
-    stairs = _alternate(engine, observer, kept)
-    if settings.mode == "agf" and getattr(engine.phases, "symmetric", False):
-        from agf.algorithm.resolved.resolve import resolve
-
-        followed = resolve(problem, init, settings.within("resolved"), observer, kept)
-        return replace(followed, notes=(HANDED, *followed.notes))
-    return stairs
 
 
 def _agf(problem: Problem, init: Init, settings: Settings) -> Phases:
@@ -318,166 +169,3 @@ def phases_of(problem: Problem, init: Init, settings: Settings) -> Phases:
             )
         )
     return PHASES[settings.mode](problem, init, settings)
-
-
-@dataclass
-class _Record:
-    """What `outcome.staircase` needs of phases, which may lack counters and notes."""
-
-    clock: Clock
-    start_level: float
-    stats: dict[str, float]
-    notes: list[str]
-
-
-def _alternate(engine: Engine, observer: Observer | None, kept: Checkpoint) -> Staircase:
-    """The drops of an engine until one of its steps ends the run; kept and handed back whatever ends it."""
-    problem, phases = engine.problem, engine.phases
-    began = wall.perf_counter()
-    state = engine.init()
-    drops: list[Drop] = []
-    deviation = Deviation(problem, engine.clock)
-    record = _Record(engine.clock, state.level, getattr(phases, "stats", {}), getattr(phases, "notes", []))
-
-    def result(status: Status) -> Staircase:
-        told = deviation.barred(drops, record.start_level) if engine.settings.mode == "agf" else drops
-        return staircase(problem, engine.start, engine.settings, record, status, told, began)
-
-    observer = kept.watching(observer, lambda: result(Status.INTERRUPTED))
-    try:
-        with guard(problem, lambda: result(Status.ERROR) if drops else None):
-            return result(_steps(engine, state, drops, deviation, observer))
-    except KeyboardInterrupt:
-        return result(Status.INTERRUPTED)
-
-
-def _steps(
-    engine: Engine, state: State[Any], drops: list[Drop], deviation: Deviation, observer: Observer | None
-) -> Status:
-    """Step after step, the drops added to `drops` and to `deviation`; the status that ends them."""
-    most = engine.settings.max_drops
-    while most is None or len(drops) < most:
-        settled, step = state, engine.step(state)
-        state = step.state
-        if step.drop is not None:
-            if engine.settings.mode == "agf" and step.activated is not None:
-                deviation.add(settled, step.activated, state, step.drop)
-            drops.append(step.drop)  # last: an interrupt between the two leaves no drop without its measures
-        if observer is not None:
-            observer(state, step.drop)
-        if step.status is not None:
-            return step.status
-    return Status.MAX_DROPS
-
-
-@np.errstate(**USUAL)
-def predict_many(
-    problem: Problem,
-    inits: Sequence[Init],
-    *,
-    mode: str | None = None,
-    threshold: str | None = None,
-    settle: str | None = None,
-    horizon: float | None = None,
-    rtol: float | None = None,
-    tie_rtol: float | None = None,
-    joining: float | None = None,
-    max_drops: int | None = None,
-    t_max: float | None = None,
-    conditioning: bool | None = None,
-    **others: Any,
-) -> list[Staircase]:
-    """`predict` from many initializations of one problem, in order.
-
-    Where a problem has `many_phases`, the initializations share the work, and each result agrees with that of `predict`
-    to rounding; it does not depend, not even in the last bit, on which others were asked for. Elsewhere this is a loop.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is trained.
-    inits : Sequence[Init]
-        From where.
-    mode : str, optional
-        As in `predict`, as are all other options: "agf", "limit" or "resolved".
-    threshold : str, optional
-        Norm at which a neuron activates: "natural", R* at which it saturates, or "unit", 1 as in the paper.
-    settle : str, optional
-        How long active neurons flow: "horizon", for as long as the next activation takes, or "converged".
-    horizon : float, optional
-        Multiple of that time (settle="horizon").
-    rtol : float, optional
-        Relative error of directions, log norms and losses, of one step.
-    tie_rtol : float, optional
-        Neurons whose activation times agree to this fraction of the elapsed phase activate together.
-    joining : float, optional
-        Fraction of R* at which a neuron joins the active flow (mode="resolved").
-    max_drops : int, optional
-        Most drops; None for no bound.
-    t_max : float, optional
-        Flow time to stop at; None for no bound. Its former name `max_time` is still taken.
-    conditioning : bool, optional
-        Whether to measure, by a second prediction, how much each drop's time moves when the tolerance and the initial
-        weights (mode "resolved": the joining fraction) change a little. None: in mode "resolved" only.
-    others : Any
-        Anything else is refused, with the name that was probably meant.
-
-    Returns
-    -------
-    list[Staircase]
-        One for each initialization.
-
-    Raises
-    ------
-    RequestError
-        As `predict`.
-    ProblemError
-        As `predict`.
-    KeyboardInterrupt
-        When interrupted.
-    """
-    settings = Settings.of(
-        {
-            "mode": mode, "threshold": threshold, "settle": settle, "horizon": horizon, "rtol": rtol,
-            "tie_rtol": tie_rtol, "joining": joining, "max_drops": max_drops, "t_max": t_max,
-            "conditioning": conditioning, **others,
-        }
-    )  # fmt: skip
-    out = []
-    for found in predict_each(problem, inits, settings):
-        if isinstance(found, Exception):
-            raise found
-        out.append(found)
-    return out
-
-
-def predict_each(problem: Problem, inits: Sequence[Init], settings: Settings) -> Iterator[Staircase | Exception]:
-    """The results of `predict_many` as they are computed; where one raises, its exception, and then the others.
-
-    Raises RequestError before the first for a wrong request.
-    """
-    inits = [admit(problem, init, "predict") for init in inits]
-    alone = settings.mode != "agf" or settings.conditioning  # the repeat of a prediction is its own
-    try:
-        many = None if alone or not inits else problem.many_phases(inits, settings)
-    except AgfError:  # one of them may be to blame, and then says so itself
-        many = None
-    except Exception as error:
-        guilty = blame(type(problem), error)
-        place = f" in {guilty.place}" if guilty is not None else ""
-        words = f"`many_phases` of problem {problem.name!r} raised {told(error)}{place}; each start is predicted alone."
-        warnings.warn(words, stacklevel=2)
-        many = None
-    for init, phases in zip(inits, many or [None] * len(inits), strict=True):
-        try:
-            if phases is None:
-                found = predict_with(problem, init, settings)
-            else:
-                found = _alternate(Engine(problem, init, settings, phases), None, Checkpoint(None))
-                found = of_start(problem, init, found, start_change(problem, init))
-        except Exception as error:
-            yield error
-            continue
-        if found.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        yield found

@@ -354,7 +354,7 @@ def _theory(probe: Probe) -> str:
         raise Violation("theory", "a level that rises", "levels that fall", "levels out of order")
     if p.degree != 2 or p.theory_at_infinite_width:
         return f"{len(theory.drops)} drops that start at the loss without neurons"
-    from agf.algorithm.engine import predict
+    from agf.algorithm.prediction import predict
 
     limit = predict(p, p.init(1e-8, seed=0), mode="limit")
     count = min(len(limit.drops), len(theory.drops))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from agf import registry
-from agf.algorithm.engine import predict_with
+from agf.algorithm.prediction import predict_with
 from agf.errors import FileError, RequestError, explain
 from agf.loading.runs import training
 from agf.records import files, provenance

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agf import registry
-from agf.algorithm.engine import predict_with
+from agf.algorithm.prediction import predict_with
 from agf.algorithm.smallness import refuse_large
 from agf.contract.admission import admit
 from agf.contract.blame import guard

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agf.algorithm.engine import predict_each
+from agf.algorithm.prediction import predict_each
 from agf.contract.admission import admit
 from agf.contract.problem import Problem
 from agf.errors import AgfError, FileError

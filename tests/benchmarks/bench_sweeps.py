@@ -28,7 +28,7 @@ from sweep_plugin import PLUGIN
 
 import agf
 from agf import datasets, registry
-from agf.algorithm.engine import predict_many
+from agf.algorithm.prediction import predict_many
 from agf.records.table import Table
 from agf.sweeping import sweep as sweeps
 

@@ -6,7 +6,7 @@ from diagonal_cases import diagonal, five_coordinates, random_problem, returning
 from sweep_plugin import PLUGIN
 
 import agf
-from agf.algorithm.engine import predict_each, predict_many
+from agf.algorithm.prediction import predict_each, predict_many
 
 #: Both routes do the same arithmetic up to the order of sums inside the linear algebra: a few hundred roundings.
 ROUNDING = 1e-12
