@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from agf.algorithm.deviation import HOLDS
 from agf.algorithm.resolved.resolve import resolve
 from agf.contract.problem import Problem
 from agf.errors import ProblemError, RequestError
@@ -21,11 +22,6 @@ from agf.records.status import Status
 from agf.records.table import percent, those
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
-
-#: Error bar, relative, of a half-drop time up to which Algorithm 1 is taken to hold. Result: beyond it drops are
-#: resolved in time; it is as far off as the default may be in the median on real tables, at 1e-2 so far off in many,
-#: and at 1e-4 below what bars say of any drop, so that all would be resolved.
-HOLDS = 1e-3
 
 Observed = list[tuple[object, Drop | None]]
 Predict = Callable[[Settings], Staircase]

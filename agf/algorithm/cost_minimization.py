@@ -24,13 +24,10 @@ from agf.records.state import Activation, Settled
 from agf.records.status import Status
 from agf.sphere import cartesian, polar
 from agf.stopping.ending import failure
+from agf.stopping.horizon import SLOWER
 
-#: Waits for the next activation for which settle="converged" follows the flow. Result: what decays a thousandfold more
-#: slowly than the next neuron grows is not followed; at 100 a hundredfold, at 1e4 flows that never converge take ten
-#: times as long.
-CONVERGED = 1000.0
-#: Horizon when no activation is to come, in times since the start, or CONVERGED durations of the drop if that is
-#: longer. Result: of the last level where it falls like a power of time; at 1 it would be that of the last drop's own
+#: Horizon when no activation is to come, in times since the start, or `SLOWER` durations of the drop if that is longer.
+#: Result: of the last level where it falls like a power of time; at 1 it would be that of the last drop's own
 #: slow end, at 100 such a fall is followed ten times as long.
 _LAST_TIMES = 10.0
 #: Who activates without time having passed, given a state and the neurons that may not; the state has them activated.
@@ -126,7 +123,7 @@ class CostMinimization:
         threshold: Threshold = EstimatedThreshold.of(run.threshold(state))
         cap = self._cap(time, width)
         assert run.settings.horizon is not None  # it applies to the only mode there is here
-        multiple = run.settings.horizon * (1.0 if run.settings.settle == "horizon" else CONVERGED)
+        multiple = run.settings.horizon * (1.0 if run.settings.settle == "horizon" else SLOWER)
 
         waiting = np.setdiff1d(np.flatnonzero(~state.active), following.neurons)
         dormant = run.batch(state, waiting, None)
@@ -151,7 +148,7 @@ class CostMinimization:
 
     def _cap(self, time: float, width: float) -> float:
         """Flow time after which a level counts, whether or not another activation is to come."""
-        cap = max(_LAST_TIMES * float(self.run.clock.flow(time)), CONVERGED * width)
+        cap = max(_LAST_TIMES * float(self.run.clock.flow(time)), SLOWER * width)
         if self.run.settings.t_max is None:
             return cap
         return min(cap, max(self.run.settings.t_max - float(self.run.clock.flow(time)), width))

@@ -30,6 +30,11 @@ from agf.results.staircase import Staircase
 from agf.rounding import TIED, TINY
 from agf.sphere import lengths
 
+#: Error bar, relative, of a half-drop time up to which Algorithm 1 is taken to hold, and output of a neighbour, over
+#: its own, when a drop is half-way, up to which the two do not overlap. Result: beyond it drops are resolved in time;
+#: it is as far off as the default may be in the median on real tables, at 1e-2 so far off in many, and at 1e-4 below
+#: what bars say of any drop, so that all would be resolved.
+HOLDS = 1e-3
 #: Fraction of the sum of the measures by which a drop is late. Result: of the bars; the measures bound what happens,
 #: and this fraction holds in 95 of 100 drops (docs/accuracy.md); at 1 bars would be twice as wide as needed, at 0.05
 #: most drops outside them.
@@ -54,10 +59,6 @@ _PAIRS = 1 << 16
 #: Order of Hessians that are taken apart for their slowest rate. Limit: motion beyond it is taken to last until the
 #: next drop, and the bar is wider.
 _ORDER = 64
-#: Output of a neighbour, over its own, when a drop is half-way, above which both overlap. Result: of the mark
-#: `overlap`; at 1e-2 bars would not hold for all that lack it, at 1e-4 two plateaus of nine e-folds are needed not to
-#: have it.
-_MIXED = 1e-3
 #: Fraction of a level that still moves when the next drop is half-way, above which they overlap. Result: of that mark;
 #: at 0.1 a level off by a tenth of the drop would not have the mark, at 1e-3 levels along kinks all do.
 _MOVING = 1e-2
@@ -255,7 +256,8 @@ class Deviation:
         scale = start_level if start_level > 0 else np.inf
         certain = np.array([drop.predicted_decrease if drop.predicted_decrease > 0 else 0.0 for drop in drops]) / scale
         bars = FINE_DEPTH + certain + left * (np.abs(np.append(start_level, levels[:-1]) - levels) / scale)
-        mixed = (reach > _MIXED) | (share > _MIXED) | (left > _MOVING)
+        # two drops overlap where a neighbour's output moves one by more than Algorithm 1 may be off
+        mixed = (reach > HOLDS) | (share > HOLDS) | (left > _MOVING)
         return tuple(
             drop.barred(_finite(error), _finite(bar), mix or drop.neurons.size > 1 or not drop.critical)
             for drop, error, bar, mix in zip(drops, errors.tolist(), bars.tolist(), mixed.tolist(), strict=True)

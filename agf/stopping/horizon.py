@@ -17,10 +17,13 @@ from agf.stopping import remaining_loss
 from agf.stopping.drive import End, Moment, Stop, Why
 from agf.stopping.rules import LOOK, PARKED, Memory, Tolerance
 
-#: Growth times of what moves fastest for which a flow is followed that nothing ends. Result: a level that falls like a
-#: power of time, and a direction that turns more slowly, count where they are; it is ten e-folds at a thousandth of the
-#: fastest rate, at 1e3 at a hundredth, and at 1e5 what moves for ever takes ten times as long.
-LONGEST = 1e4
+#: How many times more slowly than what moves fastest (a drop, the next neuron to come) anything may move and still be
+#: followed. Result: a level that falls like a power of time, and a direction that turns more slowly, count where they
+#: are; at 100 what is a hundredfold slower would, at 1e4 what moves for ever takes ten times as long.
+SLOWER = 1000.0
+#: Growth times of what moves fastest for which a flow is followed that nothing ends. Derived: ten e-folds of what is
+#: `SLOWER`, which leave e^-10, 5e-5, of it.
+LONGEST = 10.0 * SLOWER
 #: Rate -dL/dt, relative to the largest seen, that is rounding. Derived: the square of a gradient that is a sum which
 #: vanishes.
 _ROUNDING = SUM**2

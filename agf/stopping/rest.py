@@ -21,7 +21,7 @@ from agf.rounding import EPS, SUM
 from agf.stopping.drive import Counted, End, Moment, Stop, Why, drive
 from agf.stopping.fastest_growth import fastest_growth
 from agf.stopping.methods import Explicit
-from agf.stopping.rules import Budget, Certified, Memory, Tolerance
+from agf.stopping.rules import PARKED, Budget, Certified, Memory, Tolerance
 
 #: e-folds within the time after which nothing is left of a mode that decays but the tolerance. Derived: it is then
 #: rounding of the sums that drive it.
@@ -38,9 +38,6 @@ _DIFFERENCE = 8.0 * EPS ** (-1 / 3)
 #: Result: neurons that grow more slowly are said not to grow; at 1e-2 plateaus a hundred times longer than the first
 #: would be ends, at 1e-4 the chatter of steps of 1e-4 would be growth.
 _TELLING = 1e-3
-#: e-folds of such growth for which neurons are turned. Result: those that take longer are said not to grow; at 6
-#: only what starts e^-6 beside a saddle leaves it, and ten times more is waited for in vain.
-_TURNS = 60.0
 #: Steps in which they are turned at most. Result: what takes more is said not to grow; at 40 a direction that crosses
 #: ten kinks is cut off, at 4,000 the question costs ten times as much where directions turn for ever.
 _STEPS = 400
@@ -107,14 +104,15 @@ def prospect(system: PolarSystem, y: FloatArray) -> tuple[float, int]:
 
     A neuron may shrink here, next to a direction that it will leave, and grow once it has turned. So the small ones
     are turned on the residual of the large ones until one grows faster than `_TELLING` of what the zero function
-    makes of the fastest, or all stand still.
+    makes of the fastest, all stand still, or a direction beside a saddle would have left it from the smallest distance
+    in float64.
     """
     turning = system.turning(y)
     if turning is None:
         return 0.0, 0
     told = _TELLING * turning.natural
     stops: list[Stop] = [Certified(Tolerance(0.0), -told), _Still(_TELLING * told), Budget(np.inf, _STEPS)]
-    end = drive(turning, Explicit(_TURNING, "rk45"), stops, turning.start(), s_end=_TURNS / told)
+    end = drive(turning, Explicit(_TURNING, "rk45"), stops, turning.start(), s_end=PARKED / told)
     growth = turning.growth(end.at.y) if -end.at.loss >= told else 0.0
     return growth, end.at.work.gradients
 

@@ -273,8 +273,8 @@ class Drifting:
     #: Largest power of a drift. Result: two neurons moving off to infinity make 1 at most, and a finite time adds to
     #: it; at 12 the end of an exponential would be one.
     FASTEST: ClassVar[float] = 1.25
-    #: What grows is asked at the ends of the last so many spans. Result: with two a rate that happens to shrink once
-    #: would count as falling; more are gradients spent on every look.
+    #: What grows is asked at the ends of the last so many spans. Derived: whether it rises ever more steeply takes two
+    #: rises, which are between three.
     ASKED: ClassVar[int] = 3
     #: Factor by which growth times the age may rise over these. Derived: a rate that holds up rises 4-fold over two
     #: spans, one that falls like 1/t not at all; the root of the one is as far from the other.
