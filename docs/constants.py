@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib
+import itertools
 import json
 import math
 import re
@@ -31,6 +32,8 @@ import agf
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 PAGE = HERE / "constants.md"
+#: Factor -> what is said of it and its inverse.
+TIMES = {2.0: "x2 and /2 move", 10.0: "x10 and /10"}
 #: Factor -> what it moves.
 MEASURED = {2.0: HERE / "constants.json", 10.0: HERE / "tenfold.json"}
 KIND = re.compile(r"\b(Result|Setting|Derived|Cost|Limit|Source): ")
@@ -444,28 +447,37 @@ def bound(key: str) -> float:
 
 
 def table() -> str:
-    """How many decide what, then one row a constant, by module."""
-    rows: list[str] = []
-    last = ""
-    for one in constants():
-        if one.module != last:
-            last = one.module
-            rows += [
-                "",
-                f"## {last}",
-                "",
-                "| constant | value | what it is | decides | why so | x2 and /2 move | x10 and /10 |",
-                "|---|---|---|---|---|---|---|",
-            ]
-        name = one.key.removeprefix(one.module + ".")
-        cells = (f"`{name}`", one.shown.replace("|", ""), one.means or "-", one.kind or "-", one.reason or "-")
-        cells += tuple(words(one.key, factor) for factor in MEASURED)
-        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    """How many decide what; those that are tuned, in one table; and the others by room."""
     count = Counter(one.kind for one in constants())
     kinds = [f"| {kind} | {count[kind]} | {meaning} |" for kind, meaning in KINDS.items()]
     kinds += [f"| (not said) | {count['']} | |"] * (count[""] > 0)
-    head = ["| decides | constants | |", "|---|---|---|", *kinds]
-    return f"{len(constants())} constants, {count['Result']} of them tuned.\n\n" + "\n".join([*head, *rows]) + "\n"
+    rows = ["| decides | constants | |", "|---|---|---|", *kinds]
+    tuned = [one for one in constants() if one.kind == "Result"]
+    rows += ["", "## What is tuned", "", *_head("constant", "value", "what it is", "why so", *TIMES.values())]
+    rows += [_row(one, one.key.removeprefix("agf."), one.means, one.reason, *TIMES) for one in tuned]
+    others = sorted((one for one in constants() if one.kind != "Result"), key=_room)
+    for room, inside in itertools.groupby(others, _room):
+        rows += ["", f"## {room}", "", *_head("constant", "value", "what it is", "decides", "why so", TIMES[2.0])]
+        rows += [
+            _row(one, one.key.removeprefix(room + "."), one.means or "-", one.kind or "-", one.reason or "-", 2.0)
+            for one in inside
+        ]
+    return f"{len(constants())} constants, {count['Result']} of them tuned.\n\n" + "\n".join(rows) + "\n"
+
+
+def _room(one: Constant) -> str:
+    return one.module.rpartition(".")[0]
+
+
+def _head(*columns: str) -> list[str]:
+    return ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+
+
+def _row(one: Constant, name: str, *cells: str | float) -> str:
+    """Its name and value, words, and what these factors move."""
+    said = [cell if isinstance(cell, str) else words(one.key, cell) for cell in cells]
+    shown = (f"`{name}`", one.shown.replace("|", ""), *said)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in shown) + " |"
 
 
 def page() -> str:
