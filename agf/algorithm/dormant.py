@@ -16,7 +16,7 @@ from agf import integrators
 from agf.algorithm.crossings import FAR, TURN, Crossings
 from agf.algorithm.departures import twins
 from agf.algorithm.field import Batch
-from agf.algorithm.steps import rest_of, steps_of
+from agf.algorithm.steps import steps_of
 from agf.algorithm.threshold import ExactThreshold, Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
@@ -215,9 +215,9 @@ class _Race:
     def __init__(self, batch: Batch, threshold: Threshold, rtol: float, rounds: Rounds | None = None) -> None:
         self.rounds = rounds or Rounds()
         problem, directions, log_norms = batch.problem, batch.directions, batch.log_norms
-        self.steps = steps_of(batch, rtol, problem.degree * threshold.noise)
+        self.steps, rests = steps_of(batch, rtol, problem.degree * threshold.noise)
         self.crossings = Crossings(self.steps, threshold)
-        self.rest = rest_of(self.steps, self.crossings)
+        self.rest = rests(self.steps, self.crossings)
         alive = np.flatnonzero(~self.steps.dead)
         self.grouped = groups(problem) and alive.size > 1
         self.together = self.grouped and homogeneous(problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from agf.algorithm.crossings import Crossings
@@ -12,21 +13,19 @@ from agf.algorithm.linear_stepper import LinearRest, LinearStepper, linear
 from agf.algorithm.rest import Rest, StableRest
 from agf.algorithm.stepper import Stepper
 
+#: What finds the neurons that rest, for steps of one kind.
+Rests = Callable[[Any, Crossings], Rest[Any]]
 
-def steps_of(batch: Batch, rtol: float, noise: float) -> Stepper:
-    """Exact steps where the problem's dormant neurons have them, else Dormand-Prince steps."""
+
+def steps_of(batch: Batch, rtol: float, noise: float) -> tuple[Stepper, Rests]:
+    """Exact steps where the problem's dormant neurons have them, else Dormand-Prince steps; and how they come to rest.
+
+    noise : utility gradients up to this cannot be told from 0.
+    """
     exact = ExactStepper.of(batch, rtol, noise)
     if exact is not None:
-        return exact
+        return exact, ExactRest
     matrix = linear(batch)
-    return DormandPrince(batch, rtol) if matrix is None else LinearStepper(batch, matrix, rtol)
-
-
-def rest_of(steps: Stepper, crossings: Crossings) -> Rest[Any]:
-    """What finds the neurons that rest, for these steps."""
-    if isinstance(steps, ExactStepper):
-        return ExactRest(steps, crossings)
-    if isinstance(steps, LinearStepper):
-        return LinearRest(steps, crossings)
-    assert isinstance(steps, DormandPrince)
-    return StableRest(steps, crossings)
+    if matrix is not None:
+        return LinearStepper(batch, matrix, rtol), LinearRest
+    return DormandPrince(batch, rtol), StableRest

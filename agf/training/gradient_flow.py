@@ -104,7 +104,7 @@ def flow(
         of every loss that this flow can reach (`Problem.least_loss`), or because it would lose no more in another time
         as long and nothing grows, neither a small neuron nor a perturbation; as long as something grows, however
         slowly, the run goes on. "no_critical_point": the loss falls like a power of time, by less than 2 % in another
-        time as long, and nothing grows faster. "saddle": a perturbation has grown for 60 e-folds, so none is there.
+        time as long, and nothing grows faster. "saddle": a perturbation has grown for 72 e-folds, so none is there.
     method : str, optional
         "rk45" (Dormand-Prince), "rkc2" (stabilised, for smooth problems), or "auto": Dormand-Prince, where the problem
         is smooth the stabilised method for as long as stability limits the steps, and where it has a Hessian implicit
