@@ -128,23 +128,17 @@ def predict_with(
     kept = Checkpoint(checkpoint, eager=True)
     with guard(problem):
         change = refuse_large(problem, init) if settings.mode != "limit" else 0.0
-        stairs = _judged(problem, _predicted(problem, init, settings, observer, kept))
+        stairs = _predicted(problem, init, settings, observer, kept)
+        if problem.layers is not None:
+            from agf.rectified.verdict import judged  # a tenth of a second to import, and few problems have kinks
+
+            stairs = judged(problem, stairs)
         stairs = of_start(problem, init, stairs, change)
         if stairs.curve_times.size or not (settings.conditioning and stairs.drops):
             return stairs  # what is resolved in time measures its own
         if stairs.status is Status.INTERRUPTED:
             return stairs
         return measured(stairs, _predicted(problem, *shaken(init, settings), None, Checkpoint(None)))
-
-
-def _judged(problem: Problem, stairs: Staircase) -> Staircase:
-    """With a last sentence on whether the network can still learn, for small ReLU networks."""
-    if problem.layers is None:
-        return stairs
-    from agf.rectified.verdict import verdict  # a tenth of a second to import, and few problems have kinks
-
-    sentence = None if stairs.status is Status.INTERRUPTED else verdict(problem, stairs)
-    return stairs if sentence is None else replace(stairs, notes=(*stairs.notes, sentence))
 
 
 def _predicted(

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TypeVar
+
 from agf.contract.problem import Problem
 from agf.errors import RequestError
+from agf.records.status import Status
 from agf.rectified.samples import Samples
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 
+Run = TypeVar("Run", Staircase, Trajectory)
 
-def verdict(problem: Problem, run: Staircase | Trajectory) -> str | None:
+
+def judged(problem: Problem, run: Run) -> Run:
+    """The run with that sentence as its last note; itself where it was interrupted, or nothing is to be said."""
+    sentence = None if run.status is Status.INTERRUPTED else _verdict(problem, run)
+    return run if sentence is None else replace(run, notes=(*run.notes, sentence))
+
+
+def _verdict(problem: Problem, run: Staircase | Trajectory) -> str | None:
     """One sentence, or None for other problems, large ones, and networks in motion."""
     samples = Samples.of(problem)
     if samples is None or run.status.failed or run.init is None:

@@ -278,7 +278,11 @@ class _Run:
             with checkpoint.last(), guard(self.problem, self._partial):
                 status = self._drive(budget, each)
             self.seconds = wall.perf_counter() - began
-            result = self._judged(self.trajectory(status))
+            result = self.trajectory(status)
+            if self.problem.layers is not None:
+                from agf.rectified.verdict import judged  # a tenth of a second to import, and few problems have kinks
+
+                result = judged(self.problem, result)
         except KeyboardInterrupt:
             if not self.record.recorder.kept:
                 raise  # nothing was computed
@@ -289,15 +293,6 @@ class _Run:
             result = so_far()
         checkpoint.save(result)
         return result
-
-    def _judged(self, result: Trajectory) -> Trajectory:
-        """With a last sentence on whether the network can still learn, for small ReLU networks."""
-        if self.problem.layers is None:
-            return result
-        from agf.rectified.verdict import verdict  # as long to import
-
-        sentence = verdict(self.problem, result)
-        return result if sentence is None else replace(result, notes=(*result.notes, sentence))
 
     def _drive(self, budget: Budget, each: Callable[[Moment, Saved], None]) -> Status:
         """From system to system until a rule ends the run."""
