@@ -27,7 +27,6 @@ from agf.errors import RequestError, explain
 from agf.rounding import EPS
 
 Velocity = Callable[[FloatArray], FloatArray]
-Radius = Callable[[FloatArray], float]
 
 METHODS = ("rk45", "rkc2", "auto")
 #: "auto" of low order, for tolerances of some percent.
@@ -87,17 +86,10 @@ STAGES = tuple(
 )
 ERROR = np.array([71 / 57600, 0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40])
 #: Fourth-order dense output: the quartic that the cubic Hermite interpolant lacks (II.6, contd5).
-BULGE = np.array(
-    [
-        -12715105075 / 11282082432,
-        0,
-        87487479700 / 32700410799,
-        -10690763975 / 1880347072,
-        701980252875 / 199316789632,
-        -1453857185 / 822651844,
-        69997945 / 29380423,
-    ]
-)
+BULGE = np.array([
+    -12715105075 / 11282082432, 0, 87487479700 / 32700410799, -10690763975 / 1880347072,
+    701980252875 / 199316789632, -1453857185 / 822651844, 69997945 / 29380423,
+])  # fmt: skip
 
 
 class MarchError(ArithmeticError):
@@ -272,7 +264,6 @@ def march(
     s_end: float = np.inf,
     first_step: float | None = None,
     max_steps: int = DEFAULT_MAX_STEPS,
-    spectral_radius: Radius | None = None,
     memory: Memory | None = None,
 ) -> Iterator[Accepted]:
     """Integrate y' = velocity(y) from y0 (N,) and yield every accepted step; stop by leaving the loop.
@@ -301,9 +292,6 @@ def march(
         Length to try first; chosen from the velocity when None.
     max_steps : int, optional
         Accepted steps after which OutOfSteps is raised.
-    spectral_radius : callable or None, optional
-        y -> upper bound of the spectral radius of the Jacobian (rkc2); by power iteration on velocity differences when
-        None.
     memory : Memory or None, optional
         Of the `Accepted` to resume after, with s0 and y0 its s1 and y1.
 
@@ -343,7 +331,7 @@ def march(
     for _ in range(max_steps):
         if not s < s_end:
             return
-        accepted, memory = _advance(counted, norm, retract, spectral_radius, method, memory, s, s_end, y, f)
+        accepted, memory = _advance(counted, norm, retract, method, memory, s, s_end, y, f)
         s, y, f = accepted.s1, accepted.y1, accepted.f1
         yield Accepted(
             accepted.s0, s, accepted.y0, y, accepted.f0, f, accepted.bulge, accepted.error, count, memory
@@ -357,7 +345,6 @@ def _advance(
     velocity: Velocity,
     norm: ErrorNorm,
     retract: Callable[[FloatArray], FloatArray] | None,
-    spectral_radius: Radius | None,
     method: str,
     memory: Memory,
     s: float,
@@ -373,7 +360,7 @@ def _advance(
     units = norm.units(y)
     for _ in range(_MAX_RETRIES):
         if chebyshev and (rejected or vector is None or age >= RADIUS_AGE):
-            radius, vector = _radius(velocity, spectral_radius, norm, y, f, vector)
+            radius, vector = _radius(velocity, norm, y, f, vector)
             age = 0
         if chebyshev and radius > 0:
             step = min(step, (MAX_STAGES**2 - 1) / (STAGES_SQUARED * radius))
@@ -581,11 +568,9 @@ def chebyshev_weights(stages: int) -> tuple[float, FloatArray]:
 
 
 def _radius(
-    velocity: Velocity, given: Radius | None, norm: ErrorNorm, y: FloatArray, f: FloatArray, vector: FloatArray | None
+    velocity: Velocity, norm: ErrorNorm, y: FloatArray, f: FloatArray, vector: FloatArray | None
 ) -> tuple[float, FloatArray]:
     """Upper estimate of the spectral radius at y (1.2 times the power iteration's) and the vector it ended with."""
-    if given is not None:
-        return float(given(y)), f
     units = norm.units(y) * np.ones_like(y)
     v = f / units if vector is None else vector
     if not v.any():
