@@ -88,19 +88,24 @@ class Engine:
         after, activation = self.phases.dormant(state)  # utility maximization, to an activation
         if isinstance(activation, Status):
             return Step(after, None, activation)
-        if not (np.isfinite(activation.time) and activation.time >= state.time):
-            raise ProblemError(
-                explain(
-                    f"the dormant phase ended at time {activation.time}, before or beyond its start {state.time}.",
-                    where=f"problem {self.problem.name!r}",
-                )
-            )
+        _refuse_backwards(self.problem, state.time, activation.time)
         if self.settings.t_max is not None and float(self.clock.flow(activation.time)) > self.settings.t_max:
             return Step(state, None, Status.MAX_TIME)
         final, settled = self.phases.active(after, activation)  # cost minimization, to rest
         if isinstance(settled, Status):
             return Step(final, None, settled)
         return Step(final, record(self.problem, self.phases, final, activation, settled), None, after)
+
+
+def _refuse_backwards(problem: Problem, start: float, end: float) -> None:
+    """Raise ProblemError where a phase of the problem's own ends before it starts, or at no time."""
+    if not (np.isfinite(end) and end >= start):
+        raise ProblemError(
+            explain(
+                f"the dormant phase ended at time {end}, before or beyond its start {start}.",
+                where=f"problem {problem.name!r}",
+            )
+        )
 
 
 def record(problem: Problem, phases: Phases, state: State[Any], activation: Activation, settled: Settled) -> Drop:
