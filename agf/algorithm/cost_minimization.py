@@ -18,7 +18,7 @@ from agf.algorithm.next_activation import NextActivation
 from agf.algorithm.run import Run
 from agf.algorithm.saturation import later
 from agf.algorithm.threshold import EstimatedThreshold, Threshold
-from agf.arrays import IntArray
+from agf.arrays import FloatArray, IntArray
 from agf.integrators import MarchError
 from agf.records.state import Activation, Settled
 from agf.records.status import Status
@@ -43,10 +43,12 @@ class CostMinimization:
         Whose neurons.
     above : Above
         Who joins once they rest.
+    timeless : bool
+        Whether a drop takes no time beside the wait for the next one, however near that is: the limit alpha -> 0.
     """
 
-    def __init__(self, run: Run, above: Above) -> None:
-        self.run, self.above = run, above
+    def __init__(self, run: Run, above: Above, timeless: bool = False) -> None:
+        self.run, self.above, self.timeless = run, above, timeless
 
     def to_rest(
         self,
@@ -128,11 +130,15 @@ class CostMinimization:
         waiting = np.setdiff1d(np.flatnonzero(~state.active), following.neurons)
         dormant = run.batch(state, waiting, None)
         to_next = NextActivation(dormant, threshold, cap / multiple, run.stats)
+
+        def horizon(now: FloatArray, neurons: IntArray) -> float:
+            return cap if self.timeless else min(max(width, multiple * to_next.after(now, neurons)), cap)
+
         rest = settle(
             run.problem,
             theta,
             chosen,
-            lambda now, neurons: min(max(width, multiple * to_next.after(now, neurons)), cap),
+            horizon,
             rtol=run.settings.rtol,
             negligible=run.negligible(),
             before=before,
@@ -148,7 +154,8 @@ class CostMinimization:
 
     def _cap(self, time: float, width: float) -> float:
         """Flow time after which a level counts, whether or not another activation is to come."""
-        cap = max(_LAST_TIMES * float(self.run.clock.flow(time)), SLOWER * width)
+        age = 0.0 if self.timeless else float(self.run.clock.flow(time))  # of any scale as alpha -> 0
+        cap = max(_LAST_TIMES * age, SLOWER * width)
         if self.run.settings.t_max is None:
             return cap
         return min(cap, max(self.run.settings.t_max - float(self.run.clock.flow(time)), width))

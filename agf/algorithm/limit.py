@@ -93,7 +93,7 @@ class LimitPhases:
         settings = settings.within("agf", threshold="natural", settle="converged")
         self.run = Run(problem, origin, self.clock, settings)
         self.problem, self.settings, self.stats, self.notes = problem, settings, self.run.stats, self.run.notes
-        self._minimize = CostMinimization(self.run, _no_newcomer)
+        self._minimize = CostMinimization(self.run, _no_newcomer, timeless=True)
 
     def start(self) -> GenericState:
         """All neurons dormant, time 0."""

@@ -115,3 +115,53 @@ def test_single_drops_are_looked_at_for_forks_where_the_budget_allows_for_two_re
     assert not any("not looked at" in note for note in single.notes)
     monkeypatch.setattr("agf.networks.theory._WORK", 200)  # the one drop takes 181
     assert any("not looked at" in note for note in agf.TwoLayer(*T3).theory().notes)
+
+
+def random_set(seed):
+    rng = np.random.default_rng(seed)
+    d, n = int(rng.integers(2, 4)), int(rng.integers(3, 13))
+    return agf.TwoLayer(rng.standard_normal((n, d)), rng.standard_normal(n))
+
+
+def flow_of_the_ends(p, until):
+    """Gradient flow, which knows nothing of drops, of one neuron at every end of the alignment; and its -log alpha."""
+    ends = np.array([end.direction for end in agf.landscape(p, starts=1).ends])
+    unit = -np.log(1e-300)
+    return p.of_width(len(ends)), agf.Init.scaled(ends, 1e-300), until * unit, unit
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_gradient_flow_makes_the_same_drops(seed):
+    p = random_set(seed)
+    stairs = p.theory()
+    assert len(stairs.drops) == 2
+    few, init, until, unit = flow_of_the_ends(p, 1.1 * stairs.accelerated_times[-1])
+    flow = agf.flow(few, init, t_max=until)
+    middles = 0.5 * (stairs.levels[1:] + stairs.levels[:-1])
+    halves = np.array([flow.time_at(middle) for middle in middles]) / unit
+    assert halves == pytest.approx(stairs.accelerated_times[1:], rel=2.0 / unit)  # some growth times, over log 1/alpha
+    assert flow.losses[-1] == pytest.approx(stairs.levels[-1], rel=1e-5)
+
+
+def test_however_near_the_next_drop_is_the_active_neurons_reach_their_critical_point_first():
+    # a second neuron is behind by 1.9e-4 of the way. Left where the wait for it was over, the first had a field that
+    # took the second to another end, and a drop came at 1.476
+    p = random_set(6)
+    few, init, until, unit = flow_of_the_ends(p, 1.55)
+    limit = agf.predict(few, init, mode="limit", rtol=1e-8, max_drops=2, conditioning=False)
+    flow = agf.flow(few, init, t_max=until)
+    assert limit.levels[2] == pytest.approx(0.379098517, rel=1e-6)  # of the flow at t = 4
+    half = flow.time_at(0.5 * (limit.levels[1] + limit.levels[2])) / unit
+    assert limit.accelerated_times[2] == pytest.approx(half, rel=5.0 / unit)
+
+
+def test_mode_limit_does_not_know_the_scale_of_the_weights():
+    # active flows ended after ten times the flow time so far, which is of any length as alpha -> 0: at 1e-300 the first
+    # was followed until it ran out of steps
+    p = random_set(6)
+    ends = np.array([end.direction for end in agf.landscape(p, starts=1).ends])
+    few, options = p.of_width(len(ends)), {"mode": "limit", "rtol": 1e-8, "max_drops": 2, "conditioning": False}
+    small, large = (agf.predict(few, agf.Init.scaled(ends, alpha), **options) for alpha in (1e-300, 1e-2))
+    assert small.accelerated_times == pytest.approx(large.accelerated_times, rel=1e-9)
+    assert small.levels == pytest.approx(large.levels, rel=1e-9)
+    assert len(small.drops) == 2
