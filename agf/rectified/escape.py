@@ -250,7 +250,7 @@ def escape(problem: Problem, at: Any, *, drop: int | None = None, starts: int = 
 
 def judged(problem: Problem, there: Neurons, starts: int = 100, worth: float = WORTH) -> Escape:
     """The same for neurons as they are; drops count from a fraction `worth` of the first loss on."""
-    network = there.network
+    network = there.network(problem)
     everyone = np.arange(network.shape[0]) % problem.width
     level = float(problem.loss_grad(network, everyone)[0])
     none = np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64)
@@ -263,6 +263,8 @@ def judged(problem: Problem, there: Neurons, starts: int = 100, worth: float = W
     )
     if rest is not None:
         found = _moved(found, there.moment, level, problem, large)
+    if motion <= AT_REST:  # what active neurons make already is no way out
+        found = replace(found, criticals=tuple(one for one in found.criticals if one.drop != np.inf))
     best = found.best
     counts = best is not None and level > worth * first and (not best.drop <= worth * first)
     if counts and best is not None and samples is not None:  # what rounding leaves of a residual that no neuron feels
@@ -317,7 +319,7 @@ def _neurons(problem: Problem, at: Any, drop: int | None) -> Neurons:
 
 def _moved(found: Landscape, at: str, level: float, problem: Problem, network: FloatArray) -> Landscape:
     """A landscape of a residual at rest, said to be that of the network, with drops beside it."""
-    criticals = dropping(problem, list(found.criticals), network)
+    criticals = dropping(problem, list(found.criticals), network, level)
     return replace(found, at=at, level=level, criticals=tuple(criticals))
 
 

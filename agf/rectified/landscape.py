@@ -13,7 +13,7 @@ from agf.contract.admission import admit_problem
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
-from agf.rectified.ascent import SAME, STARTS, maxima
+from agf.rectified.ascent import FOLLOWED, SAME, STARTS, maxima
 from agf.rectified.cones import MAX_FACES, Arrangement, name
 from agf.rectified.ends import ends, isotropic
 from agf.rectified.extremal import MAXIMUM, MINIMUM, Extremal, extremal
@@ -27,9 +27,8 @@ _LETTERS = 24
 #: Neurons of either sign whose ends give the shares above two dimensions. Cost: shares are right to 1.6 %, and their
 #: number is said.
 _DRAWN = 1000
-#: Neurons times squared samples that are followed where nothing is enumerated, and neurons at least. Cost: ten seconds;
-#: more find more maxima, and none proves that there are no others.
-_FOLLOWED, _FEWEST = 1.5e7, 8
+#: Neurons that are followed at least where nothing is enumerated. Cost: as `FOLLOWED`, for many samples.
+_FEWEST = 8
 #: Seed of their directions. Derived: any, so that a landscape does not change from call to call.
 _SEED = 0
 
@@ -102,7 +101,7 @@ def landscape(
             criticals, flats, words = listed(samples, c, found, shares)
             how, complete = f"All {found.faces} cones and faces were looked at{words}", True
         else:
-            few = min(starts, max(_FEWEST, int(_FOLLOWED / c.size**2)))
+            few = min(starts, max(_FEWEST, int(FOLLOWED / c.size**2)))
             criticals, flats = followed(samples, c, few)
             how, complete = f"Ends of {few} neurons of either sign, followed exactly; shares are of those", False
     elif closed is not None:
@@ -113,7 +112,7 @@ def landscape(
         how, complete = f"Found by ascent from {starts} starts; shares are of those", False
     criticals = [one if one.label else replace(one, label=f"direction {k}") for k, one in enumerate(criticals)]
     criticals = _ordered(criticals)
-    criticals = dropping(problem, criticals, network)
+    criticals = dropping(problem, criticals, network, level)
     return Landscape(problem.name, problem.degree, at, level, tuple(criticals), tuple(flats), complete, how,
                      tuple(notes), **extra)  # fmt: skip
 
@@ -297,8 +296,8 @@ def _arc(X: FloatArray, pattern: np.ndarray) -> tuple[float, float]:
     return float(edges[inside[0]]), float(widths[inside].sum())
 
 
-def dropping(problem: Problem, criticals: list[Critical], network: FloatArray) -> list[Critical]:
-    """With U^2 / 4C where they grow."""
+def dropping(problem: Problem, criticals: list[Critical], network: FloatArray, level: float) -> list[Critical]:
+    """With U^2 / 4C where they grow; inf where that is more than the loss `level`: active ones make it."""
     growing = [k for k, one in enumerate(criticals) if one.grows]
     if not growing:
         return criticals
@@ -308,6 +307,9 @@ def dropping(problem: Problem, criticals: list[Critical], network: FloatArray) -
     own = problem.self_interaction(directions, neurons, network, everyone)
     out = list(criticals)
     for k, C in zip(growing, own, strict=True):
-        if C > 0:
-            out[k] = replace(criticals[k], drop=criticals[k].utility ** 2 / (4 * float(C)))
+        square = criticals[k].utility ** 2
+        if problem.quadratic_loss and square > 8 * C * level:  # twice the loss; equal where it would fit all, to a kink
+            out[k] = replace(criticals[k], drop=np.inf)
+        elif C > 0:
+            out[k] = replace(criticals[k], drop=square / (4 * float(C)))
     return out

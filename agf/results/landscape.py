@@ -41,7 +41,7 @@ class Critical:
         NaN where not known.
     drop : float
         Loss that a neuron takes off by growing in this direction, the other active ones following to first order:
-        U^2 / 4C with its self-interaction C. NaN where it shrinks.
+        U^2 / 4C with its self-interaction C. NaN where it shrinks; inf where active ones make it already.
     pattern : ndarray or None
         (n,) for ReLU: sign of w . x_k.
     slopes : ndarray or None
@@ -187,7 +187,7 @@ class Landscape(Tabular):
         """The directions as a table, the forty of largest utility at most."""
         rows = [
             [one.label, number(one.utility, 6), number(self.degree * one.utility, 6), one.kind,
-             "grows" if one.grows else "shrinks", _kinks(one), percent(one.share), number(one.drop, 4)]
+             _does(one), _kinks(one), percent(one.share), number(one.drop if np.isfinite(one.drop) else np.nan, 4)]
             for one in self.criticals[:_ROWS]
         ]  # fmt: skip
         columns = ["direction", "utility", "rate", "kind", "neurons", "slopes at kinks", "share", "drop"]
@@ -317,6 +317,11 @@ class Landscape(Tabular):
 
 
 _WORDS = (("maximum", "maxima"), ("minimum", "minima"), ("saddle", "saddles"), ("degenerate", "degenerate"))
+
+
+def _does(one: Critical) -> str:
+    """What its neurons do."""
+    return "active" if one.drop == np.inf else "grows" if one.grows else "shrinks"
 
 
 def _kinks(one: Critical) -> str:

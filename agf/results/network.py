@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray
+from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.results.comparison import Comparison
 from agf.results.staircase import Staircase
@@ -30,10 +31,11 @@ class Neurons:
     moment: str
     time: float = np.nan
 
-    @property
-    def network(self) -> FloatArray:
-        """(m, P) parameters of the active ones."""
-        return self.directions[self.active] * np.exp(self.log_norms[self.active])[:, None]
+    def network(self, problem: Problem) -> FloatArray:
+        """(m, P) parameters of the active ones; all (H, P), the others 0, of a problem in which each has its place."""
+        if problem.interchangeable:
+            return self.directions[self.active] * np.exp(self.log_norms[self.active])[:, None]
+        return self.directions * np.where(self.active, np.exp(self.log_norms), 0.0)[:, None]
 
 
 def neurons(run: Staircase | Trajectory | Comparison, drop: int | None = None) -> Neurons:

@@ -87,7 +87,8 @@ def _requested(
     if any(options[key] not in (None, ()) for key in arguments.SOURCES):
         raise RequestError(explain("--at takes the data from the run.", remedy="Leave other sources out."))
     at = neurons(result, run[1])
-    return registry.build(cls, side.arguments), at.network, f"{at.moment} of {run[0]}"
+    problem = registry.build(cls, side.arguments)
+    return problem, at.network(problem), f"{at.moment} of {run[0]}"
 
 
 @click.command()

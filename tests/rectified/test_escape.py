@@ -159,6 +159,35 @@ def test_any_problem_can_be_asked(name):
     assert json.dumps(found.verdict)
 
 
+def test_coordinates_keep_their_places_and_those_that_are_active_are_no_way_out():
+    # three orthogonal columns, the first learned: read as rows 0 to k it was another network, and what rounding leaves
+    # of the residual of an active coordinate was a drop of 1e9 that "would help most"
+    X, y = np.sqrt(3) * np.eye(3)[:, [2, 1, 0]], np.array([0.1, 1.0, 0.6])
+    p = agf.problem("diagonal-linear", X=X, y=y)
+    stairs = agf.predict(p, p.init(1e-8), conditioning=False)
+    assert [drop.neurons.tolist() for drop in stairs.drops] == [[1], [0], [2]]
+    first, last = agf.escape(p, stairs, drop=1), agf.escape(p, stairs)
+    assert first.verdict == "leaving"
+    assert first.level == pytest.approx(stairs.levels[1], rel=1e-6)
+    assert (first.best.neuron, first.neuron) == (0, 0)
+    assert first.best.drop == pytest.approx(stairs.levels[1] - stairs.levels[2], rel=1e-3)
+    assert stairs.times[1] + first.time == pytest.approx(stairs.times[2], rel=0.05)
+    assert last.verdict == "optimal"
+    end = stairs.drops[-1]
+    whole = agf.landscape(p, (1 - 1e-7) * end.directions * np.exp(end.log_norms)[:, None])  # all but at rest
+    assert [one.drop for one in whole.criticals] == [np.inf] * 3
+    assert str(whole).count("active") == 3
+
+
+def test_a_component_that_active_neurons_make_is_no_way_out():
+    # all components are learned: what rounding leaves of the residual had utility 1.7e-7, and a small neuron there was
+    # "measured / predicted -104"
+    p = agf.problem("linear-attention", **registry.find("linear-attention").example())
+    found = agf.escape(p, agf.predict(p, p.init(1e-3), mode="agf"))
+    assert found.verdict == "optimal"
+    assert np.isnan(found.gain)
+
+
 def test_bad_requests_are_refused():
     p = agf.TwoLayer(*T3, width=2)
     linear = agf.problem("linear", **registry.find("linear").example())

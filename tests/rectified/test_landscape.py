@@ -221,3 +221,33 @@ def test_command_at_a_run(tmp_path, capsys, monkeypatch):
     assert main(["landscape", "linear", "--at", "run.npz"]) == 2
     assert main(["landscape", "two-layer", "--at", "run.npz", "--width", "2"]) == 2
     assert "takes the data from the run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("n", "d", "c"), [(6, 2, 2), (10, 3, 2), (20, 4, 3)])
+def test_networks_of_several_outputs_have_each_maximum_once_and_it_is_one(n, d, c):
+    # ascents stopped short at kinks: the two maxima of the first set were thirty-seven, some of negative utility
+    rng = np.random.default_rng(c * n)
+    X, Y = rng.standard_normal((n, d)), rng.standard_normal((n, c))
+
+    def height(w):  # the utility of the best output weights, at unit norm
+        w = w / np.linalg.norm(w, axis=-1, keepdims=True)
+        return np.linalg.norm(np.maximum(w @ X.T, 0) @ Y / n, axis=-1) / 2
+
+    found = agf.landscape(agf.TwoLayer(X, Y))
+    assert 1 <= len(found.criticals) <= 12
+    for one in found.criticals:
+        w = one.direction[:d]
+        assert one.utility == pytest.approx(height(w), rel=1e-9)
+        near = w + 1e-6 * rng.standard_normal((500, d))
+        assert (height(near) <= one.utility * (1 + 1e-11)).all()
+    assert height(rng.standard_normal((20_000, d))).max() <= found.best.utility
+    values = [one.utility for one in found.criticals]
+    assert min(values) > 0
+    assert len(set(np.round(values, 9))) == len(values)
+
+
+def test_many_samples_with_several_outputs_are_marked_as_perhaps_short_of_a_kink(monkeypatch):
+    monkeypatch.setattr("agf.rectified.ascent.FOLLOWED", 1)
+    rng = np.random.default_rng(12)
+    found = agf.landscape(agf.TwoLayer(rng.standard_normal((6, 2)), rng.standard_normal((6, 2))))
+    assert all("perhaps short of a kink" in one.label for one in found.criticals)
