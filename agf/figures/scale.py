@@ -14,7 +14,7 @@ from agf.results.comparison import Comparison
 
 DATA = {
     "three points": (X, Y),
-    "assumption 3 violated": (np.array([[-0.9, 1.0], [0.0, 1.0], [0.9, 1.0]]), np.array([1.0, 0.1, 1.1])),
+    "assumption 3 holds": (np.array([[-0.9, 1.0], [0.0, 1.0], [0.9, 1.0]]), np.array([1.0, 0.1, 1.1])),
     "nearly opposite": (np.array([[-0.99, 1.0], [0.0, 1.0], [0.99, 1.0]]), np.array([1.0, 0.01, 1.0])),
 }
 
