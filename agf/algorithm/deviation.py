@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from agf.algorithm.crossings import TURN
+from agf.algorithm.departures.infimum import CRITICAL
 from agf.algorithm.saturation import later
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
@@ -59,9 +60,6 @@ _PAIRS = 1 << 16
 #: Order of Hessians that are taken apart for their slowest rate. Limit: motion beyond it is taken to last until the
 #: next drop, and the bar is wider.
 _ORDER = 64
-#: Fraction of a level that still moves when the next drop is half-way, above which they overlap. Result: of that mark;
-#: at 0.1 a level off by a tenth of the drop would not have the mark, at 1e-3 levels along kinks all do.
-_MOVING = 1e-2
 #: Log time to either side of a plateau at which the curve tells how certain its level is. Result: of the bar of a
 #: level; at 0.5 neighbouring drops would count, at 5e-3 a plateau that slopes by a few percent would be certain.
 _BESIDE = 0.05
@@ -256,8 +254,9 @@ class Deviation:
         scale = start_level if start_level > 0 else np.inf
         certain = np.array([drop.predicted_decrease if drop.predicted_decrease > 0 else 0.0 for drop in drops]) / scale
         bars = FINE_DEPTH + certain + left * (np.abs(np.append(start_level, levels[:-1]) - levels) / scale)
-        # two drops overlap where a neighbour's output moves one by more than Algorithm 1 may be off
-        mixed = (reach > HOLDS) | (share > HOLDS) | (left > _MOVING)
+        # two drops overlap where a neighbour's output moves one by more than Algorithm 1 may be off, or a level by more
+        # than one at rest may
+        mixed = (reach > HOLDS) | (share > HOLDS) | (left > CRITICAL)
         return tuple(
             drop.barred(_finite(error), _finite(bar), mix or drop.neurons.size > 1 or not drop.critical)
             for drop, error, bar, mix in zip(drops, errors.tolist(), bars.tolist(), mixed.tolist(), strict=True)

@@ -20,6 +20,7 @@ from agf.coordinates.weight_system import WeightSystem
 from agf.rounding import EPS, SUM
 from agf.stopping.drive import Counted, End, Moment, Stop, Why, drive
 from agf.stopping.fastest_growth import fastest_growth
+from agf.stopping.horizon import SLOWER
 from agf.stopping.methods import Explicit
 from agf.stopping.rules import PARKED, Budget, Certified, Memory, Tolerance
 
@@ -35,9 +36,8 @@ _LARGEST = 1200
 #: eight of them.
 _DIFFERENCE = 8.0 * EPS ** (-1 / 3)
 #: Growth, over what the zero function makes of the fastest neuron, that is told from the chatter of steps about a kink.
-#: Result: neurons that grow more slowly are said not to grow; at 1e-2 plateaus a hundred times longer than the first
-#: would be ends, at 1e-4 the chatter of steps of 1e-4 would be growth.
-_TELLING = 1e-3
+#: Derived: what grows `SLOWER` is not waited for; the chatter of steps of 1e-4 is a tenth of it.
+_TELLING = 1.0 / SLOWER
 #: Steps in which they are turned at most. Result: what takes more is said not to grow; at 40 a direction that crosses
 #: ten kinks is cut off, at 4,000 the question costs ten times as much where directions turn for ever.
 _STEPS = 400

@@ -12,9 +12,10 @@ from agf.algorithm.active import Rest
 from agf.records.status import Status
 
 #: Loss that one more horizon would take off, over the level and over the drop, below which the level is a critical
-#: point. Result: of `Drop.critical`, and of how a run ends whose last level drifts; at 0.1 a level that is off by a
+#: point, and part of a drop that may move on when the next is half-way without the two overlapping. Result: of
+#: `Drop.critical` and `Drop.overlap`, and of how a run ends whose last level drifts; at 0.1 a level that is off by a
 #: tenth of the drop would be one, at 1e-4 none would be that settles to `settle`.
-_CRITICAL = 1e-2
+CRITICAL = 1e-2
 #: Gain U^2 / 4C of a neuron, over what the active ones may still lose, below which it is not announced. Result: by
 #: Cauchy-Schwarz they may then change its utility by up to (left / gain)^(1/2), three times itself; at 1, where its
 #: sign is proved, neurons that come are held back (three of ten in a sum of three terms), at 0.01 those would be
@@ -32,7 +33,7 @@ _NOTES = {
 def critical(rest: Rest, before: float, negligible: float) -> bool:
     """Whether the active neurons rest at a critical point, after a drop from the loss `before`."""
     scale = min(abs(before - rest.level), max(rest.level, negligible))
-    return rest.how == "flow" or rest.predicted_decrease <= _CRITICAL * scale
+    return rest.how == "flow" or rest.predicted_decrease <= CRITICAL * scale
 
 
 def note(rest: Rest) -> str | None:
