@@ -28,6 +28,7 @@ from agf.records.status import Status
 from agf.rounding import RANK, SUM
 from agf.sphere import norms, polar
 from agf.stopping.drive import Moment, Why, drive
+from agf.stopping.ending import status_of
 from agf.stopping.horizon import LONGEST, Course, Horizon
 from agf.stopping.methods import Auto
 from agf.stopping.rules import BUDGET, Budget, Rounding, Tolerance
@@ -228,7 +229,7 @@ class MixedPhases:
         self.stats["hessians"] += found.at.work.hessians
         if found.why not in (Why.HORIZON, Why.ROUNDING):
             self.notes.append(f"active phase of {self.label(new)}: {found.note}")
-            return state, Status.NONFINITE if found.why is Why.NONFINITE else Status.STALLED
+            return state, status_of(found.why)
         left = found.at.rate * max(end(found.at) - found.at.t, 0.0)
         settled = left <= tolerated(found.at.loss) or found.why is Why.ROUNDING
         half = None

@@ -205,6 +205,11 @@ class Ending:
         return max(abs(loss), FLOOR * self.scale)
 
 
+def status_of(why: Why) -> Status:
+    """The status of an end that says all by itself; MAX_STEPS where the budget ran out."""
+    return _PLAIN.get(why, Status.MAX_STEPS)
+
+
 def failure(error: MarchError) -> Status:
     """The status of a run that an error ended."""
     if isinstance(error, NonFinite):

@@ -9,6 +9,7 @@ import pytest
 from tiny import Mixing, Sensing
 
 import agf
+from agf.algorithm import mixing
 from agf.records.status import Status
 
 
@@ -34,6 +35,16 @@ def test_a_linear_network_of_ones_own_is_predicted_at_any_scale(rng, alpha):
     np.testing.assert_allclose(
         agf.predict(theirs, problem.init(alpha, seed=1), mode="agf").levels, stairs.levels, rtol=1e-3
     )
+
+
+def test_a_budget_that_runs_out_in_an_active_phase_says_so_and_keeps_the_drops_before(monkeypatch):
+    problem = Mixing(np.diag([1.0, 0.5]), 2)
+    whole = agf.predict(problem, problem.init(1e-6), mode="agf")
+    monkeypatch.setattr(mixing, "BUDGET", 3)
+    cut = agf.predict(problem, problem.init(1e-6), mode="agf")
+    assert len(whole.drops) == 2
+    assert cut.status is Status.MAX_STEPS  # it was called stalled
+    assert "budget" in cut.notes[-1]
 
 
 def test_matrix_sensing_is_predicted_and_the_error_falls_with_alpha(rng):
