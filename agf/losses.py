@@ -103,6 +103,10 @@ class Loss(ABC):
         """Sum of l over the rows, where the residual at f is known."""
         return float(self.value(b, f, y).sum())
 
+    def axis(self, outputs: int) -> FloatArray | None:
+        """Unit vector (c,) along which every residual lies of so many outputs, or None where they may lie anywhere."""
+        return np.ones(1) if outputs == 1 else None
+
     def correct(self, f: FloatArray, y: FloatArray) -> FloatArray:
         """Whether each row is classified rightly, (n,)."""
         if y.shape[1] == 1:
@@ -244,6 +248,10 @@ class CrossEntropy(Loss):
     def curvature(self, b: Backend, f: Any, y: Any) -> Curvature:
         p = self._softmax(b, f)
         return Curvature(b, p, p)
+
+    def axis(self, outputs: int) -> FloatArray | None:
+        """Two classes are pulled at by the same, as probabilities add up to 1."""
+        return np.array([1.0, -1.0]) * 0.5**0.5 if outputs == 2 else super().axis(outputs)
 
     @staticmethod
     def _shifted(b: Backend, f: Any) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from agf.algorithm.stepper import Stepper
 from agf.algorithm.threshold import refuse_nonfinite
 from agf.arrays import FloatArray, IntArray
 from agf.clock import log_norm
-from agf.coordinates.vanishing import vanishing
+from agf.coordinates.vanishing import ENDS, vanishing
 from agf.integrators import (
     BULGE,
     ERROR,
@@ -33,6 +33,9 @@ from agf.sphere import lengths
 #: Error of a step that leaves a saddle, relative to the step. Result: of when it leaves, which is decided while it has
 #: hardly moved, also for a rough question: at 1e-2 a horizon is off by enough to move a level in its second digit.
 _ESCAPE = 1e-5
+#: Error of a step, over its tolerance, from which on it decides how long the next one is. Cost: of steps that are
+#: damped; what is less lets the next one grow by two fifths and more.
+_DECIDES = 0.1
 #: Power iterations for the fastest mode of a stiff neuron, from the one last found. Cost: a radius that is too small
 #: lets a step become unstable, and it is rejected.
 _ITERATIONS = 5
@@ -88,6 +91,12 @@ class DormandPrince(Stepper):
             bad = ~np.isfinite(ratio + y1.sum(axis=1) + f1.sum(axis=1))
         ratio, h = np.where(bad, np.inf, ratio), self.next_h[rows]
         factor = np.clip(0.9 * np.maximum(ratio, 1e-10) ** (-1 / 3 if stabilised else -0.2), 0.2, 5.0)
+        if not stabilised:
+            # an error above all that the velocity changed is of stages that a stiff mode throws about: one step to damp
+            # it, which takes back half of what is counted, and then stabilised ones
+            hovers = (ratio > _DECIDES) & (lengths(err[:, : self.p]) > h * lengths((f1 - self.f1[rows])[:, : self.p]))
+            factor[hovers] = np.minimum(factor[hovers], 0.5)
+            self._limited[rows[hovers]] = 2 * STIFF_STEPS[0]
         self.next_h[rows] *= factor
         ok = ratio <= 1.0
         if bad.any():
@@ -175,10 +184,12 @@ class DormandPrince(Stepper):
         """Error of each row over its tolerance. Time is relative to the time elapsed, the rest absolute.
 
         A direction that gathers speed leaves a saddle or a flat spot. How soon is decided while it has hardly moved, so
-        there the error is relative to the move.
+        there the error is relative to the move. Where all kinks meet it jumps instead.
         """
-        loose, p = self._loose, self.p
+        loose, p, layers = self._loose, self.p, self.batch.problem.layers
         gathers = lengths(f1[:, :p]) > 2.0 * lengths(f0[:, :p])
+        if layers is not None:
+            gathers &= lengths(y0[:, : layers[0]]) > ENDS
         move = lengths(y1[:, :p] - y0[:, :p])
         allowed = np.where(gathers, np.minimum(loose, _ESCAPE * move + EPS), loose)
         direction = lengths(err[:, :p]) / allowed

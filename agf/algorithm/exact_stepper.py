@@ -1,7 +1,7 @@
-"""Steps of dormant (leaky) ReLU neurons of one output, exactly: each is a part of a closed-form piece of their flow.
+"""Steps of dormant (leaky) ReLU neurons, exactly: each is a part of a closed-form piece of their flow.
 
-The same crossings are looked for, on states that have no error; neurons that slide along kinks cost as many steps as
-they meet walls. See `agf.rectified.dormant_flow`.
+Where there is one output, or two that are pulled at alike. The same crossings are looked for, on states that have no
+error; neurons that slide along kinks cost as many steps as they meet walls. See `agf.rectified.dormant_flow`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from agf.algorithm.rest import Rest
 from agf.algorithm.stepper import STRIDE, ClosedStepper
 from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
-from agf.coordinates.balance import Balance
 from agf.init import Init
-from agf.rectified.dormant_flow import DormantFlow
 from agf.rectified.dormant_parts import DormantParts, exact_flow, has_exact_flow
 from agf.rectified.events import Fate
 from agf.rounding import EPS
@@ -34,11 +32,11 @@ class PieceField(Field):
     ----------
     batch : Batch
         The neurons.
-    flow : DormantFlow or DormantParts
+    flow : DormantParts
         Theirs.
     """
 
-    def __init__(self, batch: Batch, flow: DormantFlow | DormantParts) -> None:
+    def __init__(self, batch: Batch, flow: DormantParts) -> None:
         super().__init__(batch)
         self._flow = flow
         self._position = np.zeros(batch.problem.width, dtype=np.int64)
@@ -48,10 +46,12 @@ class PieceField(Field):
         """d(direction, log norm, time)/ds of rows y, (m, P + 2)."""
         theta = y[:, : self.p]
         unit = theta / np.sqrt(np.maximum(np.einsum("ij,ij->i", theta, theta), np.finfo(float).tiny))[:, None]
-        field = self._flow.D[self._position[neurons]]
-        along = np.einsum("ij,ij->i", unit[:, :-1], field)
-        gradient = np.column_stack([unit[:, -1:] * field, along])
-        radial = 2.0 * unit[:, -1] * along
+        here = self._position[neurons]
+        field, axes = self._flow.D[here], self._flow.axes[here]
+        d = field.shape[1]
+        along, outer = np.einsum("ij,ij->i", unit[:, :d], field), np.einsum("ij,ij->i", unit[:, d:], axes)
+        gradient = np.column_stack([outer[:, None] * field, along[:, None] * axes])
+        radial = 2.0 * outer * along
         out = np.empty_like(y)
         out[:, : self.p] = gradient - radial[:, None] * unit
         out[:, self.p], out[:, self.p + 1] = radial, self.pace
@@ -63,7 +63,7 @@ class ExactStepper(ClosedStepper):
 
     Parameters
     ----------
-    flow : DormantFlow or DormantParts
+    flow : DormantParts
         Theirs.
     batch : Batch
         The neurons.
@@ -71,7 +71,7 @@ class ExactStepper(ClosedStepper):
         Error of a step.
     """
 
-    def __init__(self, flow: DormantFlow | DormantParts, batch: Batch, rtol: float) -> None:
+    def __init__(self, flow: DormantParts, batch: Batch, rtol: float) -> None:
         self.flow = flow
         super().__init__(batch, PieceField(batch, flow), rtol)
 
@@ -81,14 +81,14 @@ class ExactStepper(ClosedStepper):
 
         noise : utility gradients up to this cannot be told from 0: they move nothing.
         """
-        origin, rows, d = batch.origin, batch.neurons, batch.problem.n_params - 1
+        origin, rows = batch.origin, batch.neurons
         flow = exact_flow(
             batch.problem,
             batch.residual,
             rows,
             batch.directions,
             batch.log_norms,
-            balance=None if origin is None else Balance.of(origin.directions[rows], origin.log_norms[rows], d),
+            origin=None if origin is None else (origin.directions[rows], origin.log_norms[rows]),
             noise=noise,
             contrary=batch.contrary,
             rounded=batch.rounded,
@@ -139,8 +139,8 @@ def aligned(
     if not has_exact_flow(problem):
         return None
     log_norms = np.zeros(neurons.size)
-    balance = Balance.of(origin.directions[neurons], log_norms, problem.n_params - 1)
-    flow = exact_flow(problem, residual, neurons, directions, log_norms, balance=balance, noise=noise)
+    start = origin.directions[neurons], log_norms
+    flow = exact_flow(problem, residual, neurons, directions, log_norms, origin=start, noise=noise)
     if flow is None:
         return None
     flow.run()

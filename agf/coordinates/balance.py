@@ -7,7 +7,7 @@ comes back with the other sign, which is another network.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -51,10 +51,6 @@ class Balance:
         with np.errstate(divide="ignore"):
             size = np.log(np.abs(gap)) + 2.0 * np.where(np.isfinite(log_norms), log_norms, 0.0)
         return cls(d, power, np.sign(gap), size)
-
-    def of_rows(self, rows: IntArray) -> Balance:
-        """That of neurons `rows` alone."""
-        return replace(self, sign=self.sign[rows], log_size=self.log_size[rows])
 
     def over(self, log_norms: FloatArray, rows: IntArray | slice = ALL) -> FloatArray:
         """What it is over the squared norms of neurons `rows` that have these log norms (k,)."""

@@ -12,14 +12,17 @@ from collections.abc import Callable
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray
+from agf.rounding import UNIT
 from agf.sphere import norms
 
 #: Input weights of a (leaky) ReLU neuron, over its norm, from which on it is asked whether they end at zero. Derived:
 #: they are there within this many growth times, which is below what rounded kinks move times by.
-_ENDS = 1e-5
+ENDS = 1e-5
 #: Steps of descent about the point, the first a fourth of the distance at which it is asked. Limit: one that has not
 #: come away by then stays.
 _STEPS = 200
+#: Steps after which it is asked whether they lead away for ever. Cost: of steps; most that do are on their way by then.
+_ASKED = 8
 #: Distance, in the longest of them, within which it must be during the second half of them to stay. Limit: steps that
 #: turn back at the point land within one of it, and what goes away more slowly than a twentieth of its field stays.
 _NEAR = 4.0
@@ -40,7 +43,7 @@ def vanishing(pull: Callable[[FloatArray], FloatArray], directions: FloatArray, 
         Neurons that are asked about.
     """
     sizes = norms(directions[:, :d])
-    ended = among & (sizes < _ENDS) & (sizes > 0.0)
+    ended = among & (sizes < ENDS) & (sizes > 0.0)
     if not ended.any():
         return ended
     rows = directions.copy()
@@ -59,6 +62,8 @@ def vanishing(pull: Callable[[FloatArray], FloatArray], directions: FloatArray, 
 def away(field: Callable[[FloatArray], FloatArray], w: FloatArray) -> tuple[FloatArray, BoolArray]:
     """Where steps of descent about w = 0 take input weights (m, d), and whether that is away from it, (m,).
 
+    Where the field is the same in its own direction, it leads through cones in which it stays so, and away.
+
     field : (m, d) -> their fields (m, d), the same at every length of w.
     """
     w, largest = w.copy(), np.zeros(w.shape[0])
@@ -67,6 +72,10 @@ def away(field: Callable[[FloatArray], FloatArray], w: FloatArray) -> tuple[Floa
     near = np.ones(w.shape[0], dtype=bool)
     for k in range(_STEPS):
         lengths = norms(D)
+        if k == _ASKED:
+            along = D * (norms(w) / np.maximum(lengths, np.finfo(float).tiny))[:, None]
+            if ((norms(field(along) - D) <= UNIT * lengths) & (lengths > 0.0)).all():
+                return along, np.ones(w.shape[0], dtype=bool)
         largest = np.maximum(largest, lengths)
         w += step * D
         if 2 * k >= _STEPS:  # where no field is left it is dead, beside the point

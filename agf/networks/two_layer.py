@@ -54,8 +54,9 @@ class TwoLayer(SecondOrder):
         Exponent of "power", a whole number; 3 when None. Other activations take none.
     kink : float or None
         Width over which the slope of relu and leaky-relu rises right of its kink, relative to |w| rms|x|. None: 1e-3,
-        except in the dormant phase of networks of one output, which is exact for sharp kinks, as it is for widths up to
-        1e-3. 0 is the textbook ReLU with relu'(0) = 0 everywhere, at up to ten times the cost.
+        except in the dormant phase of networks of one output, or two classes under cross-entropy, which is exact for
+        sharp kinks, as it is for widths up to 1e-3. 0 is the textbook ReLU with relu'(0) = 0 everywhere, at up to ten
+        times the cost.
     device : str or None
         None for numpy, or a torch device such as "cpu" or "cuda" (the same formulas, float64).
     reduction : str
@@ -181,7 +182,9 @@ class TwoLayer(SecondOrder):
         if not 0.0 <= width_of_kink <= 1.0:
             raise DataError(explain("`kink` must be between 0 and 1.", where=where, found=kink))
         self.kink = 0.0 if self.activation.smooth else width_of_kink
-        #: Whether predictions take the dormant phase as that of sharp kinks, which is exact where there is one output.
+        #: Unit vector (c,) of outputs along which all residuals lie, or None.
+        self.axis = self.loss.axis(self.n_outputs)
+        #: Whether predictions take the dormant phase as that of sharp kinks: exact where there is such an axis.
         self.sharp_dormant = not self.activation.smooth and (kink is None or self.kink <= _KINK)
         self.smooth = self.activation.smooth or self.kink > 0
         self.layers = None if self.activation.smooth else (self.n_inputs, self.activation.power)

@@ -58,6 +58,8 @@ class Sides:
         self.forked = np.zeros(m, dtype=bool)
         self.walls = walls
         self.sides = walls.sides(w)
+        #: Forks at which contrary neurons have gone the other way, once each: beside another wall they may come back.
+        self._taken = np.zeros(self.sides.shape if contrary else (m, 1), dtype=bool)
         self.shares = np.zeros(self.sides.shape)
         self.slides, self.ties = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=bool)
         self.D = walls.middle + self.sides @ walls.halves
@@ -143,9 +145,10 @@ class Sides:
         beyond = 2.0 * sign[:, None] * walls.bends - away  # the same on the other side
         least = SUM * walls.scale
         on = (np.abs(at @ walls.normals.T) <= _ON * lengths) & (away > least) & (beyond > least)
-        i, wall = np.nonzero(on)
+        i, wall = np.nonzero(on & ~self._taken[rows])
         self.forked[rows[i]] = True
         if self._contrary and i.size:
+            self._taken[rows[i], wall] = True
             self.sides[rows[i], wall] *= -1.0
             self.D[rows[i]] = walls.middle + self.sides[rows[i]] @ walls.halves
 

@@ -192,6 +192,27 @@ def test_neurons_that_slide_along_kinks_with_several_outputs_cost_no_more_than_t
         assert abs(match.time_error) < drop.error
 
 
+def test_a_neuron_at_the_edge_of_a_rounded_kink_is_damped_and_takes_stabilised_steps():
+    """Stages beyond the edge, where the slope is zero, hid that it was stiff: 30,012 evaluations to one crossing."""
+    rng = np.random.default_rng(107)
+    rng.integers([5, 1], [21, 5]), rng.integers([1, 2, 2], [4, 11, 9])  # of the fuzz that found it
+    X, noise = rng.standard_normal((6, 3)), rng.standard_normal((6, 3))
+    rng.random()
+    Y = np.maximum(X @ rng.standard_normal((3, 2)), 0) @ rng.standard_normal((2, 3)) + 0.1 * noise
+    problem = agf.TwoLayer(X, Y, width=6)
+    init, nobody = problem.init(1e-7, seed=107), (np.zeros((0, 6)), np.zeros(0, dtype=int))
+    clock = Clock.from_norms(2, init.log_norms)
+    batch = Batch(problem, problem.residual(*nobody), clock, init.directions, init.log_norms, np.arange(6), init)
+    costs, ends = [], []
+    for rtol in (1e-9, 1e-10):
+        stats: dict[str, float] = {}
+        ends.append(dormant.carried(batch, 0.3, rtol=rtol, stats=stats))
+        costs.append(stats["utility_evaluations"])
+    assert costs[0] < 3000
+    assert ends[0][0] == pytest.approx(ends[1][0], abs=1e-4)  # some sixty steps of 1e-6
+    assert ends[0][1] == pytest.approx(ends[1][1], abs=1e-4)
+
+
 # -- ties, order, steps ---------------------------------------------------------------------------------------------
 
 

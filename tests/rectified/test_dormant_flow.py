@@ -397,8 +397,55 @@ def test_slides_beside_rounded_kinks_have_the_pace_of_the_rounded_network(X, Y, 
         for rounded_too in (False, True):
             flow = exact_flow(problem, residual, one, row[None], np.zeros(1), rounded=rounded_too)
             flow.run(until=40.0)
-            assert flow.at.slides[0] == len(X) - 1
+            assert flow.flows[0].at.slides[0] == len(X) - 1
             left[kink, rounded_too] = abs(flow.inside(one, 40.0)[1][0] - true)
     assert left[1e-3, False] > 1e-3
     assert left[1e-3, True] < 0.01 * left[1e-3, False]
     assert left[1e-4, True] < 0.05 * left[1e-3, True]
+
+
+def test_a_neuron_takes_the_other_way_at_a_fork_once():
+    """Beside another wall it came back to the same fork within no time, and took it 400 times: predictions hung."""
+    rng = np.random.default_rng(330)
+    rng.integers([5, 1], [21, 5]), rng.integers([1, 2, 2], [4, 11, 9])  # of the fuzz that found it
+    X, y = rng.standard_normal((13, 4)), rng.standard_normal((13, 1))
+    rng.random()
+    y = np.maximum(X @ rng.standard_normal((4, 2)), 0) @ rng.standard_normal((2, 1)) + 0.1 * y
+    init = agf.TwoLayer(X, y, width=10).init(1e-5, seed=330)
+    events = DormantFlow(Walls.of(X, y[:, 0] / 13), init.directions, init.log_norms, contrary=True).run(40.0)
+    times = events.time[events.neuron == 4]
+    assert times.size > 5
+    assert np.unique(times, return_counts=True)[1].max() <= 4
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_two_classes_are_one_output_to_dormant_neurons(masked):
+    """By steps of descent on the frozen residual; output weights across the axis stay, and what a mask holds."""
+    rng = np.random.default_rng(0)
+    X, N = rng.standard_normal((8, 3)), np.arange(6)
+    base = agf.TwoLayer(X, np.arange(8) % 2, loss="cross-entropy", width=6)
+    mask = np.ones((6, 5), dtype=bool)
+    if masked:
+        mask[[1, 2, 3], [0, 3, 4]], mask[4, 3:], mask[5, :3] = False, False, False
+    problem = agf.masked(base, mask) if masked else base
+    init = problem.init(1.0, seed=0)
+    residual = problem.residual(np.zeros((0, 5)), N[:0])
+    flow = exact_flow(problem, residual, N, init.directions, init.log_norms)
+    flow.run(until=4.0)
+    rows, log_norms = flow.inside(N, 4.0)
+
+    def pull(theta):
+        z = theta[:, :3] @ X.T
+        return mask * np.column_stack([((z > 0) * (theta[:, 3:] @ residual.T)) @ X, np.maximum(z, 0) @ residual]) / 8
+
+    theta, h = init.params(), 1e-3
+    for _ in range(4000):
+        theta = theta + h * pull(theta + 0.5 * h * pull(theta))
+    assert rows * np.exp(log_norms)[:, None] == pytest.approx(theta, abs=1e-4)
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(np.isfinite(log_norms).astype(float))
+    flow.run()
+    ends, utility = flow.ends()
+    assert utility == pytest.approx(problem.utility(ends, N, residual)[0], abs=1e-3)  # its kinks are rounded
+    growing = flow.fate == Fate.ALIGNS
+    assert growing.sum() == (4 if masked else 6)
+    assert ends[growing][:, 3:] @ [1.0, 1.0] == pytest.approx(0.0, abs=1e-12) or masked

@@ -12,7 +12,6 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
-from agf.coordinates.balance import Balance
 from agf.init import Init
 from agf.integrators import Accepted
 from agf.rectified.dormant_parts import exact_flow
@@ -47,7 +46,7 @@ class Carrying:
 
     def __init__(self, problem: Problem, origin: Init, rows: IntArray, directions: FloatArray) -> None:
         self.problem, self.rows, self._directions = problem, rows, directions.copy()
-        self._balance = Balance.of(origin.directions[rows], np.zeros(rows.size), problem.n_params - 1)
+        self._start = origin.directions[rows], np.zeros(rows.size)
         self.moves = 0
         self._enough = np.inf  # change of the residual after which the neurons are moved
         self._begin: FloatArray | None = None  # residual when they were moved last
@@ -81,7 +80,7 @@ class Carrying:
             return
         log_norms = np.zeros(self.rows.size)
         flow = exact_flow(
-            self.problem, self._integral / self._span, self.rows, self._directions, log_norms, balance=self._balance
+            self.problem, self._integral / self._span, self.rows, self._directions, log_norms, origin=self._start
         )
         if flow is None:  # more than memory holds: they keep their directions, as in the paper
             return
