@@ -140,7 +140,7 @@ def detect(
         return []
     whole = _decreasing(losses[began - zero :])
     fit = whole[zero:]
-    noise = _SIGMAS * (np.full(t.size, _scatter(raw - fit)) if known else _local(raw - fit))
+    noise = _SIGMAS * _local(raw - fit)
     base = min(0.0, float(fit[-1]))
     first = float(fit[0]) - base
     if first <= float(noise.min()):
@@ -309,7 +309,8 @@ def _scatter(gaps: FloatArray) -> float:
 
 
 def _local(gaps: FloatArray) -> FloatArray:
-    """Scatter next to each point, (T,): that of minibatches is in proportion to the loss, which falls by decades."""
+    """Scatter next to each point, (T,): that of minibatches is in proportion to the loss, which falls by decades, and
+    that of steps at rounded kinks is where these are passed."""
     if not gaps.any():
         return np.zeros(gaps.size)
     count = max(min(gaps.size // _FEWEST, _WINDOWS), 1)

@@ -358,3 +358,17 @@ def test_a_run_that_ended_as_quiet_is_read_relative_to_what_it_may_still_lose():
         for stats in ({}, {"left": 1e-6})
     ]
     assert seen == [1, 2]
+
+
+@pytest.mark.parametrize("size", [1e-5, 3e-4])
+def test_scatter_of_one_drop_hides_no_later_one(size):
+    """Of a computed curve, as kinks shake it where they are passed: by that of all of it the second drop was none."""
+    t = np.geomspace(1.0, 1e4, 600)
+    parts = [(1.0, 10.0), (1e-3, 1e3)]
+    losses = sum(a / (1 + (t / at) ** 4) for a, at in parts)
+    slopes = sum(-4 * a * (t / at) ** 4 / t / (1 + (t / at) ** 4) ** 2 for a, at in parts)
+    clean = detect(t, losses, slopes=slopes, left=0.0)
+    seen = detect(t, losses + size * (t < 30) * np.sin(3.0 * np.arange(t.size)), slopes=slopes, left=0.0)
+    assert len(seen) == len(clean) == 2
+    assert seen[1].time == pytest.approx(clean[1].time, rel=1e-9)
+    assert seen[1].before == pytest.approx(clean[1].before, rel=1e-9)
