@@ -106,7 +106,7 @@ def test_a_masked_relu_neuron_waits_as_one_of_the_inputs_that_it_keeps(mode):
     problem = agf.masked(agf.TwoLayer(X, y, width=8), mask)
     theta = problem.init(1e-8, seed=2).params() * mask
     stairs = agf.predict(problem, agf.Init.from_params(theta, alpha=1e-8), mode=mode, max_drops=1)
-    assert stairs.stats["dormant_steps"] < 1000
+    assert stairs.stats.get("dormant_steps", 0) < 1000  # mode limit takes none up to its first drop
     assert stairs.stats["utility_evaluations"] == 0
     alone = []
     for row, kept in zip(theta[:6], mask[:6, :4], strict=True):
