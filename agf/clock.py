@@ -136,6 +136,10 @@ class Clock:
         times = np.asarray(accelerated, dtype=np.float64)
         return np.where(times == 0, 0.0, times * self.scale)
 
+    def flow_time(self, accelerated: float) -> float:
+        """`flow` of one time, a tenth of its price."""
+        return float(accelerated) * self.scale if accelerated else 0.0
+
     @np.errstate(**USUAL)
     def accelerated(self, flow_time: FloatArray | float) -> FloatArray:
         """Accelerated time of flow times: flow_time / scale, in the shape of these."""

@@ -154,11 +154,11 @@ class CostMinimization:
 
     def _cap(self, time: float, width: float) -> float:
         """Flow time after which a level counts, whether or not another activation is to come."""
-        age = 0.0 if self.timeless else float(self.run.clock.flow(time))  # of any scale as alpha -> 0
+        age = 0.0 if self.timeless else self.run.clock.flow_time(time)  # of any scale as alpha -> 0
         cap = max(_LAST_TIMES * age, SLOWER * width)
         if self.run.settings.t_max is None:
             return cap
-        return min(cap, max(self.run.settings.t_max - float(self.run.clock.flow(time)), width))
+        return min(cap, max(self.run.settings.t_max - self.run.clock.flow_time(time), width))
 
     def _leave(self, state: GenericState, chosen: IntArray, rest: Rest, before: float) -> tuple[GenericState, Settled]:
         """The state where they came to rest, and what is said of it."""
@@ -169,7 +169,7 @@ class CostMinimization:
         if said is not None and said not in self.run.notes:
             self.run.notes.append(said)
         limit = self.run.settings.t_max
-        cut = limit is not None and float(self.run.clock.flow(state.time)) + rest.duration >= 0.999 * limit
+        cut = limit is not None and self.run.clock.flow_time(state.time) + rest.duration >= 0.999 * limit
         drifting = not at_rest and rest.growing and not cut
         memory = replace(state.memory, drifting=drifting, left=rest.predicted_decrease)
         after = replace(state, directions=directions, log_norms=log_norms, level=rest.level, memory=memory)
@@ -185,4 +185,4 @@ class CostMinimization:
         kappa = self.run.problem.degree
         log_radius = state.memory.radii[activation.neurons]
         width = float(np.max(np.exp((2 - kappa) * log_radius) / (kappa * activation.utility)))
-        return min(width, float(self.run.clock.flow(activation.time))) if activation.time > 0 else width
+        return min(width, self.run.clock.flow_time(activation.time)) if activation.time > 0 else width

@@ -76,7 +76,7 @@ class _Newcomer:
     neuron: IntArray
     row: FloatArray
     residual: Any
-    pulls: FloatArray
+    pulls: list[float]
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,9 @@ class Deviation:
 
     def add(self, settled: State[Any], activated: State[Any], after: State[Any], drop: Drop) -> None:
         """A drop that led from a settled state by the end of a dormant phase to the next."""
-        kappa, new = self.problem.degree, drop.neurons[drop.neurons < after.log_norms.size]
+        kappa, new = self.problem.degree, drop.neurons
+        if new.max(initial=0) >= after.log_norms.size:
+            new = new[new < after.log_norms.size]
         # a mode in closed form is active once it has grown, and what was active has moved by then
         before = settled if activated.active[new].any() else activated
         size = float(after.log_norms[new].max(initial=-np.inf))
@@ -145,7 +147,7 @@ class Deviation:
         tail, newcomer = self._tail(active, theta), None
         if new.size and before.directions.shape[0] == self.problem.width:
             residual = self.problem.residual(earlier, began)
-            newcomer = _Newcomer(new[:1], before.directions[new[:1]], residual, np.zeros(0))
+            newcomer = _Newcomer(new[:1], before.directions[new[:1]], residual, [])
         self.legs.append(_Leg(drop.time, float(width), tail, moved, turned, min(float(share), 1.0), late, newcomer))
         if len(self.legs) > _BACK:
             self._pull(len(self.legs) - 1 - _BACK)
@@ -154,12 +156,12 @@ class Deviation:
         """Let the residual before a drop pull on its newcomer and on the next ones: all in one call."""
         some = [leg.newcomer for leg in self.legs[first : first + _BACK + 1]]
         one, there = some[0], [newcomer for newcomer in some if newcomer is not None]
-        if one is None or one.pulls.size == len(some):
+        if one is None or len(one.pulls) == len(some):
             return
         rows, neurons = np.concatenate([x.row for x in there]), np.concatenate([x.neuron for x in there])
-        pulls = np.zeros(len(some))
-        pulls[[x is not None for x in some]] = self.problem.utility(rows, neurons, one.residual)[0]
-        one.pulls = pulls  # whole or not at all, if an interrupt comes
+        pulls = iter(np.asarray(self.problem.utility(rows, neurons, one.residual)[0]).tolist())
+        # whole or not at all, if an interrupt comes
+        one.pulls = [0.0 if newcomer is None else next(pulls) for newcomer in some]
         if len(some) > _BACK:
             one.residual = None
 
@@ -169,9 +171,10 @@ class Deviation:
         if self.legs[k].newcomer is None:
             return 0.0
         legs = self.legs[max(k - _BACK, 0) : k + 1]
-        came = [(len(legs) - j, leg.width, one) for j, leg in enumerate(legs, 1) if (one := leg.newcomer) is not None]
-        pulls, widths = np.array([one.pulls[lag] for lag, _, one in came]), np.array([leg[1] for leg in came[:-1]])
-        return float((np.abs(pulls[1:] - pulls[:-1]) * widths).sum()) / pulls[-1] if pulls[-1] > 0 else np.inf
+        there = [(len(legs) - j, leg.width, one) for j, leg in enumerate(legs, 1) if (one := leg.newcomer) is not None]
+        pulls = [one.pulls[lag] for lag, _, one in there]
+        changes = [abs(b - a) * width for a, b, (_, width, _) in zip(pulls, pulls[1:], there, strict=False)]
+        return sum(changes) / pulls[-1] if pulls[-1] > 0 else np.inf
 
     def _moved(
         self,
@@ -195,23 +198,23 @@ class Deviation:
             first = self.problem.outputs(earlier, began)
             assert first is not None
             known = first.sum(axis=0)
-        change = _size(output - known)
+        gained = output - known
+        change = _size(gained)
         if change <= 0:
             return 1.0, 0.0
-        stayed = before.active[active]
-        turned = self._turned(active[~stayed], parts[~stayed], before, after)
-        return min((_size(parts[stayed].sum(axis=0) - known) + turned) / change, 1.0), min(turned / change, 1.0)
+        came = ~before.active[active]
+        new, found = active[came], parts[came].sum(axis=0)
+        turned = self._turned(new, found, before, after) if new.size else 0.0
+        return min((_size(gained - found) + turned) / change, 1.0), min(turned / change, 1.0)
 
-    def _turned(self, new: IntArray, parts: FloatArray, before: State[Any], after: State[Any]) -> float:
-        """Norm of what newcomers make of the output by turning while they grow: none of it is along what they began
-        with."""
-        if new.size == 0:
-            return 0.0
+    def _turned(self, new: IntArray, found: FloatArray, before: State[Any], after: State[Any]) -> float:
+        """Norm of what newcomers make of their output `found` by turning while they grow: none of it is along what they
+        began with."""
         first = self.problem.outputs(before.directions[new] * np.exp(after.log_norms[new])[:, None], new)
         assert first is not None  # `_moved` has asked
-        along, found = first.sum(axis=0), parts.sum(axis=0)
-        size = float((along**2).sum())
-        return _size(found - (float((along * found).sum()) / size if size > 0 else 0.0) * along)
+        along = first.sum(axis=0)
+        size = float(np.vdot(along, along))
+        return _size(found - (float(np.vdot(along, found)) / size if size > 0 else 0.0) * along)
 
     def _tail(self, active: IntArray, theta: FloatArray) -> float:
         """See `_Leg`; inf where it is not known."""
@@ -282,9 +285,8 @@ def _beside(measures: FloatArray, halves: FloatArray, some: slice) -> tuple[Floa
     near = wide * reach
     itself = np.arange(some.stop - some.start), np.arange(some.start, some.stop)
     near[itself], reach[itself] = (widths * share)[some], 0.0
-    slow = moved * np.minimum(tails, np.maximum(halves[some, None] - times, 0.0))
-    before = np.array([row[:k].sum() for k, row in enumerate(slow, some.start)])
-    return before, near.sum(axis=1), reach.max(axis=1)
+    slow = np.tril(moved * np.minimum(tails, np.maximum(halves[some, None] - times, 0.0)), some.start - 1)
+    return slow.sum(axis=1), near.sum(axis=1), reach.max(axis=1)
 
 
 def _elsewhere(neurons: IntArray, state: State[Any]) -> IntArray:

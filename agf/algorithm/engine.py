@@ -89,7 +89,7 @@ class Engine:
         if isinstance(activation, Status):
             return Step(after, None, activation)
         _refuse_backwards(self.problem, state.time, activation.time)
-        if self.settings.t_max is not None and float(self.clock.flow(activation.time)) > self.settings.t_max:
+        if self.settings.t_max is not None and self.clock.flow_time(activation.time) > self.settings.t_max:
             return Step(state, None, Status.MAX_TIME)
         final, settled = self.phases.active(after, activation)  # cost minimization, to rest
         if isinstance(settled, Status):
@@ -116,10 +116,9 @@ def record(problem: Problem, phases: Phases, state: State[Any], activation: Acti
     params = state.rows(active)
     neurons = np.concatenate([activation.neurons, settled.joined])
     middle = activation.half_time if settled.half_time is None else settled.half_time
-    time, half_time = clock.flow(np.array([activation.time, middle])).tolist()
     return Drop(
-        time=time,
-        half_time=half_time,
+        time=clock.flow_time(activation.time),
+        half_time=clock.flow_time(middle),
         accelerated_time=activation.time,
         level=settled.level,
         neurons=neurons,

@@ -138,7 +138,7 @@ class LimitPhases:
             state = held.advance(replace(state, time=state.time + step, log_norms=log_norms), step)
             if first <= home:
                 return self._activate(state, free, wait, directions, utility)
-            if self.settings.t_max is not None and float(self.clock.flow(state.time)) > self.settings.t_max:
+            if self.settings.t_max is not None and self.clock.flow_time(state.time) > self.settings.t_max:
                 return state, Status.MAX_TIME
 
     def _waits(self, state: GenericState, free: IntArray, utility: FloatArray) -> FloatArray:

@@ -133,7 +133,7 @@ class MixedPhases:
         if not np.isfinite(wait):
             return state, Status.NO_GROWTH
         self.stats["phases"] += 1
-        began = float(self.clock.flow(state.time))
+        began = self.clock.flow_time(state.time)
         first = int(np.argmin(gaps))
         chosen, rows, runner_up = [first], [], None
         dormant, row = dormant.taken(modes.vectors, modes.rates, wait, first)
@@ -193,7 +193,7 @@ class MixedPhases:
         The half-drop time is read off the drop they make.
         """
         dormant, theta, new = state.memory.dormant, state.memory.theta, activation.neurons
-        switch, rate = float(self.clock.flow(activation.time)), 2.0 * float(activation.utility[0])
+        switch, rate = self.clock.flow_time(activation.time), 2.0 * float(activation.utility[0])
         # new modes start this small, over what they saturate at: the square of it is what this leaves out of the drop
         lead = min(-np.log(self.settings.rtol) / 3.0 / rate, switch - state.memory.since)
         start = np.concatenate([theta[: new[0]], self._earlier(theta[: new[0]], theta[new], lead, rate)])

@@ -53,4 +53,4 @@ class NextActivation:
             time, self.threshold = wait(batch, self.threshold, stop=stop, stats=self.stats, rounds=self.rounds)
         except MarchError:
             return np.inf  # the next dormant phase meets it again, and reports it
-        return float(clock.flow(time))
+        return clock.flow_time(time)

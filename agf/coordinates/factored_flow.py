@@ -51,9 +51,9 @@ class FactoredFlow(FlowSystem):
         self.cut = self.n * self.r, self.n * self.r + self.r
         # Only Z0 Z0^T drives the flow: with more hidden units than columns a square factor does.
         self.factor = np.linalg.qr(hidden.T)[1].T if hidden.shape[1] > self.r else hidden
-        self.below = np.tri(self.r, k=-1)
+        self.identity, self.below = np.eye(self.r), np.tri(self.r, k=-1)
         self.above = 2.0 * self.below.T
-        self.origin = np.concatenate([basis.ravel(), np.zeros(self.r), np.eye(self.r).ravel()])
+        self.origin = np.concatenate([basis.ravel(), np.zeros(self.r), self.identity.ravel()])
         column = np.arange(self.r)
         self._groups = np.concatenate(
             [np.tile(column, self.n), self.r + column, 2 * self.r + np.repeat(column, self.r)]
@@ -115,7 +115,7 @@ class FactoredFlow(FlowSystem):
         """One Newton-Schulz step to orthonormal columns (products only: exact zeros stay); y itself while they are."""
         turn = y[: self.cut[0]].reshape(self.n, self.r)
         gram = turn.T @ turn
-        if np.max(np.abs(gram - np.eye(self.r))) < _DRIFT:
+        if np.abs(gram - self.identity).max() < _DRIFT:
             return y
         return np.concatenate([(1.5 * turn - 0.5 * turn @ gram).ravel(), y[self.cut[0] :]])
 

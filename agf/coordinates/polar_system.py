@@ -154,7 +154,7 @@ class PolarSystem(FlowSystem):
     def _pull(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
         """`network_pull` at these unit rows (H, P) and log norms (H,); input weights that are held at zero stay."""
         pull = self._free_pull(directions, log_norms)
-        if self._balance is not None:
+        if self._balance is not None and not directions[:, 0].all():
             pull[~directions[:, : self._balance.d].any(axis=1), : self._balance.d] = 0.0
         return pull
 

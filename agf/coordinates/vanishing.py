@@ -13,7 +13,7 @@ import numpy as np
 
 from agf.arrays import BoolArray, FloatArray
 from agf.rounding import UNIT
-from agf.sphere import norms
+from agf.sphere import lengths, norms
 
 #: Input weights of a (leaky) ReLU neuron, over its norm, from which on it is asked whether they end at zero. Derived:
 #: they are there within this many growth times, which is below what rounded kinks move times by.
@@ -42,8 +42,9 @@ def vanishing(pull: Callable[[FloatArray], FloatArray], directions: FloatArray, 
     among : bool ndarray, shape (H,)
         Neurons that are asked about.
     """
-    sizes = norms(directions[:, :d])
-    ended = among & (sizes < ENDS) & (sizes > 0.0)
+    ended = among & (lengths(directions[:, :d]) < ENDS)
+    if ended.any():  # hardly ever
+        ended &= directions[:, :d].any(axis=1)
     if not ended.any():
         return ended
     rows = directions.copy()
@@ -71,14 +72,14 @@ def away(field: Callable[[FloatArray], FloatArray], w: FloatArray) -> tuple[Floa
     step = (norms(w) / (4.0 * np.maximum(norms(D), np.finfo(float).tiny)))[:, None]
     near = np.ones(w.shape[0], dtype=bool)
     for k in range(_STEPS):
-        lengths = norms(D)
+        longest = norms(D)
         if k == _ASKED:
-            along = D * (norms(w) / np.maximum(lengths, np.finfo(float).tiny))[:, None]
-            if ((norms(field(along) - D) <= UNIT * lengths) & (lengths > 0.0)).all():
+            along = D * (norms(w) / np.maximum(longest, np.finfo(float).tiny))[:, None]
+            if ((norms(field(along) - D) <= UNIT * longest) & (longest > 0.0)).all():
                 return along, np.ones(w.shape[0], dtype=bool)
-        largest = np.maximum(largest, lengths)
+        largest = np.maximum(largest, longest)
         w += step * D
         if 2 * k >= _STEPS:  # where no field is left it is dead, beside the point
-            near &= (lengths > 0.0) & (norms(w) <= _NEAR * step[:, 0] * largest)
+            near &= (longest > 0.0) & (norms(w) <= _NEAR * step[:, 0] * largest)
         D = field(w)
     return w, ~near

@@ -129,7 +129,7 @@ class Activation:
         the left and z on the right would rise above 1, and hold neurons that cross.
         """
         left, jump = -self.left, self.right + self.left
-        slope = b.xp.clip(z, 0.0, 1.0) * (z > _INACTIVE)
+        slope = b.clip(z, 0.0, 1.0) * (z > _INACTIVE)
         return self.value(b, z), slope if jump == 1.0 else jump * slope + left
 
     def rounded_curvature(self, b: Backend, z: Any, widths: Any) -> Any:
@@ -148,7 +148,7 @@ def _one(b: Backend, z: Any) -> Any:
 
 def _leaky(name: str, leak: float) -> Activation:
     def value(b: Backend, z: Any) -> Any:
-        return b.xp.where(z > 0, z, leak * z) if leak else b.xp.clip(z, 0.0, None)
+        return b.xp.where(z > 0, z, leak * z) if leak else b.clip(z, 0.0)
 
     def slope(b: Backend, z: Any) -> Any:
         return b.xp.where(z > 0, b.array(1.0), b.array(leak)) if leak else z > 0

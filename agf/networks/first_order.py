@@ -131,10 +131,10 @@ class FirstOrder(SampledProblem):
 
     def _add_force(self, force: Any, a: Any, x: Any, r: Any, pair: tuple[Any, Any]) -> None:
         """Add sum_k (r_k . a) d sigma/dw at fixed |w|, and sum_k r_k sigma in units of `inner`, to `force` (m, P)."""
-        value, slope = pair
-        drive = (a @ r.T).T
-        force[:, : self.n_inputs] += (drive * slope).T @ x
-        force[:, self.n_inputs :] += value.T @ r
+        (value, slope), product = pair, self._backend.product
+        drive = product(a, r.T).T
+        force[:, : self.n_inputs] += product((drive * slope).T, x)
+        force[:, self.n_inputs :] += product(value.T, r)
 
     def _mean(self, force: Any, a: Any, inner: Any, scale: Any, samples: int) -> FloatArray:
         """Forces of `_add_force` summed over samples (m, P) as a mean, in the units of theta. They lack what rounded

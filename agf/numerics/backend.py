@@ -75,6 +75,13 @@ class Backend:
         """Matrix product; by `dot`, as numpy's operator is four times slower where the inner dimension is one."""
         return np.dot(left, right) if self.device is None else left @ right
 
+    def clip(self, value: Any, least: float, most: float | None = None) -> Any:
+        """`value` within bounds; by two ufuncs, as numpy's own takes three times as long for small arrays."""
+        if self.device is not None:
+            return self.xp.clip(value, least, most)
+        out = np.maximum(value, least)
+        return out if most is None else np.minimum(out, most, out=out)
+
     def numpy(self, value: Any) -> FloatArray:
         """`value` as a numpy array."""
         return np.asarray(value) if self.device is None else value.detach().cpu().numpy()

@@ -160,7 +160,7 @@ class Settings:
     @classmethod
     def options(cls) -> tuple[str, ...]:
         """Names of the options."""
-        return tuple(field.name for field in fields(cls))
+        return _NAMES
 
     def within(self, mode: str, **changes: Any) -> Settings:
         """The same settings in another mode, as far as they apply there, with `changes`."""
@@ -170,6 +170,9 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: of what applies to the mode."""
         return {name: value for name, value in vars(self).items() if self.mode in _APPLY.get(name, (None, MODES))[1]}
+
+
+_NAMES = tuple(field.name for field in fields(Settings))
 
 
 def _number(value: Any) -> bool:

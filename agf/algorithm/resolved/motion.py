@@ -141,7 +141,7 @@ class Motion:
             return Status.MAX_TIME
         if end.why is Why.PASSED:
             return Status.MAX_DROPS
-        before = float(run.clock.flow(stretch.time(0.0)))
+        before = run.clock.flow_time(stretch.time(0.0))
         status, sentence, numbers = ending.status(end, float(np.exp(system.log_time_unit)), before, remedy="")
         if status is Status.QUIET:
             run.left = numbers["left"]

@@ -165,7 +165,7 @@ class Path:
         before, state = (self.state(time) for time in span)
         active = np.flatnonzero(state.active)
         features = problem.features(state.params[active], active)
-        half = float(clock.flow(seen.time))
+        half = clock.flow_time(seen.time)
         return Drop(
             time=half,
             half_time=half,

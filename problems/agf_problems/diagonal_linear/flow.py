@@ -177,8 +177,9 @@ class MirrorFlow(agf.FlowSystem):
         if not moving.any():
             return float(np.inf)
         sizes = speeds / np.where(self._diagonal > 0, self._diagonal, 1.0)
-        folds = self._mirror.height_of_coefficient(sizes) - self._mirror.height(y, np.sign(velocity))
-        return float(np.min(np.maximum(folds[moving], 1.0) / speeds[moving]))
+        targets = self._mirror.height_of_coefficient(sizes[moving], moving.nonzero()[0])
+        folds = targets - self._mirror.height(y, velocity)[moving]
+        return float(np.min(np.maximum(folds, 1.0) / speeds[moving]))
 
     def hessian(self, y: FloatArray) -> FloatArray:
         """D^(1/2) X^T X / n D^(1/2), D = d beta/dz: no coordinate ever grows away from another."""

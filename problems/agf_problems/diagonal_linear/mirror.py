@@ -96,12 +96,11 @@ class Mirror:
         return np.where(signs > 0, height - self.log_p[columns], self.log_q[columns] - height)
 
     def height_of_coefficient(self, sizes: FloatArray, columns: Columns = slice(None)) -> FloatArray:
-        """(m,) height at which |beta| of these coordinates has these sizes (m,), to any alpha.
+        """(m,) height at which |beta| of these coordinates has these sizes (m,), which are positive, to any alpha.
 
         p^2 = 2|beta| + sqrt(4 beta^2 + p^2 q^2).
         """
-        with np.errstate(divide="ignore"):
-            size = np.log(2.0 * sizes)
+        size = np.log(2.0 * sizes)
         return 0.5 * np.logaddexp(size, log_hypot(size, self.log_product[columns]))
 
     def height_of_norm(self, log_radius: float) -> FloatArray:

@@ -83,37 +83,33 @@ class DiagonalPhases:
         memory, mirror, scale = state.memory, self.mirror, self.clock.scale
         z, idle = memory.z, memory.idle
         v = self._at(memory.coefficients).pull / self._n
+        v[state.active | idle] = 0.0
         while True:
-            moving = (v != 0.0) & ~(state.active | idle)
             # an infinite height belongs to a coordinate that starts without a part of this sign: it never gets there
             heights = mirror.height(z, v)
-            columns = (moving & np.isfinite(heights)).nonzero()[0]
+            columns = ((v != 0.0) & np.isfinite(heights)).nonzero()[0]
             if columns.size == 0:
-                return state, agf.Status.NO_GROWTH if moving.any() else agf.Status.FITTED
+                return state, agf.Status.NO_GROWTH if v.any() else agf.Status.FITTED
             speeds, heights = np.abs(v[columns]), heights[columns]
-            times, known = self._times(columns, speeds, heights)
-            exact = times[known]
-            first = known[exact.argmin()]
+            times = self._times(columns, speeds, heights)
+            first = times.argmin()
             step = float(times[first])
-            slack = self._settings.tie_rtol * step + SUM * np.abs(heights[known]) / speeds[known]
-            together = exact <= step + slack
-            tied, rest = known[together], known[~together]
-            tied.sort()
+            slack = self._settings.tie_rtol * step + SUM * np.abs(heights) / speeds
+            tied = (times <= step + slack).nonzero()[0]
             new = columns[tied]
             edge = memory.signs.copy()
             edge[new] = np.sign(v[new])
             if np.count_nonzero(self._settle(memory.coefficients, edge).shared[new]):
                 break
             idle = idle.copy()  # combinations of the active columns, up to rounding: they can add nothing
-            idle[new] = True
+            idle[new], v[new] = True, 0.0
         lead = LEAD if self._settings.threshold == "natural" else 0.0
         half = max(step - lead / float(speeds[first]), 0.0)
-        moved = z + np.where(moving, v * step, 0.0)
-        runner_up = None
-        if rest.size:
-            rest.sort()
-            second = rest[times[rest].argmin()]
-            runner_up = (int(columns[second]), float(max(times[second] - step, 0.0)) / scale)
+        moved = z + v * step
+        times[tied] = np.inf
+        second = times.argmin()
+        wait = float(times[second])
+        runner_up = (int(columns[second]), max(wait - step, 0.0) / scale) if wait < np.inf else None
         after = agf.State(
             state.time + step / scale,
             state.active,
@@ -123,20 +119,19 @@ class DiagonalPhases:
         )
         return after, agf.Activation(after.time, state.time + half / scale, new, 0.5 * speeds[tied], runner_up)
 
-    def _times(self, columns: IntArray, speeds: FloatArray, heights: FloatArray) -> tuple[FloatArray, IntArray]:
-        """(m,) time each of these coordinates still needs, and the indices at which it is exact: those of the first two
-        at least. Elsewhere it is a lower bound.
+    def _times(self, columns: IntArray, speeds: FloatArray, heights: FloatArray) -> FloatArray:
+        """(m,) time each of these coordinates still needs: of the first two at least, and inf where it is longer.
 
         At the natural threshold the coefficient is |v| n / |x - P_A x|^2, in equal shares where columns are equal.
         Leaving P_A out gives the bound, and as thresholds are logarithms few coordinates need it.
         """
         mirror = self.mirror
         if self._settings.threshold == "unit":
-            return np.maximum(mirror.height_of_norm(0.0)[columns] - heights, 0.0) / speeds, np.arange(columns.size)
+            return np.maximum(mirror.height_of_norm(0.0)[columns] - heights, 0.0) / speeds
         pulls = speeds * self._n / self._fit.copies[columns]
         if columns.size <= _CHUNK:
             target = mirror.height_of_coefficient(pulls / self._fit.distance(columns), columns)
-            return np.maximum(target - heights, 0.0) / speeds, np.arange(columns.size)
+            return np.maximum(target - heights, 0.0) / speeds
         bound = mirror.height_of_coefficient(pulls / self._fit.norms[columns] ** 2, columns)
         times = np.maximum(bound - heights, 0.0) / speeds
         order = np.argsort(times)
@@ -148,7 +143,8 @@ class DiagonalPhases:
             times[some] = np.maximum(target - heights[some], 0.0) / speeds[some]
             known += some.size
             chunk *= 2
-        return times, order[:known]
+        times[order[known:]] = np.inf
+        return times
 
     def active(
         self, state: DiagonalState, activation: agf.Activation
@@ -165,9 +161,9 @@ class DiagonalPhases:
         z[inside] = mirror.depth(mirror.height_of_coefficient(np.abs(beta[inside]), inside), edge[inside], inside)
         r = self._y - self._x @ beta
         v = r @ self._x / self._n
-        after = Memory(
-            z, minimum.coefficients, np.where(active, edge, 0.0), memory.idle & np.bool_(collapsed.size == 0)
-        )
+        after = Memory(z, minimum.coefficients, edge, memory.idle)
+        if collapsed.size:
+            after = Memory(z, minimum.coefficients, np.where(active, edge, 0.0), np.zeros_like(active))
         level = 0.5 * float(r @ r) / self._n
         final = agf.State(state.time, active, *mirror.polar(z), level, after)
         settled = agf.Settled(

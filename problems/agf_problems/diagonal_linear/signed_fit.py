@@ -125,7 +125,8 @@ class _Gram(_Factor):
     def _swap(self, a: int, b: int) -> None:
         if a == b:
             return
-        pair, riap = [a, b], [b, a]
+        pair = np.array([a, b])
+        riap = pair[::-1]
         self._gram[pair] = self._gram[riap]
         self._gram[:, pair] = self._gram[:, riap]
         self._xy[pair] = self._xy[riap]
@@ -323,22 +324,22 @@ class SignedFit:
         Active columns must be among them, with their signs.
         """
         self._signs[columns] = signs
-        open_ = np.ones(columns.size, dtype=bool)
+        shut = np.zeros(self.norms.size, dtype=bool)
         if self._has_copies:  # the first of equal columns stands for all
-            allowed = np.zeros(self.norms.size, dtype=bool)
+            allowed = shut.copy()
             allowed[columns] = True
-            open_ = (self._first[columns] == columns) | ~allowed[self._first[columns]]
+            first = self._first[columns]
+            shut[columns] = (first != columns) & allowed[first]
         while True:
-            candidates = (open_ & ~self.active[columns]).nonzero()[0]
-            if candidates.size == 0:
+            some = columns[~(self.active[columns] | shut[columns])]
+            if some.size == 0:
                 return
-            some = columns[candidates]
-            gains = signs[candidates] * self.pull[self._places(some)] / self.norms[some]
-            best = int(gains.argmax())
+            gains = self._signs[some] * self.pull[self._places(some)] / self.norms[some]
+            best = gains.argmax()
             if not gains[best] > 0.0:
                 return
             if not self._include(int(some[best])):
-                open_[candidates[best]] = False
+                shut[some[best]] = True
 
     def shared(self, columns: IntArray, signs: FloatArray) -> FloatArray:
         """(m,) coefficients of these columns, equal columns sharing equally.

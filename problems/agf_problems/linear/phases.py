@@ -115,7 +115,7 @@ class ModePhases:
         modes = self._modes(held.theta, held.order)
         waits = self.growth.waits(modes, held.dormant)
         wait = float(waits.min(initial=np.inf))
-        began = float(self.clock.flow(state.time))
+        began = self.clock.flow_time(state.time)
         if held.turn is not None and held.turn[0] <= began + wait:
             # one that overlaps the drop before may be halfway done before that
             return self._turned(state, held, modes, max(held.turn[0], began), held.turn[1])
@@ -270,7 +270,7 @@ class ModePhases:
         self, state: ModeState, held: Held, modes: Modes, when: float, theta: FloatArray
     ) -> tuple[ModeState, Activation]:
         """The active modes past a turn that is halfway done at flow time `when`, dormant ones grown until then."""
-        pause = when - float(self.clock.flow(state.time))
+        pause = when - self.clock.flow_time(state.time)
         dormant = held.dormant.grown(modes.vectors, modes.rates, pause)
         before, after = (rows / np.linalg.norm(rows, axis=1)[:, None] for rows in (held.theta, theta))
         label = held.order[[int(np.argmin(np.abs(np.sum(before * after, axis=1))))]]
