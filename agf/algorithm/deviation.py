@@ -127,13 +127,11 @@ class Deviation:
 
     def add(self, settled: State[Any], activated: State[Any], after: State[Any], drop: Drop) -> None:
         """A drop that led from a settled state by the end of a dormant phase to the next."""
-        kappa, new = self.problem.degree, drop.neurons
-        if new.max(initial=0) >= after.log_norms.size:
-            new = new[new < after.log_norms.size]
+        kappa, new = self.problem.degree, drop.neurons[drop.neurons < after.log_norms.size]
         # a mode in closed form is active once it has grown, and what was active has moved by then
         before = settled if activated.active[new].any() else activated
-        size = float(after.log_norms[new].max(initial=-np.inf))
-        largest = float(drop.utility.max(initial=0.0))
+        size = max(after.log_norms[new].tolist(), default=-np.inf)
+        largest = max(drop.utility.tolist(), default=0.0)
         with np.errstate(over="ignore"):
             width = np.exp((2 - kappa) * size) / (kappa * largest) if largest > 0 and math.isfinite(size) else np.inf
             rest = after.log_norms[~after.active]

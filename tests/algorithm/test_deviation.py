@@ -50,3 +50,16 @@ def test_the_pull_on_a_newcomer_in_the_drops_before_is_that_of_their_residuals(d
         pulls = np.array([problem.utility(row, new, r)[0][0] for r in residuals[max(k - _BACK, 0) :]])
         by_hand = np.sum(np.abs(np.diff(pulls)) * widths[max(k - _BACK, 0) : k]) / pulls[-1]
         assert deviation._drag(k) == pytest.approx(by_hand, rel=1e-9, abs=1e-12 * max(widths))
+
+
+def test_what_stays_moves_the_outputs_by_what_newcomers_do_not(monkeypatch):
+    problem, _, deviation, steps, _ = predicted(5, monkeypatch)
+    moved = []
+    for _, activated, after, _ in steps:
+        old, now = np.flatnonzero(activated.active), np.flatnonzero(after.active)
+        before = problem.outputs(activated.rows(old), old).sum(axis=0)
+        change = problem.outputs(after.rows(now), now).sum(axis=0) - before
+        stayed = problem.outputs(after.rows(old), old).sum(axis=0) - before  # coordinates cannot turn
+        moved.append(np.linalg.norm(stayed) / np.linalg.norm(change))
+    assert max(moved) > 1e-3
+    assert [leg.moved for leg in deviation.legs] == pytest.approx(moved, rel=1e-9, abs=1e-12)
