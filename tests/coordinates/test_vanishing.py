@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agf.coordinates.vanishing import _ENDS, vanishing
+from agf.coordinates.vanishing import ENDS, vanishing
 
 
 def asked(w):
@@ -19,7 +19,7 @@ def asked(w):
     return len(calls)
 
 
-@pytest.mark.parametrize("small", [0.5 * _ENDS, 1e-100, 1e-200])
+@pytest.mark.parametrize("small", [0.5 * ENDS, 1e-100, 1e-200])
 def test_only_input_weights_near_zero_cost_a_pull(small):
     assert asked([0.5, -0.2]) == 0
     assert asked([0.5, small]) == 1
