@@ -197,8 +197,7 @@ def carried(
 
     Raises Stalled where the steps run out before: on rounded kinks too narrow for them.
     """
-    problem = batch.problem
-    never = ExactThreshold(problem, False, np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64), np.inf)
+    never = ExactThreshold(batch.problem, False, *batch.problem.empty, np.inf)
     race = _Race(batch, never, rtol)
     try:
         if race.run(duration) is Status.MAX_STEPS:

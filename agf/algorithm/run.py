@@ -35,8 +35,7 @@ class Run:
 
     def __init__(self, problem: Problem, origin: Init, clock: Clock, settings: Settings) -> None:
         self.problem, self.origin, self.clock, self.settings = problem, origin, clock, settings
-        none, no_index = np.zeros((0, origin.n_params)), np.zeros(0, dtype=np.int64)
-        self.start_level = float(problem.loss_grad(none, no_index)[0])
+        self.start_level = float(problem.loss_grad(*problem.empty)[0])
         self.stats: dict[str, float] = {}
         self.notes: list[str] = []
 

@@ -61,22 +61,21 @@ def _refuse_norms(problem: Problem, init: Init) -> None:
     alive[list(problem.permanent)] = False
     alive = np.flatnonzero(alive)
     rows = alive[np.argsort(init.log_norms[alive], kind="stable")[:_LOOKED_AT]]
-    none, no_index = np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64)
     if rows.size == 0:
         return
     try:
-        residual = problem.residual(none, no_index)
+        residual = problem.residual(*problem.empty)
         pull = problem.utility(init.directions[rows], rows, residual)[1]
         lengths = norms(pull)[:, None]
         # where the neuron turns to: a coordinate of a diagonal network starts without any output
         ahead = normalize(init.directions[rows] + np.divide(pull, lengths, out=np.zeros_like(pull), where=lengths > 0))
         drive = norms(problem.utility(ahead, rows, residual)[1]) / problem.degree
-        threshold = ExactThreshold(problem, True, none, no_index)
+        threshold = ExactThreshold(problem, True, *problem.empty)
         radii = threshold.log_radius(drive, threshold.log_self_interaction(ahead, rows))
         pulled = np.isfinite(radii)
         if not pulled.any() or (init.log_norms[rows] < radii)[pulled].any():
             return
-        if rounded(problem, threshold, ahead, rows, residual, problem.loss_grad(none, no_index)[0]):
+        if rounded(problem, threshold, ahead, rows, residual, problem.loss_grad(*problem.empty)[0]):
             return  # there is no pull
     except NonFinite:
         return  # the first phase meets it again, and reports it
@@ -101,7 +100,7 @@ def start_change(problem: Problem, init: Init) -> float:
     everyone = np.arange(init.width)
     with np.errstate(over="ignore", invalid="ignore"):
         first = float(problem.loss_grad(init.params(), everyone)[0])
-        zero = float(problem.loss_grad(np.zeros((0, init.n_params)), everyone[:0])[0])
+        zero = float(problem.loss_grad(*problem.empty)[0])
     if not zero > 0 or np.isnan(first):
         return 0.0
     return abs(first - zero) / zero

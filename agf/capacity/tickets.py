@@ -470,8 +470,7 @@ def _baselines(problem: Problem, init: Init, first: Alignment) -> dict[str, Floa
     network = two_layer(problem)
     if network is None or kappa != 2:
         return out
-    none, no_neurons = np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64)
-    residual = np.asarray(network.residual(none, no_neurons))
+    residual = np.asarray(network.residual(*network.empty))
     d = network.n_inputs
     open_gates = gates(network, init.directions) if not network.activation.smooth else None
     scores = np.empty(problem.width)

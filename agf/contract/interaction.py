@@ -21,10 +21,8 @@ Outputs = Callable[[FloatArray, IntArray], FloatArray | None]
 
 def of_loss(problem: Problem, directions: FloatArray, neurons: IntArray) -> FloatArray:
     """L(unit neuron) - L(nothing) + U of each row, (m,): exact for a half-squared loss, without active neurons."""
-    none = np.zeros((0, problem.n_params))
-    no_neurons = np.zeros(0, dtype=np.int64)
-    zero = problem.loss_grad(none, no_neurons)[0]
-    utilities = problem.utility(directions, neurons, problem.residual(none, no_neurons))[0]
+    zero = problem.loss_grad(*problem.empty)[0]
+    utilities = problem.utility(directions, neurons, problem.residual(*problem.empty))[0]
     losses = [problem.loss_grad(directions[i : i + 1], neurons[i : i + 1])[0] for i in range(neurons.size)]
     return np.maximum(np.asarray(losses) - zero + utilities, 0.0)
 

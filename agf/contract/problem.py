@@ -54,8 +54,8 @@ class Problem(Instance):
     -----
     A problem must define these attributes and the methods `loss_grad`, `residual` and `utility`; all of these are here,
     and none is in a base class. What it may define follows them by purpose: where it starts, what it knows of its loss,
-    its network and its neurons, closed forms, and what people read. Nobody defines `init`, `cornered`, `table` and
-    `arguments`.
+    its network and its neurons, closed forms, and what people read. Nobody defines `init`, `empty`, `cornered`,
+    `table` and `arguments`.
 
     Conventions: `theta` is (m, P), `neurons` the (m,) indices of these rows in 0..H-1 (they matter where neurons are
     not interchangeable); m may be 0. `directions` (m, P) are unit rows and `log_norms` (m,) natural logs of norms, for
@@ -384,6 +384,11 @@ class Problem(Instance):
             For a bad alpha, seed or kind.
         """
         return drawn(self, alpha, seed, kind)
+
+    @property
+    def empty(self) -> tuple[FloatArray, IntArray]:
+        """`theta` and `neurons` of the network without neurons, which is the zero function."""
+        return np.zeros((0, self.n_params)), np.zeros(0, dtype=np.int64)
 
     @property
     def cornered(self) -> bool:

@@ -40,7 +40,7 @@ def homogeneous(problem: Problem) -> bool:
     direction = rng.standard_normal((1, problem.n_params))
     direction /= np.linalg.norm(direction)
     first = np.zeros(1, dtype=np.int64)
-    residual = problem.residual(np.zeros((0, problem.n_params)), first[:0])
+    residual = problem.residual(*problem.empty)
     small = problem.utility(direction, first, residual)[1]
     return bool(np.allclose(problem.pull(direction, np.zeros(1), first, residual), small, rtol=1e-6, atol=0.0))
 

@@ -153,9 +153,8 @@ class Masked(Problem):
         base = self.unmasked
         if not isinstance(base, SampledProblem):
             return super().self_interaction(directions, neurons, active, active_neurons)
-        none = np.zeros((0, self.n_params)), np.zeros(0, dtype=np.int64)
         if not active.size:
-            return base.self_interaction(directions * self.mask[neurons], neurons, *none)
+            return base.self_interaction(directions * self.mask[neurons], neurons, *self.empty)
         out, span = base.curved(directions * self.mask[neurons], neurons, active, active_neurons)
         span = span[self.mask[active_neurons].ravel()]
         _, values, rows = np.linalg.svd(span, full_matrices=False)

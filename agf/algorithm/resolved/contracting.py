@@ -106,8 +106,7 @@ class _Followed:
         self.unit = float(np.exp(system.log_time_unit - self.clock.log_scale))  # accelerated time per unit of s
         self.stats: dict[str, float] = {}
         self.notes: list[str] = []
-        none, no_index = np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64)
-        self.start_level = float(problem.loss_grad(none, no_index)[0])
+        self.start_level = float(problem.loss_grad(*problem.empty)[0])
         self.least = float(problem.least_loss(init))
         self.state: State = State(
             0.0, np.zeros(init.width, dtype=bool), init.directions, init.log_norms, self.start_level

@@ -76,12 +76,11 @@ def leading(problem: Problem, init: Init, joining: float) -> float:
     where it is no more than that, joining^2 of the pull: it turns them, and small components decide later drops.
     """
     rows = np.flatnonzero(np.isfinite(init.log_norms))[:SOME]
-    none, no_index = np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64)
-    residual = problem.residual(none, no_index)
+    residual = problem.residual(*problem.empty)
     ahead = normalize(problem.utility(init.directions[rows], rows, residual)[1])
     plain = problem.utility(ahead, rows, residual)[1]
     size = np.linalg.norm(plain, axis=1)
-    threshold = ExactThreshold(problem, True, none, no_index, log_factor=float(np.log(joining)))
+    threshold = ExactThreshold(problem, True, *problem.empty, log_factor=float(np.log(joining)))
     log_norms = threshold.log_radius(size / problem.degree, threshold.log_self_interaction(ahead, rows))
     told = np.isfinite(log_norms) & (size > 0)
     if not problem.smooth or not told.any():
@@ -115,9 +114,8 @@ class Members:
     """
 
     def __init__(self, problem: Problem, width: int, natural: bool, joining: float, stats: dict[str, float]) -> None:
-        none, no_index = np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64)
         # Alone, without the active neurons: the norm at which a neuron starts to matter need not be exact.
-        self.threshold = ExactThreshold(problem, natural, none, no_index, log_factor=float(np.log(joining)))
+        self.threshold = ExactThreshold(problem, natural, *problem.empty, log_factor=float(np.log(joining)))
         self.problem, self.joining, self.stats = problem, joining, stats
         self.lowest = np.inf  # smallest log norm at which a neuron joined
         self.grown = np.full(width, -np.inf)  # log norm at which a neuron that joined counts in a drop

@@ -93,8 +93,7 @@ class _Modes:
         self.system = flow_system(self.problem, self.init)
         self.unit = float(np.exp(self.system.log_time_unit))
         self.clock = Clock.from_norms(2, self.init.log_norms)
-        nothing = np.zeros((0, self.init.n_params))
-        self.start_level = float(self.problem.loss_grad(nothing, np.zeros(0, dtype=np.int64))[0])
+        self.start_level = float(self.problem.loss_grad(*self.problem.empty)[0])
 
     def go(self, observer: Observer | None, kept: Checkpoint) -> Staircase:
         """Until a rule ends it; always hands back what there is."""
@@ -136,12 +135,9 @@ class _Modes:
 
     def _inert(self) -> bool:
         """Whether nothing ever grows, by a symmetry."""
-        nobody, no_index = np.zeros((0, self.init.n_params)), np.zeros(0, dtype=np.int64)
         alive = np.flatnonzero(np.isfinite(self.init.log_norms))
-        residual, threshold = (
-            self.problem.residual(nobody, no_index),
-            ExactThreshold(self.problem, True, nobody, no_index),
-        )
+        residual = self.problem.residual(*self.problem.empty)
+        threshold = ExactThreshold(self.problem, True, *self.problem.empty)
         units = self.init.directions[alive]
         return order(self.problem, threshold, units, alive, residual, self.start_level) is Order.NONE
 

@@ -60,8 +60,7 @@ class Run:
         self.stats: dict[str, float] = {}
         self.notes: list[str] = []
         first = np.isin(np.arange(init.width), problem.permanent)
-        none, no_index = np.zeros((0, init.n_params)), np.zeros(0, dtype=np.int64)
-        self.start_level = float(problem.loss_grad(none, no_index)[0])
+        self.start_level = float(problem.loss_grad(*problem.empty)[0])
         self.ride = Ride(problem, self.clock, settings, init, contrary=probe)
         self.state: State = State(0.0, first, init.directions, init.log_norms, self.start_level)
         reading = "rates" if problem.cornered else "losses"
