@@ -65,7 +65,7 @@ def auto(
         # that nothing is left to fit there, Algorithm 1 has shown
         reached = abs(found.levels[-1] - first.levels[-1]) <= settings.rtol * found.start_level
         status = Status.FITTED if reached else status
-    nothing = not found.drops and status is Status.FITTED  # there is nothing to resolve
+    nothing = not found.drops and status in (Status.FITTED, Status.NO_GROWTH)  # there is nothing to resolve
     notes = found.notes if nothing else (*found.notes, _reason(found.drops, first))
     return replace(found, settings=settings, status=status, notes=notes)
 

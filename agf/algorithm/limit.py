@@ -17,6 +17,7 @@ from agf.algorithm.departures.carrying import EARLY, Carrying
 from agf.algorithm.departures.discharge import Discharge
 from agf.algorithm.departures.following import Following
 from agf.algorithm.departures.opening import opening
+from agf.algorithm.departures.symmetry import UNTIMED, Order
 from agf.algorithm.dormant import carried
 from agf.algorithm.exact_stepper import aligned
 from agf.algorithm.field import Batch
@@ -113,8 +114,11 @@ class LimitPhases:
             return state, Status.FITTED
         waiting = np.flatnonzero(~state.active & np.isfinite(state.log_norms))
         if waiting.size == 0:
-            return state, Status.ALL_ACTIVE
+            return state, Status.ALL_ACTIVE if state.active.all() else Status.NO_GROWTH
         try:
+            if (decides := self.run.order(state, waiting)) is not Order.LEADING:
+                self.notes.extend([UNTIMED] if decides is Order.NEXT else [])
+                return state, Status.NO_GROWTH
             return self._grow(state, waiting, self.run.residual(state))
         except MarchError as error:
             self.notes.append(str(error))

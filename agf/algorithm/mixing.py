@@ -127,7 +127,7 @@ class MixedPhases:
             return state, Status.ALL_ACTIVE
         modes = self._modes(theta, state.memory.left)
         if np.isinf(modes.log_radii).all():
-            return state, Status.FITTED
+            return state, Status.FITTED if len(theta) else Status.NO_GROWTH
         gaps = self._gaps(modes, dormant)
         wait = float(gaps.min())
         if not np.isfinite(wait):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from agf.algorithm.departures.symmetry import Order, order
 from agf.algorithm.field import Batch
 from agf.algorithm.memory import GenericState, Memory
 from agf.algorithm.threshold import ExactThreshold
@@ -70,6 +71,14 @@ class Run:
         residual = self.residual(state)
         gradient = np.asarray(self.problem.utility(state.directions[alive], alive, residual)[1])
         return float(np.linalg.norm(gradient.reshape(alive.size, -1), axis=1).max())
+
+    def order(self, state: GenericState, waiting: IntArray) -> Order:
+        """The order that decides whether the dormant neurons grow."""
+        if not self.problem.smooth:
+            return Order.LEADING
+        alive = waiting[np.isfinite(state.log_norms[waiting])]
+        directions, residual = state.directions[alive], self.residual(state)
+        return order(self.problem, self.threshold(state), directions, alive, residual, state.level)
 
     @cached_property
     def start_drive(self) -> float:

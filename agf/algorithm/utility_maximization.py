@@ -10,7 +10,7 @@ from agf.algorithm.arrivals import Arrivals
 from agf.algorithm.departures.discharge import ALIGNED, Discharge
 from agf.algorithm.departures.infimum import ended, undecided
 from agf.algorithm.departures.opening import opening
-from agf.algorithm.departures.symmetry import Order, order
+from agf.algorithm.departures.symmetry import Order
 from agf.algorithm.dormant import Crossing, carried
 from agf.algorithm.memory import GenericState
 from agf.algorithm.run import Run
@@ -49,10 +49,9 @@ class UtilityMaximization:
             return state, ended(state.memory.drifting, Status.ALL_ACTIVE)
         try:
             drive = run.drive(state, waiting) if state.active.any() else run.start_drive
-            if (decides := self._order(state, waiting)) is not Order.LEADING:
+            if (decides := run.order(state, waiting)) is not Order.LEADING:
                 self.symmetric = decides is Order.NEXT
-                nothing = decides is Order.NONE and drive > 0.0 and not state.active.any()
-                return state, Status.FITTED if nothing else Status.NO_GROWTH
+                return state, Status.NO_GROWTH
             if 0.0 < drive <= run.noise(state):
                 return state, Status.FITTED
             state, free, found, elapsed = self._race(state, waiting)
@@ -68,15 +67,6 @@ class UtilityMaximization:
             run.notes.append(doubt)
             return state, Status.NO_CRITICAL_POINT
         return self.arrivals.write(state, free, replace(found, time=elapsed + found.time))
-
-    def _order(self, state: GenericState, waiting: IntArray) -> Order:
-        """The order that decides whether the dormant neurons grow."""
-        run = self.run
-        if not run.problem.smooth:
-            return Order.LEADING
-        alive = waiting[np.isfinite(state.log_norms[waiting])]
-        directions, residual = state.directions[alive], run.residual(state)
-        return order(run.problem, run.threshold(state), directions, alive, residual, state.level)
 
     def _race(self, state: GenericState, waiting: IntArray) -> tuple[GenericState, IntArray, Crossing | Status, float]:
         """The first crossing of the neurons that are free to turn, and the time that passed before they were.

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 BY = ("direction", "cell", "class")
 #: Group totals that grew by less than this factor over a run have no half time to measure: they made no drop.
 _GREW = 10.0
-#: Groups that are projected out of a smaller one's self-interaction, at most: a cost, cubic in them.
+#: Groups, the largest, that may be past their drop and are projected out of the self-interactions of others: a cost,
+#: cubic in them.
 _MOST_GROWN = 50
 
 
@@ -56,13 +57,13 @@ class Group:
     drift : largest change of a log ratio since the members first had one direction; NaN where no past is known.
     formed : flow time from which on they had one direction; NaN likewise.
     half_time : flow time at which the members had taken off half of the loss that they took off up to now; it is the
-        half-drop time of a group that makes a drop alone. NaN where no past is known, or the total grew less than
-        tenfold.
+        half-drop time of a group that makes a drop alone. NaN where no past is known, the total grew less than
+        tenfold, or the drop is still to come.
     took_off : that loss. Every neuron takes off the integral of |grad_i L|^2, and all of them together what the loss
         fell by. NaN where no past is known.
-    predicted_half_time : for a comparison, of the predicted drop with most of the group; else, while the total is short
-        of half of where it will saturate, by the law of one neuron of this total at a residual frozen at what the
-        larger groups leave; else NaN.
+    predicted_half_time : for a comparison, of the predicted drop with most of the group; else, for groups by direction
+        that are still to make their drop, by the law of one neuron of this total at the residual that those leave which
+        have made theirs; else NaN.
     label : "" or what the group is called: a class, or a number of open gates.
     """
 
@@ -402,34 +403,50 @@ def _at(
             )
             found.append(group)
         found.sort(key=lambda group: -group.log_total)
-        told = _expected(problem, found, time, cartesian(directions[always], log_norms[always]))
-        return Groups(problem.name, kappa, time, by, cosine, told, dead)
+        if by == "direction":  # members of a cell or a class are not one neuron
+            found = _expected(problem, found, time, cartesian(directions[always], log_norms[always]))
+        return Groups(problem.name, kappa, time, by, cosine, tuple(found), dead)
 
 
-def _expected(problem: Problem, found: list[Group], time: float, always: FloatArray) -> tuple[Group, ...]:
-    """The groups, largest first, with the half-drop times of those that still grow, at the residual of the moment.
+def _expected(problem: Problem, found: list[Group], time: float, always: FloatArray) -> list[Group]:
+    """The groups, largest first, with the half-drop times of those that still are to make their drop.
 
-    One neuron of the group's direction and total stands for it, beside one for each group that is past its half-drop.
-    Degree 2 alone, where members of a group keep their shares. always : (k, P) rows of `problem.permanent`.
+    One neuron of each group's direction and total stands for it. Degree 2 alone, where members keep their shares.
+    always : (k, P) rows of `problem.permanent`.
     """
-    if problem.degree != 2:
-        return tuple(found)
-    now, out, grown = 0.0 if np.isnan(time) else time, [], list[Group]()
-    for group in found:
-        theta = np.concatenate([np.reshape([parameters_of(other) for other in grown], (-1, problem.n_params)), always])
-        others = np.array([*(other.winner for other in grown), *problem.permanent], dtype=np.int64)
-        utility = problem.utility(group.direction[None], group.members[:1], problem.residual(theta, others))[0][0]
-        itself = problem.self_interaction(group.direction[None], group.members[:1], theta, others)[0]
-        if not (utility > 0 and itself > 0):
-            out.append(group)
-            continue
-        left = np.log(half_drop_ratio(2)) + 0.5 * np.log(utility / (2 * itself)) - group.log_total
-        if left > 0:
-            group = replace(group, predicted_half_time=float(now + left / (2 * utility)))
-        elif len(grown) < _MOST_GROWN:
-            grown.append(group)
-        out.append(group)
-    return tuple(out)
+    if problem.degree != 2 or not found:
+        return found
+    rows = np.concatenate([[parameters_of(group) for group in found], always])
+    neurons = np.array([*(group.winner for group in found), *problem.permanent], dtype=np.int64)
+    done = _saturated(problem, found, rows, neurons)
+    waiting = np.setdiff1d(np.arange(len(found)), done)
+    others = np.concatenate([done, np.arange(len(found), neurons.size)])
+    units, indices = np.array([found[k].direction for k in waiting]).reshape(-1, problem.n_params), neurons[waiting]
+    utility = problem.utility(units, indices, problem.residual(rows[others], neurons[others]))[0]
+    itself = problem.self_interaction(units, indices, rows[others], neurons[others])
+    out = list(found)
+    for k, gain, cost in zip(waiting.tolist(), utility, itself, strict=True):
+        if gain > 0 and cost > 0:
+            left = np.log(half_drop_ratio(2)) + 0.5 * np.log(gain / (2 * cost)) - found[k].log_total
+            if left > 0:
+                half = (0.0 if np.isnan(time) else time) + left / (2 * gain)
+                out[k] = replace(found[k], predicted_half_time=float(half))
+    return out
+
+
+def _saturated(problem: Problem, found: list[Group], rows: FloatArray, neurons: IntArray) -> IntArray:
+    """Groups that are past the middle of their drop, of the largest.
+
+    With all others held, a group of norm rho costs L - U rho^2 + C rho^4, so that its rate, 2 (U - 2 C rho^2), has
+    fallen to 2 U / sqrt 2 when half of what it can take off is gone, and to 0 where it rests.
+    """
+    out = []
+    for k, group in enumerate(found[:_MOST_GROWN]):
+        residual = problem.residual(np.delete(rows, k, axis=0), np.delete(neurons, k))
+        alone = float(problem.utility(group.direction[None], neurons[k : k + 1], residual)[0][0])
+        if group.rate <= np.sqrt(2.0) * max(alone, 0.0):
+            out.append(k)
+    return np.array(out, dtype=np.int64)
 
 
 def _falls(problem: Problem, run: Trajectory, k: int) -> FloatArray:
@@ -449,7 +466,7 @@ def _past(problem: Problem, group: Group, run: Trajectory, k: int, cosine: float
     first = int(np.argmax(taken >= 0.5 * taken[-1]))
     at = np.nan
     grew = problem.degree * (group.log_total - _log_total(problem, run.log_norms[0, members]))
-    if first > 0 and grew > np.log(_GREW):
+    if first > 0 and grew > np.log(_GREW) and np.isnan(group.predicted_half_time):
         share = (0.5 * taken[-1] - taken[first - 1]) / (taken[first] - taken[first - 1])
         before, after = run.loss_at(times[[first - 1, first]])
         at = float(np.clip(run.time_at(before + share * (after - before)), times[first - 1], times[first]))

@@ -93,6 +93,31 @@ def test_the_first_group_falls_when_one_neuron_of_its_total_would(run):
     )  # at weights of 1e-4 the softmax saturates later than its quadratic part, by some .2 in time
 
 
+def test_a_group_has_made_its_drop_or_is_still_to_make_it():
+    """Past the first three drops of four blobs the second group was said to fall at 41, and to have fallen at 11.8."""
+    problem = race_cases.network()
+    flow = agf.flow(problem, race_cases.start(), t_max=60.0)
+    found = agf.groups(flow, at=int(np.argmax(flow.snapshot_times > 30.0))).groups
+    assert sorted(group.half_time for group in found)[:3] == pytest.approx(
+        [drop.time for drop in flow.drops[:3]], rel=0.01
+    )
+    (late,) = (group for group in found if not np.isfinite(group.half_time))
+    fell = agf.groups(flow).of(late.winner).half_time
+    assert late.predicted_half_time == pytest.approx(fell, rel=0.05)
+    assert all(np.isnan(group.predicted_half_time) for group in found if group is not late)
+
+
+def test_at_rest_no_group_is_said_to_fall():
+    """Three outputs: pieces of one group that came apart were each said to make another drop, ten thousand later."""
+    rng = np.random.default_rng(0)
+    X, W = rng.standard_normal((60, 4)), rng.standard_normal((2, 4))
+    problem = agf.TwoLayer(X, np.maximum(X @ W.T, 0) @ rng.standard_normal((2, 3)), activation="tanh", width=12)
+    flow = agf.flow(problem, problem.init(1e-4, seed=0))
+    fell = flow.losses[0] - flow.losses[-1]
+    for group in agf.groups(flow).groups:
+        assert np.isnan(group.predicted_half_time) or group.took_off < 1e-3 * fell
+
+
 @pytest.mark.parametrize("neurons", [1, 10, 100])
 @pytest.mark.parametrize(("mode", "within"), [("agf", 1e-8), ("resolved", 1e-4)])
 def test_aligned_neurons_drop_when_one_of_their_total_would(neurons, mode, within):

@@ -165,6 +165,22 @@ def test_the_contract_holds():
     assert not agf.check(masked).failures
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("activation", ["relu", "tanh", "linear"])
+def test_a_network_that_a_mask_leaves_without_a_layer_ends_in_one_word(activation, rng):
+    """It was fitted in one mode, all active in another: nothing grows, beside an output bias and without one."""
+    X = rng.standard_normal((30, 3))
+    for bias, masked in (("none", slice(3, 4)), ("none", slice(0, 3)), ("output", slice(0, 4))):
+        problem = agf.TwoLayer(X, X[:, 0] + 0.3, width=3, activation=activation, bias=bias)
+        mask = np.ones((problem.width, 4), dtype=bool)
+        mask[:3, masked] = False
+        pruned, init = agf.masked(problem, mask), problem.init(1e-3)
+        for mode in ("auto", "agf", "limit", "resolved"):
+            stairs = agf.predict(pruned, init, mode=mode)
+            assert (stairs.status, len(stairs.drops)) == (agf.Status.NO_GROWTH, int(bias == "output")), mode
+        assert agf.flow(pruned, init).status is agf.Status.SETTLED
+
+
 def test_a_diagonal_network_without_a_coordinate_never_learns_it():
     problem = agf.problem("diagonal-linear", X=np.eye(3), y=[3.0, 2.0, 1.0])
     masked = agf.masked(problem, np.array([[1, 1], [0, 0], [1, 1]]))

@@ -20,11 +20,12 @@ from agf.contract.interaction import SOME, largest_pull
 from agf.contract.problem import Problem
 from agf.rounding import SUM
 
-VANISH = (
+_VANISH = (
     "To leading order the utilities of all dormant neurons vanish at this loss, by symmetry: they are rounding. They "
-    "grow by the next order of their activation, at a rate that depends on their norms, which mode agf does not know; "
+    "grow by the next order of their activation, at a rate that depends on their norms"
 )
-HANDED = VANISH + "the network was followed in real time instead (mode resolved)."
+HANDED = _VANISH + ", which mode agf does not know; the network was followed in real time instead (mode resolved)."
+UNTIMED = _VANISH + ": in units of -log alpha they never activate. Mode resolved follows them at a finite alpha."
 
 
 class Order(Enum):

@@ -64,7 +64,8 @@ class Riding(PolarSystem):
         super().__init__(problem, init, origin)
         self.active = np.flatnonzero(state.active)
         self._together = PolarSystem(problem, init, origin)
-        self._beyond = self.alive & (self.power * (self.log_largest - init.log_norms) > -LOG_FAINT)
+        below = self.log_largest - np.where(self.alive, init.log_norms, self.log_largest)
+        self._beyond = self.power * below > -LOG_FAINT
         self._known: tuple[FloatArray, float] | None = None  # where the loss was last asked for, and `settling`
 
     def _members(self, log_norms: FloatArray) -> BoolArray:

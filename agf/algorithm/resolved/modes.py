@@ -117,7 +117,7 @@ class _Modes:
                 watching(self._state(self.shots[-1]), None)
 
         if self._inert():
-            return result(Status.FITTED)
+            return result(Status.NO_GROWTH if self.start_level > 0.0 else Status.FITTED)
         ending = Ending.of(self.problem, self.init, self.system, SETTLE)
         try:
             found = drive(

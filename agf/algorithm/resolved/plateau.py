@@ -38,7 +38,7 @@ class Plateau:
             return Status.FITTED
         decides = run.order(waiting)
         if decides is Order.NONE:
-            return self._none_joins() if state.active.any() else Status.FITTED
+            return self._none_joins()
         if decides is Order.NEXT:
             run.join(waiting, np.zeros(waiting.size))  # no plateau to skip: all flow in real time from here
             return None
