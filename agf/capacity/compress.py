@@ -323,7 +323,15 @@ def measured(problem: Problem, theta: FloatArray) -> tuple[float, float]:
 
 
 def resized(problem: Problem, width: int) -> Problem:
-    """The same problem with another number of neurons. Raises RequestError where its constructor takes none."""
+    """The same problem with another number of interchangeable neurons, each of the same mask where there is one.
+
+    Raises RequestError where its constructor takes no width.
+    """
+    restricted = problem.restriction()
+    if restricted is not None:
+        base, mask = restricted
+        neuron = int(np.delete(np.arange(problem.width), problem.permanent)[0])
+        return type(problem)(resized(base, width), mask[[*(neuron,) * width, *problem.permanent]])
     takes = inspect.signature(type(problem)).parameters
     for name in WIDTHS:
         if name in problem.arguments or name in takes:

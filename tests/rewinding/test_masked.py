@@ -165,6 +165,25 @@ def test_the_contract_holds():
     assert not agf.check(masked).failures
 
 
+@pytest.mark.parametrize("bias", ["none", "output"])
+def test_neurons_of_one_mask_are_merged_and_pruned_as_those_of_the_data_without_the_input(bias, rng):
+    """The smaller network was refused: its mask had the rows of the larger one."""
+    X = rng.standard_normal((30, 3))
+    problem, less = (agf.TwoLayer(data, X[:, 0], width=4, bias=bias) for data in (X, X[:, [0, 2]]))
+    mask = np.ones((problem.width, 4), dtype=bool)
+    mask[:4, 1] = False
+    theta = rng.standard_normal((problem.width, 4)) * mask
+    theta[1] = 0.5 * theta[0]
+    pruned = agf.masked(problem, mask)
+    for change in (agf.merge, lambda network, theta: agf.prune(network, theta, 2, train=1.0)):
+        small, other = change(pruned, theta), change(less, theta[:, [0, 2, 3]])
+        assert small.neurons == other.neurons < 4
+        assert small.theta[:, [0, 2, 3]] == pytest.approx(other.theta)
+        assert (small.theta[: small.neurons, 1] == 0.0).all()
+        assert small.loss_after == pytest.approx(other.loss_after)
+        assert small.trained_loss == pytest.approx(other.trained_loss, rel=1e-6, nan_ok=True)
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("activation", ["relu", "tanh", "linear"])
 def test_a_network_that_a_mask_leaves_without_a_layer_ends_in_one_word(activation, rng):
