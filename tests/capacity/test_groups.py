@@ -54,6 +54,25 @@ def test_inside_a_group_log_ratios_are_conserved_from_the_moment_it_formed(run):
     assert fastest.drift < 2e-3 * fastest.charge
 
 
+def test_the_prediction_has_the_half_times_and_the_shares_inside_the_groups(run):
+    """Default mode on four blobs, past two drops; the flow keeps in the first group what it had before the drop."""
+    problem, flow = run
+    stairs = agf.predict(problem, flow.init, t_max=14.0)
+    for drop, level in zip(stairs.drops[:2], 0.5 * (stairs.levels[1:3] + stairs.levels[:2]), strict=True):
+        assert drop.half_time == pytest.approx(flow.time_at(level), rel=1e-3)
+
+    def shares(log_norms, members):
+        return np.exp(2 * (log_norms[members] - np.logaddexp.reduce(2 * log_norms[members]) / 2))
+
+    first, second = sorted(agf.groups(flow).groups, key=lambda group: -group.took_off)[:2]
+    for group in (first, second):
+        assert shares(stairs.drops[1].log_norms, group.members) == pytest.approx(
+            shares(flow.log_norms[-1], group.members), abs=3e-4
+        )
+    before = flow.log_norms[int(np.argmax(flow.snapshot_times > 4.2))]
+    assert shares(before, first.members) == pytest.approx(shares(flow.log_norms[-1], first.members), abs=1e-5)
+
+
 def test_half_times_of_groups_are_the_half_drop_times_that_are_predicted():
     """Coordinates are learned one by one; a group's half time was when its total was half, 3 % later."""
     problem = agf.problem("diagonal-linear", X=np.eye(3), y=[3.0, 2.0, 1.0])
