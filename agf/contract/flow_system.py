@@ -145,9 +145,13 @@ class FlowSystem(ABC):
     def stiff(self, y: FloatArray) -> tuple[FlowSystem, FloatArray] | None:
         """Coordinates for a stretch in which explicit steps are limited by stability, and the state in them; or None.
 
-        Offered where these coordinates have no `hessian` and others do.
+        Offered where these coordinates have no `hessian` and others do: those of `in_weights`.
         """
         del y
+        return None
+
+    def in_weights(self) -> FlowSystem | None:
+        """The coordinates that `stiff` offers, in the same unit of time; None where it never does."""
         return None
 
     def hessian(self, y: FloatArray) -> FloatArray | None:

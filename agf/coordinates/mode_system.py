@@ -19,7 +19,7 @@ from agf.init import Init
 from agf.numerics.derivatives import hessian
 from agf.records.settings import FINE_DEPTH
 from agf.rounding import LOG_FAINT, SUM, TIED
-from agf.sphere import cartesian, polar
+from agf.sphere import cartesian, normalize, polar
 
 #: Size of a mode, or of a neuron, over the largest, above which it is active, and relaxed. Result: what is smaller must
 #: grow on its own; at 1e-2 a weak active one would, at 1e-4 those on their way up would be relaxed with the others.
@@ -43,7 +43,8 @@ def mixes(problem: Problem) -> bool:
     """Whether the loss is the same for rotated hidden units: neurons are quadratic forms of their parameters.
 
     Tried on random weights with two maps that are orthogonal and cheap at any width: a reflection of the neurons among
-    themselves, and the change of sign of one, by which the ReLU of a single input is told from a line.
+    themselves, and the change of sign of one, by which the ReLU of a single input is told from a line. They are of the
+    size that the data ask for, which alone makes losses that differ, and from that of nothing, in any units.
     """
     if problem.degree != 2 or not problem.interchangeable or not problem.smooth or problem.permanent:
         return False
@@ -54,9 +55,19 @@ def mixes(problem: Problem) -> bool:
     mixed = theta - np.outer(v, 2 * (v @ theta) / (v @ v))
     flipped = theta * np.array([[1.0], [-1.0]])
     neurons = np.zeros(count, dtype=np.int64)
-    losses = [problem.loss_grad(weights, neurons)[0] for weights in (theta, mixed, flipped, np.zeros_like(theta))]
+    size = _natural_size(problem, theta)
+    losses = [problem.loss_grad(size * weights, neurons)[0] for weights in (theta, mixed, flipped, 0.0 * theta)]
     plain, other, back, none = (float(loss) for loss in losses)
     return bool(max(abs(plain - other), abs(plain - back)) < TIED * abs(plain - none))
+
+
+def _natural_size(problem: Problem, theta: FloatArray) -> float:
+    """Factor of rows theta (m, P) at which what a neuron makes is as large as the loss of the zero function; or 1."""
+    nobody, no_neurons = np.zeros((0, problem.n_params)), _nameless(0)
+    alone = problem.self_interaction(normalize(theta), _nameless(len(theta)), nobody, no_neurons)
+    zero = abs(float(problem.loss_grad(nobody, no_neurons)[0]))
+    largest = float(np.max(alone))
+    return (zero / largest) ** (0.5 / problem.degree) if zero > 0.0 and largest > 0.0 else 1.0
 
 
 def turns(problem: Problem) -> bool:

@@ -108,7 +108,11 @@ class PolarSystem(FlowSystem):
         theta = self.params(y)
         if not self.smooth or np.min(self._split(y)[1][self.alive]) < LOG_LEAST:
             return None
-        return None if self.problem.hessian(theta, self.neurons) is None else (WeightSystem(self), theta.ravel())
+        return None if self.problem.hessian(theta, self.neurons) is None else (self.in_weights(), theta.ravel())
+
+    def in_weights(self) -> WeightSystem:
+        """The weights themselves."""
+        return WeightSystem(self)
 
     def _pack(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
         log_norms = np.where(self.alive & np.isfinite(log_norms), log_norms, self.log_largest)

@@ -79,7 +79,7 @@ class Ending:
         with np.errstate(over="ignore", invalid="ignore"):
             moves = np.abs(system.velocity(y) / system.scale(y))
         speed = system.growth(y) or float(np.max(moves, initial=0.0))
-        scale = zero if zero > _NOTHING * unit else unit
+        scale = zero or unit
         first = 1 / speed if speed > 0 and np.isfinite(speed) else 1.0
         return cls(settle, scale, float(problem.least_loss(init)), first, settle)
 

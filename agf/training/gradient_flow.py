@@ -27,9 +27,7 @@ from agf.contract.problem import Problem
 from agf.contract.ties import Ties
 from agf.coordinates.choice import flow_system
 from agf.coordinates.held_neurons import HeldSystem
-from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.sharp_system import RTOL_SHARP
-from agf.coordinates.weight_system import WeightSystem
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.integrators import METHODS
@@ -316,10 +314,14 @@ class _Run:
             # Rules start anew; the method goes on only where the state means the same to it.
             self.system, y = end.after
             step = end.at.step
-            implicit = isinstance(self.system, WeightSystem) and step is not None
+            implicit = self._in_weights() and step is not None
             method_memory = History(step.s1 - step.s0) if implicit and step is not None else None
             self.saved = Saved(y, self.saved.origin + self.saved.local, 0.0, method_memory, None, self.saved.work)
             self.recorded = self.saved
+
+    def _in_weights(self) -> bool:
+        """Whether it goes on in the coordinates that those it started in offer for stiff stretches."""
+        return not isinstance(self.system, type(self.home))
 
     def _begin(self) -> Status | None:
         """Record the start; a status where it is not finite."""
@@ -406,7 +408,7 @@ class _Run:
             state[f"rule{k}"] = np.array(memory, dtype=np.float64)
         if isinstance(self.system, HeldSystem):
             state["held"] = self.system.held
-        if isinstance(self.system, WeightSystem):
+        if self._in_weights():
             state["weights"] = np.ones(1)
         return {**state, **pack(saved.method)}
 
@@ -423,8 +425,8 @@ class _Run:
             )
         if "held" in state:
             self.system = HeldSystem(self.ties.problem, self.ties.init, state["held"].astype(bool))
-        if "weights" in state and isinstance(self.home, PolarSystem):
-            self.system = WeightSystem(self.home)
+        if "weights" in state:
+            self.system = self.home.in_weights() or self.home
         origin, local, self.seconds, self.record.drift = (float(v) for v in state["clock"])
         # A run that went to a time limit has no rules to remember, and one that goes to one asks none.
         rules = [tuple(state[f"rule{k}"].tolist()) for k in range(sum(name.startswith("rule") for name in state))]

@@ -265,7 +265,8 @@ class Recorder:
         """The snapshots, and `last` after them, as fields of a Trajectory (snapshot_times, log_norms, ...)."""
         kept = self.kept if last is None else [*self.kept, last]
         shots = [shot for _, _, shot in kept]
-        if len({tuple((name, np.shape(value)) for name, value in shot.features.items()) for shot in shots}) > 1:
+        # In any order: files keep names in the one of the alphabet.
+        if len({frozenset((name, np.shape(value)) for name, value in shot.features.items()) for shot in shots}) > 1:
             raise ProblemError(
                 explain("`features` has other names or shapes at one time than at another.",
                         expected="the same names with arrays of the same shapes at every call")

@@ -112,3 +112,101 @@ def test_descent_on_minibatches_follows_the_staircase():
     flow = agf.flow(problem, init, t_max=60.0)
     levels = problem.theory().levels
     np.testing.assert_allclose(observed(noisy, levels), observed(flow, levels), rtol=0.1)
+
+
+def test_few_units_far_above_the_data_go_on_to_the_minimum():
+    """They fit what their directions let them in a time of order one, and turn the rest of the way by t = 2e13."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((12, 3))
+    y = 1e-6 * (x @ rng.standard_normal((3, 2)) + 0.1 * rng.standard_normal((12, 2)))
+    problem, neurons = Linear(X=x, Y=y, width=2), np.arange(2)
+    init = problem.init(1.0, seed=2)
+    flow = agf.flow(problem, init)
+    assert flow.status is agf.Status.SETTLED
+    assert flow.losses[-1] == pytest.approx(problem.least_loss(init), rel=1e-6)
+    assert flow.stats["evaluations"] < 5000
+    times = np.array([1e6, 1e9, 1e11, 1e12, 3e12, 1e13])
+    raw = solve_ivp(
+        lambda t, z: -problem.loss_grad(z.reshape(2, 5), neurons)[1].ravel(),
+        (0, times[-1]),
+        init.params().ravel(),
+        "Radau",
+        times,
+        rtol=1e-9,
+        atol=1e-17,
+        jac=lambda t, z: -problem.hessian(z.reshape(2, 5), neurons),
+    )
+    losses = [problem.loss_grad(z.reshape(2, 5), neurons)[0] for z in raw.y.T]
+    np.testing.assert_allclose(flow.loss_at(times), losses, rtol=1e-4)
+
+
+def unlike_columns():
+    """One output, columns of sizes a thousand to a thousandth: after its drop the mode relaxes at rates 1e8 apart."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((13, 3)) * [1.0, 30.0, 3e-2]
+    y = x @ rng.standard_normal(3) + 0.1 * rng.standard_normal(13)
+    return x, y[:, None]
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 1e-300])
+def test_columns_of_unlike_size_settle_without_explicit_steps_through_the_end(alpha, tmp_path):
+    x, y = unlike_columns()
+    problem = Linear(X=x, Y=y, width=1)
+    init = problem.init(alpha, seed=0)
+    flow = agf.flow(problem, init)
+    assert flow.status is agf.Status.SETTLED
+    assert flow.losses[-1] == pytest.approx(problem.least_loss(init), rel=1e-4)
+    assert flow.stats["evaluations"] < 10_000
+    agf.flow(problem, init, max_steps=int(0.9 * flow.stats["steps"])).save(tmp_path / "part.npz")
+    rest = agf.flow(problem, init, resume=agf.load(tmp_path / "part.npz"))
+    assert np.array_equal(rest.times, flow.times)
+    assert np.array_equal(rest.losses, flow.losses)
+    stairs = agf.predict(problem, init, mode="resolved", conditioning=False)
+    assert stairs.levels[-1] - problem.least_loss(init) < 1e-5 * stairs.start_level
+    assert stairs.stats["velocity_evaluations"] < 10_000
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e20])
+def test_other_units_of_the_targets_change_nothing_else(scale):
+    x, y = generic_rows(0)
+    plain, other = (Linear(X=x, Y=factor * y, width=3) for factor in (1.0, scale))
+    starts = [problem.init(1e-8 * np.sqrt(factor), seed=0) for problem, factor in ((plain, 1.0), (other, scale))]
+    for run in (lambda p, i: agf.predict(p, i, mode="resolved", conditioning=False), agf.predict):
+        one, two = run(plain, starts[0]), run(other, starts[1])
+        assert two.status is one.status
+        np.testing.assert_allclose(scale * two.half_times[1:], one.half_times[1:], rtol=1e-5)
+        np.testing.assert_allclose(two.levels / scale**2, one.levels, rtol=1e-4)
+    one, two = agf.flow(plain, starts[0]), agf.flow(other, starts[1])
+    assert two.status is one.status
+    assert two.losses[-1] / scale**2 == pytest.approx(one.losses[-1], rel=1e-5)
+
+
+def generic_rows(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((20, 4))
+    return x, x @ rng.standard_normal((4, 3)) + 0.1 * rng.standard_normal((20, 3))
+
+
+def test_a_column_that_is_all_but_a_copy_takes_nothing_from_the_prediction():
+    """Its own mode is rounding of the second moments: with it, the default ended after one drop of 1e-4 of the loss."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((17, 4))
+    x[:, -1] = x[:, 0] * (1.0 + 1e-6 * rng.standard_normal(17))
+    y = x @ rng.standard_normal((4, 6)) + 0.1 * rng.standard_normal((17, 6))
+    problem = Linear(X=x, Y=y, width=4)
+    init = problem.init(1e-100, seed=0)
+    flow, stairs = agf.flow(problem, init), agf.predict(problem, init)
+    assert len(stairs.drops) == 3
+    assert stairs.levels[-1] == pytest.approx(flow.losses[-1], rel=1e-4)
+    np.testing.assert_allclose(stairs.half_times[1:], observed(flow, stairs.levels), rtol=3e-4)
+
+
+def test_a_run_in_two_parts_is_the_run_in_one(tmp_path):
+    problem = Linear(**generic(0))
+    init = problem.init(1e-3)
+    whole = agf.flow(problem, init)
+    agf.flow(problem, init, max_steps=20).save(tmp_path / "part.npz")
+    rest = agf.flow(problem, init, resume=agf.load(tmp_path / "part.npz"))
+    assert np.array_equal(rest.times, whole.times)
+    for name, values in whole.features_over_time.items():
+        assert np.array_equal(rest.features_over_time[name], values)

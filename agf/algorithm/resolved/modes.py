@@ -9,6 +9,7 @@ that end them and the reading of the curve, and no more.
 from __future__ import annotations
 
 import time as wall
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -34,9 +35,10 @@ from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.rounding import LOG_LEAST
 from agf.sphere import cartesian
-from agf.stopping.drive import End, Moment, Saved, Why, drive
+from agf.stopping.coordinates import Stiff
+from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import SETTLE, Ending, remarks
-from agf.stopping.methods import Explicit
+from agf.stopping.methods import PER_ENTRY, Auto
 from agf.stopping.rules import BUDGET, Budget, Certified, Timeless, Tolerance
 
 #: Fall of the loss in a step, over the first, from which on it is drawn with points inside. Cost: half-drop times are
@@ -97,7 +99,7 @@ class _Modes:
 
     def go(self, observer: Observer | None, kept: Checkpoint) -> Staircase:
         """Until a rule ends it; always hands back what there is."""
-        began, start, end = wall.perf_counter(), self.system.start(), self.settings.t_max
+        began, start = wall.perf_counter(), self.system.start()
         self._keep(0.0, *self.system.loss_and_rate(start), self.system.snapshot(start))
 
         def result(status: Status) -> Staircase:
@@ -120,18 +122,28 @@ class _Modes:
             return result(Status.NO_GROWTH if self.start_level > 0.0 else Status.FITTED)
         ending = Ending.of(self.problem, self.init, self.system, SETTLE)
         try:
-            found = drive(
-                self.system,
-                Explicit(min(STEP * self.settings.rtol, COARSEST)),
-                [Certified(Tolerance(0.0), self.floor), *ending.rules(self.system.smooth), Timeless(), Budget(BUDGET)],
-                start,
-                s_end=np.inf if end is None else end / self.unit,
-                each=each,
-            )
-            self.stats["velocity_evaluations"] = float(found.at.work.gradients)
-            return result(self._ended(found, ending))
+            return result(self._ended(self._drive(ending, start, each), ending))
         except KeyboardInterrupt:
             return result(Status.INTERRUPTED)
+
+    def _drive(self, ending: Ending, start: FloatArray, each: Callable[[Moment, Saved], None]) -> End:
+        """The end of the flow, in other coordinates from where those that it started in are stiff."""
+        limit, saved, steps = self.settings.t_max, Saved(start), Auto(min(STEP * self.settings.rtol, COARSEST))
+        s_end = np.inf if limit is None else limit / self.unit
+        stops: list[Stop] = [
+            Stiff(),
+            Certified(Tolerance(0.0), self.floor),
+            *ending.rules(self.system.smooth),
+            Timeless(),
+        ]
+        while True:
+            budget = Budget(BUDGET, hessian=PER_ENTRY * saved.y.size)
+            found = drive(self.system, steps, [*stops, budget], saved, s_end=s_end, each=each)
+            self.stats["velocity_evaluations"] = float(found.at.work.gradients)
+            if found.after is None:
+                return found
+            self.system, y = found.after
+            saved = Saved(y, found.at.t, work=found.at.work)
 
     def _inert(self) -> bool:
         """Whether nothing ever grows, by a symmetry."""

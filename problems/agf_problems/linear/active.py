@@ -8,6 +8,7 @@ from agf import FlowSystem, Snapshot
 from agf.arrays import FloatArray, IntArray
 from agf.rounding import FAINT
 from agf.sphere import norms, polar
+from agf_problems.linear.moments import hessian, square_root
 
 
 class ActiveModes(FlowSystem):
@@ -34,6 +35,7 @@ class ActiveModes(FlowSystem):
         self.theta, self.sxx, self.syx, self.target, self.entries = theta, sxx, syx, target, entries
         self.shape, self.d = theta.shape, sxx.shape[0]
         self.others = 0.0  # loss of the blocks that stand still
+        self._root = square_root(sxx)
         self._groups = np.repeat(np.arange(self.shape[0]), self.shape[1])
         self._known: tuple[FloatArray, FloatArray] | None = None  # y, and the velocity there
 
@@ -53,6 +55,12 @@ class ActiveModes(FlowSystem):
         push = np.concatenate([z[:, self.d :] @ residual, z[:, : self.d] @ residual.T], axis=1).ravel()
         self._known = y, push
         return push
+
+    def hessian(self, y: FloatArray) -> FloatArray:
+        """Of the loss: what is left of a drop may relax slowly beside modes that are stiff."""
+        z = y.reshape(self.shape)
+        residual = self.syx - self._map(z) @ self.sxx
+        return hessian(z[:, : self.d], z[:, self.d :].T, self._root, residual)
 
     def loss(self, y: FloatArray) -> float:
         """Loss of all blocks above the floor."""

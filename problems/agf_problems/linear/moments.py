@@ -9,6 +9,7 @@ coupling grows like everything else and fakes a jump.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -91,11 +92,14 @@ class Moments:
         gap = self.target - betas
         return np.asarray(self.floor + 0.5 * np.sum((gap @ self.sxx) * gap, axis=(-2, -1)))
 
+    @cached_property
+    def root(self) -> FloatArray:
+        """Sxx^(1/2), (d, d)."""
+        return square_root(self.sxx)
+
     def least(self, rank: int) -> float:
         """Least loss of a map of this rank: the floor, and the singular values of target Sxx^(1/2) beyond it."""
-        values, vectors = np.linalg.eigh(self.sxx)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        return self.floor + 0.5 * float(np.sum(np.linalg.svd(self.target @ root, compute_uv=False)[rank:] ** 2))
+        return self.floor + 0.5 * float(np.sum(np.linalg.svd(self.target @ self.root, compute_uv=False)[rank:] ** 2))
 
     def start(self, init: Init) -> tuple[FloatArray, float]:
         """Initial weights in this basis, (H, d + c), over the largest row norm, and the log of that norm."""
@@ -119,6 +123,30 @@ def pseudo_inverse(sxx: FloatArray) -> FloatArray:
     values, vectors = np.linalg.eigh(sxx)
     keep = values > RANK * values.max(initial=0.0)
     return (vectors[:, keep] / values[keep]) @ vectors[:, keep].T
+
+
+def square_root(sxx: FloatArray) -> FloatArray:
+    """Of a symmetric positive semidefinite matrix, symmetric."""
+    values, vectors = np.linalg.eigh(sxx)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
+def hessian(w: FloatArray, a: FloatArray, root: FloatArray, residual: FloatArray) -> FloatArray:
+    """Of the loss at W (H, d) and A (c, H), (H (d + c), H (d + c)), rows and columns (w, a) unit by unit.
+
+    root : Sxx^(1/2); residual : (c, d), Syx - A W Sxx; all in one basis.
+    """
+    (units, d), c = w.shape, a.shape[0]
+    # change of A W Sxx^(1/2), (c, d), by each weight
+    change = np.zeros((units, d + c, c, d))
+    change[:, :d] = np.einsum("ki,jl->ijkl", a, root)
+    change[:, d:] = np.einsum("kn,il->inkl", np.eye(c), w @ root)
+    flat = change.reshape(units * (d + c), c * d)
+    out = (flat @ flat.T).reshape(units, d + c, units, d + c)
+    who = np.arange(units)
+    out[who, :d, who, d:] -= residual.T
+    out[who, d:, who, :d] -= residual
+    return out.reshape(units * (d + c), units * (d + c))
 
 
 def _resolve_degenerate(
@@ -161,6 +189,14 @@ def read(
 ) -> tuple[FloatArray, FloatArray, float]:
     """(Sxx, Syx, floor) from whichever of the three forms was given. Raises DataError, which says what is wrong."""
     given = {name for name, value in (("Sxx", Sxx), ("Syx", Syx), ("B", B), ("X", X), ("Y", Y)) if value is not None}
+    sxx, syx, floor = _given(given, Sxx, Syx, B, X, Y)
+    # What is left of the targets along directions that are rounding of Sxx is rounding, and no mode.
+    values, vectors = np.linalg.eigh(sxx)
+    beyond = vectors[:, values <= RANK * values.max(initial=0.0)]
+    return sxx, syx - (syx @ beyond) @ beyond.T, floor
+
+
+def _given(given: set[str], Sxx: Any, Syx: Any, B: Any, X: Any, Y: Any) -> tuple[FloatArray, FloatArray, float]:
     if given == {"X", "Y"}:
         return _from_samples(X, Y)
     if given not in ({"Sxx", "B"}, {"Sxx", "Syx"}):

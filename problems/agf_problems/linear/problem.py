@@ -15,8 +15,8 @@ from agf import Critical, FlowSystem, Init, Phases, Problem, Settings, Staircase
 from agf.arrays import FloatArray, IntArray, count, matrix
 from agf.errors import DataError, RequestError, explain
 from agf.rounding import LOG_LEAST
-from agf_problems.linear.flow import ModeFlow, WeightFlow, smallest_dormant, smallest_norm
-from agf_problems.linear.moments import Moments, pseudo_inverse, read
+from agf_problems.linear.flow import SEPARATE, ModeFlow, WeightFlow, smallest_dormant, smallest_norm
+from agf_problems.linear.moments import Moments, hessian, pseudo_inverse, read, square_root
 from agf_problems.linear.phases import ModePhases
 from agf_problems.linear.theory import named, staircase
 
@@ -26,10 +26,6 @@ _MAX_OUTPUTS = 10**7
 #: feature `rank` alone; ten times more or less, and a mode counts log(10)/2 growth times later or earlier.
 _RANK_CUT = 1e-3
 _COORDINATES = ("auto", "weights", "factored")
-#: Raw weights are used for gradient flow while every mode stays above this fraction of the weights that hold it. Cost:
-#: they are faster; their relative error of 1e-6 is then 1e-3 of the mode (measured: at 1e-4 times are off by 2e-4, at
-#: 1e-8 by 10 %).
-_SEPARATE = 1e-3
 #: Rows of the sample that stands for the population in minibatches. Result: its moments are off by 1/_SAMPLES^(1/2), 1
 #: %, and so are levels; with a tenth of the rows by 2.5 %, ten times more cost ten times the memory.
 _SAMPLES = 2**14
@@ -107,8 +103,7 @@ class Linear(Problem):
         self.n_params = self.n_inputs + self.n_outputs
         self.moments = Moments.of(self.sxx, self.syx, floor)
         self.target = self.syx @ pseudo_inverse(self.sxx)
-        values, vectors = np.linalg.eigh(self.sxx)
-        self.root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        self.root = square_root(self.sxx)
         self._rank_cut = _RANK_CUT * float(np.linalg.norm(self.target, 2))
         self._rows = None if X is None else (matrix(X, "X", where="linear"), matrix(Y, "Y", where="linear"))
         self.n_samples = max(_SAMPLES, 2 * self.n_inputs) if self._rows is None else self._rows[0].shape[0]
@@ -152,17 +147,7 @@ class Linear(Problem):
     def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
         """Dense Hessian (m P, m P), rows and columns ordered as theta.ravel()."""
         w, a = self.weights(theta)
-        m, d, c = neurons.size, self.n_inputs, self.n_outputs
-        # change of A W Sxx^(1/2), (c, d), by each weight
-        change = np.zeros((m, self.n_params, c, d))
-        change[:, :d] = np.einsum("ki,jl->ijkl", a, self.root)
-        change[:, d:] = np.einsum("kn,il->inkl", np.eye(c), w @ self.root)
-        flat = change.reshape(m * self.n_params, c * d)
-        out = (flat @ flat.T).reshape(m, self.n_params, m, self.n_params)
-        pull, who = self.residual(theta, neurons), np.arange(m)
-        out[who, :d, who, d:] -= pull.T
-        out[who, d:, who, :d] -= pull
-        return out.reshape(m * self.n_params, m * self.n_params)
+        return hessian(w, a, self.root, self.residual(theta, neurons))
 
     @property
     def samples(self) -> tuple[FloatArray, FloatArray]:
@@ -318,7 +303,7 @@ class Linear(Problem):
         raw = self.coordinates == "weights"
         if self.coordinates == "auto":
             squares = smallest_norm(init) > LOG_LEAST  # the loss and its slope are made of them
-            raw = squares and smallest_dormant(self.moments, init) > np.log(_SEPARATE)
+            raw = squares and smallest_dormant(self.moments, init) > np.log(SEPARATE)
         return (WeightFlow if raw else ModeFlow)(self.moments, init, self.map_features)
 
     @classmethod

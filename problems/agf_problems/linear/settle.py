@@ -15,11 +15,11 @@ import numpy as np
 from agf import FlowSystem
 from agf.arrays import FloatArray
 from agf.stopping import (
+    Auto,
     Below,
     Budget,
     Course,
     End,
-    Explicit,
     Horizon,
     Moment,
     Saved,
@@ -191,7 +191,7 @@ class Route:
             moments.append(now)
             last = Saved(saved.y, saved.origin, saved.local, saved.method, None, saved.work)
 
-        end = drive(self.system, Explicit(self.rtol), stops, start, s_end=self.span, each=each)
+        end = drive(self.system, Auto(self.rtol), stops, start, s_end=self.span, each=each)
         return end, last
 
     def _crossing(self, moments: list[Moment], level: float) -> tuple[float, FloatArray]:
