@@ -19,7 +19,7 @@ from agf.contract.problem import Problem
 from agf.init import Init
 from agf.integrators import MarchError, NonFinite, Stalled
 from agf.records.status import Status
-from agf.rounding import EPS, SUM
+from agf.rounding import SUM
 from agf.stopping.drive import End, Moment, Stop, Why
 from agf.stopping.rest import Rest
 from agf.stopping.rules import Before, Certified, Drifting, Parked, Quiet, Settled, Tolerance
@@ -36,9 +36,6 @@ FLOOR = 0.01
 _LEFT = 0.005
 #: A time limit so many times the age of a run is far ahead. Cost: of steps at rest; a limit nearer by is met.
 _FAR = 1000.0
-#: Loss of the targets, relative to what the network makes of order-one weights, below which there is nothing to learn.
-#: Derived: the square of eight roundings.
-_NOTHING = (8 * EPS) ** 2
 
 
 @dataclass(frozen=True)
