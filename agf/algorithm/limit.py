@@ -33,12 +33,17 @@ from agf.integrators import MarchError
 from agf.records.settings import Settings
 from agf.records.state import Activation, Settled
 from agf.records.status import Status
+from agf.records.table import percent
 from agf.rectified.dormant_parts import has_exact_flow
 from agf.results.staircase import Staircase
-from agf.sphere import tangent
+from agf.rounding import UNIT
+from agf.sphere import norms, tangent
 from agf.stopping.ending import failure
 from agf.stopping.horizon import LONGEST
 
+#: Half the range of the logs of initial norms, over -log alpha, beyond which it is said that they are taken for equal.
+#: Limit: a tenth is what the limit itself is off by at the scales that people train from.
+_EVEN = 0.1
 #: Growth times at unit norm after which it is first asked whether any direction still turns (to rtol in the utility),
 #: then after twice as long, and so on. Cost: of asking.
 _CHUNK = 10.0
@@ -52,14 +57,45 @@ _MAX_FINE = 2_000
 
 
 def closed_form(problem: Problem, init: Init, settings: Settings) -> Staircase | None:
-    """The limit in closed form where the problem has one that gives times, up to the bounds in `settings`."""
-    if problem.theory_at_infinite_width:
+    """The limit in closed form where the problem has one that gives times, up to the bounds in `settings`.
+
+    It is of a network whose neurons all move and turn: where each is its own, as coordinates are, and one is zero, or
+    stands at a critical direction for ever, there is none.
+    """
+    if problem.theory_at_infinite_width or (not problem.interchangeable and _held(problem, init)):
         return None
     try:
         stairs = problem.theory(alpha=init.alpha)
     except NoTheory:
         return None
-    return _cut(replace(stairs, settings=settings, init=init)) if np.isfinite(stairs.accelerated_times).all() else None
+    if not np.isfinite(stairs.accelerated_times).all():
+        return None
+    return _cut(replace(stairs, settings=settings, init=init, notes=(*stairs.notes, *_unequal(problem, init))))
+
+
+def _held(problem: Problem, init: Init) -> bool:
+    """Whether some neuron is zero, or pulled at the start along its own direction alone, as where u = v."""
+    neurons = np.arange(init.width)
+    residual = problem.residual(np.zeros((0, init.n_params)), neurons[:0])
+    gradient = problem.utility(init.directions, neurons, residual)[1]
+    pull, turn = norms(gradient), norms(tangent(init.directions, gradient))
+    return bool(np.isneginf(init.log_norms).any() or ((pull > 0.0) & (turn <= UNIT * pull)).any())
+
+
+def _unequal(problem: Problem, init: Init) -> list[str]:
+    """A note where the logs of the initial norms, which the limit takes for equal, are not, to `_EVEN`."""
+    dormant = np.isfinite(init.log_norms)
+    dormant[list(problem.permanent)] = False
+    logs = init.log_norms[dormant]
+    low, high = float(np.min(logs, initial=np.inf)), float(np.max(logs, initial=-np.inf))
+    off = 0.5 * (high - low) / abs(init.log_alpha) if init.log_alpha else 0.0
+    if not off > _EVEN:
+        return []
+    return [
+        "As alpha -> 0 ratios of initial norms do not count, and all neurons are taken for ones of norm "
+        f"{init.alpha:.2g}; from norms between {np.exp(low):.2g} and {np.exp(high):.2g} times differ by up to about {percent(off)}: "
+        "mode agf knows of them."
+    ]
 
 
 def _cut(stairs: Staircase) -> Staircase:
@@ -94,6 +130,7 @@ class LimitPhases:
         settings = settings.within("agf", threshold="natural", settle="converged")
         self.run = Run(problem, origin, self.clock, settings)
         self.problem, self.settings, self.stats, self.notes = problem, settings, self.run.stats, self.run.notes
+        self.notes.extend(_unequal(problem, init))
         self._minimize = CostMinimization(self.run, _no_newcomer, timeless=True)
 
     def start(self) -> GenericState:
@@ -236,8 +273,8 @@ def _charged(problem: Problem, init: Init) -> tuple[Init, Clock]:
     """Every neuron at the same distance from norm 1, whatever its norm, which is the limit; and what time is."""
     dormant = np.isfinite(init.log_norms)
     dormant[list(problem.permanent)] = False
-    norms = init.log_norms[dormant]
-    clock = Clock(2, float(np.log(-init.log_alpha))) if init.log_alpha < 0 else Clock.from_norms(2, norms)
+    logs = init.log_norms[dormant]
+    clock = Clock(2, float(np.log(-init.log_alpha))) if init.log_alpha < 0 else Clock.from_norms(2, logs)
     return replace(init, log_norms=np.where(dormant, -clock.scale, init.log_norms)), clock
 
 

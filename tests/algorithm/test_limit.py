@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import nnls
 from stubs import DiagonalToy
 from tiny import Plain
 
@@ -97,3 +98,39 @@ def test_the_generic_race_repeats_the_closed_form_with_returns_and_reversals(see
     # a level settled to rtol = 1e-6 leaves a residual, and so a rate, to its root
     assert stairs.accelerated_times == pytest.approx(exact.accelerated_times, rel=1e-3)
     assert stairs.levels == pytest.approx(exact.levels, abs=3e-6 * exact.levels[0])
+
+
+def three_columns():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((12, 3))
+    return x, x @ [1.0, -0.5, 0.2]
+
+
+@pytest.mark.parametrize("mode", ["limit", "agf", "auto"])
+def test_a_neuron_of_weight_zero_is_never_learned(mode):
+    x, y = three_columns()
+    problem = agf.problem("diagonal-linear", X=x, y=y)
+    stairs = agf.predict(problem, agf.Init.from_params(np.array([[1e-4, 0.0], [0.0, 0.0], [1e-4, 0.0]])), mode=mode)
+    others = x[:, [0, 2]]
+    rest = y - others @ np.linalg.lstsq(others, y)[0]
+    assert {i for drop in stairs.drops for i in drop.neurons.tolist()} == {0, 2}
+    assert stairs.levels[-1] == pytest.approx(rest @ rest / 24, rel=1e-4)
+
+
+def test_norms_of_unlike_logs_are_said_to_be_taken_for_equal():
+    x, y = three_columns()
+    problem = agf.problem("diagonal-linear", X=x, y=y)
+    even, uneven = (
+        agf.predict(problem, agf.Init.from_params(np.array([[1e-4, 0.0], [1e-4, 0.0], [last, 0.0]])), mode="limit")
+        for last in (2e-4, 1e-12)
+    )
+    assert not even.notes
+    assert "between 1e-12 and 0.0001" in uneven.notes[0]
+
+
+def test_where_u_is_v_a_coefficient_comes_with_one_sign_alone():
+    """The positive network beta = v^2: levels are those of non-negative least squares."""
+    x, y = three_columns()
+    problem = agf.problem("diagonal-linear", X=x, y=y)
+    stairs = agf.predict(problem, agf.Init.from_params(np.full((3, 2), 1e-8)), mode="limit")
+    assert stairs.levels[-1] == pytest.approx(nnls(x, y)[1] ** 2 / 24, rel=1e-6)

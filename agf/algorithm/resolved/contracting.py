@@ -211,7 +211,9 @@ class _Followed:
         new, gone = np.flatnonzero(gaps >= 0.0), np.flatnonzero(low > 0.0)
         if new.size:
             utility = self.problem.utility(shot.directions[new], new, network.residual())[0]
-            self.members.join(new, np.where(gaps >= 0.0, shot.log_norms - gaps, shot.log_norms), utility)
+            at = shot.log_norms.copy()
+            at[new] -= gaps[new]
+            self.members.join(new, at, utility)
         if gone.size:
             self.members.leave(gone)
             self.path.events.append(Change(time, gone, False, np.zeros(0), self.state))
