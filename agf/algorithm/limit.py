@@ -93,8 +93,8 @@ def _unequal(problem: Problem, init: Init) -> list[str]:
         return []
     return [
         "As alpha -> 0 ratios of initial norms do not count, and all neurons are taken for ones of norm "
-        f"{init.alpha:.2g}; from norms between {np.exp(low):.2g} and {np.exp(high):.2g} times differ by up to about {percent(off)}: "
-        "mode agf knows of them."
+        f"{init.alpha:.2g}; from norms between {np.exp(low):.2g} and {np.exp(high):.2g} times differ by up to about "
+        f"{percent(off)}: mode agf knows of them."
     ]
 
 

@@ -321,7 +321,8 @@ class _Run:
 
     def _in_weights(self) -> bool:
         """Whether it goes on in the coordinates that those it started in offer for stiff stretches."""
-        return not isinstance(self.system, type(self.home))
+        weights = self.home.in_weights()
+        return weights is not None and isinstance(self.system, type(weights))
 
     def _begin(self) -> Status | None:
         """Record the start; a status where it is not finite."""
