@@ -211,9 +211,9 @@ class _Followed:
         new, gone = np.flatnonzero(gaps >= 0.0), np.flatnonzero(low > 0.0)
         if new.size:
             utility = self.problem.utility(shot.directions[new], new, network.residual())[0]
-            at = shot.log_norms.copy()
-            at[new] -= gaps[new]
-            self.members.join(new, at, utility)
+            thresholds = shot.log_norms.copy()
+            thresholds[new] -= gaps[new]
+            self.members.join(new, thresholds, utility)
         if gone.size:
             self.members.leave(gone)
             self.path.events.append(Change(time, gone, False, np.zeros(0), self.state))
