@@ -12,6 +12,7 @@ import importlib.util
 import math
 import os
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,12 +190,16 @@ def _csv(name: str, target: str | None) -> Dataset:
         raise RequestError(
             explain("a csv file needs a target column.", where=name, found=f"columns {shown}", remedy="Add --target.")
         )
-    if columns.count(target) != 1:
-        count = "no" if target not in columns else "more than one"
+    if "" in columns:
+        words = f"column {columns.index('') + 1} has no name."
+        remedy = "Name it, or drop it: pandas writes its row numbers so, unless to_csv has index=False."
+        raise DataError(explain(words, where=name, found=f"columns {shown}", remedy=remedy))
+    common, times = Counter(columns).most_common(1)[0]
+    if times > 1:
+        raise DataError(explain(f"there is more than one column {common!r}.", where=name, found=f"columns {shown}"))
+    if target not in columns:
         hint = "Columns must be separated by commas." if len(columns) == 1 else ""
-        raise DataError(
-            explain(f"there is {count} column {target!r}.", where=name, found=f"columns {shown}", remedy=hint)
-        )
+        raise DataError(explain(f"there is no column {target!r}.", where=name, found=f"columns {shown}", remedy=hint))
     if not body:
         raise DataError(explain("there are no rows below the column names.", where=name))
     table = np.array([_row(name, line, row, columns) for line, row in body])

@@ -229,6 +229,14 @@ def _checked(value: Any, name: str) -> type[Problem]:
         raise ProblemError(
             explain(f"{name!r} is not a problem.", found=repr(value), expected="a subclass of agf.Problem")
         )
+    if missing := sorted(getattr(value, "__abstractmethods__", ())):
+        raise ProblemError(
+            explain(
+                f"it does not define {', '.join(missing)}.",
+                where=f"class {value.__name__}",
+                remedy="Define what is missing, or derive from a class that has it, such as agf.TwoLayer.",
+            )
+        )
     return value
 
 
@@ -275,4 +283,4 @@ def _from_file(name: str) -> type[Problem]:
                 remedy="Name one, as in ./mine.py:Mine.",
             )
         )  # fmt: skip
-    return next(iter(own.values()))
+    return _checked(next(iter(own.values())), name)

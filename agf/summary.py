@@ -371,6 +371,9 @@ class Summary:
     def _notes(self) -> list[str]:
         failed = sum(len(group.failed) for group in self.groups)
         notes = [f"{counted(failed, 'failed run')} left out."] if failed else []
+        if any(group.column("half_time", k).size < len(group.staircases) for group in self.groups
+               for k in range(1, group.depth + 1)):  # fmt: skip
+            notes.append("Times and levels are of the runs that make the drop; in the picture others never make it.")
         same = [group.name for group in self.groups if group.is_one_run]
         if same:
             more = f" (and {len(same) - 1} more groups)" if len(same) > 1 else ""

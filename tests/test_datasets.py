@@ -93,6 +93,8 @@ def test_csv_with_byte_order_mark_spaces_and_windows_line_ends(tmp_path):
         (CSV, None, r"needs a target column. Found columns 'age', 'bmi', 'risk'. Add --target"),
         (CSV, "weight", r"there is no column 'weight'. Found columns 'age', 'bmi', 'risk'"),
         ("a,a,b\n1,2,3\n", "a", r"more than one column 'a'"),
+        ("a,a,b\n1,2,3\n", "b", r"more than one column 'a'"),
+        (",a,b\n0,2,3\n", "b", r"column 1 has no name.*to_csv has index=False"),
         ("a;b\n1;2\n", "b", r"no column 'b'.*separated by commas"),
         ("a,b\n1,red\n", "a", r"column 'b' holds text, first on line 2. Found 'red'. Expected numbers"),
         ("a,b\n1,2\n3,\n", "a", r"column 'b' misses a value, first on line 3. Found ''"),

@@ -20,6 +20,7 @@ from agf.capacity.alignment import Alignment, alignment
 from agf.capacity.layers import gates, two_layer
 from agf.capacity.seats import seats
 from agf.contract.admission import admit
+from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.coordinates.choice import flow_system
 from agf.coordinates.polar_system import PolarSystem
@@ -319,39 +320,40 @@ def tickets(
         raise RequestError(explain(f"`rtol` must be in (0, {_LOOSEST:g}].", where="tickets", found=repr(rtol)))
     until = None if until is None else positive(until, "until", where="tickets")
     began = wall.perf_counter()
-    first = alignment(problem, init)
-    start_loss = _without_neurons(problem)
-    always = list(problem.permanent)
-    dead = np.setdiff1d(np.flatnonzero(~first.driven[0]), always)
-    if start_loss == 0.0:
-        raise RequestError(explain("without any neuron there is no loss: there is nothing to learn.", where="tickets"))
-    if dead.size == width:
-        raise RequestError(
-            explain(
-                f"nothing drives any of the {width} neuron(s) at the start: all are dead, and keep their norms.",
-                where="tickets",
-                remedy="Start from weights that some sample drives.",
+    with guard(problem):
+        first = alignment(problem, init)
+        start_loss = _without_neurons(problem)
+        always = list(problem.permanent)
+        dead = np.setdiff1d(np.flatnonzero(~first.driven[0]), always)
+        if start_loss == 0.0:
+            raise RequestError(explain("without any neuron there is no loss: there is nothing to learn.", where="tickets"))
+        if dead.size == width:
+            raise RequestError(
+                explain(
+                    f"nothing drives any of the {width} neuron(s) at the start: all are dead, and keep their norms.",
+                    where="tickets",
+                    remedy="Start from weights that some sample drives.",
+                )
             )
+        living = np.setdiff1d(np.arange(problem.width), [*dead, *always])
+        race, coarse, spent = _ranked(problem, init, rtol, until, start_loss, living)
+        return Tickets(
+            problem=problem.name,
+            init=init,
+            time=race.time,
+            log_norms=_without(race.log_norms, always),
+            error=_error(race.log_norms, coarse.log_norms, living),
+            keep=asked,
+            dead=dead,
+            loss=race.loss,
+            start_loss=start_loss,
+            evaluations=spent,
+            seconds=wall.perf_counter() - began,
+            baselines={name: _without(scores, always) for name, scores in _baselines(problem, init, first).items()},
+            permanent=problem.permanent,
+            agreement=_agreement(race, coarse, living),
+            unfinished=race.unfinished,
         )
-    living = np.setdiff1d(np.arange(problem.width), [*dead, *always])
-    race, coarse, spent = _ranked(problem, init, rtol, until, start_loss, living)
-    return Tickets(
-        problem=problem.name,
-        init=init,
-        time=race.time,
-        log_norms=_without(race.log_norms, always),
-        error=_error(race.log_norms, coarse.log_norms, living),
-        keep=asked,
-        dead=dead,
-        loss=race.loss,
-        start_loss=start_loss,
-        evaluations=spent,
-        seconds=wall.perf_counter() - began,
-        baselines={name: _without(scores, always) for name, scores in _baselines(problem, init, first).items()},
-        permanent=problem.permanent,
-        agreement=_agreement(race, coarse, living),
-        unfinished=race.unfinished,
-    )
 
 
 @dataclass(frozen=True)

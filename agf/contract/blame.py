@@ -93,6 +93,16 @@ def blame(owner: type, error: BaseException) -> Blame | None:
     return Blame(code.co_name, place, _arguments(outer))
 
 
+def stranger(error: BaseException) -> str | None:
+    """One sentence on an error that a method of somebody's problem raised, whoever called it; None for any other."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        first = frame.f_locals.get(frame.f_code.co_varnames[0]) if frame.f_code.co_argcount else None
+        found = blame(type(first), error) if isinstance(first, Problem) else None
+        if found is not None:
+            return found.words(error)
+    return None
+
+
 def _is_method(frame: FrameType, owner: type) -> bool:
     """Whether a frame is of a method of the problem, or of its own coordinates; observers and callers are neither."""
     if not frame.f_code.co_argcount:

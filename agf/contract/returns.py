@@ -163,6 +163,15 @@ def _initial(value: Any, problem: Any, *rest: Any) -> None:
 def _words(value: Any, *rest: Any) -> None:
     if not isinstance(value, str):
         raise _Odd(a(value), "a few words, a str", "a number or None in place of words: use an f-string")
+    _written(value)
+
+
+def _written(text: str) -> None:
+    """Files and pictures hold text that UTF-8 has: no half of a pair, as undecodable bytes of a file name are."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _Odd(f"{text!r:.60}", "text that UTF-8 can write", "bytes that were decoded as something else") from None
 
 
 def _named_arrays(value: Any, *rest: Any) -> None:
@@ -171,6 +180,7 @@ def _named_arrays(value: Any, *rest: Any) -> None:
     for name, entry in value.items():
         if not isinstance(name, str):
             raise _Odd(f"{name!r} as a name", "names that are text", "numbers as keys of the dict")
+        _written(name)
         try:
             kind = np.asarray(entry).dtype.kind
         except (TypeError, ValueError):  # ragged

@@ -48,7 +48,7 @@ class Checkpoint:
         eager: bool = False,
     ) -> None:
         if path is not None:
-            files.check_writable(path)
+            files.check_run(path)
         self.path, self.whole = None if path is None else os.path.abspath(path), whole
         self.soonest = 0.0 if eager else _SOONEST
         self.began = self.saved = wall.perf_counter()

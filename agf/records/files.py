@@ -31,6 +31,12 @@ VERSION = 1
 _MAX_HEADER = 64 * 2**20
 #: An archive that unpacks to more than this, and to so many times its size, holds nothing but zeros or means harm.
 _LARGE, _PACKED = 2**30, 200
+#: What names with these suffixes are taken for; a file of another format does not get one.
+_FORMATS = {
+    ".npz": "an npz archive", ".npy": "an array", ".csv": "a table", ".tsv": "a table", ".parquet": "a table",
+    ".json": "JSON", ".html": "a page", ".htm": "a page", ".py": "Python", ".txt": "text", ".pdf": "a picture",
+    ".svg": "a picture", ".png": "a picture", ".jpg": "a picture",
+}  # fmt: skip
 #: Bytes of an array that are tried before it is packed. Cost: of trying, a millisecond.
 _SAMPLE = 2**16
 #: What zipfile and numpy raise on damaged, encrypted or hostile archives, besides ValueError.
@@ -60,6 +66,7 @@ def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
             suffix=".part",
             delete=False,
             encoding=None if "b" in mode else "utf-8",
+            errors=None if "b" in mode else "backslashreplace",  # undecodable bytes in names of files
         ) as handle:
             name = handle.name
             yield handle
@@ -130,6 +137,20 @@ def _alive(process: int) -> bool:
     except (OSError, OverflowError):
         return True
     return True
+
+
+def check_run(path: str | os.PathLike[str], then: str = "Nothing was computed.") -> None:
+    """Refuse a path that cannot be written, or is no name for a run file, as `check_format`. Raises FileError."""
+    check_writable(path, then)
+    check_format(path, ".npz", "agf show RUN --csv FILE, or `to_csv`, writes a table of it; --plot, or `plot`, draws.")
+
+
+def check_format(path: str | os.PathLike[str], suffix: str, remedy: str = "") -> None:
+    """Refuse a name that says another format than that of `suffix`; one that says none is as good. Raises FileError."""
+    named = Path(path).suffix.lower()
+    if named in _FORMATS and _FORMATS[named] != _FORMATS[suffix]:
+        words = f"{near(path)!r} would hold {_FORMATS[suffix]}, and is named as {_FORMATS[named]}."
+        raise FileError(explain(words, expected=f"a name that ends in {suffix}", remedy=remedy))
 
 
 def check_writable(path: str | os.PathLike[str], then: str = "Nothing was computed.") -> None:
@@ -206,6 +227,7 @@ def from_json_float(value: Any) -> float:
 
 def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Write a run file. kind : "staircase", "trajectory", "comparison", ...; arrays : numbers, booleans or strings."""
+    check_run(path, then="Nothing was written.")
     document = {"format": FORMAT, "version": VERSION, "kind": kind, **jsonable(header)}
     with atomic(path) as handle, _archive(handle) as archive:
         archive.writestr("header.json", json.dumps(document, allow_nan=False))
@@ -266,7 +288,7 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, n
             try:
                 info = archive.getinfo("header.json")
             except KeyError:
-                raise refuse("it is not an agf run file (no header.json)", "Give a file written by agf -o.") from None
+                raise refuse(*_not_ours(archive)) from None
             if info.file_size > _MAX_HEADER:
                 raise refuse("its header is too large to be one of ours")
             try:
@@ -287,10 +309,20 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, n
     except schema.Wrong as error:
         raise refuse(f"a part is missing or of the wrong kind ({error})") from None
     except DAMAGE as error:
+        if isinstance(error, zipfile.BadZipFile) and not zipfile.is_zipfile(path):
+            raise refuse("it is no run file, or a damaged one", "Give a file written by agf -o.") from None
         raise refuse(f"it is damaged or not a run file ({error})") from None
     except ValueError as error:
         raise refuse(f"an array in it is damaged or not plain numbers ({error})") from None
     return kind, header, arrays
+
+
+def _not_ours(archive: zipfile.ZipFile) -> tuple[str, str]:
+    """What an archive without our header is, and what to do."""
+    held = ", ".join(name for name, _ in members(archive)[:8])
+    if held:
+        return f"it holds arrays ({held}), and no run", "It may be data (--data) or weights (--init) of a command."
+    return "it is not an agf run file (no header.json)", "Give a file written by agf -o."
 
 
 @contextlib.contextmanager

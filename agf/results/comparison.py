@@ -10,7 +10,7 @@ import numpy as np
 
 from agf.arrays import USUAL
 from agf.errors import FileError, RequestError, explain
-from agf.records import files
+from agf.records import files, provenance
 from agf.records.table import Table, Tabular, number, percent
 from agf.results.curve import CurveDrop, rises
 from agf.results.match import Match, lateness, listed, relative
@@ -380,6 +380,7 @@ def _notes(stairs: Staircase, trajectory: Trajectory, matches: list[Match]) -> t
         same = np.array_equal(ours.directions, theirs.directions) and np.array_equal(ours.log_norms, theirs.log_norms)
         if not same:
             notes.append("Prediction and trajectory start from different initial weights.")
+    notes += _apart(stairs, trajectory)
     notes += _beyond(trajectory, matches)
     notes += _rising(stairs, trajectory)
     if trajectory.losses.size and stairs.start_level > 0:
@@ -395,6 +396,20 @@ def _notes(stairs: Staircase, trajectory: Trajectory, matches: list[Match]) -> t
     if late > _LATE and trajectory.method == "csv":
         notes.append(f"Steps of this size make the first drop late by about {percent(late)}; smaller ones by less.")
     return tuple(notes)
+
+
+def _apart(stairs: Staircase, trajectory: Trajectory) -> list[str]:
+    """A sentence where the two are of one problem with other data or parameters, as far as that is known."""
+    ours, theirs = stairs.arguments, trajectory.arguments
+    if not (ours and theirs) or trajectory.problem != stairs.problem:
+        return []
+    pairs = {name: (ours.get(name), theirs.get(name)) for name in sorted({*ours, *theirs})}
+    names = [
+        name
+        for name, (one, two) in pairs.items()
+        if one is not two and provenance.fingerprint({"": one}) != provenance.fingerprint({"": two})
+    ]
+    return [f"Prediction and trajectory were given different {', '.join(names)}."] if names else []
 
 
 def _scaled(trajectory: Trajectory, ratio: float) -> str:

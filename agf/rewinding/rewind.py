@@ -286,7 +286,7 @@ class _Pipeline:
         """What the file has of this request. Raises RequestError for another request."""
         if self.path is None or not Path(self.path).exists():
             if self.path is not None:
-                files.check_writable(self.path)
+                files.check_run(self.path)
             return None
         found = load(self.path)
         if not isinstance(found, Rewinding) or not self._same(found):

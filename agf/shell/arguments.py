@@ -217,11 +217,14 @@ def data_arguments(
             used.add(source)
     held = ", ".join(f"{key} {value.shape}" for key, value in found.arrays.items())
     if not set(chosen) & set(cls.data_arguments):
+        taken = [name for name in cls.data_arguments if name in known]
+        tells = f"If they are {', '.join(chosen)}, its class says so: data_arguments = {tuple(chosen)}."
         raise DataError(
             explain(
                 f"{data!r} holds no array that the problem {cls.name!r} takes.",
                 found=held,
-                expected=", ".join(cls.data_arguments) or "no data at all: this problem is given by -p",
+                expected=", ".join(taken) or "no data at all: this problem is given by -p",
+                remedy=tells if chosen else "",
             )
         )
     needed = [p.name for p in parameters(cls) if p.required]

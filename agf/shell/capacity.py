@@ -97,7 +97,7 @@ def prune(
 
 def _open(run: str, output: str | None) -> Trajectory:
     if output is not None:
-        files.check_writable(output)
+        files.check_run(output)
         files.check_distinct(output, [run])
     return trajectory(run)
 

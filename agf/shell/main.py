@@ -266,6 +266,12 @@ def _run(arguments: Sequence[str] | None) -> int:
         if isinstance(error, FileNotFoundError) and error.filename is None:  # of getcwd
             return _complain("the working folder has been removed. Change to one that exists.", WRONG)
         return _complain(f"cannot write the output ({error.strerror or error}).", WRONG)
+    except Exception as error:
+        from agf.contract.blame import stranger
+
+        if (words := stranger(error)) is None:
+            raise
+        return _complain(words, WRONG)
     return code if isinstance(code, int) else DONE
 
 

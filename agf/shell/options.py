@@ -43,7 +43,7 @@ init_options = _group(
         help=f"Initialization scale; default {DEFAULT_ALPHA:g}, {DEFAULT_ALPHA_HIGHER:g} for degree 3 and more.",
     ),
     click.option("--seed", type=int, help="Seed of the initialization, and of minibatches; default 0."),
-    click.option("--kind", help="Kind of initialization, such as gaussian; default that of the problem."),
+    click.option("--kind", help="Kind of initialization; `agf problems NAME` lists them."),
     click.option("--init", "init_file", metavar="FILE", help="npz file with the weights as array `theta` (H, P)."),
 )
 
@@ -63,6 +63,9 @@ prediction_options = _group(
         type=click.Choice(SETTLES),
         help="How long active neurons move: until the next one joins (horizon, default), or to rest.",
     ),
+    click.option("--horizon", type=float, help="Multiple of the time to the next activation; with --settle horizon."),
+    click.option("--joining", type=float, help="Fraction of that norm at which a neuron is resolved; default 0.03."),
+    click.option("--tie-rtol", type=float, help="Neurons this close in time activate together; default 1e-9."),
     click.option("--max-drops", type=click.IntRange(0), help="Stop after so many drops; default all."),
     click.option(
         "--conditioning/--no-conditioning",
@@ -82,6 +85,7 @@ flow_options = _group(
         help="Relative error of one step of the integrator; default 1e-6, at rounded kinks 1e-4, sharp 1e-8.",
     ),
     click.option("--max-steps", type=click.IntRange(1), help="Integrator steps at most; default 100,000."),
+    click.option("--max-gradients", type=float, help="Gradients at most; default 2,000,000."),
 )
 
 descent_options = _group(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -66,14 +65,14 @@ class Output:
         self.picture = None if picture is None else os.path.abspath(picture)
         self.as_json = as_json
         self.report = reporter(quiet)
+        if None not in (output, picture) and self.output == self.picture:
+            raise RequestError(explain(f"run file and picture are both {output!r}.", remedy="Give two names."))
         if output is not None:
-            files.check_writable(output)
+            files.check_run(output)
         if picture is not None:
             from agf import plot
 
             plot.check_path(picture)
-            if output is not None and Path(output).absolute() == Path(picture).absolute():
-                raise RequestError(explain(f"run file and picture are both {output!r}.", remedy="Give two names."))
         inputs = tuple(inputs)
         for path in (output, picture):
             files.check_distinct(path, inputs)

@@ -22,7 +22,7 @@ from agf.shell.output import print_json
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 def problems(name: str | None, as_json: bool) -> int:
-    """List the problems, or the parameters of the problem NAME.
+    """List the problems, or the parameters and kinds of initialization of the problem NAME.
 
     A problem that cannot be loaded is listed with the reason.
     """
@@ -60,6 +60,7 @@ def _parameters(cls: type[Problem], as_json: bool) -> int:
                 "network": _network(cls) or None,
                 "example": example or None,
                 "data": list(cls.data_arguments),
+                "kinds": list(cls.kinds),
                 "parameters": [
                     {
                         "name": p.name,
@@ -77,7 +78,13 @@ def _parameters(cls: type[Problem], as_json: bool) -> int:
         for p in found
     ]
     columns = ["parameter", "type", "default", "given by", "meaning"]
-    notes = [_network(cls), f"Without data of your own: {example}." if example else ""]
+    usual = inspect.signature(cls.init).parameters["kind"].default
+    kinds = ", ".join(f"{kind} (default)" if kind == usual else kind for kind in cls.kinds)
+    notes = [
+        _network(cls),
+        f"Kinds of initialization (--kind): {kinds}.",
+        f"Without data of your own: {example}." if example else "",
+    ]
     reporter().table(Table(f"{cls.name}: {_summary(cls)}", columns, rows, [note for note in notes if note]))
     return DONE
 

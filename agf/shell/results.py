@@ -66,6 +66,7 @@ def report(runs: tuple[str, ...], output: str, quiet: bool) -> int:
     from agf.page import report as page
 
     files.check_writable(output)
+    files.check_format(output, ".html")
     files.check_distinct(output, runs)
     size = page.report([training(path) for path in runs], output)
     reporter(quiet).say(f"Wrote {output} ({size / 1e6:.1f} MB, opens without a network).")
@@ -98,7 +99,7 @@ def rerun(run: str, output: str | None, problem: str | None, quiet: bool) -> int
     from agf.shell.rerun import from_elsewhere, numbers, rerun
 
     if output is not None:
-        files.check_writable(output)
+        files.check_run(output)
         files.check_distinct(output, [run])
     target = None if output is None else os.path.abspath(output)
     before = training(run)

@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
 _DATA = ("data", "target", "standardize", "pairs", "width")
 _INIT = ("alpha", "seed", "kind", "init_file")
-_FLOW = ("t_max", "method", "rtol", "max_steps")
-_DESCENT = ("lr", "steps", "momentum", "batch_size")
+_SETTINGS = ("mode", "threshold", "settle", "horizon", "joining", "tie_rtol", "conditioning", "max_drops")
+_FLOW = ("t_max", "method", "rtol", "max_steps", "max_gradients")
+_DESCENT = ("lr", "steps", "momentum", "batch_size", "frozen")
 
 
 @click.command()
@@ -52,6 +53,7 @@ _DESCENT = ("lr", "steps", "momentum", "batch_size")
 @init_options
 @prediction_options
 @click.option("--t-max", "--max-time", "t_max", type=float, help="Flow time at which to stop; default none.")
+@click.option("--rtol", type=float, help="Relative error of one step; default 1e-6.")
 @output_options
 def predict(
     name: str,
@@ -63,7 +65,7 @@ def predict(
 ) -> int:
     """Predict the staircase of losses of the problem NAME, or of a problem in a file (./mine.py:Mine)."""
     out = Output(output, picture, as_json, quiet, _read(name, options))
-    settings = _settings(options, "t_max")
+    settings = _settings(options, "t_max", "rtol")
     problem, init = _problem_and_init(name, options, out.report)
     return out.finish(lambda: _predict(problem, init, settings, out))
 
@@ -77,6 +79,11 @@ def predict(
 @click.option("--steps", type=click.IntRange(1), help="Gradient-descent steps; needs --lr.")
 @click.option("--batch-size", type=click.IntRange(1), help="Samples in a minibatch; default all.")
 @click.option(
+    "--frozen", metavar="LIST", help="Columns of theta that descent does not train, as in 0,1 or -1, the last."
+)
+@click.option("--settle", type=float, help="A flow is over where this fraction of the loss is left; default 1e-4.")
+@click.option("--snapshots", type=click.IntRange(2), help="Snapshots of norms and features kept; default 200.")
+@click.option(
     "--resume", metavar="RUN", help="Go on with this run of the same problem: its data, weights and settings."
 )
 @click.option(
@@ -89,6 +96,8 @@ def train(
     name: str,
     resume: str | None,
     checkpoint: str | None,
+    frozen: str | None,
+    snapshots: int | None,
     output: str | None,
     picture: str | None,
     as_json: bool,
@@ -98,7 +107,8 @@ def train(
     """Train the problem NAME: gradient flow by default, gradient descent with --lr and --steps."""
     out = Output(output, picture, as_json, quiet, _read(name, options))
     files.check_distinct(checkpoint, _read(name, options))
-    descent, flow = _choice(options, _DESCENT), _choice(options, _FLOW)
+    options["frozen"] = None if frozen is None else _columns(frozen)
+    descent, flow = _choice(options, _DESCENT), _choice(options, (*_FLOW, "settle"))
     if descent and flow:
         raise RequestError(
             explain(
@@ -117,7 +127,7 @@ def train(
         elif descent:
             raise RequestError(explain(f"{resume!r} is a gradient flow.", remedy="Leave the options of descent out."))
         else:
-            bounds = ("t_max", "max_steps")  # what ended it need not end it again
+            bounds = ("t_max", "max_steps", "max_gradients")  # what ended it need not end it again
             flow = {**{k: v for k, v in before.settings.items() if k not in bounds}, **flow, "resume": before}
     else:
         if descent and not {"lr", "steps"} <= set(descent):
@@ -127,7 +137,7 @@ def train(
             descent["seed"] = options["seed"]
     writer = Checkpoint(out.output if checkpoint is None else os.path.abspath(checkpoint))
     out.checkpoint = writer if checkpoint is None else None
-    kept = {"checkpoint": writer}
+    kept = {"checkpoint": writer, **given(snapshots=snapshots)}
     if descent:
         code = out.finish(lambda: _descent(problem, init, {**descent, **kept}, out.report))
     else:
@@ -174,7 +184,9 @@ def compare(
     if curve is None and scales:
         raise RequestError(explain("--lr, --momentum and --loss-scale describe a curve.", remedy="Add --curve FILE."))
     if curve is not None and flow:
-        raise RequestError(explain("--t-max and --method are for training, and --curve replaces it."))
+        raise RequestError(
+            explain(f"{', '.join(_dashed(option) for option in flow)}: options of training, and --curve replaces it.")
+        )
     if curve is not None and repeat:
         raise RequestError(explain("--repeat repeats the training, and --curve replaces it."))
     settings = _settings(options)
@@ -227,7 +239,7 @@ def _read(name: str, options: dict[str, Any]) -> list[str | None]:
 
 def _settings(options: dict[str, Any], *more: str) -> Settings:
     """Settings of the prediction; `more` are options that mean something else to some commands."""
-    return Settings.of(_choice(options, ("mode", "threshold", "settle", "conditioning", "max_drops", *more)))
+    return Settings.of(_choice(options, (*_SETTINGS, *more)))
 
 
 def _problem_and_init(name: str, options: dict[str, Any], report: Silent, predict: bool = True) -> tuple[Problem, Init]:
@@ -294,6 +306,14 @@ def _refuse_rebuilding(target: str, options: dict[str, Any]) -> None:
             explain(f"{target!r} is a prediction already.", found=", ".join(_dashed(name) for name in extra),
                     remedy="Leave these options out.")
         )  # fmt: skip
+
+
+def _columns(text: str) -> list[int]:
+    """Columns of theta in a list, as in "0,1". Raises RequestError."""
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise RequestError(explain(f"cannot read the columns {text!r}.", expected="integers, as in 0,1")) from None
 
 
 def _dashed(option: str) -> str:

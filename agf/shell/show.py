@@ -26,6 +26,7 @@ def show(run: str, csv: str | None, snapshots: bool, as_json: bool) -> int:
     """Show the run file RUN as a table."""
     if csv is not None:
         files.check_writable(csv)
+        files.check_format(csv, ".csv")
         files.check_distinct(csv, [run])
     elif snapshots:
         raise RequestError(explain("--snapshots says what --csv writes.", remedy="Add --csv FILE."))

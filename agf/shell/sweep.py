@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from agf import datasets, registry
+from agf.arrays import parsed
 from agf.errors import RequestError, explain
 from agf.records import files
 from agf.records.table import counted
@@ -44,7 +45,8 @@ def values(text: str, kind: str = "") -> list[Any]:
     try:
         return [typed(word.strip(), kind) for word in text.split(",")]
     except ValueError as error:
-        raise RequestError(explain(f"cannot read {text!r}.", expected=str(error))) from None
+        remedy = "List them, as in 0,1,2,3, or give a range, as in 0:4." if kind == "int" else ""
+        raise RequestError(explain(f"cannot read {text!r}.", expected=str(error), remedy=remedy)) from None
 
 
 @click.command()
@@ -56,13 +58,17 @@ def values(text: str, kind: str = "") -> list[Any]:
 @click.option("--mode", metavar="LIST", help="Kinds of prediction.")
 @click.option("--threshold", metavar="LIST", help="Threshold rules, as in natural,unit.")
 @click.option("--settle", metavar="LIST", help="Rules for where active neurons stop.")
+@click.option("--horizon", metavar="LIST", help="Multiples of the time to the next activation.")
+@click.option("--joining", metavar="LIST", help="Fractions of that norm at which a neuron is resolved.")
+@click.option("--rtol", metavar="LIST", help="Relative errors of one step of the prediction.")
+@click.option("--tie-rtol", metavar="LIST", help="How close in time neurons are that activate together.")
 @click.option("--max-drops", metavar="LIST", help="Numbers of drops after which to stop.")
 @click.option(
     "--conditioning/--no-conditioning",
     default=None,
     help="Measure how much each time moves under a small change, by a second prediction; mode resolved does.",
 )
-@click.option("--kind", metavar="LIST", help="Kinds of initialization.")
+@click.option("--kind", metavar="LIST", help="Kinds of initialization; `agf problems NAME` lists them.")
 @click.option("--do", "actions", default="predict", metavar="LIST", help="Any of predict,train,compare.")
 @click.option("--data", metavar="FILE", help=f"npz or csv file, or one of {', '.join(datasets.NAMED)}.")
 @click.option("--target", metavar="COLUMN", help="The column of a csv file to predict.")
@@ -119,7 +125,7 @@ def sweep(
     axes.update({} if conditioning is None else {"conditioning": [conditioning]})
     arguments.update(_data(cls, data, target, standardize, {**arguments, **axes}))
     do = tuple(actions.split(","))
-    times = [] if t_max is None else [_number(time, "--t-max") for time in values(t_max)]
+    times = [] if t_max is None else _numbers(t_max, "--t-max")
     trained = {"train", "compare"} & set(do)
     if trained and len(times) > 1:
         raise RequestError(explain("training stops at one time.", where="--t-max", found=t_max))
@@ -181,14 +187,16 @@ def _starts(alpha: str | None, seed: str | None, init: str | None) -> tuple[dict
     if alpha is None:
         raise RequestError(explain("no alpha given.", where="sweep", remedy="For example --alpha 1e-2,1e-4."))
     seeds = values("0" if seed is None else seed, "int")
-    return {"alpha": [_number(value, "--alpha") for value in values(alpha)]}, {"seed": seeds}
+    return {"alpha": _numbers(alpha, "--alpha")}, {"seed": seeds}
 
 
-def _number(value: Any, where: str) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise RequestError(explain(f"cannot read the number {value!r}.", where=where, expected="numbers")) from None
+def _numbers(text: str, where: str) -> list[float]:
+    """Numbers one by one: a range has no step that would be meant."""
+    found = [parsed(word) for word in text.split(",")]
+    if None in found:
+        expected = "numbers one by one, as in 1e-2,1e-4,1e-8"
+        raise RequestError(explain(f"cannot read {text!r}.", where=where, expected=expected))
+    return [number for number in found if number is not None]
 
 
 def _parameters(cls: Any, pairs: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, list[Any]]]:

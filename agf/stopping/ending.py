@@ -152,14 +152,14 @@ class Ending:
             reason = "no network that the flow can reach has less loss" if end.bounded else grows
             return (
                 Status.SETTLED,
-                f"The flow settled: at most {left:.2g} of the loss {end.at.loss:.6g} can still be lost; {reason}.",
+                f"The flow settled at loss {end.at.loss:.6g}: at most {left:.2g} can still be lost; {reason}.",
                 {"left": left},
             )
         if end.why is Why.DRIFTING:
             return (
                 Status.NO_CRITICAL_POINT,
-                f"There is no critical point nearby: {end.note[:-1]}, and about {end.left:.2g} of the loss "
-                f"{end.at.loss:.6g} is left to such a fall. Give a t_max to follow it.",
+                f"There is no critical point nearby: {end.note} The loss is {end.at.loss:.6g}, of which about "
+                f"{end.left:.2g} is left to such a fall. Give a t_max to follow it.",
                 {"left": end.left},
             )
         if end.why is Why.PARKED:
@@ -196,7 +196,9 @@ class Ending:
         left = loss - self.least
         if not np.isfinite(left):
             return "", {}
-        return f"{status.sentence} At most {left:.2g} of the loss {loss:.6g} can still be lost.", {"left": left}
+        return f"{status.sentence} The loss is {loss:.6g}, of which at most {left:.2g} can still be lost.", {
+            "left": left
+        }
 
     def _size(self, loss: float) -> float:
         return max(abs(loss), FLOOR * self.scale)

@@ -175,6 +175,24 @@ def test_what_makes_a_pair_incomparable_is_said():
     assert compare(predicted([2], [4, 2]), curve([2], [4, 2])).notes == ()
 
 
+def test_data_and_parameters_in_which_the_two_sides_differ_are_named():
+    X = np.random.default_rng(0).standard_normal((12, 2))
+    given = {"X": X, "y": X[:, 0], "kink": 1e-3}
+    stairs = predicted([2], [4, 2], arguments=given)
+
+    def notes(**changes):
+        return compare(stairs, curve([2], [4, 2], arguments={**given, **changes})).notes
+
+    assert notes() == notes(X=X.copy()) == ()
+    assert notes(X=2 * X, kink=0.0) == ("Prediction and trajectory were given different X, kink.",)
+    assert compare(stairs, curve([2], [4, 2])).notes == ()  # of a csv file nothing is known
+
+
+def test_the_table_says_when_a_drop_counts_as_observed():
+    words = compare(predicted([2], [4, 2]), curve([2], [4, 2])).table().text()
+    assert "observed is when the curve comes to the middle of the predicted levels" in words
+
+
 def test_a_prediction_without_flow_times_is_refused():
     with pytest.raises(RequestError, match="no flow times"):
         compare(predicted([np.nan], [4, 2]), curve([2], [4, 2]))

@@ -120,7 +120,11 @@ def test_a_failed_run_gives_exit_code_1_and_is_named(toy, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--alpha", "small"], "cannot read the number 'small'"),
+        (["--alpha", "small"], "cannot read 'small'. Expected numbers one by one"),
+        (["--alpha", "0:3"], "cannot read '0:3'. Expected numbers one by one, as in 1e-2,1e-4"),
+        (["--alpha", "1_0"], "cannot read '1_0'"),
+        (["--alpha", "1e-3", "--t-max", "1:3"], "--t-max: cannot read '1:3'"),
+        (["--alpha", "1e-3", "--seed", "0-3"], "List them, as in 0,1,2,3, or give a range, as in 0:4"),
         ([], "no alpha given"),
         (["--alpha", "1e-3", "--init", "w.npz"], "--alpha describes a random start"),
         (["--init", "none.npz"], "there is no data file"),

@@ -593,3 +593,52 @@ def test_a_working_folder_that_was_removed_is_said_where_it_matters_and_only_the
         assert done.returncode == main.WRONG
         assert sentence in done.stderr
         assert "Traceback" not in done.stderr
+
+
+LATE = """
+import agf
+import numpy as np
+
+X = np.random.default_rng(0).standard_normal((12, 2))
+
+
+class Mine(agf.TwoLayer):
+    data_arguments = ()
+    asked = 0
+
+    def __init__(self):
+        super().__init__(X, X[:, 0], activation="relu", width=3)
+
+    example = classmethod(lambda cls: {})
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "method"),
+    [
+        (["bounds", "mine.py"], "def describe(self):\n        self.asked += 1\n        assert self.asked < 2\n        return 'mine'"),
+        (["tickets", "mine.py"], "def flow_system(self, init): raise AttributeError('x')"),
+        (["predict", "mine.py", "--plot", "a.svg"], "def label(self, *args): return 'a\\ud800'"),
+        (["train", "mine.py", "--t-max", "1"], "def features(self, *args): return {'a\\ud800': np.ones(1)}"),
+    ],
+)  # fmt: skip
+def test_whatever_a_method_raises_wherever_it_is_called_is_a_sentence(tmp_path, monkeypatch, capsys, words, method):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(f"{LATE}\n    {method}\n")
+    assert main.main(words) == main.WRONG
+    told = capsys.readouterr().err
+    assert "Traceback" not in told
+    assert method.split("(")[0].removeprefix("def ") in told
+
+
+def test_bytes_that_are_no_text_in_names_of_files_and_columns_are_written_escaped(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    problem = agf.problem("diagonal-linear", X=X, y=X[:, 0], names=["a\udcff", "b"])
+    stairs = agf.predict(problem, problem.init(1e-4), mode="agf")
+    assert r"coordinate 0 (a\udcff)" in stairs.labels
+    stairs.save("run.npz")
+    stairs.plot("run.svg")
+    np.savez("w\udcff.npz", theta=1e-3 * np.ones((10, 2)))
+    assert main.main(["predict", "diagonal-linear", "--init", "w\udcff.npz", "-o", "r\udcff.npz", "--quiet"]) == 0
+    assert main.main(["report", "r\udcff.npz", "-o", "r\udcff.html", "--quiet"]) == 0

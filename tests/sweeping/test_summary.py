@@ -60,11 +60,13 @@ def test_the_median_staircase_goes_on_in_time_and_down_where_fast_runs_make_more
         return document([1.0, 2.0, 3.0] if fast else [4.0, 8.0 + run["seed"]], [5.0, 2.0, 0.0][: 3 if fast else 2],
                         ["a", "b", "c"][: 3 if fast else 2])  # fmt: skip
 
-    (group,) = summary.summarize(scripted(tmp_path, {"alpha": [1e-3], "seed": [0, 1, 2, 3]}, make)).groups
+    found = summary.summarize(scripted(tmp_path, {"alpha": [1e-3], "seed": [0, 1, 2, 3]}, make))
+    (group,) = found.groups
     assert group.column("half_time", 3).tolist() == [3.0]
     low, middle, high, levels = group.median_staircase()
     assert middle.tolist() == [4.0, 9.5]
     assert levels.tolist() == [10.0, 5.0, 2.0]
+    assert "of the runs that make the drop" in found.times().notes[0]
     for times in (low, middle, high):
         assert (np.diff(times) > 0).all()
 

@@ -84,7 +84,7 @@ class DiagonalLinear(agf.Problem):
         for role, data in (("X", self.X), ("y", self.y)):
             in_range(data, role, where=where, power=3)
         not_zero(self.X, "X", where=where)
-        self.names = None if names is None else [str(name) for name in names]
+        self.names = None if names is None else [_written(name) for name in names]
         if self.names is not None and len(self.names) != d:
             raise DataError(explain(f"{len(self.names)} names for {d} columns.", where=where))
         self.width = d
@@ -279,3 +279,8 @@ class _Tied(DiagonalLinear):
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
         """That of all coordinates which those `chosen` stand for."""
         return self._whole.label(theta, neurons, np.flatnonzero(np.isin(self._of, chosen)))
+
+
+def _written(name: object) -> str:
+    """A name as files and pictures can hold it: bytes that were no text when it was read are escaped."""
+    return str(name).encode(errors="backslashreplace").decode()

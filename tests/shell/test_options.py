@@ -1,0 +1,120 @@
+"""What the commands take is what the functions behind them take, and what they write is what its name says."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import agf
+from agf import registry
+from agf.shell.main import DONE, WRONG, agf as group, main
+
+#: Keywords that the command line has other means for.
+ELSEWHERE = {"observer", "checkpoint", "resume", "problem", "init", "others", "parameters", "seed"}
+
+
+def options(command):
+    return {option.name for option in group.get_command(None, command).params}
+
+
+def keywords(function):
+    return set(inspect.signature(function).parameters) - ELSEWHERE
+
+
+def test_commands_take_what_the_functions_take():
+    assert keywords(agf.predict) <= options("predict")
+    assert keywords(agf.flow) | keywords(agf.descend) <= options("train")
+    both = keywords(agf.predict) | keywords(agf.flow)
+    # where both sides have one of a name, the prediction has it: `settle` is a rule there
+    assert both - options("compare") == {"snapshots"}
+    own = {"arguments", "flow", "keep_files", "do"}  # -p and --data, --t-max, --no-files, and --do under another name
+    assert keywords(agf.sweep) - own <= options("sweep")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["predict", "diagonal-linear", "-o", "a.csv"], "'a.csv' would hold an npz archive, and is named as a table"),
+        (["train", "diagonal-linear", "-o", "a.PNG"], "agf show RUN --csv FILE"),
+        (["train", "diagonal-linear", "--checkpoint", "a.json"], "named as JSON"),
+        (["report", "run.npz", "-o", "a.pdf"], "'a.pdf' would hold a page"),
+        (["show", "run.npz", "--csv", "a.npz"], "would hold a table, and is named as an npz archive"),
+        (["rerun", "run.npz", "-o", "a.csv"], "named as a table"),
+        (["prune", "run.npz", "--keep", "1", "-o", "a.csv"], "named as a table"),
+    ],
+)
+def test_a_name_that_says_another_format_is_refused_before_anything_is_computed(
+    tmp_path, monkeypatch, capsys, words, message
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == WRONG
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_says_no_format_is_that_of_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "run.1", "run.agf", "run.npz"):
+        assert main(["predict", "diagonal-linear", "--alpha", "1e-3", "--quiet", "-o", name]) == DONE
+        assert agf.load(name).drops
+    stairs = agf.load("run")
+    with pytest.raises(agf.FileError, match="Nothing was written|named as a table"):
+        stairs.save("a.csv")
+
+
+def test_what_is_no_run_is_told_by_what_it_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.savez("data.npz", X=np.eye(2), y=np.ones(2))
+    (tmp_path / "data.csv").write_text("a,y\n1,2\n")
+    assert main(["show", "data.npz"]) == WRONG
+    assert "it holds arrays (X, y), and no run. It may be data (--data)" in capsys.readouterr().err
+    assert main(["show", "data.csv"]) == WRONG
+    told = capsys.readouterr().err
+    assert "it is no run file" in told
+    assert "zip" not in told
+
+
+@pytest.mark.parametrize("words", [[], ["--data", "data.csv", "--target", "y"]])
+@pytest.mark.parametrize("command", ["check", "predict", "problems"])
+def test_a_plugin_without_its_methods_is_told_so_whatever_the_data(tmp_path, monkeypatch, capsys, command, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.csv").write_text("a,y\n1,2\n2,1\n")
+    (tmp_path / "mine.py").write_text("import agf\nclass Mine(agf.Problem):\n    name = 'mine'\n")
+    assert main([command, "mine.py", *(words if command != "problems" else [])]) == WRONG
+    assert "class Mine: it does not define loss_grad, residual, utility." in capsys.readouterr().err
+
+
+def test_a_plugin_that_names_no_data_is_told_how(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.csv").write_text("a,y\n1,2\n2,1\n")
+    text = "import agf\nclass Mine(agf.TwoLayer):\n    data_arguments = ()\n    def __init__(self, X, y): pass\n"
+    (tmp_path / "mine.py").write_text(text)
+    assert main(["predict", "mine.py", "--data", "data.csv", "--target", "y"]) == WRONG
+    assert "data_arguments = ('X', 'y')" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_the_kinds_of_initialization_of_a_problem_are_listed(name, capsys):
+    assert main(["problems", name]) == DONE
+    told = capsys.readouterr().err
+    cls = registry.find(name)
+    assert "Kinds of initialization (--kind): " in told
+    assert all(kind in told for kind in cls.kinds)
+    usual = inspect.signature(cls.init).parameters["kind"].default
+    assert f"{usual} (default)" in told
+
+
+def test_options_of_the_numerics_reach_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["diagonal-linear", "--alpha", "1e-3", "--quiet", "-o", "run.npz"]
+    assert main(["predict", *words, "--mode", "resolved", "--rtol", "1e-5", "--joining", "0.01", "--t-max", "9"]) == DONE
+    found = agf.load("run.npz").settings
+    assert (found.rtol, found.joining, found.t_max) == (1e-5, 0.01, 9.0)
+    assert main(["predict", *words, "--horizon", "2", "--tie-rtol", "1e-8"]) == DONE
+    assert (agf.load("run.npz").settings.horizon, agf.load("run.npz").settings.tie_rtol) == (2.0, 1e-8)
+    assert main(["train", *words, "--lr", ".1", "--steps", "9", "--frozen", "-1", "--snapshots", "3"]) == DONE
+    found = agf.load("run.npz").settings
+    assert (found["frozen"], found["snapshots"]) == ([1], 3)
+    assert main(["train", *words, "--settle", "1e-2", "--max-gradients", "1e5"]) == DONE
+    found = agf.load("run.npz").settings
+    assert (found["settle"], found["max_gradients"]) == (1e-2, 1e5)
