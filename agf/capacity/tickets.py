@@ -326,7 +326,9 @@ def tickets(
         always = list(problem.permanent)
         dead = np.setdiff1d(np.flatnonzero(~first.driven[0]), always)
         if start_loss == 0.0:
-            raise RequestError(explain("without any neuron there is no loss: there is nothing to learn.", where="tickets"))
+            raise RequestError(
+                explain("without any neuron there is no loss: there is nothing to learn.", where="tickets")
+            )
         if dead.size == width:
             raise RequestError(
                 explain(

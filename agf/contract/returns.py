@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from agf.contract.flow_system import FlowSystem
+from agf.contract.ties import Ties
 from agf.errors import ProblemError, explain
+from agf.init import Init
 
 #: A loss below 0 by more than this fraction of that of the zero function is none. Limit: above the rounding of a
 #: difference of sums, in float32 too; a drop of this size is the smallest that counts.
@@ -197,18 +199,78 @@ def _flow_system(value: Any, *rest: Any) -> None:
         raise _Odd(a(value), "an agf.FlowSystem, or None for the generic coordinates", "another class, or no subclass")
 
 
+def _ties(value: Any, *rest: Any) -> None:
+    if value is not None and not isinstance(value, Ties):
+        raise _Odd(a(value), "an agf.Ties, or None for none", "its parts in place of the whole")
+
+
+def _start(value: Any, *rest: Any) -> None:
+    if not isinstance(value, Init):
+        raise _Odd(a(value), "an agf.Init: that which was given, or another", "a return left out")
+
+
+def _kink_normals(value: Any, problem: Any, *rest: Any) -> None:
+    if value is None:
+        return
+    found = value if isinstance(value, np.ndarray) else np.asarray(value)
+    each = (problem.width,) * (found.ndim == 3)
+    shaped = found.shape[: len(each)] == each and found.ndim in (2, 3) and found.shape[-1] <= problem.n_params
+    if not shaped or found.dtype != np.float64 or not np.isfinite(found).all():
+        words = f"finite float64 (n, d) or ({problem.width}, n, d) with d up to {problem.n_params}, or None"
+        raise _Odd(a(value if found.dtype == object else found), words, "samples transposed, or not finite")
+
+
+def _is_problem(value: Any) -> bool:
+    return callable(getattr(value, "loss_grad", None)) and hasattr(value, "degree")
+
+
+def _sharpened(value: Any, *rest: Any) -> None:
+    if value is not None and not _is_problem(value):
+        raise _Odd(a(value), "a problem, or None", "a return left out")
+
+
+def _restriction(value: Any, problem: Any, *rest: Any) -> None:
+    if value is None:
+        return
+    fits = isinstance(value, tuple) and len(value) == 2 and _is_problem(value[0]) and value[0] is not problem
+    mask = value[1] if fits else None
+    if not isinstance(mask, np.ndarray) or mask.dtype != bool or mask.shape != (problem.width, problem.n_params):
+        words = f"another problem and booleans ({problem.width}, {problem.n_params}), or None"
+        raise _Odd(a(value if mask is None else mask), words, "a mask of another shape")
+
+
+def _critical(value: Any, problem: Any, *rest: Any) -> None:
+    if value is None:
+        return
+    words = "a list of agf.Critical, or None"
+    if not isinstance(value, list | tuple):
+        raise _Odd(a(value), words, "a generator")
+    for entry in value:
+        if not (hasattr(entry, "direction") and isinstance(getattr(entry, "label", None), str)):
+            raise _Odd(f"{a(entry)} in it", words, "numbers in place of agf.Critical")
+        _array(entry.direction, (problem.n_params,), "one direction")
+        if not np.isfinite(entry.direction).all() or not np.isfinite(entry.utility):
+            raise _Odd("a direction or a utility that is not finite", words, "a division by zero")
+
+
 def _least_loss(value: Any, *rest: Any) -> None:
     if not isinstance(value, float | int | np.floating) or isinstance(value, bool) or np.isnan(value):
         raise _Odd(a(value), "a number, 0 where nothing better is known", "a return left out")
 
 
 def _are_phases(value: Any) -> bool:
-    return all(callable(getattr(value, name, None)) for name in ("start", "dormant", "active"))
+    return hasattr(value, "clock") and all(
+        callable(getattr(value, name, None)) for name in ("start", "dormant", "active")
+    )
 
 
 def _phases(value: Any, *rest: Any) -> None:
     if value is not None and not _are_phases(value):
-        raise _Odd(a(value), "an object with the methods start, dormant and active, or None", "a method left out")
+        raise _Odd(
+            a(value),
+            "an object with a clock and the methods start, dormant and active, or None",
+            "one of them left out",
+        )
 
 
 def _many_phases(value: Any, problem: Any, inits: Any, *rest: Any) -> None:
@@ -246,6 +308,12 @@ _RULES: dict[str, Callable[..., None]] = {
     "features": _named_arrays,
     "conserved": _named_arrays,
     "flow_system": _flow_system,
+    "ties": _ties,
+    "start_of": _start,
+    "kink_normals": _kink_normals,
+    "sharpened": _sharpened,
+    "restriction": _restriction,
+    "critical": _critical,
     "least_loss": _least_loss,
     "phases": _phases,
     "many_phases": _many_phases,

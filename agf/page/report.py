@@ -79,10 +79,10 @@ def report(runs: Sequence[Result], path: str | os.PathLike[str]) -> int:
         "PLOTLY": get_plotlyjs(),
         "SCRIPT": _resource("page.js"),
     }
-    page = _fill(_resource("page.html"), parts)
-    with files.atomic(path, "w") as handle:
+    page = _fill(_resource("page.html"), parts).encode(errors="backslashreplace")
+    with files.atomic(path) as handle:
         handle.write(page)
-    return len(page.encode())
+    return len(page)
 
 
 def _resource(name: str) -> str:

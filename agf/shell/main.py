@@ -269,9 +269,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         from agf.contract.blame import stranger
 
-        if (words := stranger(error)) is None:
+        if (sentence := stranger(error)) is None:
             raise
-        return _complain(words, WRONG)
+        return _complain(sentence, WRONG)
     return code if isinstance(code, int) else DONE
 
 

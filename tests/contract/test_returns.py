@@ -1,0 +1,62 @@
+"""What a method of somebody's problem returns is checked when it returns it, whoever asked."""
+
+import numpy as np
+import pytest
+
+import agf
+
+X = np.random.default_rng(0).standard_normal((10, 2))
+
+
+class Circle:
+    """What looks like phases, but has no clock."""
+
+    def start(self):
+        return None
+
+    dormant = active = start
+
+
+ODD = [
+    ("ties", "none", "an agf.Ties"),
+    ("ties", (1, 2), "an agf.Ties"),
+    ("start_of", None, "an agf.Init"),
+    ("kink_normals", 3, "finite float64"),
+    ("kink_normals", np.full((10, 2), np.nan), "finite float64"),
+    ("kink_normals", np.ones((3, 9)), "finite float64"),
+    ("kink_normals", np.ones((4, 10, 2)), "finite float64"),
+    ("sharpened", 3, "a problem"),
+    ("restriction", 3, "booleans"),
+    ("restriction", (agf.TwoLayer(X, X[:, 0], activation="relu", width=3), np.ones((1, 1), bool)), "booleans"),
+    ("critical", [1, 2], "a list of agf.Critical"),
+    ("critical", "none", "a list of agf.Critical"),
+    ("critical", [agf.Critical(np.full(3, np.nan), 1.0, "maximum", "x")], "not finite"),
+    ("phases", Circle(), "a clock and the methods"),
+    ("label", "a\ud800", "UTF-8"),
+    ("features", {"a\ud800": np.ones(1)}, "UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("method", "value", "words"), ODD, ids=[f"{name} {value!r:.12}" for name, value, _ in ODD])
+def test_what_a_method_must_not_return_is_named_where_it_comes_from(method, value, words):
+    kind = {method: lambda self, *args, **options: value}
+    activation = "tanh" if method == "critical" else "relu"  # of which the circle is known
+    problem = type("Mine", (agf.TwoLayer,), kind)(X, X[:, 0], activation=activation, width=3)
+    asked = {
+        "critical": lambda: agf.landscape(problem, None),
+        "kink_normals": lambda: agf.flow(problem, problem.init(1e-3), t_max=1.0),
+        "phases": lambda: agf.predict(problem, problem.init(1e-3), mode="agf"),
+    }.get(method, lambda: agf.descend(problem, problem.init(1e-3), lr=0.1, steps=3))
+    with pytest.raises(agf.ProblemError, match=rf"`{method}`") as raised:
+        asked()
+    assert words in str(raised.value)
+
+
+def test_a_problem_that_is_its_own_restriction_is_refused():
+    class Mine(agf.TwoLayer):
+        def restriction(self):
+            return self, np.ones((self.width, self.n_params), bool)
+
+    problem = Mine(X, X[:, 0], activation="relu", width=3)
+    with pytest.raises(agf.ProblemError, match="another problem and booleans"):
+        agf.flow(problem, problem.init(1e-3))
