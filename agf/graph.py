@@ -22,7 +22,7 @@ import numpy as np
 from agf import plot
 from agf.arrays import FloatArray
 from agf.errors import RequestError, explain
-from agf.pictures.axes import loss_scale
+from agf.pictures.axes import loss_scale, plain
 from agf.records import files
 from agf.records.naming import given, word_of
 from agf.records.table import number as rounded
@@ -314,7 +314,7 @@ def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
     runs = graph.graph["runs"]
     words = f"mean {graph.graph['clock']} of the drop"
     words = f"probability (runs), {words}" if runs > 1 else words.removeprefix("mean ")
-    ax.set_title(f"Saddles of {graph.graph['problem']}" + (f", {runs} runs" if runs > 1 else ""), pad=18)
+    ax.set_title(f"Saddles of {plain(graph.graph['problem'])}" + (f", {runs} runs" if runs > 1 else ""), pad=18)
     ax.text(0.5, 1.01, f"beside arrows: {words}", transform=ax.transAxes, ha="center", va="bottom", fontsize="small")
     ax.xaxis.get_major_locator().set_params(integer=True)
     importance = sorted(order, key=lambda node: (node not in path, -graph.nodes[node]["visits"]))[:_NAMED]
@@ -341,7 +341,7 @@ def _names(graph: nx.DiGraph, number: dict[str, str]) -> str:
     lines = []
     for node, k in number.items():
         visits = f"  ({graph.nodes[node]['visits']})" if runs > 1 else ""
-        lines.append(f"{k}: {textwrap.shorten(node, 44, placeholder=' ...')}{visits}")
+        lines.append(f"{k}: {plain(textwrap.shorten(node, 44, placeholder=' ...'))}{visits}")
     rest = [graph.nodes[node]["visits"] for node in graph if node not in number]
     if rest:
         lines.append(f"and {len(rest)} more, visited at most {max(rest)} times")

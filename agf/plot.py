@@ -28,6 +28,7 @@ from agf.pictures.axes import (
     legend_below,
     loss_scale,
     new_axes,
+    plain,
     save,
     say,
 )
@@ -581,7 +582,7 @@ def _lines(
             color=PALETTE[rank] if coloured else RULE,
             linewidth=None if coloured else 0.6,
             zorder=2 if coloured else 1,
-            label=str(names[column]) if coloured else None,
+            label=plain(names[column]) if coloured else None,
             drawstyle=drawstyle,
             marker="o" if coloured and points else None,
             markersize=2.5,

@@ -21,7 +21,7 @@ from agf.arrays import FloatArray
 from agf.clock import Clock
 from agf.errors import RequestError, explain
 from agf.graph import learned, saddles
-from agf.pictures.axes import loss_scale
+from agf.pictures.axes import loss_scale, plain
 from agf.pictures.ticks import log_time
 from agf.records import files
 from agf.records.status import Status
@@ -290,7 +290,7 @@ class Summary:
         heights: list[FloatArray] = []
         styles = itertools.cycle(itertools.product(("-", "--", ":"), plot.PALETTE))
         for group, (dash, colour) in zip(drawn, styles, strict=False):
-            name, style = self._difference(group), {"color": colour, "ls": dash, "lw": 1.5}
+            name, style = plain(self._difference(group)), {"color": colour, "ls": dash, "lw": 1.5}
             low, middle, high, levels = group.median_staircase()
             heights.append(levels)
             if middle.size:
@@ -303,7 +303,7 @@ class Summary:
         ax.set_xlabel("flow time t")
         ax.set_ylabel("level (loss)")
         loss_scale(ax, heights)
-        ax.set_title(f"{self.problem}: median staircase, 5-95 % of the jump times")
+        ax.set_title(f"{plain(self.problem)}: median staircase, 5-95 % of the jump times")
         if 0 < len(ax.get_legend_handles_labels()[0]) <= _MOST_NAMES:
             ax.legend(frameon=False, fontsize="small")
         if not drawn:
@@ -341,13 +341,13 @@ class Summary:
                 known = sorted((alpha, error) for alpha, error in points if error > 0)
                 if known:
                     dash, colour = next(styles)
-                    name = f"drop {k}" + (f", {shared}" if len(families) > 1 else "")
+                    name = f"drop {k}" + (f", {plain(shared)}" if len(families) > 1 else "")
                     ax.plot(*zip(*known, strict=True), "o", ls=dash, color=colour, ms=3.5, label=name)
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlabel("alpha")
         ax.set_ylabel("error of the half-drop time, relative")
-        ax.set_title(f"{self.problem}: prediction against gradient flow")
+        ax.set_title(f"{plain(self.problem)}: prediction against gradient flow")
         if 0 < len(ax.get_legend_handles_labels()[0]) <= 2 * _MOST_NAMES:
             ax.legend(frameon=False, fontsize="small")
         return ax

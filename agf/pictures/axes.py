@@ -18,7 +18,7 @@ from agf.arrays import FloatArray
 from agf.errors import FileError, explain
 from agf.pictures import ticks
 from agf.records import files
-from agf.records.table import number
+from agf.records.table import number, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,9 +35,11 @@ SUFFIXES = (".pdf", ".svg", ".eps", ".ps", ".png", ".jpg", ".jpeg", ".tif", ".ti
 _LABEL_GAP = 1.5
 #: More labels than this, or than fit on the axes, are left to the table; letters of the longest one.
 _MOST_LABELS = 24
+_LONGEST_LABEL = 24
+#: Letters of a name anywhere else; more would squeeze the axes.
+_LONGEST_NAME = 80
 #: Columns of a legend below the axes.
 _MOST_COLUMNS = 3
-_LONGEST_LABEL = 24
 
 
 def import_matplotlib() -> Any:
@@ -151,7 +153,7 @@ def drop_rules(ax: Axes, times: FloatArray, labels: Sequence[str]) -> None:
     placed += max(-placed.min(initial=0.0), 0.0) - max(placed.max(initial=1.0) - 1.0, 0.0)
     for index, x in zip(order, placed, strict=True):
         ax.annotate(
-            short(labels[index]),
+            plain(short(labels[index])),
             (times[index], 1.0),
             (x, 1.03),
             xycoords=ax.get_xaxis_transform(),
@@ -177,6 +179,13 @@ def short(label: str) -> str:
         if len(some) <= _LONGEST_LABEL:
             return some
     return bare[: _LONGEST_LABEL - 3] + "..."
+
+
+def plain(name: object) -> str:
+    """A name of the user's as it stands in a picture: no formula, no controls, and not hidden, as "_x" is in legends."""
+    words = visible(str(name))
+    words = (words if len(words) <= _LONGEST_NAME else words[: _LONGEST_NAME - 3] + "...").replace("$", r"\$")
+    return f" {words}" if words[:1] in ("", "_") else words
 
 
 def spread(positions: FloatArray, gap: float) -> FloatArray:

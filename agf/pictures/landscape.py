@@ -8,7 +8,7 @@ import numpy as np
 
 from agf.arrays import FloatArray
 from agf.errors import RequestError, explain
-from agf.pictures.axes import OBSERVED, PALETTE, PREDICTED, RULE, legend_below, new_axes
+from agf.pictures.axes import OBSERVED, PALETTE, PREDICTED, RULE, legend_below, new_axes, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,7 +93,7 @@ def _circle(found: Landscape, ax: Axes) -> None:
     for i, one in enumerate(found.criticals):
         v = one.direction[:2] * np.sqrt(2)
         _mark(found, ax, i, float(np.degrees(np.arctan2(v[1], v[0]))), float(_height(found, v[None])[0]))
-    ax.set(xlabel="angle of w (degrees)", ylabel="G(w) = E[r relu(w . x)]", xlim=(-180, 180), title=found.at)
+    ax.set(xlabel="angle of w (degrees)", ylabel="G(w) = E[r relu(w . x)]", xlim=(-180, 180), title=plain(found.at))
     ax.set_xticks(np.arange(-180, 181, 90))
 
 
@@ -116,7 +116,7 @@ def _sphere(found: Landscape, ax: Axes) -> None:
     figure = ax.get_figure(root=True)
     assert figure is not None  # axes without a figure cannot be drawn on either
     figure.colorbar(drawn, ax=ax, label="G(w)", shrink=0.7)
-    ax.set(xlim=(-2.2, 2.2), ylim=(-1.3, 1.1), xticks=[], yticks=[], title=found.at)
+    ax.set(xlim=(-2.2, 2.2), ylim=(-1.3, 1.1), xticks=[], yticks=[], title=plain(found.at))
     ax.set_aspect("equal")
 
 
@@ -129,9 +129,9 @@ def _bars(found: Landscape, ax: Axes) -> None:
         label = one.kind if one.kind not in seen else None
         seen.add(one.kind)
         ax.barh(k, one.utility, color=colors[one.kind], label=label)
-    ax.set_yticks(range(len(shown)), [one.label for one in shown], fontsize="x-small")
+    ax.set_yticks(range(len(shown)), [plain(one.label) for one in shown], fontsize="x-small")
     ax.invert_yaxis()
     ax.axvline(0.0, color="black", lw=0.8)
-    ax.set(xlabel="utility", title=found.at)
+    ax.set(xlabel="utility", title=plain(found.at))
     if shown:
         ax.legend(frameon=False, fontsize="small")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agf.contract.problem import Problem
-from agf.pictures.axes import OBSERVED, PALETTE, RULE, new_axes, save, say
+from agf.pictures.axes import OBSERVED, PALETTE, RULE, new_axes, plain, save, say
 from agf.pictures.ticks import log_time
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ def cycles(run: Rewinding, *, ax: Axes | None = None) -> Axes:
     name, values = next(((n, v) for n, v in known if np.isfinite(v).any()), known[-1])
     pruned = 100 * (1 - run.left)
     ax.plot(pruned, values, "o-", ms=4, color=OBSERVED)
-    ax.set(xlabel="weights pruned, %", ylabel=name, title=f"{str(run.settings['method']).upper()} on {run.problem}")
+    ax.set(
+        xlabel="weights pruned, %", ylabel=name, title=f"{str(run.settings['method']).upper()} on {plain(run.problem)}"
+    )
     if not np.isfinite(values).any():
         say(ax, "no loss is known")
     other = ax.twinx()

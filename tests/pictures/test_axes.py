@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
+import agf
 from agf.pictures import axes
 
 
@@ -142,3 +144,19 @@ def test_an_axis_that_is_not_linear_says_so():
     assert drawn((1.0, 1e-2, 1e-4, 1e-31))[0].get_ylabel() == "loss (log, linear below 3.3e-05)"
     label = drawn(LATE)[0].get_ylabel()
     assert label == "loss (log of what is above 0.2411)"
+
+
+@pytest.mark.parametrize("odd", ["$x^$", r"$\frac{", "a\tb\x1b[31m", "_hidden", "", "b" * 500])
+def test_names_of_the_user_are_drawn_as_they_are(tmp_path, odd):
+    """A column "$x^$" is no formula, one "_x" is not left out of the legend, and a long one leaves room for the axes."""
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    problem = agf.problem("diagonal-linear", X=X, y=X @ [3.0, -2.0], names=[odd, "y"])
+    start = problem.init(1e-4)
+    stairs, flow = agf.predict(problem, start), agf.flow(problem, start)
+    drawn = [stairs.plot(), agf.compare(stairs, flow).plot(), agf.plot.features(flow), agf.plot.neurons(flow)]
+    drawn += [agf.graph.draw(stairs.graph()), agf.landscape(problem, None).plot(), agf.plot.charges(flow)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for axes in drawn:
+            agf.plot.save(axes, tmp_path / "a.svg")
+    assert len(agf.plot.features(flow).get_legend().get_texts()) == 2
