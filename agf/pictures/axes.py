@@ -182,7 +182,7 @@ def short(label: str) -> str:
 
 
 def plain(name: object) -> str:
-    """A name of the user's as it stands in a picture: no formula, no controls, and not hidden, as "_x" is in legends."""
+    """A name as it stands in a picture: no formula, no controls, and not hidden as "_x" is in legends."""
     words = visible(str(name))
     words = (words if len(words) <= _LONGEST_NAME else words[: _LONGEST_NAME - 3] + "...").replace("$", r"\$")
     return f" {words}" if words[:1] in ("", "_") else words

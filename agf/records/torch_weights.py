@@ -54,10 +54,11 @@ def read(model: Any) -> Weights:
         model = _load(model)
     if isinstance(model, Mapping):
         return _of_tensors({str(name): value for name, value in model.items()})
-    if not (hasattr(model, "state_dict") and hasattr(model, "modules")):
+    if isinstance(model, type) or not (hasattr(model, "state_dict") and hasattr(model, "modules")):
         raise DataError(
             explain("this is no torch network.", where="from_torch", found=f"{type(model).__name__} {model!r:.60}",
-                    expected="an nn.Module, a state_dict, or the path of a file of one")
+                    expected="an nn.Module, a state_dict, or the path of a file of one",
+                    remedy="Call it: a network, not its class." if isinstance(model, type) else "")
         )  # fmt: skip
     return _of_module(model)
 
@@ -153,7 +154,9 @@ def _differs(model: Any, activation: Any, found: Weights, outputs: int) -> str:
             z = x @ rows[:, :inputs].T + (rows[:, inputs] if found.biased else 0.0)
             here = activation(z) @ rows[:, after:] + bias
             there = copy.deepcopy(model).to("cpu", torch.float64)(x).reshape(here.shape)
-    except Exception as error:  # whatever a forward pass of somebody else does
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a forward pass of somebody else does
         return f"the network cannot be called on {inputs} inputs ({type(error).__name__}: {error})."
     same = bool((here - there).abs().max() <= _AGREES * there.abs().max() + 1e-300)
     return "" if same else "the network computes something else than a . sigma(W x + b) with its weights."

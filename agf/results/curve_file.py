@@ -80,6 +80,8 @@ class CurveWriter:
         if now % max(1, now // _ROWS):
             return
         try:  # a loss that is NaN is written as it is: the loop goes on, and who reads the curve is told
+            if isinstance(loss, str | bytes | bool):
+                raise TypeError
             value = float(loss.detach() if hasattr(loss, "detach") else loss)
         except (TypeError, ValueError, OverflowError, RuntimeError):
             where = f"CurveWriter, step {now}"

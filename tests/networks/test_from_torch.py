@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -175,6 +177,10 @@ def test_the_forward_pass_says_what_a_module_is(name, model):
 def test_modules_that_cannot_be_called_and_checkpoints_of_more_are_sentences(tmp_path):
     with pytest.raises(DataError, match="cannot be called"):
         agf.Init.from_torch(Own(lambda x: (x, 1)))
+    with pytest.raises(DataError, match="cannot be called"):
+        agf.Init.from_torch(Own(lambda x: sys.exit(0)))
+    with pytest.raises(DataError, match="a network, not its class"):
+        agf.Init.from_torch(torch.nn.Sequential)
     torch.save({"model": Own(torch.relu).state_dict(), "epoch": 3}, tmp_path / "more.pt")
     with pytest.raises(DataError, match="entry 'model'"):
         agf.Init.from_torch(tmp_path / "more.pt")
@@ -188,7 +194,7 @@ def test_a_curve_takes_losses_as_loops_have_them_and_refuses_the_rest(tmp_path):
     curve = agf.CurveWriter(tmp_path / "curve.csv")
     curve(torch.tensor(2.0, requires_grad=True))
     curve(np.float32(1.0))
-    for loss in (None, "x", torch.ones(2), 1j):
+    for loss in (None, "x", "1", True, torch.ones(2), 1j):
         with pytest.raises(DataError, match="not one number"):
             curve(loss)
     for step in (-1, 1.5, "3"):

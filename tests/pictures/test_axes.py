@@ -148,7 +148,7 @@ def test_an_axis_that_is_not_linear_says_so():
 
 @pytest.mark.parametrize("odd", ["$x^$", r"$\frac{", "a\tb\x1b[31m", "_hidden", "", "b" * 500])
 def test_names_of_the_user_are_drawn_as_they_are(tmp_path, odd):
-    """A column "$x^$" is no formula, one "_x" is not left out of the legend, and a long one leaves room for the axes."""
+    """A column "$x^$" is no formula, "_x" is not left out of the legend, and a long one leaves room for the axes."""
     X = np.random.default_rng(0).standard_normal((20, 2))
     problem = agf.problem("diagonal-linear", X=X, y=X @ [3.0, -2.0], names=[odd, "y"])
     start = problem.init(1e-4)

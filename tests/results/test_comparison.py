@@ -378,6 +378,7 @@ def test_a_curve_of_another_multiple_of_the_loss_is_scaled_and_the_multiple_is_t
     plain = agf.Trajectory.from_csv(tmp_path / "curve.csv", lr=0.025)
     told = str(agf.compare(stairs, plain))
     assert "give --loss-scale 0.4 (loss_scale=), or the learning rate 0.01 with divided losses" in told
+    assert "they would match" not in told  # one rate is advised, not two
     scaled = agf.Trajectory.from_csv(tmp_path / "curve.csv", lr=0.025, loss_scale=0.4)
     report = agf.compare(stairs, scaled)
     assert np.allclose(scaled.times, curve.times, rtol=1e-12)

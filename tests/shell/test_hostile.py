@@ -616,7 +616,7 @@ class Mine(agf.TwoLayer):
 @pytest.mark.parametrize(
     ("words", "method"),
     [
-        (["bounds", "mine.py"], "def describe(self):\n        self.asked += 1\n        return 'mine'[:1 // (2 - self.asked)]"),
+        (["bounds", "mine.py"], "def describe(self): self.asked += 1; return 'mine'[:1 // (2 - self.asked)]"),
         (["tickets", "mine.py"], "def flow_system(self, init): raise AttributeError('x')"),
         (["predict", "mine.py", "--plot", "a.svg"], "def label(self, *args): return 'a\\ud800'"),
         (["train", "mine.py", "--t-max", "1"], "def features(self, *args): return {'a\\ud800': np.ones(1)}"),
