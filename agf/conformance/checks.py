@@ -105,10 +105,9 @@ def check(problem: Problem, seed: int = 0) -> Conformance:
     """
     verdicts = []
     for name, law in LAWS.items():
-        probe = Probe(problem, np.random.default_rng(seed))
         try:
             with np.errstate(all="ignore"):
-                verdicts.append(Verdict(name, "passed", law(probe)))
+                verdicts.append(Verdict(name, "passed", law(Probe(problem, np.random.default_rng(seed)))))
         except NotApplicable as reason:
             verdicts.append(Verdict(name, "not applicable", str(reason)))
         except (Violation, BadReturn) as v:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agf.arrays import FloatArray, count
+from agf.arrays import FloatArray, count, number
 from agf.errors import DataError, ProblemError, RequestError, explain
 from agf.init import Init, check_alpha
 from agf.records import files
@@ -50,7 +50,7 @@ def check_sizes(problem: Problem, where: str) -> None:
     if not isinstance(kink, float | int) or isinstance(kink, bool) or not 0.0 <= kink < np.inf:
         _refuse(problem, "kink", kink, "a number of at least 0", where)
     if layers is not None and not (
-        isinstance(layers, tuple) and len(layers) == 2 and all(_whole(number, 1) for number in layers)
+        isinstance(layers, tuple) and len(layers) == 2 and all(_whole(size, 1) for size in layers)
         and layers[0] < problem.n_params
     ):  # fmt: skip
         _refuse(
@@ -91,7 +91,10 @@ def check_range(problem: Problem, log_norms: FloatArray, where: str) -> None:
 
 def check_memory(problem: Problem, where: str) -> None:
     """Refuse a network whose weights leave no room for a computation. Raises RequestError with the memory needed."""
-    needed, there = 8.0 * problem.width * problem.footprint, float(files.memory())
+    footprint = number(problem.footprint)
+    if not footprint > 0:
+        _refuse(problem, "footprint", problem.footprint, "a positive number", where)
+    needed, there = 8.0 * problem.width * footprint, float(files.memory())
     if needed > there:
         raise RequestError(
             explain(

@@ -52,6 +52,22 @@ def test_what_a_method_must_not_return_is_named_where_it_comes_from(method, valu
     assert words in str(raised.value)
 
 
+@pytest.mark.parametrize("footprint", ["big", -1, np.nan, None])
+def test_a_footprint_is_a_positive_number(footprint):
+    problem = type("Mine", (agf.TwoLayer,), {"footprint": footprint})(X, X[:, 0], activation="relu", width=3)
+    with pytest.raises(agf.ProblemError, match="has footprint ="):
+        problem.init(1e-3)
+
+
+def test_a_width_that_memory_does_not_hold_fails_the_checks_in_words():
+    class Mine(agf.TwoLayer):
+        width = property(lambda self: 10**12, lambda self, value: None)
+
+    found = agf.check(Mine(X, X[:, 0], activation="relu", width=3))
+    assert not found.passed
+    assert "MemoryError" in str(found)
+
+
 def test_a_problem_that_is_its_own_restriction_is_refused():
     class Mine(agf.TwoLayer):
         def restriction(self):
