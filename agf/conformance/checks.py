@@ -105,9 +105,11 @@ def check(problem: Problem, seed: int = 0) -> Conformance:
     """
     verdicts = []
     for name, law in LAWS.items():
+        probe = None
         try:
+            probe = Probe(problem, np.random.default_rng(seed))
             with np.errstate(all="ignore"):
-                verdicts.append(Verdict(name, "passed", law(Probe(problem, np.random.default_rng(seed)))))
+                verdicts.append(Verdict(name, "passed", law(probe)))
         except NotApplicable as reason:
             verdicts.append(Verdict(name, "not applicable", str(reason)))
         except (Violation, BadReturn) as v:
@@ -124,7 +126,7 @@ def check(problem: Problem, seed: int = 0) -> Conformance:
             else:
                 frame = traceback.extract_tb(error.__traceback__)[-1]
                 words = Verdict(
-                    name, "failed", f"what it returned cannot be used ({told(error)}, in {frame.name})", probe.last,
+                    name, "failed", f"what it returned cannot be used ({told(error)}, in {frame.name})", probe.last if probe else "",
                     cause="a value of another type or shape",
                 )  # fmt: skip
             verdicts.append(words)
