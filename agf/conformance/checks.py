@@ -126,8 +126,8 @@ def check(problem: Problem, seed: int = 0) -> Conformance:
             else:
                 frame = traceback.extract_tb(error.__traceback__)[-1]
                 words = Verdict(
-                    name, "failed", f"what it returned cannot be used ({told(error)}, in {frame.name})", probe.last if probe else "",
-                    cause="a value of another type or shape",
+                    name, "failed", f"what it returned cannot be used ({told(error)}, in {frame.name})",
+                    probe.last if probe else "", cause="a value of another type or shape",
                 )  # fmt: skip
             verdicts.append(words)
         verdicts[-1] = _following(verdicts[-1], verdicts[:-1])
