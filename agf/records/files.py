@@ -306,11 +306,13 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, n
             arrays = {name: member(archive, info) for name, info in members(archive)}
             kind = str(header.get("kind", ""))
             schema.check(kind, header, arrays)
+    except FileError:
+        raise
     except schema.Wrong as error:
         raise refuse(f"a part is missing or of the wrong kind ({error})") from None
     except DAMAGE as error:
         if isinstance(error, zipfile.BadZipFile) and not zipfile.is_zipfile(path):
-            raise refuse("it is no run file, or a damaged one", "Give a file written by agf -o.") from None
+            raise refuse("it is damaged or not a run file", "Give a file written by agf -o.") from None
         raise refuse(f"it is damaged or not a run file ({error})") from None
     except ValueError as error:
         raise refuse(f"an array in it is damaged or not plain numbers ({error})") from None
@@ -321,7 +323,10 @@ def _not_ours(archive: zipfile.ZipFile) -> tuple[str, str]:
     """What an archive without our header is, and what to do."""
     held = ", ".join(name for name, _ in members(archive)[:8])
     if held:
-        return f"it holds arrays ({held}), and no run", "It may be data (--data) or weights (--init) of a command."
+        return (
+            f"it is not an agf run file, but holds arrays ({held})",
+            "It may be data (--data) or weights (--init) of a command.",
+        )
     return "it is not an agf run file (no header.json)", "Give a file written by agf -o."
 
 

@@ -68,10 +68,13 @@ def test_what_is_no_run_is_told_by_what_it_is(tmp_path, monkeypatch, capsys):
     np.savez("data.npz", X=np.eye(2), y=np.ones(2))
     (tmp_path / "data.csv").write_text("a,y\n1,2\n")
     assert main(["show", "data.npz"]) == WRONG
-    assert "it holds arrays (X, y), and no run. It may be data (--data)" in capsys.readouterr().err
+    assert (
+        "cannot read 'data.npz': it is not an agf run file, but holds arrays (X, y). It may be data (--data)"
+        in capsys.readouterr().err
+    )
     assert main(["show", "data.csv"]) == WRONG
     told = capsys.readouterr().err
-    assert "it is no run file" in told
+    assert "cannot read 'data.csv': it is damaged or not a run file. Give" in told
     assert "zip" not in told
 
 
