@@ -10,6 +10,7 @@ import time
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import agf
@@ -153,15 +154,47 @@ def test_nothing_tells_to_install_the_package_of_this_name_from_the_index():
         assert not re.search(r"pip install (-\S+ )*['\"]?agf\b", path.read_text(encoding="utf-8")), path
 
 
+def stated(page: str, pattern: str) -> list[float]:
+    """The numbers that a page states in a sentence, so that a test holds those that stand there."""
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    found = re.search(pattern, text)
+    assert found is not None, (page, pattern)
+    return [float(word) for word in found.groups()]
+
+
 def test_errors_fall_with_alpha_as_the_readme_says():
     data = agf.datasets.load("diabetes")
     problem = agf.problem("diagonal-linear", X=data["X"], y=data["y"])
+    words = (
+        r"on these data it is up to ([\d.]+) % off at this alpha, ([\d.]+) % at 1e-8, and below ([\d.]+) % at 1e-200"
+    )
+    here, coarse, tiny = stated("README.md", words)
     errors = {}
-    for alpha in (1e-16, 1e-200):
+    for alpha in (1e-16, 1e-8, 1e-200):
         init = problem.init(alpha)
         errors[alpha] = agf.compare(agf.predict(problem, init, mode="agf"), agf.flow(problem, init)).max_time_error
-    assert errors[1e-16] > 1e-2
-    assert errors[1e-200] < 1e-3
+    assert 100 * errors[1e-16] == pytest.approx(here, abs=0.05)
+    assert 100 * errors[1e-8] == pytest.approx(coarse, abs=0.5)
+    assert 100 * errors[1e-200] < tiny
+
+
+def test_the_lateness_of_steps_is_that_of_the_page_on_curves_trained_elsewhere():
+    from agf.results.match import lateness
+
+    words = r"Here that is ([\d.]+) %; with `lr = ([\d.]+)` and `m = ([\d.]+)` .* would come nearly twice as late"
+    share, lr, momentum = stated("docs/trained-elsewhere.md", words)
+    rng = np.random.default_rng(0)  # the data of the page
+    X = rng.standard_normal((100, 4))
+    problem = agf.problem("diagonal-linear", X=X, y=X @ [2.0, -1.0, 0.5, 0.0])
+    stairs = agf.predict(problem, agf.Init.from_params(1e-6 * rng.standard_normal((4, 2))))
+
+    def late(lr, momentum):
+        empty = np.zeros(0)
+        run = agf.Trajectory("", 2, "csv", empty, empty, Status.CURVE, settings={"lr": lr, "momentum": momentum})
+        return lateness(stairs, run)
+
+    assert 100 * late(0.002, 0.5) == pytest.approx(share, abs=0.5)
+    assert 0.8 < late(lr, momentum) < 1.0
 
 
 def test_errors_at_the_default_alpha_are_those_that_the_pages_admit():
