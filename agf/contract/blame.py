@@ -6,12 +6,13 @@ The program of a stranger may raise anything. What reaches the user is one sente
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from agf.contract.problem import Problem
 from agf.errors import AgfError, ComputationError, ProblemError, explain
 from agf.records.files import near
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 #: Whose frames an error may pass through and still be the fault of what the problem returned.
 _LIBRARIES = ("agf", "agf_problems", "numpy", "scipy", "torch", "contextlib")
 _RETURNS = {
@@ -91,6 +93,17 @@ def blame(owner: type, error: BaseException) -> Blame | None:
     code = outer.f_code
     place = f"{code.co_qualname.rpartition('<locals>.')[2]} ({near(inner.f_code.co_filename)}:{line})"
     return Blame(code.co_name, place, _arguments(outer))
+
+
+def guarded(function: Function) -> Function:
+    """A function whose first argument is a problem, and which is asked of it under `guard`."""
+
+    @functools.wraps(function)
+    def call(problem: Any, *args: Any, **options: Any) -> Any:
+        with guard(problem):
+            return function(problem, *args, **options)
+
+    return cast(Function, call)
 
 
 def stranger(error: BaseException) -> str | None:

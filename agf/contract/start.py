@@ -46,6 +46,9 @@ def check_sizes(problem: Problem, where: str) -> None:
             _refuse(problem, name, value, f"an integer, at least {least}", where)
     if not isinstance(problem.name, str):
         _refuse(problem, "name", problem.name, "text", where)
+    kinds = problem.kinds
+    if not (isinstance(kinds, tuple | list) and kinds and all(isinstance(kind, str) for kind in kinds)):
+        _refuse(problem, "kinds", kinds, "names of kinds of initialization, as in ('gaussian',)", where)
     kink, layers, permanent = problem.kink, problem.layers, problem.permanent
     if not isinstance(kink, float | int) or isinstance(kink, bool) or not 0.0 <= kink < np.inf:
         _refuse(problem, "kink", kink, "a number of at least 0", where)

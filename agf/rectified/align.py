@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray, positive
+from agf.contract.admission import admit_problem
+from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
@@ -22,6 +24,7 @@ from agf.sphere import polar
 _RANK = 1e-12
 
 
+@guarded
 def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None = None) -> DormantPhase:
     """Follow dormant neurons on a residual that stays as it is: exactly, from one activation cone to the next.
 
@@ -68,6 +71,7 @@ def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None =
         found = f"{init.n_params} parameters a neuron" if isinstance(init, Init) else type(init).__name__
         expected = f"an Init of {problem.n_params} parameters a neuron"
         raise RequestError(explain("the neurons do not fit.", where="align", found=found, expected=expected))
+    admit_problem(problem, "align")
     until = np.inf if t_max is None else positive(t_max, "t_max", where="align")
     network = network_of(problem, theta, "align")
     leak = -float(problem.activation.left)

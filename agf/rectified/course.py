@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray
+from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.records.table import Table, Tabular, number, percent
@@ -118,6 +119,7 @@ class Course(Tabular):
         return {name: np.asarray(getattr(self, name)).tolist() for name in self.__dataclass_fields__}
 
 
+@guarded
 def course(problem: Problem, run: Trajectory, frozen: tuple[int, ...] = ()) -> Course:
     """What the neurons of a ReLU network do along a run: alignment with the classes, cones, ranks, speeds.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray, matrix, vector
 from agf.contract.admission import admit_problem
+from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
@@ -33,6 +34,7 @@ _FEWEST = 8
 _SEED = 0
 
 
+@guarded
 def landscape(
     problem: Problem,
     theta: Any = None,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from agf import sphere
+from agf.arrays import USUAL
 from agf.contract.admission import admitted
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -71,6 +72,7 @@ class Separation(Tabular):
     spurious: Spurious | None
     notes: tuple[str, ...] = ()
 
+    @np.errstate(**USUAL)
     def check(self, trajectory: Trajectory) -> Claims:
         """Each claim against a run of gradient flow from this start: left side, right side, whether it holds, slack.
 
@@ -78,6 +80,7 @@ class Separation(Tabular):
         """
         return claims(self.problem, self.separable, self.early, self.spurious, trajectory)
 
+    @np.errstate(**USUAL)
     def assumptions(self) -> list[tuple[str, float, bool]]:
         """(name, margin, whether it holds): a margin is positive where the assumption holds."""
         out: list[tuple[str, float, bool]] = []
@@ -108,6 +111,7 @@ class Separation(Tabular):
             ask("[BF24] assumption 6: mixed cones", p.mixed)
         return out
 
+    @np.errstate(**USUAL)
     def table(self) -> Table:
         """Assumptions with their margins, then constants, then times in flow time of the problem."""
         rows = [[name, "holds" if holds else "fails", number(margin, 6)] for name, margin, holds in self.assumptions()]
@@ -125,6 +129,7 @@ class Separation(Tabular):
             rows.append(["[BF24] level of the linear fit", "loss", number(p.level, 8)])
         return Table(f"Bounds for {self.problem.describe()}", ["quantity", "", "value"], rows, self.notes)
 
+    @np.errstate(**USUAL)
     def to_dict(self) -> dict[str, Any]:
         """Plain values; the extremal vectors are in `agf.landscape`."""
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, count, fraction, number
 from agf.contract.admission import admit
+from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
@@ -34,6 +35,7 @@ METHODS = ("imp", "wr", "lrr")
 BUDGETS = ("cycle", "equal")
 
 
+@guarded
 def rewind(
     problem: Problem | Any,
     init: Init | None = None,

@@ -76,3 +76,49 @@ def test_a_problem_that_is_its_own_restriction_is_refused():
     problem = Mine(X, X[:, 0], activation="relu", width=3)
     with pytest.raises(agf.ProblemError, match="another problem and booleans"):
         agf.flow(problem, problem.init(1e-3))
+
+
+@pytest.mark.parametrize("kinds", [None, (), "gaussian", ("gaussian", 3)])
+def test_kinds_of_initialization_are_names(kinds):
+    problem = type("Mine", (agf.TwoLayer,), {"kinds": kinds})(X, X[:, 0], activation="relu", width=3)
+    with pytest.raises(agf.ProblemError, match="has kinds ="):
+        problem.init(1e-3)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda problem, start: agf.landscape(problem, None),
+        lambda problem, start: agf.align(problem, start),
+        lambda problem, start: agf.escape(problem, start.params()),
+        lambda problem, start: agf.tickets(problem, start, keep=1),
+        lambda problem, start: agf.rewind(problem, start, cycles=1),
+    ],
+    ids=["landscape", "align", "escape", "tickets", "rewind"],
+)
+@pytest.mark.parametrize("late", [0, 1])
+def test_whatever_is_asked_of_a_problem_that_raises_is_one_kind_of_error(ask, late):
+    class Mine(agf.TwoLayer):
+        asked = 0
+
+        def residual(self, theta, neurons):
+            self.asked += 1
+            if late and self.asked < 60:  # beyond the door
+                return super().residual(theta, neurons)
+            raise KeyError("mine")
+
+    problem = Mine(X, X[:, 0], activation="relu", width=3)
+    start = problem.init(1e-3)
+    if late:
+        problem._admitted = True
+        problem.asked = 59
+    with pytest.raises((agf.ProblemError, agf.ComputationError), match="KeyError"):
+        ask(problem, start)
+
+
+def test_bounds_are_told_under_the_floating_point_state_of_the_caller():
+    sharp = agf.TwoLayer(X, X[:, 0], activation="relu", width=3, kink=0)
+    with np.errstate(all="raise"):
+        found = agf.separation(sharp, sharp.init(1e-3))
+        assert "early" in found.to_dict()
+        str(found.table())
