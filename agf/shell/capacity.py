@@ -97,8 +97,8 @@ def prune(
 
 def _open(run: str, output: str | None) -> Trajectory:
     if output is not None:
-        files.check_run(output)
         files.check_distinct(output, [run])
+        files.check_run(output)
     return trajectory(run)
 
 

@@ -67,15 +67,15 @@ class Output:
         self.report = reporter(quiet)
         if None not in (output, picture) and self.output == self.picture:
             raise RequestError(explain(f"run file and picture are both {output!r}.", remedy="Give two names."))
+        inputs = tuple(inputs)
+        for path in (output, picture):
+            files.check_distinct(path, inputs)
         if output is not None:
             files.check_run(output)
         if picture is not None:
             from agf import plot
 
             plot.check_path(picture)
-        inputs = tuple(inputs)
-        for path in (output, picture):
-            files.check_distinct(path, inputs)
 
     def finish(self, compute: Callable[[], Any]) -> int:
         """Save, draw and print the Staircase, Trajectory or Comparison that `compute` gives; returns the exit code.

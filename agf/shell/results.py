@@ -65,9 +65,9 @@ def report(runs: tuple[str, ...], output: str, quiet: bool) -> int:
     """One self-contained interactive page about RUNS: curve, staircase, norms, features, drops."""
     from agf.page import report as page
 
+    files.check_distinct(output, runs)
     files.check_writable(output)
     files.check_format(output, ".html")
-    files.check_distinct(output, runs)
     size = page.report([training(path) for path in runs], output)
     reporter(quiet).say(f"Wrote {output} ({size / 1e6:.1f} MB, opens without a network).")
     return DONE
@@ -99,8 +99,8 @@ def rerun(run: str, output: str | None, problem: str | None, quiet: bool) -> int
     from agf.shell.rerun import from_elsewhere, numbers, rerun
 
     if output is not None:
-        files.check_run(output)
         files.check_distinct(output, [run])
+        files.check_run(output)
     target = None if output is None else os.path.abspath(output)
     before = training(run)
     teller = reporter(quiet)

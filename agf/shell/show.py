@@ -25,9 +25,9 @@ from agf.shell.output import print_json
 def show(run: str, csv: str | None, snapshots: bool, as_json: bool) -> int:
     """Show the run file RUN as a table."""
     if csv is not None:
+        files.check_distinct(csv, [run])
         files.check_writable(csv)
         files.check_format(csv, ".csv")
-        files.check_distinct(csv, [run])
     elif snapshots:
         raise RequestError(explain("--snapshots says what --csv writes.", remedy="Add --csv FILE."))
     result = load(run)
