@@ -172,7 +172,7 @@ def test_what_can_still_be_lost_covers_drops_that_do_not_count():
     start = agf.Init.from_params(1e-4 * np.array([[1.0, -0.5, -0.1, 1.2], [-0.5, 1.0, -0.1, 1.2]]))
     flow = agf.flow(problem, start)
     assert flow.status is Status.SETTLED
-    said = float(re.search("at most (.*) of the loss", str(flow))[1])
+    said = float(re.search("at most (.*) can still be lost", str(flow))[1])
     assert max(flow.losses[-1] - 0.1**2 / 4, 1e-6 * problem.loss_grad(np.zeros((0, 4)), np.zeros(0, int))[0]) <= said
     there = sphere.polar(flow.params(-1))
     assert prospects(problem, 2)(*there) == 0.0
