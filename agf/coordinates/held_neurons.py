@@ -14,6 +14,7 @@ from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.coordinates.mode_system import FALLEN
 from agf.coordinates.polar_system import PolarSystem
+from agf.coordinates.split_system import AWAKE
 from agf.init import Init
 from agf.numerics.derivatives import hessian
 from agf.rounding import EPS, SUM
@@ -22,9 +23,6 @@ from agf.sphere import norms
 #: Log norm over the largest below which neurons are small. Derived: with degree 3 they move the residual by less than
 #: EPS.
 _SMALL = float(np.log(EPS)) / 3.0
-#: Log norm of the largest small neuron, over the largest held one, above which all are let go, as it is about to
-#: matter. Cost: the others are held for as long; a neuron of 1e-4 moves the residual by 1e-12, below every tolerance.
-_AWAKE = float(np.log(1e-4))
 #: Log norm of the largest small neuron, over the largest held one, above which its step is rejected. Cost: of rejected
 #: steps.
 _BEYOND = float(np.log(1e-3))
@@ -73,6 +71,9 @@ class HeldSystem(PolarSystem):
         out[-width:][self.held] = 0.0
         return out
 
+    def stiff(self, y: FloatArray) -> None:
+        """Nothing stiff moves."""
+
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
         """Loss of the whole network, and the rate at which the small neurons lower it: the rest is rounding."""
         directions, log_norms, _ = self._split(y)
@@ -84,7 +85,7 @@ class HeldSystem(PolarSystem):
 
     def over(self, y: FloatArray) -> bool:
         """Whether a small neuron is about to matter."""
-        return self._lead(y) > _AWAKE
+        return self._lead(y) > AWAKE
 
     def _lead(self, y: FloatArray) -> float:
         """Log norm of the largest neuron that moves, relative to the largest held one."""

@@ -12,6 +12,7 @@ from agf.contract.interaction import SOME, largest_pull
 from agf.contract.problem import Problem
 from agf.coordinates.balance import Balance
 from agf.coordinates.mode_system import ACTIVE, FALLEN, turns
+from agf.coordinates.split_system import SplitSystem
 from agf.coordinates.turning import Turning
 from agf.coordinates.vanishing import vanishing
 from agf.coordinates.weight_system import WeightSystem
@@ -27,8 +28,8 @@ _VANISHED = 0.5 * float(np.log(TINY))
 MIXING_FLOOR = 4 * EPS
 #: Norm over a former norm at which a difference of squares of that former size is lost. Derived: half the digits.
 _IMBALANCE = EPS**0.5
-#: Difference of log norms, at degree 3 and more, up to which stiff coordinates are taken. Cost: steps in these are
-#: limited by the smallest neuron.
+#: Difference of log norms, at degree 3 and more, up to which neurons are followed in their weights where steps are
+#: stiff. Cost: these are then limited by the smallest of them.
 _SPREAD = np.log(1e-5)
 #: Drift of unit rows at which they are restored. Cost: the velocity does not depend on their length.
 _DRIFT = 1e-6
@@ -97,11 +98,21 @@ class PolarSystem(FlowSystem):
         """The weights themselves, where the problem has a Hessian that tells how the smallest neuron grows.
 
         For degree 2 that is while no weight underflows; for more, growth in proportion to the norm drowns in the
-        rounding of the large ones' curvature, and these are better held (`agf.coordinates.held_neurons`).
+        rounding of the large ones' curvature, and small ones stay in these coordinates.
         """
-        log_norms = self._split(y)[1][self.alive]
-        apart = self.power > 0 and np.min(log_norms) < np.max(log_norms) + _SPREAD
-        return None if apart or self.problem.kink > 0 else self.weights(y)
+        log_norms = self._split(y)[1]
+        large = self.alive & (log_norms > np.max(log_norms[self.alive]) + _SPREAD)
+        if self.power > 0 and not large[self.alive].all():
+            return self.apart(y, large)
+        return None if self.problem.kink > 0 else self.weights(y)
+
+    def apart(self, y: FloatArray, large: BoolArray) -> tuple[WeightSystem, FloatArray] | None:
+        """The flow with neurons `large` (H,) in their weights, and the state there; None without a Hessian."""
+        who = np.flatnonzero(large)
+        if not self.smooth or self.problem.kink > 0 or self.problem.hessian(self.params(y)[who], who) is None:
+            return None
+        system = SplitSystem(self, large)
+        return system, system.of_polar(y)
 
     def weights(self, y: FloatArray) -> tuple[WeightSystem, FloatArray] | None:
         """The flow in its weights, and the state there; None without a Hessian, or where weights underflow."""
@@ -116,10 +127,13 @@ class PolarSystem(FlowSystem):
 
     def _pack(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
         log_norms = np.where(self.alive & np.isfinite(log_norms), log_norms, self.log_largest)
-        sizes = log_norms
-        if self.power:
-            sizes = np.exp(np.minimum(self.power * (self.log_largest - log_norms), -LOG_FAINT))
-        return np.concatenate([directions.ravel(), sizes])
+        return np.concatenate([directions.ravel(), self.sizes(log_norms)])
+
+    def sizes(self, log_norms: FloatArray) -> FloatArray:
+        """Sizes of neurons of these log norms."""
+        if not self.power:
+            return log_norms
+        return np.asarray(np.exp(np.minimum(self.power * (self.log_largest - log_norms), -LOG_FAINT)))
 
     def scale(self, y: FloatArray) -> FloatArray:
         """Makes the root mean square over a neuron's entries the Euclidean norm of its relative error."""
@@ -164,9 +178,9 @@ class PolarSystem(FlowSystem):
 
     def _free_pull(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
         """The same as if nothing were held."""
-        return np.asarray(self.problem.network_pull(directions, log_norms, self.neurons, self._members(log_norms)))
+        return np.asarray(self.problem.network_pull(directions, log_norms, self.neurons, self.members(log_norms)))
 
-    def _members(self, log_norms: FloatArray) -> BoolArray:
+    def members(self, log_norms: FloatArray) -> BoolArray:
         """Neurons that make the residual, (H,)."""
         return self._present(log_norms)
 
@@ -255,11 +269,14 @@ class PolarSystem(FlowSystem):
         sizes = y[-self.neurons.size :]
         return SUM * self._natural / sizes if self.power else np.full(sizes.shape, SUM * self._natural)
 
+    def rates(self, y: FloatArray, velocity: FloatArray) -> FloatArray:
+        """d log rho/ds, (H,), from the velocity at y."""
+        rates = velocity[-self.neurons.size :]
+        return -rates / (self.power * y[-self.neurons.size :]) if self.power else rates
+
     def _rates(self, y: FloatArray) -> FloatArray:
         """d log rho/ds of the neurons that are small and grow, 0 of the others, (H,)."""
-        rates, rounding = self.velocity(y)[-self.neurons.size :], self._noises(y)
-        if self.power:
-            rates = -rates / (self.power * y[-self.neurons.size :])
+        rates, rounding = self.rates(y, self.velocity(y)), self._noises(y)
         small = self.alive & small_neurons(self._split(y)[1], self.loss(y), self.first_loss)
         return np.where(small & (rates > rounding), rates, 0.0)
 
@@ -336,6 +353,10 @@ class PolarSystem(FlowSystem):
             "between their layers, so a later change of sign may come at a wrong time or never. Use a larger alpha, or "
             "coordinates that keep it (flow_system)."
         ]
+
+    def polar(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Unit directions (H, P) and log norms (H,)."""
+        return self._split(y)[:2]
 
     def _split(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Unit directions (H, P), log norms (H,), and the lengths (H,) the rows of y had."""

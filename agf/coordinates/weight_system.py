@@ -98,19 +98,19 @@ class WeightSystem(Weights):
 
     def growth(self, y: FloatArray) -> float:
         """As `PolarSystem.growth`."""
-        return self.polar.growth(self._polar(y))
+        return self.polar.growth(self.in_polar(y))
 
     def noise(self, y: FloatArray) -> float:
         """As `PolarSystem.noise`."""
-        return self.polar.noise(self._polar(y))
+        return self.polar.noise(self.in_polar(y))
 
     def due(self, y: FloatArray) -> float:
         """As `PolarSystem.due`."""
-        return self.polar.due(self._polar(y))
+        return self.polar.due(self.in_polar(y))
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         """As `PolarSystem.snapshot`."""
-        return self.polar.snapshot(self._polar(y))
+        return self.polar.snapshot(self.in_polar(y))
 
     def conserved(self, y: FloatArray) -> dict[str, FloatArray]:
         """The problem's conserved quantities at y."""
@@ -118,11 +118,12 @@ class WeightSystem(Weights):
 
     def warnings(self, y: FloatArray) -> list[str]:
         """As `PolarSystem.warnings`."""
-        return self.polar.warnings(self._polar(y))
+        return self.polar.warnings(self.in_polar(y))
 
     def history_warnings(self, log_norms: FloatArray) -> list[str]:
         """As `PolarSystem.history_warnings`."""
         return self.polar.history_warnings(log_norms)
 
-    def _polar(self, y: FloatArray) -> FloatArray:
+    def in_polar(self, y: FloatArray) -> FloatArray:
+        """The state of `polar` at y."""
         return self.polar.at(y.reshape(self.shape))

@@ -9,6 +9,7 @@ import numpy as np
 from agf.arrays import FloatArray
 from agf.coordinates.held_neurons import NEAR, HeldSystem, between_drops, hold
 from agf.coordinates.polar_system import PolarSystem
+from agf.coordinates.split_system import SplitSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.stopping.drive import End, Moment, Why
 from agf.stopping.methods import EXPENSIVE, LARGEST, PER_ENTRY
@@ -49,8 +50,7 @@ class Held:
             return memory, End(Why.TURNED, now, after=(home, now.y))
         y = now.y
         if isinstance(system, WeightSystem):
-            system = system.polar
-            y = system.at(y.reshape(system.init.directions.shape))
+            y, system = system.in_polar(y), system.polar
         if not isinstance(system, PolarSystem) or system.power == 0 or now.work.steps % _EVERY or now.step is None:
             return memory, None
         if not self._resting(now, system, y, memory[0]):
@@ -76,7 +76,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Stiff:
-    """Explicit steps cost more than solving with the Hessian would, in coordinates that have one."""
+    """Explicit steps cost more than solving with the Hessian would, in coordinates that have one; or these are over."""
 
     def init(self, now: Moment) -> Memory:
         """When to ask next."""
@@ -84,9 +84,11 @@ class Stiff:
 
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
         """Whether other coordinates serve better."""
-        y = now.y
+        y, system = now.y, now.system.system
+        if isinstance(system, SplitSystem) and system.over(y):
+            return memory, End(Why.TURNED, now, after=system.polar.stiff(system.in_polar(y)))
         stages = 0.0 if now.step is None else now.step.stages
         if now.t < memory[0] or stages <= max(EXPENSIVE, PER_ENTRY * y.size) or y.size > LARGEST:
             return memory, None
-        after = now.system.system.stiff(y)
+        after = system.stiff(y)
         return (2.0 * now.t,), None if after is None else End(Why.TURNED, now, after=after)

@@ -89,12 +89,14 @@ class Ending:
         certified: list[Stop] = [Certified(Tolerance(_LEFT * millionth, FLOOR * self.scale), self.least)]
         if self.least >= 0.0:
             certified.insert(0, Certified(Tolerance(millionth, self.scale), refused=-millionth * self.scale))
-        settled = Settled(tolerated, self.leaving, self.first)
+        return [*certified, Settled(tolerated, self.leaving, self.first), *self.unending(smooth)]
+
+    def unending(self, smooth: bool) -> list[Stop]:
+        """Those that end what never settles."""
         if not smooth:
-            return [*certified, settled]
+            return []
+        tolerated = Tolerance(self.settle, FLOOR * self.scale)
         return [
-            *certified,
-            settled,
             Parked(tolerated, self.unstable, self.first),
             Drifting(Tolerance(Drifting.SLOWEST, FLOOR * self.scale), self.growing),
             Quiet(Tolerance(self.quiet, FLOOR * self.scale), self.small, self.unstable),
@@ -177,17 +179,16 @@ class Ending:
                 f"{end.left:.2g}, and {grows}. Changes below a fraction {self.quiet:.2g} of it are not waited for.",
                 {"left": max(end.left, self.quiet * self._size(end.at.loss))},
             )
-        if end.why is Why.BUDGET:
+        if end.why in (Why.BUDGET, Why.STALLED):  # the latter where rounding sets the length of steps
             due = end.at.system.system.due(end.at.y)
             if due is not None and np.isfinite(due) and end.at.fall <= self.settle * self._size(end.at.loss):
                 when = before + (end.at.t + due) * unit
                 return (
                     Status.PLATEAU,
                     f"A plateau, and not the end: something grows, and the next drop is due at flow time {when:.3g}. "
-                    f"{end.note}{remedy}",
+                    f"{end.note}{remedy if end.why is Why.BUDGET else ''}",
                     {"due": when},
                 )
-            return Status.MAX_STEPS, *self._open(Status.MAX_STEPS, end.at.loss)
         status = _PLAIN[end.why]
         return (status, *self._open(status, end.at.loss)) if status.failed else (status, "", {})
 
@@ -223,6 +224,7 @@ def remarks(end: End, sentence: str) -> tuple[str, ...]:
 
 
 _PLAIN = {
+    Why.BUDGET: Status.MAX_STEPS,
     Why.TIME: Status.MAX_TIME,
     Why.TIMELESS: Status.STIFF,
     Why.STALLED: Status.STALLED,

@@ -13,9 +13,11 @@ from functools import cached_property
 import numpy as np
 
 from agf.arrays import FloatArray
+from agf.contract.flow_system import FlowSystem
 from agf.coordinates.held_neurons import HeldSystem
 from agf.coordinates.mode_system import ACTIVE, MOVES, TOLD
 from agf.coordinates.polar_system import PolarSystem
+from agf.coordinates.split_system import SplitSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.rounding import EPS, SUM
 from agf.stopping.drive import Counted, End, Moment, Stop, Why, drive
@@ -77,9 +79,9 @@ class Rest:
     def coming(self) -> float | None:
         """`growth`, or where it is 0 what small neurons will come to by turning, in up to 400 steps of directions."""
         asked, y = self._ask.system, self._y
-        system = asked.polar if isinstance(asked, WeightSystem) else asked
+        system: FlowSystem = asked
         if isinstance(asked, WeightSystem):
-            y = asked.polar.at(y.reshape(asked.shape))
+            system, y = asked.polar, asked.in_polar(y)
         if self.growth != 0.0 or not system.smooth or not isinstance(system, PolarSystem):
             return self.growth
         rate, evaluations = prospect(system, y)
@@ -136,6 +138,8 @@ class _Still:
 def _weights(ask: Counted, y: FloatArray) -> tuple[WeightSystem, FloatArray] | None:
     """The flow in its weights, where these have a Hessian of moderate size."""
     system = ask.system
+    if isinstance(system, SplitSystem):
+        y, system = system.in_polar(y), system.polar
     if isinstance(system, WeightSystem):
         return (system, y) if y.size <= _LARGEST else None
     if not isinstance(system, PolarSystem) or isinstance(system, HeldSystem) or y.size > _LARGEST:

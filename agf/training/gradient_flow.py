@@ -27,7 +27,9 @@ from agf.contract.problem import Problem
 from agf.contract.ties import Ties
 from agf.coordinates.choice import flow_system
 from agf.coordinates.held_neurons import HeldSystem
+from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.sharp_system import RTOL_SHARP
+from agf.coordinates.split_system import SplitSystem
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.integrators import METHODS
@@ -411,6 +413,8 @@ class _Run:
             state["held"] = self.system.held
         if self._in_weights():
             state["weights"] = np.ones(1)
+        if isinstance(self.system, SplitSystem):
+            state["large"] = self.system.large
         return {**state, **pack(saved.method)}
 
     def resume(self, trajectory: Trajectory) -> None:
@@ -428,6 +432,8 @@ class _Run:
             self.system = HeldSystem(self.ties.problem, self.ties.init, state["held"].astype(bool))
         if "weights" in state:
             self.system = self.home.in_weights() or self.home
+        if "large" in state and isinstance(self.home, PolarSystem):
+            self.system = SplitSystem(self.home, state["large"].astype(bool))
         origin, local, self.seconds, self.record.drift = (float(v) for v in state["clock"])
         # A run that went to a time limit has no rules to remember, and one that goes to one asks none.
         rules = [tuple(state[f"rule{k}"].tolist()) for k in range(sum(name.startswith("rule") for name in state))]

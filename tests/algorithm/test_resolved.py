@@ -65,14 +65,14 @@ def test_the_curve_never_rises_and_never_jumps_where_a_neuron_joins(pair):
 
 def test_conditioning_is_the_change_under_twice_the_joining_norm_and_twenty_times_the_tolerance(features):
     problem, init, _ = features
-    stairs = agf.predict(problem, init, mode="resolved", t_max=150.0)
-    other = agf.predict(problem, init, mode="resolved", joining=0.06, rtol=2e-5, conditioning=False, t_max=150.0)
+    stairs = agf.predict(problem, init, mode="resolved", joining=0.1, t_max=60.0)
+    other = agf.predict(problem, init, mode="resolved", joining=0.2, rtol=2e-5, conditioning=False, t_max=60.0)
     assert np.isnan([drop.conditioning for drop in other.drops]).all()
     measured = np.array([drop.conditioning for drop in stairs.drops])
     moved = np.abs(other.half_times[1:] / stairs.half_times[1:] - 1)
     # Plateaus of the second pass keep the tolerance of the first, so the two agree to what that is worth.
-    assert measured == pytest.approx(moved, rel=0.2, abs=2e-4)
-    assert measured.max() > 4e-3  # or the line before would show little
+    assert measured == pytest.approx(moved, rel=0.2)
+    assert measured.max() > 5e-4  # ten times what tolerances make
 
 
 def test_a_coordinate_that_comes_back_is_as_well_conditioned_as_one_that_never_left(pair):

@@ -13,6 +13,7 @@ from agf.algorithm.field import Batch
 from agf.algorithm.threshold import Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
+from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.weight_system import WeightSystem
@@ -57,18 +58,20 @@ class Riding(PolarSystem):
         Where training started: what a neuron conserves is that of this, not of the state. Of a neuron that has grown a
         thousandfold it is rounding beside what steps have left in its direction, and it decides with which sign the
         neuron returns should it shrink.
+    last : bool, optional
+        Whether nobody will join any more.
     """
 
-    def __init__(self, problem: Problem, state: State, origin: Init) -> None:
+    def __init__(self, problem: Problem, state: State, origin: Init, last: bool = False) -> None:
         init = Init(state.directions, state.log_norms, origin.alpha)
         super().__init__(problem, init, origin)
-        self.active = np.flatnonzero(state.active)
+        self.active, self.last = np.flatnonzero(state.active), last
         self._together = PolarSystem(problem, init, origin)
         below = self.log_largest - np.where(self.alive, init.log_norms, self.log_largest)
         self._beyond = self.power * below > -LOG_FAINT
         self._known: tuple[FloatArray, float] | None = None  # where the loss was last asked for, and `settling`
 
-    def _members(self, log_norms: FloatArray) -> BoolArray:
+    def members(self, log_norms: FloatArray) -> BoolArray:
         members = np.zeros(log_norms.shape, dtype=bool)
         members[self.active] = True
         return members & self._present(log_norms)
@@ -89,6 +92,15 @@ class Riding(PolarSystem):
         assert self._known is not None
         return self._known[1]
 
+    def stiff(self, y: FloatArray) -> tuple[FlowSystem, FloatArray] | None:
+        """The active neurons in their weights: only they are stiff, as the others are no part of the residual.
+
+        Where nobody will join any more all flow together: see `weights`.
+        """
+        if self.last:
+            return self._together.stiff(y)
+        return self.apart(y, np.isin(self.neurons, self.active) & self.alive)
+
     def weights(self, y: FloatArray) -> tuple[WeightSystem, FloatArray] | None:
         """The weights, which flow together: what grows there is told from the residual that all of them make.
 
@@ -104,19 +116,18 @@ class Riding(PolarSystem):
         with np.errstate(over="ignore"):
             return float(np.sum(gradient**2)) * float(np.exp(self.log_time_unit))
 
-    def polar(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Unit directions (H, P) and log norms (H,)."""
-        return self._split(y)[:2]
+    def length(self, y: FloatArray) -> float:
+        """Norm of the weights of the active ones."""
+        return float(np.linalg.norm(self.params(y)[self.active]))
+
+    def apart_from(self, other: FloatArray, y: FloatArray) -> float:
+        """Distance of the active ones from where another state has them."""
+        return float(np.linalg.norm((self.params(y) - self.params(other))[self.active]))
 
     def residual(self, y: FloatArray) -> Any:
         """What the active neurons leave to fit."""
         directions, log_norms, _ = self._split(y)
         return self.problem.residual(self._theta(directions, log_norms)[self.active], self.active)
-
-    def rates(self, y: FloatArray, velocity: FloatArray) -> FloatArray:
-        """d log rho/ds, (H,), from the velocity at y."""
-        rates = velocity[-self.neurons.size :]
-        return -rates / (self.power * y[-self.neurons.size :]) if self.power else rates
 
     def state(self, y: FloatArray, before: State, time: float) -> State:
         """The state at y. Neurons that are exactly zero stay so, and so do those that are smaller beside the largest
@@ -154,9 +165,9 @@ class Ride:
         self.problem, self.clock, self.settings, self.init = problem, clock, settings, init
         self.contrary, self.forked = contrary, set[int]()
 
-    def system(self, state: State) -> Riding:
-        """Everybody in real time, from `state`."""
-        return Riding(self.problem, state, self.init)
+    def system(self, state: State, last: bool = False) -> Riding:
+        """Everybody in real time, from `state`; `last` : whether nobody will join any more."""
+        return Riding(self.problem, state, self.init, last)
 
     def warnings(self, log_norms: FloatArray) -> list[str]:
         """What float64 lost in these coordinates, from the log norms (T, H) of a run."""

@@ -12,7 +12,7 @@ from agf import integrators
 from agf.algorithm.resolved.coordinates import Riding
 from agf.algorithm.resolved.path import RELAXES, Enough
 from agf.algorithm.resolved.run import Run
-from agf.algorithm.resolved.stops import Rests, Settles
+from agf.algorithm.resolved.stops import Rests, Settles, Undue
 from agf.algorithm.resolved.stretch import Stretch
 from agf.arrays import FloatArray
 from agf.numerics.ndf import History
@@ -20,7 +20,7 @@ from agf.records.status import Status
 from agf.stopping.coordinates import Stiff
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import FLOOR, Ending, remarks
-from agf.stopping.methods import Auto, Explicit
+from agf.stopping.methods import PER_ENTRY, Auto, Explicit
 from agf.stopping.rules import BUDGET, Budget, Certified, Event, Timeless, Tolerance, Unaffordable
 
 #: Accuracy of the place in a step at which a neuron joins or leaves. Cost: a joining norm is a convention.
@@ -43,8 +43,8 @@ class Motion:
     def flow(self) -> Status | None:
         """All neurons in real time until the active set changes or has settled; a status at an end."""
         run, settings = self.run, self.run.settings
-        system = run.ride.system(run.state)
-        run.last |= bool(run.state.active[system.alive].all())
+        run.last |= bool(run.state.active[np.isfinite(run.state.log_norms)].all())
+        system = run.ride.system(run.state, run.last)
         unit = float(np.exp(system.log_time_unit - run.clock.log_scale))
         stretch = Stretch(system, run.state, unit)
         began = run.state.time
@@ -53,10 +53,13 @@ class Motion:
             run.path.slopes[0] = system.loss_rate(start) / unit
             run.count("loss_evaluations", 1)
         saved = Saved(start, method=self._resumed(system, start, unit))
+        if isinstance(run.planned, History) and (weights := system.stiff(start)) is not None:
+            stretch.moving, start = weights
+            saved = Saved(start, method=History(run.planned.step / unit))
         ending = Ending(settings.rtol, run.start_level, run.least, max(began, 1.0) / unit)
         if run.last and (known := self._prospects) is not None:
             ending = replace(ending, prospects=lambda now: known(*system.polar(stretch.riding(now.y))))
-        budget, s_end = Budget(BUDGET - self._gradients, hessian=start.size), (run.stop - began) / unit
+        budget, s_end = Budget(BUDGET - self._gradients, hessian=PER_ENTRY * start.size), (run.stop - began) / unit
         rtol = run.tolerances.step
         steps = Auto(rtol) if system.smooth else Explicit(rtol, "rk45")
 
@@ -78,11 +81,11 @@ class Motion:
             if run.last:
                 stops += [*ending.rules(system.smooth), Rests(run, stretch, ending.leaving)]
             else:
-                stops += [Settles(run, stretch), *ending.rules(system.smooth)[3:]]
+                unending = [Undue(run, stretch, rule) for rule in ending.unending(system.smooth)]
+                stops += [Settles(run, stretch), *unending]
             if settings.max_drops is not None:
                 stops.append(Enough(run.path, settings.max_drops))
-            stops += [*([Stiff()] if run.last and stretch.moving is system else []), Timeless()]
-            stops += [Unaffordable(budget, s_end, ending.grown), budget]
+            stops += [Stiff(), Timeless(), Unaffordable(budget, s_end, ending.grown), budget]
             end = drive(stretch.moving, steps, stops, saved, s_end=s_end, each=each)
             if end.why is not Why.TURNED or end.after is None:
                 break
@@ -90,10 +93,10 @@ class Motion:
             length = 0.0 if end.at.step is None else end.at.step.s1 - end.at.step.s0
             saved = Saved(y, end.at.t, 0.0, History(length), None, end.at.work)
         work = end.at.work
-        self._gradients += work.gradients + start.size * work.hessians
+        self._gradients += work.gradients + PER_ENTRY * start.size * work.hessians
         run.count("velocity_evaluations", work.gradients)
         run.count("hessians", work.hessians)
-        run.planned = _planned(end.at, unit) if stretch.moving is system else None  # those of weights are no one else's
+        run.planned = _planned(end.at, unit)
         return self._ended(end, ending, stretch)
 
     @cached_property
@@ -117,7 +120,10 @@ class Motion:
         """What follows the end of a stretch: None to go on, or the status of the run."""
         run, now, system = self.run, end.at, stretch.system
         if end.why in (Why.JOINED, Why.LEFT):
-            y = stretch.riding(now.y if now.step is None else self._inside(system, now))
+            inside = now.y if now.step is None else self._inside(stretch, now)
+            now = replace(now, y=inside, loss=stretch.moving.loss(inside), answers={})
+            run.path.losses[-1] = now.loss
+            y = stretch.riding(inside)
             run.state = stretch.state(y, now)
             run.last = False
             if end.why is Why.LEFT:
@@ -158,8 +164,6 @@ class Motion:
         if planned is None:
             return None
         step = planned.step / unit
-        if isinstance(planned, History):
-            return History(step)
         if planned.method == "rk45":
             return integrators.Memory(step)
         fastest = float(np.max(np.abs(system.rates(y, system.velocity(y)))))
@@ -167,19 +171,23 @@ class Motion:
         rtol = self.run.tolerances.step
         return integrators.Memory(min(step, rtol ** (1 / 3) / fastest) if fastest > 0 else step, method="rkc2")
 
-    def _inside(self, system: Riding, now: Moment) -> FloatArray:
+    def _inside(self, stretch: Stretch, now: Moment) -> FloatArray:
         """The state within a step, from which another flow starts.
 
-        A stabilised step is repeated up to there: its velocities carry what is left of stiff modes, which the step
-        damps and the interpolant multiplies by its length.
+        Stiff modes are damped by a step, and not within it: a stabilised one has velocities that carry what is left of
+        them, which the interpolant multiplies by its length, and an implicit one goes through points beside a bent
+        valley. So these are repeated up to there.
         """
         step, s = now.step, now.t - now.origin
         assert step is not None
-        if s >= step.s1 or step.memory.method != "rkc2":
+        if s >= step.s1 or (step.memory.method == "rk45" and not isinstance(step.memory, History)):
             return now.y
-        again = Saved(step.y0, local=step.s0, method=integrators.Memory(s - step.s0, method="rkc2"))
-        last = drive(system, Explicit(self.run.tolerances.step, "rkc2"), [], again, s_end=s).at
+        rtol, implicit = self.run.tolerances.step, isinstance(step.memory, History)
+        memory = (History if implicit else integrators.Memory)(s - step.s0, method=step.memory.method)
+        again = Saved(step.y0, local=step.s0, method=memory)
+        last = drive(stretch.moving, Auto(rtol) if implicit else Explicit(rtol, "rkc2"), [], again, s_end=s).at
         self.run.count("velocity_evaluations", last.work.gradients)
+        self.run.count("hessians", last.work.hessians)
         return last.y
 
 

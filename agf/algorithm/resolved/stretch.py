@@ -8,6 +8,7 @@ from agf.algorithm.resolved.coordinates import Riding
 from agf.algorithm.resolved.members import Network
 from agf.arrays import FloatArray
 from agf.contract.flow_system import FlowSystem
+from agf.coordinates.weight_system import WeightSystem
 from agf.records.state import State
 from agf.stopping.drive import Moment
 
@@ -29,16 +30,14 @@ class Stretch:
     system: Riding
     before: State
     unit: float
-    moving: FlowSystem = field(init=False)  # what is stepped: in the end the weights may take over
+    moving: FlowSystem = field(init=False)  # what is stepped: where that is stiff, weights take over
 
     def __post_init__(self) -> None:
         self.moving = self.system
 
     def riding(self, y: FloatArray) -> FloatArray:
         """What is stepped, in the coordinates of `system`."""
-        if self.moving is self.system:
-            return y
-        return self.system.at(y.reshape(-1, self.before.directions.shape[1]))
+        return self.moving.in_polar(y) if isinstance(self.moving, WeightSystem) else y
 
     def network(self, y: FloatArray) -> Network:
         """The neurons at y, for `Members`."""
