@@ -118,7 +118,13 @@ class Ending:
         return rest.growth or rest.perturbed if rest.growth is not None else None
 
     def unstable(self, now: Moment) -> float:
-        """Rate of the fastest perturbation where no small neuron grows, which would leave by itself."""
+        """Rate of the fastest perturbation where no small neuron grows, which would leave by itself.
+
+        None does where what small neurons come to is known: (leaky) ReLU neurons of one output at rest have no field in
+        their cones, so that the loss, convex in the network, is least there, and across a kink no Jacobian tells.
+        """
+        if self.prospects is not None:
+            return 0.0
         rest = self.rest(now)
         return rest.perturbed if rest.growth == 0.0 else 0.0
 

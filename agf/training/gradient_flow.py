@@ -244,7 +244,7 @@ class _Run:
         recorder = Recorder(settings["snapshots"], 0.1 * settings["rtol"], numbers=init.directions.size, least=least)
         self.record = FlowRecord(recorder, system)
         self.ending = Ending.of(ties.problem, ties.init, system, settings["settle"])
-        if not system.smooth:
+        if ties.problem.layers is not None:
             from agf.rectified.prospects import prospects  # a tenth of a second to import, and few problems have kinks
 
             known = prospects(ties.problem, ties.init.width, settings["settle"] * FLOOR)

@@ -102,7 +102,7 @@ class Motion:
     @cached_property
     def _prospects(self) -> Callable[[FloatArray, FloatArray], float | None] | None:
         """What small neurons beside kinks will come to, where that is known exactly: see the rule's `prospects`."""
-        if self.run.problem.smooth:
+        if self.run.problem.layers is None:
             return None
         from agf.rectified.prospects import prospects  # a tenth of a second to import, and few problems have kinks
 
