@@ -9,11 +9,12 @@ from tiny import Sensing
 
 import agf
 from agf.algorithm.resolved import path, stops
-from agf.algorithm.resolved.path import label
+from agf.algorithm.resolved.path import Path, label
 from agf.algorithm.resolved.riding import go
 from agf.algorithm.resolved.run import Run
 from agf.records.settings import FINE_DEPTH, Settings
 from agf.records.status import Status
+from agf.results.curve import detect
 
 
 @pytest.fixture(scope="module")
@@ -403,3 +404,23 @@ def test_a_neuron_near_a_rounded_kink_leaves_as_late_as_in_the_flow(kink):
     assert abs(stairs.levels[-1] - flow.losses[-1]) < 1e-6 * stairs.levels[0]
     for drop, middle in zip(stairs.drops, middles, strict=True):
         assert abs(drop.half_time / flow.time_at(middle) - 1.0) < drop.error < 5e-3
+
+
+@pytest.mark.parametrize("reading", ["losses", "cubics", "rates"])
+def test_what_a_step_rises_by_is_no_part_of_a_smooth_curve(reading):
+    # two logistic falls, of 1 and .1, and a step beside a steep valley on the plateau between them
+    times = np.linspace(0.0, 40.0, 2001)
+    falls = [size / (1.0 + np.exp(4.0 * (times - middle))) for middle, size in ((10.0, 1.0), (30.0, 0.1))]
+    losses = np.sum(falls, axis=0) + 1e-3
+    slopes = np.sum([-4.0 * fall * (1.0 - fall / size) for fall, size in zip(falls, (1.0, 0.1), strict=True)], axis=0)
+    spiked = losses.copy()
+    spiked[1000:1004] += (0.3, 60.0, 9.0, 1e-3)
+    path = Path(times.tolist(), spiked.tolist(), slopes.tolist(), reading=reading)
+    kept = path.points()[0]
+    if reading == "rates":  # at corners a rise may be that of the curve
+        assert kept.size == times.size
+        return
+    assert sorted(set(times) - set(kept)) == list(times[1000:1004])
+    seen = detect(*path.curve()[:2])
+    assert [drop.time for drop in seen] == pytest.approx([10.0, 30.0], abs=0.02)
+    assert [drop.after for drop in seen] == pytest.approx([0.101, 1e-3], rel=1e-3)

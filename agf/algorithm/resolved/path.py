@@ -12,7 +12,7 @@ from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.records.settings import FINE_DEPTH
 from agf.records.state import State
-from agf.results.curve import CurveDrop, detect, drawn
+from agf.results.curve import FLOOR, CurveDrop, detect, drawn
 from agf.results.drop import Drop, kept
 from agf.stopping.drive import End, Moment, Why
 
@@ -84,9 +84,23 @@ class Path:
         for numbers in known:
             del numbers[whole:]
 
+    def points(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Times, losses and slopes of the curve; where nothing has corners, without those at which it rises.
+
+        No gradient flow does: neurons that grow apart and cancel make a steep valley, beside which a step may end, or
+        what interpolates it lie, at many times the loss of the valley. What rises by less than the smallest drop that
+        is told stays, and rounded corners scatter (`detect` measures by how much).
+        """
+        times, losses, slopes = np.array(self.times), np.array(self.losses), np.array(self.slopes)
+        if self.reading == "rates":
+            return times, losses, slopes
+        least = np.minimum.accumulate(losses)
+        falls = losses - least <= np.maximum(FINE_DEPTH * least, FLOOR * losses[:1])
+        return times[falls], losses[falls], slopes[falls]
+
     def curve(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Times, losses and slopes, as plateaus are read from them (`reading`); no slopes where from losses alone."""
-        times, losses, slopes = np.array(self.times), np.array(self.losses), np.array(self.slopes)
+        times, losses, slopes = self.points()
         if self.reading == "cubics" and slopes.size > 1:
             return drawn(times, losses, slopes)
         return times, losses, slopes[: 0 if self.reading == "losses" else None]

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import time as wall
 
-import numpy as np
-
 from agf.algorithm.conditioning import conditioned, undetermined
 from agf.algorithm.deviation import of_curve
 from agf.algorithm.observer import Observer
@@ -43,8 +41,8 @@ def resolve_riding(
         most = settings.max_drops
         if most is not None and len(drops) > most:
             drops, status = drops[:most], status if status is Status.INTERRUPTED else Status.MAX_DROPS
-        times, losses = run.clock.flow(np.array(run.path.times)), np.array(run.path.losses)
-        stairs = staircase(problem, init, settings, run, status, drops, began, (times, losses))
+        times, losses, _ = run.path.points()
+        stairs = staircase(problem, init, settings, run, status, drops, began, (run.clock.flow(times), losses))
         return of_curve(stairs, FINE_DEPTH, decades(problem, settings), run.drift)
 
     if kept is not None:
