@@ -323,7 +323,10 @@ def of_curve(stairs: Staircase, depth: float, decades: float = 1.0, drift: float
     for k, drop in enumerate(drops):
         fall, before = max(before - drop.level, TINY * scale), drop.level
         error = _LEAST + _SAFE / decades * drop.conditioning + min(_FINEST * scale / fall, 1.0)
-        place = float(times[int(np.argmax(falling <= drop.level))])
+        # the middle, in log time, of where the curve is at the level to what any bar has: it may be there for long
+        on = np.flatnonzero((np.abs(falling - drop.level) <= FINE_DEPTH * scale) & (times > 0))
+        first, last = (on[0], on[-1]) if on.size else [int(np.argmax(falling <= drop.level))] * 2
+        place = float(np.sqrt(times[first]) * np.sqrt(times[last]))
         beside = np.interp(place * np.exp([-_BESIDE, _BESIDE]), times, losses)
         bar = np.nan if unknown[k] else FINE_DEPTH + float(np.max(np.abs(beside - drop.level))) / scale
         if drift > 0 and k == len(drops) - 1:

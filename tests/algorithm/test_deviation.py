@@ -63,3 +63,17 @@ def test_what_stays_moves_the_outputs_by_what_newcomers_do_not(monkeypatch):
         moved.append(np.linalg.norm(stayed) / np.linalg.norm(change))
     assert max(moved) > 1e-3
     assert [leg.moved for leg in deviation.legs] == pytest.approx(moved, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [1e-60, 1e-100, 1e-300])
+def test_a_level_at_which_a_curve_stays_is_certain_however_steep_its_drops_are(alpha):
+    # the tinier alpha, the narrower drops are in log time: a look just beside where the plateau begins was before it
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3))
+    y = X @ [2.0, -1.0, 0.3]
+    problem = agf.problem("diagonal-linear", X=X, y=y)
+    stairs = agf.predict(problem, problem.init(alpha, seed=0), mode="resolved")
+    truth = [0.5 * np.mean((y - X[:, :k] @ np.linalg.lstsq(X[:, :k], y, rcond=None)[0]) ** 2) for k in (1, 2, 3)]
+    for drop, level in zip(stairs.drops, truth, strict=True):
+        assert abs(drop.level - level) <= drop.level_error * stairs.start_level
+    assert max(drop.level_error for drop in stairs.drops[:-1]) < 1e-3  # the curve ends soon after the last one
