@@ -52,6 +52,14 @@ def number(value: object, digits: int = 4) -> str:
     return f"{real:.{digits - 1}e}"
 
 
+def bound(value: float) -> str:
+    """Two significant digits of a bound >= 0 from above: rounded down it would be no bound."""
+    text = f"{value:.2g}"
+    if float(text) >= value:
+        return text
+    return f"{float(text) + 10.0 ** (np.floor(np.log10(value)) - 1.0):.2g}"
+
+
 #: Digits that a float64 has.
 _MOST_DIGITS = 15
 

@@ -19,6 +19,7 @@ from agf.contract.problem import Problem
 from agf.init import Init
 from agf.integrators import MarchError, NonFinite, Stalled
 from agf.records.status import Status
+from agf.records.table import bound
 from agf.rounding import SUM
 from agf.stopping.drive import End, Moment, Stop, Why
 from agf.stopping.rest import Rest
@@ -160,7 +161,7 @@ class Ending:
             reason = "no network that the flow can reach has less loss" if end.bounded else grows
             return (
                 Status.SETTLED,
-                f"The flow settled at loss {end.at.loss:.6g}: at most {left:.2g} can still be lost; {reason}.",
+                f"The flow settled at loss {end.at.loss:.6g}: at most {bound(left)} can still be lost; {reason}.",
                 {"left": left},
             )
         if end.why is Why.DRIFTING:
@@ -203,7 +204,7 @@ class Ending:
         left = loss - self.least
         if not np.isfinite(left):
             return "", {}
-        return f"{status.sentence} The loss is {loss:.6g}, of which at most {left:.2g} can still be lost.", {
+        return f"{status.sentence} The loss is {loss:.6g}, of which at most {bound(left)} can still be lost.", {
             "left": left
         }
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agf.records.table import Table, apart, counted, level, number, percent, those
+from agf.records.table import Table, apart, bound, counted, level, number, percent, those
 
 
 @pytest.mark.parametrize(
@@ -114,3 +114,9 @@ def test_counts_and_lists_of_one_are_in_the_singular():
         "drops 1, 6",
         "drop 1",
     ]
+
+
+@given(st.floats(min_value=0.0, allow_nan=False, exclude_max=True, max_value=1e300))
+def test_a_bound_is_written_from_above_and_by_no_more_than_its_second_digit(value):
+    assert value <= float(bound(value)) <= max(1.101 * value, 1e-321 + value)
+    assert bound(np.inf) == "inf"
