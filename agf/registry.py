@@ -101,6 +101,7 @@ def find(name: str) -> type[Problem]:
         raise RequestError(
             explain(
                 f"there is no problem {name!r}.",
+                found="a file that is no Python file" if os.path.isfile(name) else None,
                 expected="one of " + ", ".join(points) + ", or a file such as ./mine.py:Mine",
             )
         )

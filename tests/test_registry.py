@@ -99,6 +99,13 @@ def test_an_unknown_name_lists_the_valid_ones():
         agf.problem("rleu")
 
 
+def test_a_run_in_the_place_of_a_problem_is_told_to_be_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.npz").write_bytes(b"")
+    with pytest.raises(agf.RequestError, match=r"there is no problem 'run.npz'. Found a file that is no Python file."):
+        agf.problem("run.npz")
+
+
 def test_a_problem_is_named_by_file_with_or_without_its_class(write):
     path = write(GOOD)
     assert registry.find(path).name == registry.find(f"{path}:Mine").name == "mine"

@@ -50,10 +50,7 @@ def landscape(
     if picture is not None:
         result.plot(picture, view=view)
     out.picture = None  # drawn, with its view
-    code = out.finish(lambda: result)
-    if picture is not None:
-        out.report.say(f"Wrote {picture}.")
-    return code
+    return out.finish(lambda: result)
 
 
 def _split(at: str) -> tuple[str, int | None]:

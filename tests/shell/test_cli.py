@@ -605,3 +605,9 @@ def test_values_are_typed_by_the_annotation(text, kind, value):
 def test_values_of_another_type_are_refused(text, kind):
     with pytest.raises(ValueError, match=r"integer|number|true"):
         request.typed(text, kind)
+
+
+def test_a_picture_of_a_landscape_is_named_once(run, tmp_path):
+    code, _, err = run("landscape", "diagonal-linear", "--plot", str(tmp_path / "a.svg"))
+    assert code == 0
+    assert err.count("Wrote") == 1
