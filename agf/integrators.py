@@ -45,7 +45,7 @@ _MAX_RETRIES = 60
 #: such steps are taken at.
 MAX_STAGES = 2000
 #: Square of the stages of a stabilised step, over its length times the spectral radius. Derived: s stages are stable up
-#: to .653 (s^2 - 1), damped as they are here.
+#: to .653 (s^2 - 1), damped as they are here, and 1/.653 is 1.531.
 STAGES_SQUARED = 1.54
 #: Accepted rkc2 steps for which an estimate of the spectral radius is trusted (a rejection renews it too). Cost: of
 #: power iterations; a step that has become unstable is rejected.

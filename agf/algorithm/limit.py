@@ -24,7 +24,7 @@ from agf.algorithm.field import Batch
 from agf.algorithm.memory import GenericState
 from agf.algorithm.run import Run
 from agf.algorithm.threshold import ExactThreshold
-from agf.arrays import FloatArray, IntArray
+from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.errors import NoTheory, RequestError, explain
@@ -84,9 +84,7 @@ def _held(problem: Problem, init: Init) -> bool:
 
 def _unequal(problem: Problem, init: Init) -> list[str]:
     """A note where the logs of the initial norms, which the limit takes for equal, are not, to `_EVEN`."""
-    dormant = np.isfinite(init.log_norms)
-    dormant[list(problem.permanent)] = False
-    logs = init.log_norms[dormant]
+    logs = init.log_norms[_dormant(problem, init)]
     low, high = float(np.min(logs, initial=np.inf)), float(np.max(logs, initial=-np.inf))
     off = 0.5 * (high - low) / abs(init.log_alpha) if init.log_alpha else 0.0
     if not off > _EVEN:
@@ -269,10 +267,16 @@ class LimitPhases:
         return replace(final, directions=directions), settled
 
 
-def _charged(problem: Problem, init: Init) -> tuple[Init, Clock]:
-    """Every neuron at the same distance from norm 1, whatever its norm, which is the limit; and what time is."""
+def _dormant(problem: Problem, init: Init) -> BoolArray:
+    """Who can activate at all, (H,): all but neurons of norm zero, and those that are always active."""
     dormant = np.isfinite(init.log_norms)
     dormant[list(problem.permanent)] = False
+    return dormant
+
+
+def _charged(problem: Problem, init: Init) -> tuple[Init, Clock]:
+    """Every neuron at the same distance from norm 1, whatever its norm, which is the limit; and what time is."""
+    dormant = _dormant(problem, init)
     logs = init.log_norms[dormant]
     clock = Clock(2, float(np.log(-init.log_alpha))) if init.log_alpha < 0 else Clock.from_norms(2, logs)
     return replace(init, log_norms=np.where(dormant, -clock.scale, init.log_norms)), clock

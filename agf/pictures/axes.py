@@ -33,8 +33,9 @@ RULE = "#999999"
 SUFFIXES = (".pdf", ".svg", ".eps", ".ps", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
 #: Least distance between the middles of two drop labels, in sizes of their font.
 _LABEL_GAP = 1.5
-#: More labels than this, or than fit on the axes, are left to the table; letters of the longest one.
+#: Labels of drops on one picture at most; where more are, or than fit on the axes, they are left to the table.
 _MOST_LABELS = 24
+#: Letters of the longest label of a drop; longer ones lose the names in brackets.
 _LONGEST_LABEL = 24
 #: Letters of a name anywhere else; more would squeeze the axes.
 _LONGEST_NAME = 80
