@@ -12,18 +12,19 @@ from agf.figures.blobs import blobs, degrees, start
 from agf.figures.figure import letter, subplots
 from agf.results.comparison import Comparison
 
+_RATE = 0.01
 SCALES = (1e-4, 1e-3, 1e-2, 0.1, 0.5, 1.0)
 
 
 def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, Comparison], dict[str, Any]]:
     """Figure, panels, comparisons, settings."""
-    width, steps = (40, 1000) if fast else (120, 3000)
-    X, labels = blobs((2.0,) * 4, sd=0.2, each=20 if fast else 25)
+    width, steps = (40, 1000) if fast else (200, 6000)
+    X, labels = blobs((2.0,) * 4, sd=0.2, each=20 if fast else 50)
     problem = agf.TwoLayer(X, labels, loss="cross-entropy", width=width)
     figure, axes = subplots(1, 2, width=4.2, height=3.2)
     turned, capacity, change = [], [], []
     for scale in SCALES[:: 2 if fast else 1]:
-        run = agf.descend(problem, start(width, 4, scale), lr=0.02, momentum=0.9, steps=steps, snapshots=2)
+        run = agf.descend(problem, start(width, 4, scale), lr=_RATE, momentum=0.9, steps=steps, snapshots=2)
         theta = run.params(-1)
         turned.append(degrees(theta))
         few = agf.merge(problem, theta)
@@ -48,6 +49,6 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         "directions": {"scale": scales, "degrees": np.array(turned)},
         "capacity": {"scale": scales, "neurons": np.array(capacity), "relative_change": np.array(change)},
     }
-    settings = {"width": width, "steps": steps, "lr": 0.02, "momentum": 0.9, "distance": 2.0, "seed": 0,
+    settings = {"width": width, "steps": steps, "lr": _RATE, "momentum": 0.9, "distance": 2.0, "seed": 0,
                 "cosine": 0.999, "neurons after merging": ", ".join(map(str, capacity))}  # fmt: skip
     return figure, panels, {}, settings

@@ -42,8 +42,10 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
         panels[f"group{number}"] = {"t": flow.snapshot_times, "total": sizes, "members": group.members}
     total.set(xlabel="flow time", ylabel=r"$\sum \rho^2$ of a group", xlim=(0, horizon), title="groups")
     total.set_ylim(top=1e4 * total.get_ylim()[1])  # room for the legend
-    total.legend(frameon=False, fontsize="small", loc="upper center", ncols=2, title="distance of the blob",
-                 title_fontsize="small")  # fmt: skip
+    handles, words = total.get_legend_handles_labels()
+    order = np.argsort([-float(word.split(":")[0]) for word in words])  # as the drops come
+    total.legend([handles[k] for k in order], [words[k] for k in order], frameon=False, fontsize="small", ncols=2,
+                 loc="upper center", title="distance of the blob", title_fontsize="small")  # fmt: skip
     sizes = np.exp(2 * flow.log_norms[:, members])
     part = sizes / sizes.sum(axis=1, keepdims=True)
     shares.stackplot(flow.snapshot_times, part.T, colors=[plot.PALETTE[k % 4] for k in range(members.size)], alpha=0.75,

@@ -14,6 +14,8 @@ from test_docs import check_output
 from agf import figures
 from agf.errors import RequestError
 from agf.figures.figure import number_drops, subplots
+from agf.figures.gadhikar2 import SIGNS
+from agf.figures.one_neuron import METHODS, learns, many_learn, start, teacher
 from agf.records.files import from_json_float
 from agf.shell.main import main
 
@@ -258,3 +260,13 @@ def test_an_unknown_figure_is_refused():
 def test_only_the_figure_of_images_takes_data(tmp_path):
     with pytest.raises(RequestError, match=r"'fig3' takes no data.*fig7"):
         figures.make("fig3", data=tmp_path)
+
+
+def test_pipelines_of_many_neurons_at_once_end_as_rewind_has_them():
+    """The bars of gadhikar2: run by run, on two starts of every pair of signs."""
+    problem, rng = teacher(3), np.random.default_rng(3)
+    starts = np.concatenate([start(3, signs, rng) for signs in SIGNS for _ in range(2)])
+    for method in METHODS:
+        how = {"time": 60.0, "rewind": 6.0 if method == "wr" else 0.0}
+        alone = [learns(problem, row[None], method, **how) for row in starts]
+        assert many_learn(starts, method, **how).tolist() == alone
