@@ -25,7 +25,7 @@ from agf.contract.problem import Problem
 from agf.records.settings import FINE_DEPTH
 from agf.records.state import State
 from agf.records.table import those
-from agf.results.curve import FLOOR, detect
+from agf.results.curve import FLOOR
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.rounding import TIED, TINY
@@ -304,19 +304,15 @@ def _finite(value: float) -> float:
     return math.inf if math.isnan(value) else value
 
 
-def of_curve(stairs: Staircase, depth: float, decades: float = 1.0, drift: float = 0.0) -> Staircase:
-    """A prediction resolved in time, with bars from its conditioning, and whether its drops overlap others.
+def of_curve(stairs: Staircase, decades: float = 1.0, drift: float = 0.0) -> Staircase:
+    """A prediction resolved in time, with bars from its conditioning.
 
     Where the conditioning of a drop is not known, neither are its bars: they are NaN.
 
-    depth : at which drops were looked for in the curve.
     decades : by which the tolerance of the repeat differs from that of the prediction, over the usual ones. The time at
     which a saddle is left goes as the logarithm of what errs there, so that conditioning does as well.
     """
     times, losses, drops = stairs.curve_times, stairs.curve_losses, stairs.drops
-    spans = [(drop.start, drop.end) for drop in detect(times, losses, depth=depth)]
-    if len(spans) < len(drops):
-        spans = [(drop.half_time, drop.half_time) for drop in drops]
     scale = stairs.start_level if stairs.start_level > 0 else 1.0
     falling, out, before = np.minimum.accumulate(losses), [], stairs.start_level
     unknown = np.isnan([drop.conditioning for drop in drops])
@@ -334,12 +330,7 @@ def of_curve(stairs: Staircase, depth: float, decades: float = 1.0, drift: float
             error += abs(float(times[int(np.argmax(falling <= max(middle, falling[-1])))]) / drop.half_time - 1.0)
             bar += drift / scale
         bar = np.inf if np.isinf(drop.conditioning) else bar  # the repeat went elsewhere
-        width = spans[k][1] - spans[k][0]
-        gaps = [spans[k][0] - spans[k - 1][1]] if k else []
-        gaps += [spans[k + 1][0] - spans[k][1]] if k + 1 < len(spans) else []
-        several = drop.utility.size > 1  # also those that left again
-        close = several or min(gaps, default=np.inf) < width  # from a tenth to nine tenths of the fall
-        out.append(replace(drop, error=error, level_error=bar, overlap=bool(close)))
+        out.append(replace(drop, error=error, level_error=bar))
     notes = stairs.notes
     if unknown.any() and stairs.settings.conditioning is not False:
         which = those("drop", np.flatnonzero(unknown) + 1)

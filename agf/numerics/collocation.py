@@ -137,13 +137,14 @@ def settled(
     Between the nodes the polynomial is right to the tolerance, and a fast mode, which decays at a rate c, makes c times
     that of the velocity. What velocity and slope differ by tells it, as in `_error`. Other steps' states are left.
     """
-    rows = np.array([isinstance(steps[k], Collocated) for k in which], dtype=bool)
+    mine = np.array([isinstance(step, Collocated) for step in steps])
+    rows = mine[which]
     if not rows.any():
         return ys
-    own, y = [steps[k] for k in np.asarray(which)[rows]], ys[rows]
-    start, end = (np.array([getattr(step, name) for step in own]) for name in ("s0", "s1"))
+    own, of, y = [step for step in steps if isinstance(step, Collocated)], (np.cumsum(mine) - 1)[which[rows]], ys[rows]
+    start, end = (np.array([getattr(step, name) for step in own])[of] for name in ("s0", "s1"))
     weights = TABLE.at((s[rows] - start) / (end - start))
-    gap = velocities(y) - np.matmul(weights[:, None, :], np.array([step.slopes for step in own]))[:, 0, :]
+    gap = velocities(y) - np.matmul(weights[:, None, :], np.array([step.slopes for step in own])[of])[:, 0, :]
     length = TABLE.error * (end - start)
     matrix = np.eye(y.shape[1]) - length[:, None, None] * jacobians(y)
     out = ys.copy()

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.integrators import Accepted
-from agf.numerics.collocation import settled
 from agf.rounding import SUM
-from agf.stopping.along import NEAR, slopes
+from agf.stopping.along import along, enough, inside
 from agf.stopping.drive import Counted, Moment
 from agf.training.recorder import Point, Recorder
-
-#: Steps recorded together, at most, and the memory that they take, in bytes. Cost: of calls, against memory.
-_STEPS, _BYTES = 64, 2**24
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,7 @@ class FlowRecord:
         assert now.step is not None
         self._waiting.append(_Waiting(now.step, now.origin, (now.t * self.unit, now.loss, -now.rate / self.unit)))
         self._counted = now.system
-        if len(self._waiting) >= _STEPS or len(self._waiting) * 8 * now.y.nbytes > _BYTES:
+        if enough(len(self._waiting), now.y):
             self.flush()
         return not self._waiting
 
@@ -121,35 +116,20 @@ class FlowRecord:
 
     def _along(self, counted: Counted, which: IntArray, times: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Losses and slopes (m,) of what is interpolated, at flow times (m,) within the steps of these indices."""
-        s, first, last = self._places(which, times)
-        near = NEAR * (last - first)
-        before, after = np.maximum(s - near, first), np.minimum(s + near, last)
-        ys, behind, ahead = (self._inside(which, at) for at in (s, before, after))
-        ys = settled([w.step for w in self._waiting], which, s, ys, counted.velocities, counted.jacobians)
-        gradient = counted.gradients(ys)
-        losses = counted.system.losses_and_rates(ys)[0]  # of the same residuals
-        return losses, slopes(gradient, behind, ahead, after - before) / self.unit
+        _, losses, _, slopes = along(counted, self._steps(), which, self._places(which, times))
+        return losses, slopes / self.unit
 
-    def _places(self, which: IntArray, times: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Times within steps, and where these begin and end, (m,), of flow times (m,)."""
+    def _steps(self) -> list[Accepted]:
+        return [w.step for w in self._waiting]
+
+    def _places(self, which: IntArray, times: FloatArray) -> FloatArray:
+        """Times (m,) of the steps of these indices at flow times (m,) within them."""
         origin, first, last = np.array([(w.origin, w.step.s0, w.step.s1) for w in self._waiting])[which].T
-        return np.clip(times / self.unit - origin, first, last), first, last
+        return np.clip(times / self.unit - origin, first, last)
 
     def _states(self, which: IntArray, times: FloatArray) -> FloatArray:
         """States (m, N) at flow times (m,) within the steps of these indices, in order."""
-        return self._inside(which, self._places(which, times)[0])
-
-    def _inside(self, which: IntArray, s: FloatArray) -> FloatArray:
-        """States (m, N) at their own times (m,) of the steps of these indices, in order."""
-        parts = []
-        steps = [w.step for w in self._waiting]
-        kinds = [type(step) for step in steps]
-        if len(set(kinds)) == 1:
-            return kinds[0].many(steps, which, s)
-        for kind, some in groupby(range(which.size), lambda k: kinds[which[k]]):
-            rows = list(some)
-            parts.append(kind.many(steps, which[rows], s[rows]))
-        return np.concatenate(parts)
+        return inside(self._steps(), which, self._places(which, times))
 
     def _drifted(self, system: FlowSystem, ys: FloatArray, shots: list[Snapshot]) -> None:
         """Take in what conserved quantities have drifted by at states ys (m, N) of these snapshots."""

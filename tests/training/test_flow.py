@@ -261,7 +261,7 @@ def test_a_run_in_two_parts_is_the_run_in_one(step, tmp_path):
 
 def test_a_run_told_to_stop_leaves_out_steps_that_take_long_to_record(monkeypatch):
     """A snapshot of 2,000 neurons took a third of a second, and dozens waited; resumed, the run makes them again."""
-    monkeypatch.setattr("agf.training.flow_record._STEPS", 8)
+    monkeypatch.setattr("agf.stopping.along._STEPS", 8)
     monkeypatch.setattr("agf.training.gradient_flow._PATIENCE", 0.01)
     asked = []
 

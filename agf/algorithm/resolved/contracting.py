@@ -11,7 +11,10 @@ curve, and no more.
 from __future__ import annotations
 
 import time as wall
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +24,7 @@ from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved.members import Members, Network
 from agf.algorithm.resolved.path import Change, Enough, Path
 from agf.algorithm.tied import whole
-from agf.arrays import FloatArray
+from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.blame import guard
 from agf.contract.flow_system import FlowSystem, Snapshot
@@ -29,16 +32,15 @@ from agf.contract.problem import Problem
 from agf.contract.ties import Ties
 from agf.init import Init
 from agf.integrators import Accepted
-from agf.numerics.collocation import settled
 from agf.records.checkpoint import Checkpoint
-from agf.records.settings import FINE_DEPTH, Settings
+from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
 from agf.results.curve import LEFT
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
-from agf.stopping.along import NEAR, slopes
-from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
+from agf.stopping.along import along, enough
+from agf.stopping.drive import Counted, End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import SETTLE, Ending, remarks
 from agf.stopping.methods import Auto
 from agf.stopping.rules import BUDGET, Budget, Timeless
@@ -79,11 +81,17 @@ def resolve_contracting(
         times, losses, _ = run.path.curve()
         curve = run.clock.flow(times), losses
         stairs = staircase(ties.problem, ties.init, settings, run, status, drops, began, curve)
-        return whole(of_curve(stairs, FINE_DEPTH), ties, problem, init)
+        return whole(of_curve(stairs), ties, problem, init)
 
     if kept is not None:
         run.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED))
-    with guard(problem, lambda: result(Status.ERROR) if len(run.path.times) > 1 else None):
+
+    def partial() -> Staircase | None:
+        with suppress(Exception):  # what is asked here may be what has raised
+            run.record()
+        return result(Status.ERROR) if len(run.path.times) > 1 else None
+
+    with guard(problem, partial):
         try:
             found = result(run.go())
         except KeyboardInterrupt:  # while drops are looked for: the curve is there
@@ -114,6 +122,7 @@ class _Followed:
         self.alive = np.isfinite(init.log_norms)
         self.members = Members(problem, init.width, settings.threshold == "natural", settings.joining, self.stats)
         self.path = Path(losses=[self.start_level], states=[self.state])
+        self.waiting: list[tuple[Moment, Accepted, float]] = []  # steps that are no part of the curve yet, and `error`
         self.error = 0.0  # bound on that of the state so far, in the norm that contracts
         self.delays = [0.0]  # bound on how late the curve may be, accelerated time, at each of its points
         self.left: float | None = None  # loss that may still be lost at the end
@@ -124,15 +133,17 @@ class _Followed:
         ending = Ending(SETTLE, self.start_level, self.least, 1.0 / self.unit)  # as the trainer's: the same drops count
         stops: list[Stop] = ending.rules(self.system.smooth)
         if self.settings.max_drops is not None:
-            stops.append(Enough(self.path, self.settings.max_drops))
+            stops.append(Enough(self.curve, self.settings.max_drops))
         stops += [Timeless(), Budget(BUDGET)]
         start = self.system.start()
         self.path.slopes = [self.system.loss_rate(start) / self.unit]
         end_time = np.inf if stop is None else float(self.clock.accelerated(stop)) / self.unit
         try:
             end = drive(self.system, Auto(rtol), stops, start, s_end=end_time, each=self._see)
+            self.record()
         except KeyboardInterrupt:
             self.path.cut(len(self.delays))
+            self.record()
             return Status.INTERRUPTED
         self.stats["velocity_evaluations"] = float(end.at.work.gradients)
         self.stats["hessians"] = float(end.at.work.hessians)
@@ -155,75 +166,101 @@ class _Followed:
         return status
 
     def _see(self, now: Moment, saved: Saved) -> None:
-        """Take a step into the curve, with points inside, and into the bound on its error."""
+        """Take a step into the bound on the error, and keep it for the curve."""
         step = now.step
         assert step is not None
         self.error += self.system.distance(step.error)
-        places, losses, rates, late, ys = self._points(now, step)
-        times = (now.origin + places) * self.unit
+        self.waiting.append((now, step, self.error))
+        if enough(len(self.waiting), now.y):
+            self.record()
+
+    def record(self) -> None:
+        """Take the steps that wait into the curve, with points inside."""
+        if not self.waiting:
+            return
+        (moments, steps, errors), self.waiting = zip(*self.waiting, strict=True), []
+        which, places, losses, rates, late, ys = self._points(moments, steps)
+        times = (np.array([now.origin for now in moments])[which] + places) * self.unit
+        ends = np.flatnonzero(np.append(np.diff(which), 1))
+        before = np.append(self.state.level, losses[ends[:-1]])[which]
+        seen = losses < (1.0 - self.path.spacing) * before
+        seen[ends] = True
         for point in zip(times.tolist(), losses.tolist(), (-rates / self.unit).tolist(), strict=True):
             self.path.add(*point)
-        self.delays.extend((self.error * self.unit * late).tolist())
-        last = times.size - 1
-        seen = [k for k in range(last) if losses[k] < (1.0 - self.path.spacing) * self.state.level]
-        for k, shot in zip((*seen, last), self.system.snapshots(ys[[*seen, last]]), strict=True):
-            self._look(float(times[k]), float(losses[k]), shot)
+        self.delays.extend((np.array(errors)[which] * self.unit * late).tolist())
+        self._look(times[seen], losses[seen], self.system.snapshots(ys[seen]))
 
-    def _points(self, now: Moment, step: Accepted) -> tuple[FloatArray, ...]:
-        """Places (k,) in a step, its end the last, with what `_read` tells of them, and the states (k, N) there."""
-        above = np.maximum(np.array([self.path.losses[-1], now.loss]) - self.least, _DEEP * self.start_level)
-        count = min(_POINTS + int(_POINTS_FOLD * max(np.log(above[0] / above[1]), 0.0)), _MOST_POINTS)
-        inside = np.linspace(step.s0, step.s1, count + 2)[1:]
-        places, table = np.zeros(0), np.zeros((3, 0))
-        ys = np.zeros((0, step.y1.size))
+    def _points(self, moments: Sequence[Moment], steps: Sequence[Accepted]) -> tuple[Any, ...]:
+        """Steps (k,) of points, their places in these, the ends among them, with what `_read` tells of them, and the
+        states (k, N) there."""
+        ends = np.array([self.path.losses[-1], *(now.loss for now in moments)])
+        folds = -np.diff(np.log(np.maximum(ends - self.least, _DEEP * self.start_level)))
+        counts = np.minimum(_POINTS + (_POINTS_FOLD * np.maximum(folds, 0.0)).astype(np.int64), _MOST_POINTS)
+        inside = np.concatenate([np.linspace(s.s0, s.s1, n + 2)[1:] for s, n in zip(steps, counts, strict=True)])
+        of = np.repeat(np.arange(len(steps)), counts + 1)
+        starts, ages = np.array([s.s0 for s in steps]), np.array([now.t for now in moments])
+        which, places, table = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((3, 0))
+        ys = np.zeros((0, steps[0].y1.size))
         for _ in range(1 + _HALVINGS):
-            table_there, states = self._read(now, step, inside)
-            places, table, ys = np.append(places, inside), np.hstack([table, table_there]), np.vstack([ys, states])
-            order = np.argsort(places)
-            places, table, ys = places[order], table[:, order], ys[order]
-            fall = np.append(-self.path.slopes[-1] * self.unit, table[1]) * now.t
+            table_there, states = self._read(moments[-1].system, steps, of, inside)
+            which, places, table = np.append(which, of), np.append(places, inside), np.hstack([table, table_there])
+            order = np.lexsort((places, which))
+            which, places, table, ys = which[order], places[order], table[:, order], np.vstack([ys, states])[order]
+            fall = np.append(-self.path.slopes[-1] * self.unit, table[1]) * np.append(ages[0], ages[which])
             apart = np.abs(np.diff(np.log(np.maximum(fall, LEFT * self.start_level)))) > _JUMP
             if not apart.any():
                 break
-            inside = 0.5 * (np.append(step.s0, places[:-1]) + places)[apart]
-        return places, *table, ys
+            left = np.where(np.diff(which, prepend=-1) > 0, starts[which], np.roll(places, 1))
+            of, inside = which[apart], 0.5 * (left + places)[apart]
+        return which, places, *table, ys
 
-    def _read(self, now: Moment, step: Accepted, places: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Losses, -dL/ds along the step, time by which a unit error may shift the loss, (3, k); and states (k, N)."""
-        which, near = np.zeros(places.size, dtype=np.int64), NEAR * (step.s1 - step.s0)
-        before, after = np.maximum(places - near, step.s0), np.minimum(places + near, step.s1)
-        ys, behind, ahead = (step.many([step], which, at) for at in (places, before, after))
-        ys = settled([step], which, places, ys, now.system.velocities, now.system.jacobians)
-        gradient = now.system.gradients(ys)
-        losses = self.system.losses_and_rates(ys)[0]  # of the same residuals
-        rates = -slopes(gradient, behind, ahead, after - before)
-        change = self.system.changes(gradient)
-        late = np.divide(change, rates, out=np.full(places.size, np.inf), where=rates > 0)
-        return np.array([losses, rates, late]), ys
+    def _read(
+        self, system: Counted, steps: Sequence[Accepted], which: IntArray, places: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Losses, -dL/ds along steps, time by which a unit error may shift the loss, (3, k); and states (k, N)."""
+        ys, losses, gradients, slopes = along(system, steps, which, places)
+        change = self.system.changes(gradients)
+        late = np.divide(change, -slopes, out=np.full(places.size, np.inf), where=slopes < 0)
+        return np.array([losses, -slopes, late]), ys
 
-    def _look(self, time: float, loss: float, shot: Snapshot) -> None:
-        """Who has joined, arrived and left by a time; it changes names alone."""
-        network = Network(self.problem, self.state.active, self.alive, shot.directions, shot.log_norms)
+    def _look(self, times: FloatArray, losses: FloatArray, shots: Sequence[Snapshot]) -> None:
+        """Who has joined, arrived and left by each of these times; it changes names alone."""
+        log_norms = np.array([shot.log_norms for shot in shots])
+        idle = self.members.idle(self.state.active, self.alive, log_norms)
+        for k, (time, loss, shot) in enumerate(zip(times.tolist(), losses.tolist(), shots, strict=True)):
+            before = self.state
+            self.state = State(time, before.active, shot.directions, shot.log_norms, loss)
+            if not idle[k]:
+                self._change(before)
+                idle[k:] = self.members.idle(self.state.active, self.alive, log_norms[k:])
+            self.path.keep(self.state)
+            if self.observer is not None:
+                self.observer(self.state, None)
+
+    def _change(self, before: State) -> None:
+        """Who has joined, arrived and left since the state before."""
+        state = self.state
+        network = Network(self.problem, before.active, self.alive, state.directions, state.log_norms)
         gaps, low = self.members.joins(network), self.members.leaves(network)
-        active = (self.state.active | (gaps >= 0.0)) & ~(low > 0.0)
-        before = self.state
-        self.state = State(time, active, shot.directions, shot.log_norms, loss)
         new, gone = np.flatnonzero(gaps >= 0.0), np.flatnonzero(low > 0.0)
+        self.state = state = replace(state, active=(before.active | (gaps >= 0.0)) & ~(low > 0.0))
         if new.size:
-            utility = self.problem.utility(shot.directions[new], new, network.residual())[0]
-            thresholds = shot.log_norms.copy()
+            utility = self.problem.utility(state.directions[new], new, network.residual())[0]
+            thresholds = state.log_norms.copy()
             thresholds[new] -= gaps[new]
             self.members.join(new, thresholds, utility)
         if gone.size:
             self.members.leave(gone)
-            self.path.events.append(Change(time, gone, False, np.zeros(0), self.state))
-        for k in self.members.arrive(shot.log_norms):  # since the last look log norms have grown about evenly
-            grown = np.array([before.log_norms[k], shot.log_norms[k]])
-            at = float(np.interp(self.members.grown[k], grown, [before.time, time]))
-            self.path.events.append(Change(at, np.array([k]), True, self.members.utility[[k]], self.state))
-        self.path.keep(self.state)
-        if self.observer is not None:
-            self.observer(self.state, None)
+            self.path.events.append(Change(state.time, gone, False, np.zeros(0), state))
+        for k in self.members.arrive(state.log_norms):  # since the last look log norms have grown about evenly
+            grown = np.array([before.log_norms[k], state.log_norms[k]])
+            at = float(np.interp(self.members.grown[k], grown, [before.time, state.time]))
+            self.path.events.append(Change(at, np.array([k]), True, self.members.utility[[k]], state))
+
+    def curve(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Times, losses and slopes so far."""
+        self.record()
+        return self.path.curve()
 
     def drops(self) -> list[Drop]:
         """Visible drops so far, each with the bound on the change of its time."""

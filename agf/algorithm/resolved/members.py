@@ -144,6 +144,13 @@ class Members:
         self.arriving[here] = False
         return here
 
+    def idle(self, active: BoolArray, alive: BoolArray, log_norms: FloatArray) -> BoolArray:
+        """Which of these rows of log norms (k, H) are such that nobody can join, leave or arrive there, (k,)."""
+        near = ~active & alive & (log_norms > self.lowest - _WATCH)
+        low = active & (log_norms < self.lowest + _LEAVES)
+        here = self.arriving & (log_norms >= self.grown)
+        return ~(near | low | here).any(axis=1) if np.isfinite(self.lowest) else np.zeros(len(log_norms), dtype=bool)
+
     def joins(self, network: Network) -> FloatArray:
         """Log norm over the one at which it would join of each dormant neuron that may, (H,); -inf for others.
 

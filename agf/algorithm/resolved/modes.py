@@ -30,7 +30,7 @@ from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
-from agf.results.curve import CurveDrop, detect
+from agf.results.curve import CurveDrop, crowded, detect
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.rounding import LOG_LEAST
@@ -181,9 +181,9 @@ class _Modes:
         next_starts = [*(drop.start for drop in seen[1:]), times[-1]][: len(seen)]
         before = self._shot(0.0)
         drops = []
-        for number, (drop, following) in enumerate(zip(seen, next_starts, strict=True)):
+        for number, (drop, close, following) in enumerate(zip(seen, crowded(seen), next_starts, strict=True)):
             after = self._shot(float(np.sqrt(drop.end * following)))  # on the plateau, where both are far
-            drops.append(self._drop(number, drop, before, after))
+            drops.append(self._drop(number, drop, close, before, after))
             before = after
         return drops
 
@@ -196,7 +196,7 @@ class _Modes:
         return self._state(self._shot(time))
 
     def _drop(
-        self, number: int, seen: CurveDrop, before: tuple[float, Snapshot], after: tuple[float, Snapshot]
+        self, number: int, seen: CurveDrop, close: bool, before: tuple[float, Snapshot], after: tuple[float, Snapshot]
     ) -> Drop:
         features = after[1].features
         state = self._state(after)
@@ -210,6 +210,7 @@ class _Modes:
             label=self.problem.acquired(before[1].features, features) or f"mode {number}",
             utility=np.zeros(0),
             how="curve",
+            overlap=close,
             features=features,
             log_norms=state.log_norms,
             active=state.active,

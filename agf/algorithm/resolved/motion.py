@@ -84,7 +84,7 @@ class Motion:
                 unending = [Undue(run, stretch, rule) for rule in ending.unending(system.smooth)]
                 stops += [Settles(run, stretch), *unending]
             if settings.max_drops is not None:
-                stops.append(Enough(run.path, settings.max_drops))
+                stops.append(Enough(run.path.curve, settings.max_drops))
             stops += [Stiff(), Timeless(), Unaffordable(budget, s_end, ending.grown), budget]
             end = drive(stretch.moving, steps, stops, saved, s_end=s_end, each=each)
             if end.why is not Why.TURNED or end.after is None:

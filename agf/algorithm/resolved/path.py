@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.records.settings import FINE_DEPTH
 from agf.records.state import State
-from agf.results.curve import FLOOR, CurveDrop, detect, drawn
+from agf.results.curve import FLOOR, CurveDrop, crowded, detect, drawn
 from agf.results.drop import Drop, kept
 from agf.stopping.drive import End, Moment, Why
 
@@ -159,13 +160,15 @@ class Path:
             pairwise([-np.inf, *reached, np.inf]),
             strict=True,
         )
-        return [self._drop(problem, clock, drop, *window) for drop, window in zip(seen, windows, strict=False)]
+        drops = zip(seen, crowded(seen), windows, strict=False)
+        return [self._drop(problem, clock, drop, close, *window) for drop, close, window in drops]
 
     def _drop(
         self,
         problem: Problem,
         clock: Clock,
         seen: CurveDrop,
+        close: bool,
         arrival: tuple[tuple[float, float], tuple[float, float]],
         leave: tuple[float, float],
         span: tuple[float, float],
@@ -180,6 +183,7 @@ class Path:
         active = np.flatnonzero(state.active)
         features = problem.features(state.params[active], active)
         half = clock.flow_time(seen.time)
+        utility = np.concatenate([event.utility for event in joined]) if joined else np.zeros(0)
         return Drop(
             time=half,
             half_time=half,
@@ -188,8 +192,9 @@ class Path:
             neurons=neurons,
             collapsed=gone,
             label=label(problem, before, state, neurons, features),
-            utility=np.concatenate([event.utility for event in joined]) if joined else np.zeros(0),
+            utility=utility,
             how="curve",
+            overlap=close or utility.size > 1,  # also of several that left again
             features=features,
             log_norms=state.log_norms.copy(),
             active=state.active.copy(),
@@ -222,7 +227,7 @@ class Enough:
     curve each time, at steps in geometric progression.
     """
 
-    path: Path
+    curve: Callable[[], tuple[FloatArray, FloatArray, FloatArray]]
     most: int
 
     def init(self, now: Moment) -> tuple[float, ...]:
@@ -233,7 +238,7 @@ class Enough:
         """Whether they are."""
         if now.work.steps < memory[0]:
             return memory, None
-        times, losses, slopes = self.path.curve()
+        times, losses, slopes = self.curve()
         seen = detect(times, losses, slopes=slopes, depth=FINE_DEPTH)
         after = (_LOOKS * now.work.steps + _FIRST,)
         return after, End(Why.PASSED, now) if len(seen) > self.most + 1 else None

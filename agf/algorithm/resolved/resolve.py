@@ -13,7 +13,7 @@ from agf.contract.ties import Ties
 from agf.coordinates.mode_system import mixes
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
-from agf.records.settings import FINE_DEPTH, Settings
+from agf.records.settings import Settings
 from agf.results.staircase import Staircase
 
 
@@ -32,7 +32,7 @@ def resolve(
     if init.width > 1 and mixes(problem):
         from agf.algorithm.resolved.modes import resolve_modes
 
-        return of_curve(resolve_modes(problem, init, settings, observer, kept or Checkpoint(None)), FINE_DEPTH)
+        return of_curve(resolve_modes(problem, init, settings, observer, kept or Checkpoint(None)))
     ties = Ties.among(problem, init)
     system = ties.problem.flow_system(ties.init)
     if system is not None and system.contracts:

@@ -23,7 +23,7 @@ from agf.contract.problem import Problem
 from agf.init import Init
 from agf.integrators import MarchError
 from agf.records.checkpoint import Checkpoint
-from agf.records.settings import FINE_DEPTH, Settings
+from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
@@ -43,7 +43,7 @@ def resolve_riding(
             drops, status = drops[:most], status if status is Status.INTERRUPTED else Status.MAX_DROPS
         times, losses, _ = run.path.points()
         stairs = staircase(problem, init, settings, run, status, drops, began, (run.clock.flow(times), losses))
-        return of_curve(stairs, FINE_DEPTH, decades(problem, settings), run.drift)
+        return of_curve(stairs, decades(problem, settings), run.drift)
 
     if kept is not None:
         run.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED, run.drops()))
