@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from agf_problems.diagonal_linear.problem import DiagonalLinear
 from hypothesis import given
 from hypothesis import strategies as st
 
 import agf
 from agf.conformance.checks import check
+from agf.numerics.collocation import settled
 from agf.registry import find
+from agf.stopping import along
 from audit import reference
 
 
@@ -90,3 +93,55 @@ def test_a_norm_in_which_solutions_move_apart_is_found_by_agf_check():
 
     report = check(Wrong(*table(0, 1.0)))
     assert "changes" in str(report)
+
+
+def test_the_curve_is_that_of_steps_read_one_by_one_for_a_tenth_of_the_calls(monkeypatch):
+    x, y = table(1, 0.1)
+    problem = agf.problem("diagonal-linear", X=x, y=y)
+    init = problem.init(1e-6)
+    calls = []
+    monkeypatch.setattr(along, "settled", lambda *asked: calls.append(1) or settled(*asked))
+    together, often = agf.predict(problem, init, mode="resolved"), len(calls)
+    monkeypatch.setattr(along, "_STEPS", 1)
+    single = agf.predict(problem, init, mode="resolved")
+    assert often < 0.1 * (len(calls) - often)
+    # products of other shapes round otherwise
+    np.testing.assert_allclose(together.half_times, single.half_times, rtol=1e-10)
+    np.testing.assert_allclose(together.levels, single.levels, rtol=0, atol=1e-12 * single.levels[0])
+    assert [drop.neurons.tolist() for drop in together.drops] == [drop.neurons.tolist() for drop in single.drops]
+    for k, drop in enumerate(together.drops):
+        assert drop.error == pytest.approx(single.drops[k].error, rel=1e-6)
+        assert drop.level_error == pytest.approx(single.drops[k].level_error, abs=1e-8)
+
+
+class Breaking(DiagonalLinear):
+    """Raises `error` when the loss is asked for the thirtieth time."""
+
+    error: BaseException | None = None
+
+    def flow_system(self, init):
+        system = super().flow_system(init)
+        left, rate = iter(range(30)), system.loss_and_rate
+        system.loss_and_rate = lambda state: self.told(rate(state), next(left, None))
+        return system
+
+    def told(self, found, left):
+        if left is None and self.error is not None:
+            raise self.error
+        return found
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("no more")])
+def test_an_interrupt_and_a_method_that_raises_lose_no_step_that_was_taken(error):
+    problem = Breaking(*table(1, 1.0))
+    init = problem.init(1e-6)
+    whole = agf.predict(problem, init, mode="resolved")
+    problem.error = error
+    try:
+        cut = agf.predict(problem, init, mode="resolved")
+        assert cut.status is agf.Status.INTERRUPTED
+    except agf.ComputationError as raised:
+        cut = raised.partial
+    assert 0 < len(cut.drops) < len(whole.drops)
+    assert cut.drops[0].half_time == pytest.approx(whole.drops[0].half_time, rel=1e-9)
+    assert cut.drops[0].neurons.tolist() == whole.drops[0].neurons.tolist()

@@ -10,7 +10,7 @@ from scipy.interpolate import PchipInterpolator
 
 import agf
 from agf import DataError, FileError, RequestError, Status, Trajectory
-from agf.results.curve import crossing, detect, interpolate, monotone, rises, swinging
+from agf.results.curve import CurveDrop, crossing, crowded, detect, interpolate, monotone, rises, swinging
 
 T = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 6000)])
 NONE = np.zeros(0)
@@ -93,6 +93,18 @@ def test_noise_neither_hides_nor_makes_drops(seed):
     assert np.allclose([d.time for d in drops], [2, 5, 40], rtol=0.01)
     assert np.allclose([d.after for d in drops], [8, 4, 1], atol=0.1)
     assert detect(T, 3 + 0.05 * rng.standard_normal(T.size)) == []
+
+
+def test_a_drop_is_crowded_where_a_neighbour_is_closer_than_it_takes_itself():
+    drops = [
+        CurveDrop(1.0, 8.0, 4.0, 0.9, 1.1),
+        CurveDrop(3.0, 4.0, 2.0, 2.0, 4.0),
+        CurveDrop(9.0, 2.0, 0.0, 5.0, 13.0),
+    ]
+    # gaps .9 and 1, widths .2, 2 and 8
+    assert crowded(drops) == [False, True, True]
+    assert crowded(drops[:1]) == [False]
+    assert crowded([]) == []
 
 
 def test_a_slide_is_one_long_drop():
