@@ -47,7 +47,10 @@ def cartesian(directions: FloatArray, log_norms: FloatArray) -> FloatArray:
 
 def normalize(directions: FloatArray) -> FloatArray:
     """Rows scaled to unit norm; zero rows stay zero."""
-    return polar(directions)[0]
+    rho = norms(directions)
+    if not (rho >= _SUBNORMAL).all():
+        return polar(directions)[0]
+    return directions / rho[..., None]
 
 
 def tangent(directions: FloatArray, vectors: FloatArray) -> FloatArray:

@@ -243,7 +243,8 @@ class Deviation:
         parts = [_beside(measures, halves, slice(k, min(k + rows, count))) for k in range(0, count, rows)]
         slow, near, reach = (np.concatenate(one) for one in zip(*parts, strict=True))
         times, widths, moved, turned, share, late, tails = measures
-        after = np.append(times[1:], np.inf)[:count] - times[:count]
+        after = np.full(count, np.inf)
+        after[: len(times) - 1] = np.diff(times)[:count]
         moved, turned, share, late, tails = (one[:count] for one in (moved, turned, share, late, tails))
         # what turns goes on from where the drop begins, so that all of its slow end counts
         own = (_OWN * (moved - turned) + turned) * np.minimum(tails, halves)

@@ -17,7 +17,7 @@ from agf.algorithm.deviation import Deviation
 from agf.algorithm.engine import Engine
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
-from agf.algorithm.smallness import of_start, refuse_large, start_change
+from agf.algorithm.smallness import of_start, refuse_large
 from agf.arrays import USUAL
 from agf.clock import Clock
 from agf.contract.admission import admit
@@ -324,8 +324,9 @@ def predict_each(problem: Problem, inits: Sequence[Init], settings: Settings) ->
             if phases is None:
                 found = predict_with(problem, init, settings)
             else:
+                change = refuse_large(problem, init)
                 found = _alternate(Engine(problem, init, settings, phases), None, Checkpoint(None))
-                found = of_start(problem, init, found, start_change(problem, init))
+                found = of_start(problem, init, found, change)
         except Exception as error:
             yield error
             continue

@@ -59,8 +59,9 @@ def refuse_large(problem: Problem, init: Init) -> float:
 def _refuse_norms(problem: Problem, init: Init) -> None:
     alive = np.isfinite(init.log_norms)
     alive[list(problem.permanent)] = False
-    alive = np.flatnonzero(alive)
-    rows = alive[np.argsort(init.log_norms[alive], kind="stable")[:_LOOKED_AT]]
+    rows = alive.nonzero()[0]
+    if rows.size > _LOOKED_AT:
+        rows = rows[np.argsort(init.log_norms[rows], kind="stable")[:_LOOKED_AT]]
     if rows.size == 0:
         return
     try:

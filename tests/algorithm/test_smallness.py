@@ -24,6 +24,19 @@ def test_weights_larger_than_the_data_ask_for_are_refused(name, mode):
         agf.predict(problem, problem.init(0.3), mode=mode)
 
 
+def test_many_starts_are_refused_as_one_is():
+    # ten near-copies of a column, each alone at .81 of what it would learn, are eight times too much together
+    rng = np.random.default_rng(0)
+    x = DATA[:, :1] + 1e-3 * rng.standard_normal((12, 10))
+    problem = agf.problem("diagonal-linear", X=x, y=DATA[:, 0])
+    init = agf.Init.from_params(np.full((10, 2), 0.9))
+    for predict in (agf.predict, lambda problem, init, mode: agf.predict_many(problem, [init], mode=mode)):
+        with pytest.raises(
+            agf.RequestError, match=r"larger than what the data ask for.*times that of the zero"
+        ):
+            predict(problem, init, mode="agf")
+
+
 @pytest.mark.parametrize("name", ["diagonal-linear", "linear", "relu"])
 def test_targets_and_weights_in_other_units_are_predicted_alike(name):
     # y -> c y, theta -> sqrt(c) theta: times fall by c; norms of 300 are tiny next to the 1e6 that the data ask for

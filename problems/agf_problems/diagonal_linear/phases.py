@@ -13,7 +13,6 @@ import numpy as np
 
 import agf
 from agf.arrays import BoolArray, FloatArray, IntArray
-from agf.errors import explain
 from agf.rounding import SUM
 from agf_problems.diagonal_linear.mirror import Mirror
 from agf_problems.diagonal_linear.signed_fit import SignedFit
@@ -57,7 +56,7 @@ class DiagonalPhases:
     """The two phases of [AGF] Algorithm 1 for `DiagonalLinear`.
 
     X : (n, d).  y : (n,).  init : where it starts.  settings : `threshold`, `tie_rtol` are read; the active phase has a
-    closed form, whatever `settle` says. Raises RequestError when alpha is too large for the theory.
+    closed form, whatever `settle` says.
     """
 
     def __init__(self, x: FloatArray, y: FloatArray, init: agf.Init, settings: agf.Settings) -> None:
@@ -69,7 +68,6 @@ class DiagonalPhases:
         self._fit = SignedFit(x, y)
         self._fit_at = np.zeros(x.shape[1])
         self._last: _Minimum | None = None
-        self._refuse_large()
 
     def start(self) -> DiagonalState:
         """All coordinates dormant at time 0."""
@@ -196,23 +194,6 @@ class DiagonalPhases:
             shared[allowed] = fit.shared(allowed, signs[allowed])
             last = self._last = _Minimum(start, signs, self._fit_at, shared)
         return last
-
-    def _refuse_large(self) -> None:
-        fit, mirror = self._fit, self.mirror
-        speeds = np.abs(fit.pull)
-        with np.errstate(divide="ignore"):
-            largest = np.log(np.divide(speeds, fit.norms**2, out=np.zeros_like(speeds), where=speeds > 0).max())
-        least = mirror.log_product.min() - np.log(2.0)
-        if largest > -np.inf and least >= largest:
-            raise agf.RequestError(
-                explain(
-                    "the initialization is larger than any coefficient that one coordinate alone would learn.",
-                    where="problem 'diagonal-linear'",
-                    found=f"alpha = {self._init.alpha:g}",
-                    expected=f"alpha well below {self._init.alpha * np.exp(0.5 * (largest - least)):.3g}",
-                    remedy="Choose a smaller alpha: the theory is about small initialization.",
-                )
-            )
 
 
 def _same(one: FloatArray, other: FloatArray) -> bool:

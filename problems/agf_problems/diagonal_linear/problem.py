@@ -148,8 +148,9 @@ class DiagonalLinear(agf.Problem):
         """Dense Hessian (2m, 2m), rows and columns ordered as theta.ravel()."""
         x, m = self._columns[neurons], neurons.size
         g = x @ (theta[:, 0] * theta[:, 1] @ x - self.y) / self.n_samples
-        slopes = theta[:, ::-1].ravel()  # of beta, in (u, v)
-        out: FloatArray = (x @ x.T / self.n_samples).repeat(2, 0).repeat(2, 1) * (slopes[:, None] * slopes)
+        slopes = theta[:, ::-1]  # of beta, in (u, v)
+        out: FloatArray = (x @ x.T / self.n_samples)[:, None, :, None] * (slopes[:, :, None, None] * slopes)
+        out = out.reshape(2 * m, 2 * m)
         flat = out.reshape(-1)  # coordinate i has (u, v) at row 2 i and column 2 i + 1, (v, u) at 2 i + 1 and 2 i
         flat[1 :: 4 * m + 2] += g
         flat[2 * m :: 4 * m + 2] += g
