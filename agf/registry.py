@@ -91,6 +91,11 @@ def find(name: str) -> type[Problem]:
     ProblemError
         For a plugin that cannot be loaded.
     """
+    if not isinstance(name, str):
+        raise RequestError(
+            explain("the name of a problem is text.", found=repr(name)[:80],
+                    expected="one of " + ", ".join(names()) + ", or a file such as ./mine.py:Mine")
+        )  # fmt: skip
     if ".py" in name:
         return _from_file(name)
     if name in _DERIVED:
@@ -238,7 +243,23 @@ def _checked(value: Any, name: str) -> type[Problem]:
                 remedy="Define what is missing, or derive from a class that has it, such as agf.TwoLayer.",
             )
         )
+    _check_names(value)
     return value
+
+
+def _check_names(cls: type[Problem]) -> None:
+    """Refuse a class whose attributes that are words are none. Raises ProblemError."""
+    for attribute, expected in (("name", str), ("data_arguments", tuple), ("kinds", tuple)):
+        found = getattr(cls, attribute)
+        words = found if expected is tuple else (found,)
+        named = isinstance(words, tuple | list) and all(isinstance(word, str) for word in words)
+        if not (named or isinstance(found, property)):
+            raise ProblemError(
+                explain(
+                    f"its attribute `{attribute}` cannot be.", where=f"class {cls.__name__}", found=repr(found)[:80],
+                    expected="text" if expected is str else "a tuple of names",
+                )
+            )  # fmt: skip
 
 
 def _from_file(name: str) -> type[Problem]:

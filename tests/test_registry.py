@@ -210,3 +210,19 @@ def test_a_file_that_cannot_be_imported_says_on_which_line_and_what_helps(tmp_pa
     (tmp_path / "mine.py").write_text(f"# a problem\n\n{line}\n", encoding="utf-8")
     with pytest.raises(agf.ProblemError, match=remedy):
         registry.find(str(tmp_path / "mine.py"))
+
+
+@pytest.mark.parametrize("odd", [None, 3, b"relu", ["relu"], agf.TwoLayer])
+def test_a_name_is_text(odd):
+    for ask in (registry.find, agf.problem, lambda name: agf.sweep(name, folder="never", alpha=[1e-3])):
+        with pytest.raises(agf.RequestError, match="name of a problem is text"):
+            ask(odd)
+
+
+@pytest.mark.parametrize(
+    "line", ["name = None", "data_arguments = 7", "data_arguments = 'X'", "kinds = 3", "kinds = (1, 2)"]
+)
+def test_attributes_that_are_words_are_checked_where_a_class_is_found(write, line):
+    text = f"import agf\n\nclass Mine(agf.TwoLayer):\n    {line}\n"
+    with pytest.raises(agf.ProblemError, match=f"class Mine: its attribute `{line.split()[0]}` cannot be"):
+        registry.find(str(write(text)))

@@ -16,13 +16,20 @@ from agf.contract.core_laws import (
     gradient_of_loss,
     gradient_of_utility,
     homogeneity,
-    likely_factor,
     pull_against_loss,
     utility_against_loss,
     words_and_features,
 )
 from agf.contract.flow_system import FlowSystem
-from agf.contract.offered_laws import conserved, hessian, layers, least_loss, outputs_against_loss, self_interaction
+from agf.contract.offered_laws import (
+    conserved,
+    hessian,
+    layers,
+    least_loss,
+    outputs_against_loss,
+    own_coordinates,
+    self_interaction,
+)
 from agf.contract.probe import NotApplicable, Probe, Violation
 from agf.contract.problem import Problem
 from agf.coordinates.polar_system import PolarSystem
@@ -250,29 +257,10 @@ def _initial(probe: Probe) -> str:
 def _flow_system(probe: Probe) -> str:
     """The problem's own coordinates start at the same network, loss and slope as plain gradient flow."""
     p = probe.problem
-    theta = sphere.random(probe.rng, p.width, p.n_params) * 0.1 * probe.size
-    theta = p.initial(1.0, probe.rng, "gaussian") * 0.1 * probe.size if not p.interchangeable else theta
-    init = Init.from_params(theta)
-    system = probe.ask("flow_system", init)
-    if system is None:
-        raise NotApplicable("plain polar coordinates are used")
+    init, system = own_coordinates(probe)
     y = system.start()
-    loss, grad = probe.loss_grad(init.params(), np.arange(p.width))
-    rate = -float(np.sum(grad**2)) * np.exp(system.log_time_unit)
-    found = float(system.loss(y)), float(system.loss_rate(y))
-    if abs(found[0] - loss) > 1e-9 * abs(loss):
-        raise Violation(
-            "flow_system", f"loss {found[0]:.10g} at the start", f"{loss:.10g}", "other coordinates of the weights"
-        )
-    if abs(found[1] - rate) > 1e-6 * abs(rate):
-        raise Violation(
-            "flow_system",
-            f"loss_rate {found[1]:.6g} at the start",
-            f"-|grad L|^2 = {rate:.6g}",
-            likely_factor(rate / found[1] if found[1] else np.inf),
-        )
     _batched(system, np.stack([y, y + 1e-3 * system.scale(y)]))
-    tiny = Init.from_params(1e-6 * theta)
+    tiny = Init.from_params(1e-6 * init.params())
     small, polar = probe.ask("flow_system", tiny), PolarSystem(p, tiny)
     grows, known = polar.growth(polar.start()), small.growth(small.start())
     if grows > 0 and known is not None and not known > 0:

@@ -35,6 +35,8 @@ _TESTED: tuple[Callable[[Probe], str], ...] = (
     core_laws.words_and_features,
     offered_laws.layers,
 )
+#: The methods that say what is trained.
+_CORE = ("loss_grad", "residual", "utility", "pull")
 #: Method -> its law, tested where a class from outside the package has its own.
 _OFFERED: dict[str, Callable[[Probe], str]] = {
     "conserved": offered_laws.conserved,
@@ -42,7 +44,11 @@ _OFFERED: dict[str, Callable[[Probe], str]] = {
     "self_interaction": offered_laws.self_interaction,
     "hessian": offered_laws.hessian,
     "least_loss": offered_laws.least_loss,
+    "flow_system": offered_laws.flow_system,
 }
+#: Tested too where it is inherited by a class that says anew what is trained: the parent's closed forms are about the
+#: parent's loss, and one with these second derivatives and coordinates is that loss.
+_INHERITED = ("hessian", "flow_system")
 
 
 def admit(problem: Any, init: Any, where: str) -> Init:
@@ -151,7 +157,7 @@ def _keep(problem: Problem, init: Init | None) -> None:
             with staying():
                 if init is not None:
                     core_laws.at_start(Probe(problem, np.random.default_rng(0)), init)
-                for law in (*_TESTED, *(law for method, law in _OFFERED.items() if _own(problem, method))):
+                for law in (*_TESTED, *(law for method, law in _OFFERED.items() if _claims(problem, method))):
                     _hold(law, problem)
         except (Violation, BadReturn) as broken:
             raise ProblemError(
@@ -164,6 +170,11 @@ def _keep(problem: Problem, init: Init | None) -> None:
                 )
             ) from None
     problem._admitted = init is not None
+
+
+def _claims(problem: Problem, method: str) -> bool:
+    """Whether a class from outside the package says this of the problem, by itself or by what it inherits."""
+    return _own(problem, method) or (method in _INHERITED and any(_own(problem, core) for core in _CORE))
 
 
 def _own(problem: Problem, method: str) -> bool:

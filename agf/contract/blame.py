@@ -21,6 +21,7 @@ from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.errors import AgfError, ComputationError, ProblemError, explain
 from agf.records.files import near
+from agf.records.table import visible
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 #: Whose frames an error may pass through and still be the fault of what the problem returned.
@@ -73,7 +74,7 @@ class Blame:
 def told(error: BaseException) -> str:
     """Type and message of an exception, on one line."""
     try:
-        text = " ".join(str(error).split())
+        text = visible(" ".join(str(error).split()))
     except Exception:  # a stranger's exception, which cannot say itself what it is
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

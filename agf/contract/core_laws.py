@@ -41,6 +41,7 @@ def at_start(probe: Probe, init: Init) -> None:
 def words_and_features(probe: Probe) -> str:
     """What is asked for at every drop, which would otherwise be found out at the first one, or when a file is read."""
     probe.ask("describe")
+    probe.ask("remarks")
     found = probe.ask("features", probe.theta, probe.neurons)
     probe.ask("label", probe.theta, probe.neurons, probe.neurons[:1])
     return "words are text, features arrays of numbers" + (f": {', '.join(found)}" if found else "")

@@ -11,6 +11,7 @@ import numpy as np
 from agf import sphere
 from agf.arrays import FloatArray
 from agf.contract.core_laws import likely_factor
+from agf.contract.flow_system import FlowSystem
 from agf.contract.probe import NotApplicable, Probe, Violation
 from agf.init import Init
 
@@ -199,3 +200,38 @@ def least_loss(probe: Probe) -> str:
     if not 0.0 <= bound <= loss * (1 + 1e-9):
         raise Violation("least_loss", f"{bound:.10g}", f"from 0 to {loss:.10g}, a loss that descent reaches", "a level")
     return f"{bound:.6g}, below {loss:.6g} after {_DESCENT} steps of descent"
+
+
+def flow_system(probe: Probe) -> str:
+    """The problem's own coordinates start at the loss and the slope of gradient flow."""
+    own_coordinates(probe)
+    return "starts at the same loss and slope as gradient flow"
+
+
+def own_coordinates(probe: Probe) -> tuple[Init, FlowSystem]:
+    """Weights and the problem's own coordinates of their flow, which start where gradient flow does."""
+    p = probe.problem
+    theta = sphere.random(probe.rng, p.width, p.n_params) * 0.1 * probe.size
+    if not p.interchangeable:
+        kind = "gaussian" if "gaussian" in p.kinds else p.kinds[0]
+        theta = p.initial(1.0, probe.rng, kind) * 0.1 * probe.size
+    init = Init.from_params(theta)
+    system = probe.ask("flow_system", init)
+    if system is None:
+        raise NotApplicable("plain polar coordinates are used")
+    y = system.start()
+    loss, grad = probe.loss_grad(init.params(), np.arange(p.width))
+    rate = -float(np.sum(grad**2)) * np.exp(system.log_time_unit)
+    found = float(system.loss(y)), float(system.loss_rate(y))
+    if abs(found[0] - loss) > 1e-9 * abs(loss):
+        raise Violation(
+            "flow_system", f"loss {found[0]:.10g} at the start", f"{loss:.10g}", "other coordinates of the weights"
+        )
+    if abs(found[1] - rate) > 1e-6 * abs(rate):
+        raise Violation(
+            "flow_system",
+            f"loss_rate {found[1]:.6g} at the start",
+            f"-|grad L|^2 = {rate:.6g}",
+            likely_factor(rate / found[1] if found[1] else np.inf),
+        )
+    return init, system

@@ -411,6 +411,8 @@ class Problem(Instance):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own = vars(cls)
+        if "name" not in own:  # another class is another problem: a run of it is none of its parent's
+            cls.name = cls.__name__
         if "network_pull" not in own and not own.keys().isdisjoint(("residual", "utility", "pull")):
             cls.network_pull = Problem.network_pull  # type: ignore[method-assign]
         watch(cls)

@@ -21,6 +21,8 @@ from agf.init import Init
 #: A loss below 0 by more than this fraction of that of the zero function is none. Limit: above the rounding of a
 #: difference of sums, in float32 too; a drop of this size is the smallest that counts.
 _BELOW = 1e-6
+#: Arrays of numpy that compute by rules of their own: entries that are not there, products of matrices.
+_OTHER_ARRAYS = (np.ma.MaskedArray, np.matrix)
 #: Packages whose classes are trusted.
 OWN = ("agf", "agf_problems")
 
@@ -79,6 +81,8 @@ def _watched(method: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def a(value: Any) -> str:
     """A value in a few words: its type, or the shape and dtype of an array."""
+    if isinstance(value, _OTHER_ARRAYS):
+        return f"a {type(value).__name__}"
     if isinstance(value, np.ndarray):
         return f"shape {value.shape} of {value.dtype}"
     if value is None:
@@ -90,7 +94,8 @@ def a(value: Any) -> str:
 def _array(value: Any, shape: tuple[int | None, ...], words: str) -> None:
     array = value if isinstance(value, np.ndarray) else np.asarray(value)
     sizes = tuple(wanted if wanted is not None else found for wanted, found in zip(shape, array.shape, strict=False))
-    if array.shape == sizes and len(shape) == array.ndim and array.dtype == np.float64:
+    plain = array.dtype == np.float64 and not isinstance(array, _OTHER_ARRAYS)
+    if array.shape == sizes and len(shape) == array.ndim and plain:
         return
     wanted = f"({', '.join('N' if size is None else str(size) for size in shape)}{',' * (len(shape) == 1)})"
     raise _Odd(
@@ -184,7 +189,7 @@ def _named_arrays(value: Any, *rest: Any) -> None:
             raise _Odd(f"{name!r} as a name", "names that are text", "numbers as keys of the dict")
         _written(name)
         try:
-            kind = np.asarray(entry).dtype.kind
+            kind = "O" if isinstance(entry, _OTHER_ARRAYS) else np.asarray(entry).dtype.kind
         except (TypeError, ValueError):  # ragged
             kind = "O"
         if kind not in "biuf":
@@ -287,6 +292,13 @@ def _theory(value: Any, *rest: Any) -> None:
         raise _Odd(a(value), "an agf.Staircase", "a list of levels in place of a Staircase")
 
 
+def _remarks(value: Any, *rest: Any) -> None:
+    if not (isinstance(value, tuple | list) and all(isinstance(sentence, str) for sentence in value)):
+        raise _Odd(a(value), "a tuple of sentences, () for none", "one sentence without the comma of a tuple")
+    for sentence in value:
+        _written(sentence)
+
+
 def _example(value: Any, *rest: Any) -> None:
     if not (isinstance(value, dict) and all(isinstance(name, str) for name in value)):
         raise _Odd(a(value), "a dict of constructor arguments by name", "a return left out")
@@ -305,6 +317,7 @@ _RULES: dict[str, Callable[..., None]] = {
     "label": _words,
     "acquired": _words,
     "describe": _words,
+    "remarks": _remarks,
     "features": _named_arrays,
     "conserved": _named_arrays,
     "flow_system": _flow_system,

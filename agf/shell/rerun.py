@@ -235,7 +235,7 @@ def _side_numbers(a: Side, b: Side) -> list[str]:
         if np.array_equal(a.times, b.times):
             return out + _distance("losses", a.losses, b.losses)
         end = min(a.times[-1], b.times[-1])
-        grid = np.geomspace(end * 1e-4, end, 400)
+        grid = end * np.geomspace(1e-4, 1.0, 400)  # 0 throughout where one has not left its start
         out += _distance("losses at equal times", a.loss_at(grid), b.loss_at(grid))
     return out
 

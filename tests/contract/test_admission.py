@@ -427,3 +427,35 @@ def test_every_command_on_a_run_is_told_where_its_problem_is(written, capsys, mo
         capsys.readouterr()
         assert main.main([*words, "trained.npz", *more]) == main.WRONG
         assert re.search(expected, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("method", ["residual", "loss_grad", "utility"])
+def test_what_a_plugin_inherits_must_be_about_the_loss_that_it_says_anew(method):
+    """A residual of 0, from which the parent makes loss, gradient and utilities, kept every law of the core: the
+    parent's closed forms then answered for another problem."""
+
+    class Other(type(agf.problem("diagonal-linear", X=np.eye(2), y=np.ones(2)))):
+        residual = lambda self, theta, neurons: 0 * super().residual(theta, neurons)  # noqa: E731
+
+    class Same(Other.__base__):
+        pass
+
+    setattr(Same, method, lambda self, *asked: getattr(Other.__base__, method)(self, *asked))
+    X = np.random.default_rng(0).standard_normal((8, 2))
+    other, same = Other(X, X @ [1.0, 2.0]), Same(X, X @ [1.0, 2.0])
+    with pytest.raises(ProblemError, match="breaks the contract"):
+        agf.predict(other, other.init(1e-3))
+    assert agf.predict(same, same.init(1e-3), mode="limit").drops
+
+
+def test_a_class_without_a_name_is_not_its_parent():
+    """A run of it was called one of the parent, which was built in its place wherever the run was asked."""
+
+    class Mine(agf.TwoLayer):
+        pass
+
+    mine = Mine(np.eye(2), np.ones(2), activation="tanh", width=2)
+    run = agf.flow(mine, mine.init(1e-3), t_max=1.0)
+    assert run.problem == "Mine"
+    with pytest.raises(agf.RequestError, match="'Mine' of this run is not registered"):
+        agf.groups(run)

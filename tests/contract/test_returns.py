@@ -34,6 +34,12 @@ ODD = [
     ("phases", Circle(), "a clock and the methods"),
     ("label", "a\ud800", "UTF-8"),
     ("features", {"a\ud800": np.ones(1)}, "UTF-8"),
+    ("features", {"a": np.ma.masked_array([1.0, 2.0], mask=[True, False])}, "real numbers"),
+    ("outputs", np.ma.masked_array(np.ones((1, 1))), "float64"),
+    ("outputs", np.ones((1, 1)).view(np.matrix), "float64"),
+    ("remarks", 3, "a tuple of sentences"),
+    ("remarks", ("a", 3), "a tuple of sentences"),
+    ("remarks", "a sentence", "a tuple of sentences"),
 ]
 
 

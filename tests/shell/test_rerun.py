@@ -254,3 +254,13 @@ def test_arrays_are_told_apart_by_their_entries_shapes_and_names(tmp_path):
 def test_what_two_foreign_files_say_stays_on_its_line():
     found = rerun.Differences(("names: a\nb, \x1b[31m",), ())
     assert str(found).splitlines() == ["What was requested:", "  names: a\\nb, \\x1b[31m", "The same came out."]
+
+
+def test_a_run_that_never_left_its_start_is_compared_there(tmp_path):
+    problem = agf.problem("diagonal-linear", X=np.eye(2), y=np.array([2.0, 1.0]))
+    agf.descend(problem, problem.init(1e-3), lr=1e300, steps=3).save(tmp_path / "none.npz")
+    agf.descend(problem, problem.init(1e-3), lr=0.1, steps=3).save(tmp_path / "some.npz")
+    assert rerun.differences(tmp_path / "none.npz", tmp_path / "none.npz").numbers == ()
+    (status, *_) = rerun.differences(tmp_path / "none.npz", tmp_path / "some.npz").numbers
+    assert status == "status: nonfinite | steps"
+    assert rerun.numbers(agf.load(tmp_path / "none.npz"), rerun.rerun(tmp_path / "none.npz")) == []

@@ -273,6 +273,8 @@ class DiagonalLinear(agf.Problem):
 class _Tied(DiagonalLinear):
     """One coordinate for each kind of column of another problem, in whose words it speaks."""
 
+    name = DiagonalLinear.name
+
     def __init__(self, whole: DiagonalLinear, of: IntArray) -> None:
         super().__init__(whole.X[:, np.unique(of, return_index=True)[1]], whole.y)
         self._whole, self._of = whole, of
