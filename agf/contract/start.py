@@ -40,7 +40,8 @@ def drawn(problem: Problem, alpha: float, seed: int | None, kind: str) -> Init:
 
 def check_sizes(problem: Problem, where: str) -> None:
     """Refuse a problem whose degree, width or other plain attributes cannot be. Raises ProblemError."""
-    for name, least in (("degree", 2), ("width", 1), ("n_params", 1)):
+    batches = (("n_samples", 1),) if hasattr(problem, "n_samples") else ()
+    for name, least in (("degree", 2), ("width", 1), ("n_params", 1), *batches):
         value = getattr(problem, name, None)
         if not _whole(value, least):
             _refuse(problem, name, value, f"an integer, at least {least}", where)

@@ -153,7 +153,7 @@ class _Batches:
                 )
             )
         self.problem = cast(Any, problem)
-        self.total = count(self.problem.n_samples, "n_samples", where=f"problem {problem.name!r}", least=1)
+        self.total = int(self.problem.n_samples)
         if size > self.total:
             raise RequestError(
                 explain(

@@ -148,6 +148,9 @@ def test_a_broken_contract_is_refused_with_the_method_and_the_cause(written, cap
         ("layers", (4, 1), "0 < d < 4"),
         ("kink", float("nan"), "a number of at least 0"),
         ("name", 5, "text"),
+        ("n_samples", "x", "an integer, at least 1"),
+        ("n_samples", -3, "an integer, at least 1"),
+        ("n_samples", None, "an integer, at least 1"),
     ],
 )
 def test_plain_attributes_that_cannot_be_are_refused_by_name(attribute, value, expected):

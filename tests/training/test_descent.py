@@ -184,13 +184,3 @@ def test_an_interrupt_is_not_followed_by_another_evaluation(batch_size):
             assert run.status is agf.Status.INTERRUPTED
             assert run.snapshot_times[-1] <= run.times[-1]
         assert problem.calls == at
-
-
-@pytest.mark.parametrize("number", ["x", -3, 2.5, None])
-def test_a_number_of_samples_that_is_none_is_said(number):
-    class Mine(agf.TwoLayer):
-        n_samples = property(lambda self: number, lambda self, value: None)
-
-    problem = Mine(np.eye(3), np.ones(3), activation="tanh", width=2)
-    with pytest.raises(agf.AgfError, match="n_samples"):
-        agf.descend(problem, problem.init(1e-3), lr=0.1, steps=3, batch_size=2)
