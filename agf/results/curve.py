@@ -17,6 +17,7 @@ from agf.arrays import FloatArray, count, positive, vector
 from agf.errors import DataError, explain
 from agf.records.settings import DEPTH, FINE_DEPTH
 from agf.records.table import number
+from agf.rounding import TINY
 
 #: Rate on a plateau over the rate in the drops on its two sides, at most. Setting: `flatness`; at 1 every shoulder of a
 #: drop would be a plateau, at 0.02 only one on which the loss falls fifty times slower than in the drops.
@@ -29,6 +30,9 @@ FLOOR = 1e-8
 #: leaves room for steps of 1e-6, whose errors move a settled loss by their square; at 1e-6 late drops that are small
 #: next to the loss that stays would be overlooked.
 LEFT = 1e-7
+#: What is left to relax at an end, over the tolerance, that makes no drop of its own. Result: at 100 drops of a
+#: ten-thousandth at rtol 1e-6 would be none, at 1 what the bound of a slow mode overstates would be a drop.
+RELAXES = 10.0
 #: A drop must exceed the scatter of the curve about its monotone fit by this factor. Result: the largest of 1e4 normal
 #: deviations is four sigmas, and minibatches make larger ones; at 1 scatter would make drops, at 100 a run whose
 #: scatter is a percent would have none.
@@ -151,7 +155,8 @@ def detect(
     # Levels equally spaced in log(loss + soft): cells of a fraction of the smallest drop that would be reported. Cells
     # without a point of the curve are as one: nothing changes within them.
     soft = _NOISY_BAND * noise / (_BAND * depth)
-    y = _logarithm(np.maximum(fit - base, FLOOR * first), soft)
+    above = np.maximum(fit - base, FLOOR * first)
+    y = _logarithm(above, soft)
     width = _BAND * depth
     n = int((y[0] - y[-1]) / width)
     if n < 2:
@@ -159,14 +164,19 @@ def detect(
     cell = np.minimum(((y[0] - y) / width).astype(np.int64), n - 1)
     edges = y[0] - width * np.unique(np.concatenate([cell, cell + 1]))
     marks = np.interp(-edges, -y, np.log(t))  # log time at which each level is crossed
-    levels = np.exp(edges) - soft[0] if (soft == soft[0]).all() else np.interp(-edges, -y, fit - base)
+    levels = np.exp(edges) - soft[0]
+    if not (soft == soft[0]).all():  # rates are of one logarithm, whatever the scatter where they are
+        levels = np.interp(-edges, -y, above)
+        edges = np.log(levels + soft.min())
     plateaus = _plateaus(edges, levels, marks, depth, np.interp(marks, np.log(t), noise), flatness)
     at, curve = times[began - zero :], losses[began - zero :] if known else whole
     steep = np.asarray(slopes)[began - zero :] if known else monotone(at, whole)
-    on = np.interp(plateaus, np.log(t), fit)
     if known:
-        plateaus = _flattest(np.log(t), -t * steep[zero:] / (fit - base + soft), plateaus)
+        rate = -t * steep[zero:] / (above + soft.min())
+        plateaus = _flattest(np.log(t), rate, _told(np.log(t), rate, plateaus, flatness))
         on = np.clip(interpolate(at, curve, steep, np.exp(plateaus)), fit[-1], fit[0])
+    else:
+        on = np.interp(plateaus, np.log(t), fit)
     losses_on = [float(whole[0]), *on.tolist(), float(fit[-1])]
     bounds = [-np.inf, *plateaus, np.inf]
     drops = []
@@ -432,15 +442,35 @@ def _brief(
         tenths = levels[a] + np.array([0.1, 0.9]) * (levels[b] - levels[a])
         lengths.append(float(np.diff(np.interp(-tenths, -levels, marks))[0]))
         humps.append(a + int(np.argmax(rate[a:b])))
-    above = []
-    for (a, b), beside in zip(pairwise(humps), pairwise(lengths), strict=True):
+    middles, above = 0.5 * (marks[:-1] + marks[1:]), []
+    for k, (valley, beside) in enumerate(zip(valleys, pairwise(lengths), strict=True)):
         half = 0.5 * _BRIEF * min(beside)
-        middles = 0.5 * (marks[a:b] + marks[a + 1 : b + 1])
-        fall = np.interp(middles - half, marks, edges) - np.interp(middles + half, marks, edges)
-        most = flatness * 2.0 * half * np.exp(min(rate[a], rate[b]))
-        above.append(float(np.min(fall)) / most if 2.0 * half > resolved else 0.0)
+        first, last = [0, *valleys][k], [*valleys, rate.size][k + 1]
+        fall = np.interp(middles[first:last] - half, marks, edges) - np.interp(middles[first:last] + half, marks, edges)
+        low = slice(humps[k] - first, humps[k + 1] - first)
+        least = float(np.min(fall[low]))
+        hump = min(float(np.max(fall[: valley - first])), float(np.max(fall[valley - first :])))
+        above.append(least / (flatness * hump) if 2.0 * half > resolved else 0.0)
     least = int(np.argmax(above))
     return least if above[least] > 1.0 else None
+
+
+def _told(log_t: FloatArray, rate: FloatArray, plateaus: list[float], flatness: float) -> list[float]:
+    """Those on which the known `rate` (T,) is as low as that of a plateau too.
+
+    Losses have corners that slopes do not have: along a rounded kink, which a neuron crosses in every few steps, they
+    fall in steps of their own.
+    """
+    kept = list(plateaus)
+    while kept:
+        bounds = [0, *np.searchsorted(log_t, kept).tolist(), rate.size]
+        humps = [a + int(np.argmax(rate[a:b])) if b > a else min(a, rate.size - 1) for a, b in pairwise(bounds)]
+        above = [float(np.min(rate[a : b + 1]) / max(min(rate[a], rate[b]), TINY)) for a, b in pairwise(humps)]
+        least = int(np.argmax(above))
+        if above[least] <= flatness:
+            break
+        del kept[least]
+    return kept
 
 
 def _flattest(log_t: FloatArray, rate: FloatArray, plateaus: list[float]) -> list[float]:

@@ -15,11 +15,11 @@ from agf.clock import Clock
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.records import files
-from agf.records.settings import DEPTH, FINE_DEPTH
+from agf.records.settings import DEPTH, FINE_DEPTH, Settings
 from agf.records.status import Status
 from agf.records.table import Table, Tabular, level, number
 from agf.results import endings, trajectory_file
-from agf.results.curve import CurveDrop, detect, swinging
+from agf.results.curve import RELAXES, CurveDrop, detect, swinging
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -172,6 +172,8 @@ class Trajectory(Tabular):
     def drops(self) -> list[CurveDrop]:
         """Drops found in the curve, in log time (`curve.detect`); none smaller than twice the run's tolerance."""
         left = self.stats.get("left") if self.status in (Status.SETTLED, Status.QUIET) else None
+        if left is not None:  # as of a prediction: where its slowest mode stops is no matter of how a run was ended
+            left = max(left, RELAXES * Settings.rtol * float(self.losses[-1]))
         if self.settings.get("momentum"):
             return swinging(self.times, self.losses, depth=self.depth, left=left)
         return detect(self.times, self.losses, slopes=self.slopes, depth=self.depth, left=left)

@@ -124,10 +124,11 @@ class Ending:
         None does where what small neurons come to is known: (leaky) ReLU neurons of one output at rest have no field in
         their cones, so that the loss, convex in the network, is least there, and across a kink no Jacobian tells.
         """
-        if self.prospects is not None:
-            return 0.0
-        rest = self.rest(now)
-        return rest.perturbed if rest.growth == 0.0 else 0.0
+        return self.perturbed(now) if self.rest(now).growth == 0.0 else 0.0
+
+    def perturbed(self, now: Moment) -> float:
+        """Rate of the fastest perturbation, 0 where what small neurons come to is known."""
+        return 0.0 if self.prospects is not None else self.rest(now).perturbed
 
     def grown(self, now: Moment) -> float | None:
         """Rate of the fastest small neuron once what still relaxes has done so."""

@@ -455,6 +455,9 @@ class Unaffordable:
     small : callable or None
         Moment -> rate of the fastest small neuron once the large ones have relaxed, 0 where none grows: asked before
         giving up, as one that grows on what still relaxes, or on rounding, is never due. None: none is asked about.
+    perturbed : callable or None
+        Moment -> rate of the fastest perturbation, asked before giving up as well: what it leads to may come before any
+        small neuron does. None: none is asked about.
     """
 
     #: Stages of a step from which on the budget is asked about. Cost: of asking; a stabilised step has 2,000 at most.
@@ -462,6 +465,7 @@ class Unaffordable:
     budget: Budget
     s_end: float = np.inf
     small: Callable[[Moment], float | None] | None = None
+    perturbed: Callable[[Moment], float] | None = None
 
     def init(self, now: Moment) -> Memory:
         """When to ask next."""
@@ -475,8 +479,10 @@ class Unaffordable:
         due = now.system.system.due(now.y)
         now.system.charge(2)
         ahead = min(np.inf if due is None else due, self.s_end - now.t)
-        if np.isfinite(ahead) and ahead / (step.s1 - step.s0) * step.stages > self.budget.left(now):
-            if ahead == due and self.small is not None and self.small(now) == 0.0:
+        affordable = self.budget.left(now) / step.stages * (step.s1 - step.s0)
+        if affordable < ahead < np.inf:
+            never = ahead == due and self.small is not None and self.small(now) == 0.0
+            if never or (self.perturbed is not None and self.perturbed(now) * affordable > 1.0):
                 return (LOOK * now.t,), None
             return memory, End(Why.BUDGET, now, note="Explicit steps would not get there within the budget.")
         return (now.t + 0.1 * ahead if np.isfinite(ahead) else LOOK * now.t,), None

@@ -302,7 +302,8 @@ class _Run:
             return failed
         while True:
             stops: list[Stop] = self.ending.rules(self.home.smooth) if t_max is None else self.ending.at_rest(s_end)
-            stops += [Held(self.settings["rtol"]), Timeless(), Unaffordable(budget, s_end, self.ending.grown), budget]
+            unaffordable = Unaffordable(budget, s_end, self.ending.grown, self.ending.perturbed)
+            stops += [Held(self.settings["rtol"]), Timeless(), unaffordable, budget]
             steps: Method = Explicit(self.settings["rtol"], method)
             if method == "auto":
                 steps = Auto(self.settings["rtol"])

@@ -10,6 +10,7 @@ from tiny import Sensing
 import agf
 from agf.algorithm.resolved import path, stops
 from agf.algorithm.resolved.path import Path, label
+from agf.algorithm.resolved.plateau import Plateau
 from agf.algorithm.resolved.riding import go
 from agf.algorithm.resolved.run import Run
 from agf.records.settings import FINE_DEPTH, Settings
@@ -278,6 +279,21 @@ def test_slopes_of_the_predicted_curve_are_those_of_its_losses(network, rng):
     below = [np.searchsorted(-losses, -level * losses[0]) for level in np.linspace(0.9, losses[-1] / losses[0], 8)[:-1]]
     for at in below:
         assert np.sum(fallen[:at]) == pytest.approx(losses[0] - losses[at], rel=0.05)
+
+
+def test_a_plateau_that_is_all_but_over_is_left_as_it_was_reached(monkeypatch):
+    """Its neuron has grown to a tenth of what it joins at before it begins: that part fell a second time, at once."""
+    rng = np.random.default_rng(11)
+    x = rng.standard_normal((6, 2))
+    problem = agf.TwoLayer(x, rng.standard_normal(6), width=2)
+    run = Run(problem, problem.init(1e-3, seed=11), Settings(mode="resolved"), None)
+    began, bend = [], Plateau._bend
+    monkeypatch.setattr(Plateau, "_bend", lambda self, *args: (began.append(run.path.times[-1]), bend(self, *args)))
+    go(run)
+    times, losses, slopes = (np.array(part) for part in (run.path.times, run.path.losses, run.path.slopes))
+    inside = slice(int(np.searchsorted(times, began[-1])), None)
+    fallen = -0.5 * (slopes[1:] + slopes[:-1]) * np.diff(times)  # by the trapezoidal rule
+    np.testing.assert_allclose(-np.diff(losses)[inside][:4], fallen[inside][:4], rtol=0.1)
 
 
 def test_states_that_tell_drops_apart_are_bounded_in_memory(monkeypatch):

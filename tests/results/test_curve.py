@@ -384,3 +384,46 @@ def test_scatter_of_one_drop_hides_no_later_one(size):
     assert len(seen) == len(clean) == 2
     assert seen[1].time == pytest.approx(clean[1].time, rel=1e-9)
     assert seen[1].before == pytest.approx(clean[1].before, rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [0.01, 0.1])
+def test_a_loss_that_rises_where_a_kink_is_passed_makes_no_plateau(size):
+    """Scatter in one place made all rates there smaller than elsewhere: an exponential fall was two drops."""
+    t = np.sort(np.concatenate([np.linspace(0.01, 14.0, 1500), np.linspace(3.0, 3.008, 40)]))
+    past = np.maximum(t - 3.0, 0.0) / 1e-3
+    drops = detect(t, np.exp(-t) + size * np.exp(-3.0) * past * np.exp(-past), slopes=-np.exp(-t), left=1e-9)
+    assert len(drops) == 1
+    assert np.exp(-drops[0].time) == pytest.approx(0.5 * np.exp(-0.01), rel=1e-3)
+
+
+@pytest.mark.parametrize("size", [0.002, 0.05])
+def test_kinks_that_are_passed_fast_make_no_drops_of_their_own(size):
+    """An exponential fall that twice loses a little at once is one drop: each jump was as steep as a hump is high."""
+    width, at = 4e-4, np.array([[1.0], [1.5]])
+    t = np.sort(np.concatenate([np.linspace(0.01, 14.0, 1500), *(np.linspace(a, a + 2 * width, 20) for a in at[:, 0])]))
+    losses = np.exp(-t - size * np.clip((t - at) / width, 0.0, 1.0).sum(axis=0))
+    steep = 1.0 + size / width * ((t >= at) & (t < at + width)).sum(axis=0)
+    drops = detect(t, losses, slopes=-losses * steep, left=1e-9)
+    assert len(drops) == 1
+    assert drops[0].time == pytest.approx(np.log(2.0) + 0.01, rel=1e-3)
+
+
+def test_a_bound_at_the_end_does_not_change_how_the_curve_before_is_read():
+    """Of one curve, ended by a bound or by a rate: how flat a plateau is, is told by what is left there."""
+    t = np.concatenate([[0.0], np.geomspace(0.1, 3e4, 4000)])
+    parts = [(0.5, 1.0), (1e-3, 30.0), (3e-5, 300.0)]
+    losses = 0.3 + sum(size * np.exp(-t / time) for size, time in parts)
+    slopes = sum(-size / time * np.exp(-t / time) for size, time in parts)
+    seen = [
+        [drop.time for drop in Trajectory("p", 2, "rk45", t, losses, Status.SETTLED, slopes=slopes, stats=stats).drops]
+        for stats in ({"left": 1e-14}, {"left": 2.9e-6})
+    ]
+    assert seen[0] == seen[1]
+
+
+def test_chatter_of_losses_that_their_slopes_do_not_have_makes_no_drops():
+    """A neuron along a rounded kink makes the loss fall in steps: 134 drops of a fall that was one."""
+    t = np.linspace(1.0, 14.0, 6000)
+    losses = np.exp(-t - 0.95 * np.sin(600.0 * t) / 600.0)
+    assert len(detect(t, losses, slopes=-np.exp(-t), left=1e-9)) == 1
+    assert len(detect(t, losses, slopes=-losses * (1.0 + 0.95 * np.cos(600.0 * t)), left=1e-9)) > 100

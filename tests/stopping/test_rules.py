@@ -211,6 +211,20 @@ def test_what_grows_on_what_still_relaxes_is_not_given_up():
     assert end.at.work.gradients >= 1e4
 
 
+def test_a_small_neuron_that_is_due_late_does_not_hide_a_perturbation_that_is_not():
+    # an e-fold costs 1.54e9 / (rate s) gradients: a thousandth of the budget, and 1e8 times as much
+    spent = []
+    for rate in (2e4, 2e-4):
+        system, budget = bowl([1e9]), Budget(1e5)
+        system._hessian, system.grows = None, 1e-6
+        rule = Unaffordable(budget, small=grows(1e-6), perturbed=lambda now, rate=rate: rate)
+        end = drive(system, Auto(1e-6), [rule, budget], system.start())
+        assert end.why is Why.BUDGET
+        spent.append(end.at.work.gradients)
+    assert spent[0] > 9e4
+    assert spent[1] < 5e4
+
+
 def test_a_rule_before_a_time_ends_what_it_would_end_until_then_and_nothing_later():
     # L = exp(-2 t) / 2 has fallen to 1e-3 of its size at t = ln(1000) / 2 = 3.45
     system, low = bowl([1.0]), Certified(Tolerance(1e-3, 0.5))

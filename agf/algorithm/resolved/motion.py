@@ -10,13 +10,14 @@ import numpy as np
 
 from agf import integrators
 from agf.algorithm.resolved.coordinates import Riding
-from agf.algorithm.resolved.path import RELAXES, Enough
+from agf.algorithm.resolved.path import Enough
 from agf.algorithm.resolved.run import Run
 from agf.algorithm.resolved.stops import Rests, Settles, Undue
 from agf.algorithm.resolved.stretch import Stretch
 from agf.arrays import FloatArray
 from agf.numerics.ndf import History
 from agf.records.status import Status
+from agf.results.curve import RELAXES
 from agf.stopping.coordinates import Stiff
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import FLOOR, Ending, remarks
@@ -85,7 +86,7 @@ class Motion:
                 stops += [Settles(run, stretch), *unending]
             if settings.max_drops is not None:
                 stops.append(Enough(run.path.curve, settings.max_drops))
-            stops += [Stiff(), Timeless(), Unaffordable(budget, s_end, ending.grown), budget]
+            stops += [Stiff(), Timeless(), Unaffordable(budget, s_end, ending.grown, ending.perturbed), budget]
             end = drive(stretch.moving, steps, stops, saved, s_end=s_end, each=each)
             if end.why is not Why.TURNED or end.after is None:
                 break

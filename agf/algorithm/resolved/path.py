@@ -31,9 +31,6 @@ _MOST_INSIDE = 30
 _LOOKS = 1.1
 #: Steps between the first such looks. Cost: of a look, and of steps beyond the last drop.
 _FIRST = 5
-#: What is left to relax on a plateau, over the tolerance, that is relaxed at its end and makes no drop. Result: at 100
-#: drops of a ten-thousandth at rtol 1e-6 would be none, at 1 what the bound of a slow mode overstates would be a drop.
-RELAXES = 10.0
 #: Memory for the states kept along the curve. Limit: fewer are kept then.
 _STATE_BYTES = 64 * 2**20
 

@@ -11,6 +11,7 @@ from agf.algorithm.resolved.members import STILL
 from agf.algorithm.resolved.run import Run
 from agf.clock import charge
 from agf.records.status import Status
+from agf.rounding import TINY
 
 #: Log norms before joining at which the end of a plateau is drawn. Cost: points of the curve.
 _BEND = (4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.4, 0.2, 0.0)
@@ -57,14 +58,19 @@ class Plateau:
             run.settled, run.moving = False, state.time + 0.5 * found.time
             return None
         run.state = found.state
-        self._bend(float(found.utility.max()), float(log_norms[found.neurons].max()))
+        log_norm = float(log_norms[found.neurons].max())
+        self._bend(float(found.utility.max()), log_norm, log_norm - float(state.log_norms[found.neurons].max()))
         if run.planned is not None and run.planned.method == "rk45":
             run.planned = None  # a plateau is left more slowly than it was reached
         run.join(found.neurons, found.utility)
         return None
 
-    def _bend(self, utility: float, log_norm: float) -> None:
-        """The last part of a plateau, which the loss leaves as (rho / rho now)^kappa by the law of a lone neuron."""
+    def _bend(self, utility: float, log_norm: float, grown: float) -> None:
+        """The last part of a plateau, which the loss leaves as (rho / rho now)^kappa by the law of a lone neuron.
+
+        utility, log_norm : at which it joins.  grown : its log norm over that at which the plateau begins, where its
+        part of the loss is in the level.
+        """
         run, state, problem = self.run, self.run.state, self.run.problem
         theta = state.directions * np.exp(np.maximum(state.log_norms, -700.0))[:, None]
         alive = np.flatnonzero(np.isfinite(state.log_norms))
@@ -74,12 +80,14 @@ class Plateau:
         left = charge(np.full(before.shape, log_norm), log_norm - before, kappa) / (kappa * utility)
         times = state.time - left * np.exp(-run.clock.log_scale)
         speeds = kappa**2 * utility * np.exp((kappa - 2) * (log_norm - before) + run.clock.log_scale)
-        # What is skipped may be so long that a cubic on the slopes at its ends would swing: it is level.
-        run.path.slopes[-1] = speeds[0] = 0.0
+        if grown > before[0]:
+            # What is skipped may be so long that a cubic on the slopes at its ends would swing: it is level.
+            run.path.slopes[-1] = speeds[0] = 0.0
+        at_start, gained = np.exp(-kappa * grown), (level - loss) / max(-np.expm1(-kappa * grown), TINY)
         for time, gap, speed in zip(times, before, speeds, strict=True):
-            if time > run.path.times[-1]:
-                gone = (level - loss) * float(np.exp(-kappa * gap))
-                run.path.add(float(time), level - gone, -gone * float(speed))
+            if gap < grown and time > run.path.times[-1]:
+                part = gained * np.exp(-kappa * gap)
+                run.path.add(float(time), float(level + gained * at_start - part), float(-part * speed))
         run.state = replace(state, level=loss)
 
     def _none_joins(self) -> Status | None:
