@@ -1,10 +1,11 @@
 """How far a prediction may be from gradient flow at this alpha: error bars, from what each mode leaves out.
 
-Algorithm 1 lets a drop be over before anything else happens. It is exact for neurons that do not share data; what it
-leaves out has five measures, all known while predicting: how long what has settled keeps moving (the slowest rate of
-the active neurons), how much of the residual that motion carries, how near the drops before and after are, how much
-harder the newcomer was pulled before, and how large the neurons are that stay dormant. Mode "resolved" leaves out what
-neurons do to the residual before they join; its repeat with other joining norms and tolerances measures that.
+Algorithm 1 lets a drop be over before anything else happens. It is exact for neurons that do not share data. Where
+neurons keep their directions, what it leaves out is known to first order (`lag`), but for neighbouring drops. Elsewhere
+it has measures, all known while predicting: how long what has settled keeps moving (the slowest rate of the active
+neurons), how much of the residual that motion carries, how near the drops before and after are, and how large the
+neurons are that stay dormant. Mode "resolved" leaves out what neurons do to the residual before they join; its repeat
+with other joining norms and tolerances measures that.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from agf.algorithm.crossings import TURN
 from agf.algorithm.departures.infimum import CRITICAL
+from agf.algorithm.lag import Lag
 from agf.algorithm.saturation import later
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
@@ -52,9 +54,6 @@ _SAFE = 2.0
 #: What a drop of all of L(0) would be off by through the errors of its levels; a smaller one is by so much more.
 #: Derived: no drop is looked for below what these make of one.
 _FINEST = FLOOR
-#: Drops before this one whose pull on its neurons is compared with what is left of it. Cost: one utility each, and a
-#: residual kept; what was so long ago is covered by what came since.
-_BACK = 16
 #: Pairs of drops that are looked at together. Cost: of calls, against that of memory.
 _PAIRS = 1 << 16
 #: Order of Hessians that are taken apart for their slowest rate. Limit: motion beyond it is taken to last until the
@@ -63,20 +62,6 @@ _ORDER = 64
 #: Log time to either side of a plateau at which the curve tells how certain its level is. Result: of the bar of a
 #: level; at 0.5 neighbouring drops would count, at 5e-3 a plateau that slopes by a few percent would be certain.
 _BESIDE = 0.05
-
-
-@dataclass
-class _Newcomer:
-    """Who made a drop, and on what it grew.
-
-    neuron, row : (1,) and (1, P), its unit direction before the drop.  residual : of those active then, until it was
-    asked for all that come after.  pulls : its utility and those of the next `_BACK` newcomers on that residual.
-    """
-
-    neuron: IntArray
-    row: FloatArray
-    residual: Any
-    pulls: list[float]
 
 
 @dataclass(frozen=True)
@@ -88,7 +73,7 @@ class _Leg:
     turned : the part of newcomers in it.
     share : output of the dormant neurons, and of those that join in another direction, over that of the newcomer.
     late : by how much a loss that is not quadratic has moved its middle (`saturation.later`).
-    newcomer : None where phases have rows of their own.
+    lag : by how much it is late for drops before it and for those that follow it (`lag.Lag`); None where neurons turn.
     """
 
     time: float
@@ -98,7 +83,7 @@ class _Leg:
     turned: float
     share: float
     late: float
-    newcomer: _Newcomer | None
+    lag: float | None
 
 
 @dataclass(frozen=True)
@@ -124,6 +109,8 @@ class Deviation:
     clock: Clock
     legs: list[_Leg] = field(default_factory=list)
     _known: _Known | None = field(default=None, init=False)
+    _lag: Lag = field(default_factory=Lag, init=False)
+    _straight: bool = field(default=True, init=False)
 
     def add(self, settled: State[Any], activated: State[Any], after: State[Any], drop: Drop) -> None:
         """A drop that led from a settled state by the end of a dormant phase to the next."""
@@ -140,63 +127,39 @@ class Deviation:
             share = np.exp(np.minimum(kappa * (rest[np.isfinite(rest)] - size), 0.0)).sum()
         active, began = after.active.nonzero()[0], before.active.nonzero()[0]
         theta, earlier = after.rows(active), before.rows(began)
-        moved, turned = self._moved(began, earlier, active, theta, before, after)
-        late = abs(later(self.problem, theta, active, new, 0.5 * (before.level + drop.level)))
-        tail, newcomer = self._tail(active, theta), None
-        if new.size and before.directions.shape[0] == self.problem.width:
-            residual = self.problem.residual(earlier, began)
-            newcomer = _Newcomer(new[:1], before.directions[new[:1]], residual, [])
-        self.legs.append(_Leg(drop.time, float(width), tail, moved, turned, min(float(share), 1.0), late, newcomer))
-        if len(self.legs) > _BACK:
-            self._pull(len(self.legs) - 1 - _BACK)
-
-    def _pull(self, first: int) -> None:
-        """Let the residual before a drop pull on its newcomer and on the next ones: all in one call."""
-        some = [leg.newcomer for leg in self.legs[first : first + _BACK + 1]]
-        one, there = some[0], [newcomer for newcomer in some if newcomer is not None]
-        if one is None or len(one.pulls) == len(some):
-            return
-        rows, neurons = np.concatenate([x.row for x in there]), np.concatenate([x.neuron for x in there])
-        pulls = iter(np.asarray(self.problem.utility(rows, neurons, one.residual)[0]).tolist())
-        # whole or not at all, if an interrupt comes
-        one.pulls = [0.0 if newcomer is None else next(pulls) for newcomer in some]
-        if len(some) > _BACK:
-            one.residual = None
-
-    def _drag(self, k: int) -> float:
-        """Widths of the drops before the k-th, each by the change of the pull on its newcomer in it, over that which it
-        has now."""
-        if self.legs[k].newcomer is None:
-            return 0.0
-        legs = self.legs[max(k - _BACK, 0) : k + 1]
-        there = [(len(legs) - j, leg.width, one) for j, leg in enumerate(legs, 1) if (one := leg.newcomer) is not None]
-        pulls = [one.pulls[lag] for lag, _, one in there]
-        changes = [abs(b - a) * width for a, b, (_, width, _) in zip(pulls, pulls[1:], there, strict=False)]
-        return sum(changes) / pulls[-1] if pulls[-1] > 0 else np.inf
-
-    def _moved(
-        self,
-        began: IntArray,
-        earlier: FloatArray,
-        active: IntArray,
-        theta: FloatArray,
-        before: State[Any],
-        after: State[Any],
-    ) -> tuple[float, float]:
-        """`moved` and `turned`, see `_Leg`, between those active before and after; 1 and 0 where the problem has no
-        outputs."""
         parts = self.problem.outputs(theta, active)
-        if parts is None:
-            return 1.0 if began.size else 0.0, 0.0
+        gained = None if parts is None else self._gained(began, earlier, active, theta, parts)
+        moved, turned, lag = 1.0 if began.size else 0.0, 0.0, None
+        if parts is not None and gained is not None:
+            moved, turned = self._moved(active, parts, gained, before, after)
+            if self._straight and turned <= TIED and self._follows(new, active, before):
+                lag = sum(map(abs, self._lag.add(self.problem, before, activated, after, drop, active, parts, gained)))
+        self._straight = lag is not None
+        late = abs(later(self.problem, theta, active, new, 0.5 * (before.level + drop.level)))
+        tail = self._tail(active, theta)
+        self.legs.append(_Leg(drop.time, float(width), tail, moved, turned, min(float(share), 1.0), late, lag))
+
+    def _follows(self, new: IntArray, active: IntArray, before: State[Any]) -> bool:
+        """Whether the measures of `Lag` are there: rows are neurons, and of few enough."""
+        rows = before.directions.shape[0] == self.problem.width and 0 < active.size <= _ORDER
+        return rows and new.size > 0 and self.problem.degree == 2 and self.problem.quadratic_loss
+
+    def _gained(
+        self, began: IntArray, earlier: FloatArray, active: IntArray, theta: FloatArray, parts: FloatArray
+    ) -> FloatArray:
+        """Change of the output of the network in a drop, (N,)."""
         last, output = self._known, parts.sum(axis=0)
         self._known = _Known(active, theta, output)
         if last is not None and last.of(began, earlier):  # nobody has moved since the last drop
-            known = last.output
-        else:
-            first = self.problem.outputs(earlier, began)
-            assert first is not None
-            known = first.sum(axis=0)
-        gained = output - known
+            return output - last.output
+        first = self.problem.outputs(earlier, began)
+        assert first is not None
+        return output - first.sum(axis=0)
+
+    def _moved(
+        self, active: IntArray, parts: FloatArray, gained: FloatArray, before: State[Any], after: State[Any]
+    ) -> tuple[float, float]:
+        """`moved` and `turned`, see `_Leg`, of a drop in which the output changed by `gained`."""
         change = _size(gained)
         if change <= 0:
             return 1.0, 0.0
@@ -234,8 +197,6 @@ class Deviation:
     def _barred(self, drops: Sequence[Drop], start_level: float) -> tuple[Drop, ...]:
         if not drops:
             return ()
-        for j in range(max(len(self.legs) - _BACK, 0), len(self.legs)):
-            self._pull(j)
         count = len(drops)  # an interrupt may leave one leg more
         halves = np.maximum([drop.half_time for drop in drops], TINY)
         measures = self._measures()
@@ -248,8 +209,10 @@ class Deviation:
         moved, turned, share, late, tails = (one[:count] for one in (moved, turned, share, late, tails))
         # what turns goes on from where the drop begins, so that all of its slow end counts
         own = (_OWN * (moved - turned) + turned) * np.minimum(tails, halves)
-        drags = np.array([self._drag(k) for k in range(count)])
-        errors = _LEAST + (drags + _PART * (slow + own + late + near)) / halves
+        known = np.array([leg.lag is not None for leg in self.legs[:count]])
+        lags = np.array([leg.lag or 0.0 for leg in self.legs[:count]])
+        # of second order is at most what is known to first order: it counts as the other measures do
+        errors = _LEAST + (lags + _PART * (np.where(known, lags, slow + own) + late + near)) / halves
         left = moved * np.exp(-after / tails) + np.exp(-2.0 * after / widths[:count])
         left[~(after < np.inf)] = 0.0
         levels = np.array([drop.level for drop in drops])
