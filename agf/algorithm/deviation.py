@@ -218,7 +218,9 @@ class Deviation:
         levels = np.array([drop.level for drop in drops])
         scale = start_level if start_level > 0 else np.inf
         certain = np.array([drop.predicted_decrease if drop.predicted_decrease > 0 else 0.0 for drop in drops]) / scale
-        bars = FINE_DEPTH + certain + left * (np.abs(np.append(start_level, levels[:-1]) - levels) / scale)
+        falls = np.abs(np.append(start_level, levels[:-1]) - levels) / scale
+        place, mixture = _between(after, widths, falls)
+        bars = FINE_DEPTH + certain + np.where(after < np.inf, moved * falls * np.exp(-place / tails), 0.0) + mixture
         # two drops overlap where a neighbour's output moves one by more than Algorithm 1 may be off, or a level by more
         # than one at rest may
         mixed = (reach > HOLDS) | (share > HOLDS) | (left > CRITICAL)
@@ -249,6 +251,19 @@ def _beside(measures: FloatArray, halves: FloatArray, some: slice) -> tuple[Floa
     near[itself], reach[itself] = (widths * share)[some], 0.0
     slow = np.tril(moved * np.minimum(tails, np.maximum(halves[some, None] - times, 0.0)), some.start - 1)
     return slow.sum(axis=1), near.sum(axis=1), reach.max(axis=1)
+
+
+def _between(after: FloatArray, widths: FloatArray, falls: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """How long after each drop (d,) the loss falls least before the next, and what is left of it there with what the
+    next has begun: of the growth x of its newcomer a drop leaves (1 - x)^2 of its fall."""
+    place, mixture = after.copy(), np.zeros(falls.size)
+    gap, fall, begun = after[:-1], falls[:-1], falls[1:]
+    widths, logs = np.minimum(widths, 1.0 / TINY), np.log(np.maximum(falls, TINY))
+    behind, ahead = widths[: falls.size - 1], widths[1 : falls.size]
+    flattest = np.log(2.0) - np.diff(logs) + 2.0 * (np.log(ahead) - np.log(behind) + gap / ahead)
+    place[:-1] = np.clip(flattest / (4.0 / behind + 2.0 / ahead), 0.0, gap)
+    mixture[:-1] = fall * np.exp(-4.0 * place[:-1] / behind) + 2.0 * begun * np.exp(-2.0 * (gap - place[:-1]) / ahead)
+    return place, mixture
 
 
 def _elsewhere(neurons: IntArray, state: State[Any]) -> IntArray:

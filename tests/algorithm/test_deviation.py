@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import agf
-from agf.algorithm.deviation import Deviation
+from agf.algorithm.deviation import Deviation, _between
 
 
 def predicted(d, monkeypatch):
@@ -64,3 +64,21 @@ def test_a_level_at_which_a_curve_stays_is_certain_however_steep_its_drops_are(a
     for drop, level in zip(stairs.drops, truth, strict=True):
         assert abs(drop.level - level) <= drop.level_error * stairs.start_level
     assert max(drop.level_error for drop in stairs.drops[:-1]) < 1e-3  # the curve ends soon after the last one
+
+
+@pytest.mark.parametrize("gap", [1.5, 3.0, 6.0])
+def test_the_bar_of_a_level_covers_how_two_neighbours_mix_and_little_more(gap):
+    # one newcomer each, x' = 2 (1 - x) x / width: the loss is where it falls least, not on the level between
+    width, fall, begun = np.array([1.0, 0.7]), np.array([0.6, 0.3]), np.array([10.0, 10.0 + gap])
+
+    def growth(t, k):
+        return 1.0 / (1.0 + np.exp(-2.0 * (t - begun[k]) / width[k]))
+
+    t = np.linspace(*begun, 20001)
+    loss = 0.1 + sum(fall[k] * (1.0 - growth(t, k)) ** 2 for k in (0, 1))
+    flattest = int(np.argmin(np.abs(np.diff(loss))))
+    off = abs(loss[flattest] - 0.4)
+    place, mixture = _between(np.append(gap, np.inf), width, fall)
+    assert place[0] == pytest.approx(t[flattest] - begun[0], abs=0.1 * gap)
+    assert off <= mixture[0] <= 10.0 * off
+    assert mixture[1] == 0.0
