@@ -133,7 +133,8 @@ class Deviation:
         if parts is not None and gained is not None:
             moved, turned = self._moved(active, parts, gained, before, after)
             if self._straight and turned <= TIED and self._follows(new, active, before):
-                lag = sum(map(abs, self._lag.add(self.problem, before, activated, after, drop, active, parts, gained)))
+                with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                    lag = sum(map(abs, self._lag.add(self.problem, before, after, drop, active, parts, gained)))
         self._straight = lag is not None
         late = abs(later(self.problem, theta, active, new, 0.5 * (before.level + drop.level)))
         tail = self._tail(active, theta)

@@ -24,7 +24,7 @@ from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.records.state import State
 from agf.results.drop import Drop
-from agf.rounding import RANK, TIED
+from agf.rounding import RANK, TIED, TINY
 
 #: Growth x of a newcomer at which half of the loss of its drop is gone. Derived: what is left is (1 - x)^2.
 _HALF = 1.0 - np.sqrt(0.5)
@@ -47,7 +47,6 @@ class Lag:
         self,
         problem: Problem,
         before: State[Any],
-        activated: State[Any],
         after: State[Any],
         drop: Drop,
         active: IntArray,
@@ -60,8 +59,8 @@ class Lag:
         ----------
         problem : Problem
             Of degree 2, with outputs and a half-squared loss.
-        before, activated, after : State
-            Settled, at the end of the dormant phase, and settled again.
+        before, after : State
+            Settled, and settled again.
         drop : Drop
             What led there.
         active : int ndarray, shape (m,)
@@ -78,11 +77,12 @@ class Lag:
         felt, lag = self.integral - self.since.pop(new, 0.0), 0.0
         if isinstance(felt, np.ndarray) and itself[place]:
             lag = -float(units[place] @ felt) / utility
-        changes = after.log_norms[active] - activated.log_norms[active]
-        shrinking = self._shrinking(problem, activated, after, active)
+        # a newcomer is at its threshold when on a straight line it would have the norm at which it settles
+        changes = np.where(before.active[active], after.log_norms[active] - before.log_norms[active], 0.0)
+        shrinking = self._shrinking(problem, before, after, active)
         right = np.array([0.5 * changes if shrinking is None else 0.5 * changes + units @ shrinking, itself]).T
         gram = units @ units.T
-        gram.flat[:: active.size + 1] += RANK * gram.max()  # equal columns share
+        gram.flat[:: active.size + 1] += RANK * gram.max() + TINY  # equal columns share
         answers, row = np.linalg.solve(gram, right).T
         for neuron in drop.collapsed.tolist():
             self.since[neuron] = self.integral
@@ -92,15 +92,15 @@ class Lag:
         # a row of the inverse of a Gram matrix holds the coefficients in all others
         ratios = np.exp(2.0 * changes)  # of norms squared, after and before
         follow = row / row[place] * (1.0 - 1.0 / ratios) * (np.log1p((ratios - 1.0) * _HALF) - np.log1p(-_HALF))
-        return lag, float(follow @ before.active[active]) / (4.0 * utility)
+        return lag, float(follow.sum()) / (4.0 * utility)
 
     def _shrinking(
-        self, problem: Problem, activated: State[Any], after: State[Any], active: IntArray
+        self, problem: Problem, before: State[Any], after: State[Any], active: IntArray
     ) -> FloatArray | None:
         """Integral of the outputs of dormant neurons that had all but activated, and shrink at 4 |U| now: (N,), or
         None where there are none."""
         norms = after.log_norms
-        large = ~(after.active | activated.active) & (norms > norms[active].max() + _FAR)
+        large = ~(after.active | before.active) & (norms > norms[active].max() + _FAR)
         if not large.any():
             return None
         some = np.flatnonzero(large)

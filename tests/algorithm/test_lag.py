@@ -34,14 +34,19 @@ def flow(x, y, alpha, end):
 
 def predicted(monkeypatch, x, y, alpha):
     """A prediction by Algorithm 1, the two lags of each drop, and the states from which they were told."""
-    problem, found, states, add = agf.problem("diagonal-linear", X=x, y=y), [], [], Lag.add
+    problem, found, states = agf.problem("diagonal-linear", X=x, y=y), [], []
+    add, measure = Lag.add, Deviation.add
 
-    def told(self, problem, before, activated, *others):
-        states.append((before, activated))
-        found.append(add(self, problem, before, activated, *others))
+    def told(self, *others):
+        found.append(add(self, *others))
         return found[-1]
 
+    def measured(self, settled, activated, *others):
+        states.append((settled, activated))
+        measure(self, settled, activated, *others)
+
     monkeypatch.setattr(Lag, "add", told)
+    monkeypatch.setattr(Deviation, "add", measured)
     stairs = agf.predict(problem, problem.init(alpha), mode="agf")
     monkeypatch.undo()
     return stairs, np.array(found), states

@@ -31,9 +31,7 @@ def test_many_starts_are_refused_as_one_is():
     problem = agf.problem("diagonal-linear", X=x, y=DATA[:, 0])
     init = agf.Init.from_params(np.full((10, 2), 0.9))
     for predict in (agf.predict, lambda problem, init, mode: agf.predict_many(problem, [init], mode=mode)):
-        with pytest.raises(
-            agf.RequestError, match=r"larger than what the data ask for.*times that of the zero"
-        ):
+        with pytest.raises(agf.RequestError, match=r"larger than what the data ask for.*times that of the zero"):
             predict(problem, init, mode="agf")
 
 
