@@ -39,9 +39,12 @@ class Rounds:
     ----------
     left : int, optional
         Each round takes one.
+    evaluations : float, optional
+        Evaluations of the utility after which a question takes no more of them.
     """
 
     left: int = field(default_factory=lambda: _MAX_ROUNDS)
+    evaluations: float = np.inf
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ def cross(
     tie_rtol: float = 1e-9,
     align: bool = True,
     stop: float = np.inf,
+    most: float = np.inf,
     stats: dict[str, float] | None = None,
 ) -> Crossing | Status:
     """Integrate the dormant neurons until the first reaches its threshold.
@@ -112,6 +116,8 @@ def cross(
         are followed in real time from here.
     stop : float, optional
         Accelerated time, since the start of the phase, at which to give up.
+    most : float, optional
+        Evaluations of the utility after which to give up.
     stats : dict[str, float] or None, optional
         Counters to add to: utility_evaluations, dormant_steps, self_interactions.
 
@@ -129,7 +135,7 @@ def cross(
     Stalled
         A crossing could not be located.
     """
-    race = _Race(batch, threshold, rtol)
+    race = _Race(batch, threshold, rtol, Rounds(evaluations=most))
     try:
         status = race.run(stop)
         return race.crossing(tie_rtol, align) if status is None else status
@@ -152,6 +158,15 @@ def wait(
     try:
         time = float(race.crossings.crossed.min()) if race.run(stop) is None else np.inf
         return time, race.crossings.learned()
+    finally:
+        race.count(stats)
+
+
+def soonest(batch: Batch, threshold: Threshold, *, stats: dict[str, float] | None = None) -> float:
+    """Accelerated time before which none crosses at the gradients of now, each growing as fast as these allow."""
+    race = _Race(batch, threshold, 1.0)
+    try:
+        return race.crossings.earliest(np.flatnonzero(~race.steps.dead))
     finally:
         race.count(stats)
 
@@ -251,7 +266,7 @@ class _Race:
             behind = ~self.rest.resting & (steps.y1[:, -1] < end) & np.isinf(crossed)
             if not behind.any():
                 break
-            if self.rounds.left <= 0:
+            if self.rounds.left <= 0 or steps.field.evaluations > self.rounds.evaluations:
                 return Status.MAX_STEPS
             self.rounds.left -= 1
             # A step may pass the first crossing but must not begin after it, or the state there would be lost.

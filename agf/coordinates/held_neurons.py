@@ -108,17 +108,29 @@ def between_drops(system: object, y: FloatArray, fallen: float, first: float) ->
     return not np.any((behind > _SMALL) & (behind < _ACTIVE))
 
 
-def hold(system: object, y: FloatArray, rtol: float) -> tuple[HeldSystem, FloatArray, int] | None:
+def hold(
+    system: object, y: FloatArray, rtol: float, held: BoolArray | None = None
+) -> tuple[HeldSystem, FloatArray, int] | None:
     """The plateau at y, y with the large neurons moved onto their minimum, and the evaluations; None if there is none.
 
     Where no neuron is small, all are held: the flow has ended.
 
-    `rtol` : tolerance of the steps that led to y.
+    Parameters
+    ----------
+    system : FlowSystem
+        What flows; only polar coordinates of degree 3 and more have such plateaus.
+    y : float ndarray, shape (N,)
+        Where it is.
+    rtol : float
+        Tolerance of the steps that led to y.
+    held : bool ndarray or None, shape (H,), optional
+        Neurons that alone make the residual; None: all but those so small that they hardly do.
     """
     if not isinstance(system, PolarSystem) or system.power == 0 or system.problem.kink > 0:
         return None
     directions, log_norms, _ = system._split(y)
-    held = system.alive & (log_norms > np.max(log_norms[system.alive]) + _SMALL)
+    if held is None:
+        held = system.alive & (log_norms > np.max(log_norms[system.alive]) + _SMALL)
     who = np.flatnonzero(held)
     theta = directions[held] * np.exp(log_norms[held])[:, None]
     found = _minimum(system.problem, theta, who)

@@ -174,15 +174,48 @@ class Ride:
         return PolarSystem(self.problem, self.init).history_warnings(log_norms)
 
     def cross(
-        self, state: State, small: IntArray, threshold: Threshold, rtol: float, stop: float, stats: dict[str, float]
+        self,
+        state: State,
+        small: IntArray,
+        threshold: Threshold,
+        rtol: float,
+        stop: float,
+        most: float,
+        stats: dict[str, float],
     ) -> Landing | Status:
         """The next dormant neuron to reach `threshold` on the frozen residual, with the active neurons `small` (k,)
-        riding along, and the others held; the status of `dormant.cross` when there is none by `stop`."""
-        waiting, active = np.flatnonzero(~state.active), np.flatnonzero(state.active)
+        riding along, and the others held; the status of `dormant.cross` when there is none by `stop`, or known after
+        `most` evaluations."""
+        waiting = np.flatnonzero(~state.active)
+        batch = self._everyone(state)
+        directions, log_norms, tie_rtol = batch.directions, batch.log_norms, self.settings.tie_rtol
+        free = batch.some(waiting, directions, log_norms)
+        found = dormant.cross(
+            free, threshold, rtol=rtol, tie_rtol=tie_rtol, align=False, stop=stop, most=most, stats=stats
+        )
+        if not isinstance(found, Crossing):
+            return found
+        self.forked.update(waiting[found.forked].tolist())
+        directions[waiting], log_norms[waiting] = found.directions, found.log_norms
+        if small.size:
+            riding = batch.some(small, directions, log_norms)
+            directions[small], log_norms[small] = dormant.carried(riding, found.time, rtol=rtol, stats=stats)
+        after = replace(state, time=state.time + found.time, directions=directions, log_norms=log_norms)
+        return Landing(found.time, waiting[found.neurons], found.utility, found.gain, after)
+
+    def soonest(self, state: State, threshold: Threshold, stats: dict[str, float]) -> float:
+        """Accelerated time before which no dormant neuron reaches `threshold` on the residual of now."""
+        batch = self._everyone(state)
+        free = batch.some(np.flatnonzero(~state.active), batch.directions, batch.log_norms)
+        return dormant.soonest(free, threshold, stats=stats)
+
+    def _everyone(self, state: State) -> Batch:
+        """All neurons on the residual of the active ones, in copies."""
+        active = np.flatnonzero(state.active)
         residual = self.problem.residual(state.params[active], active)
         directions, log_norms = state.directions.copy(), state.log_norms.copy()
         everyone = np.arange(state.active.size)
-        batch = Batch(
+        return Batch(
             self.problem,
             residual,
             self.clock,
@@ -193,14 +226,3 @@ class Ride:
             self.contrary,
             rounded=True,
         )
-        free, tie_rtol = batch.some(waiting, directions, log_norms), self.settings.tie_rtol
-        found = dormant.cross(free, threshold, rtol=rtol, tie_rtol=tie_rtol, align=False, stop=stop, stats=stats)
-        if not isinstance(found, Crossing):
-            return found
-        self.forked.update(waiting[found.forked].tolist())
-        directions[waiting], log_norms[waiting] = found.directions, found.log_norms
-        if small.size:
-            riding = batch.some(small, directions, log_norms)
-            directions[small], log_norms[small] = dormant.carried(riding, found.time, rtol=rtol, stats=stats)
-        after = replace(state, time=state.time + found.time, directions=directions, log_norms=log_norms)
-        return Landing(found.time, waiting[found.neurons], found.utility, found.gain, after)

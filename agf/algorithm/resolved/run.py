@@ -23,6 +23,7 @@ from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
 from agf.results.drop import Drop
+from agf.stopping.drive import Moment
 
 
 class Run:
@@ -106,14 +107,18 @@ class Run:
         directions = state.directions[waiting]
         return order(self.problem, self.members.threshold, directions, waiting, self.residual(), state.level)
 
-    def next_to_join(self, rtol: float, stop: float, small: IntArray) -> Landing | Status:
+    def next_to_join(self, rtol: float, stop: float, small: IntArray, most: float = np.inf) -> Landing | Status:
         """The next to join. MAX_TIME when none does by `stop`, or ever as far as a run of this length can tell.
 
-        small : active neurons (k,) that ride along.
+        small : active neurons (k,) that ride along. most : evaluations after which it is MAX_STEPS.
         """
         if self.state.time > 0:
             stop = min(stop, NEVER * self.state.time)
-        return self.ride.cross(self.state, small, self.members.threshold, rtol, stop, self.stats)
+        return self.ride.cross(self.state, small, self.members.threshold, rtol, stop, most, self.stats)
+
+    def soonest(self) -> float:
+        """Accelerated time before which no dormant neuron joins, as far as the gradients of now tell."""
+        return self.ride.soonest(self.state, self.members.threshold, self.stats)
 
     def join(self, neurons: IntArray, utility: FloatArray, log_norms: FloatArray | None = None) -> None:
         """Neurons (k,) become active, with their utilities (k,); log_norms: (H,) at which, those of now when None."""
@@ -145,6 +150,10 @@ class Run:
     def drops(self) -> list[Drop]:
         """Visible drops so far."""
         return self.path.drops(self.problem, self.clock, self.left)
+
+    def evaluations(self, now: Moment) -> float:
+        """All so far, those of the stretch under way until now among them."""
+        return now.work.gradients + sum(value for name, value in self.stats.items() if name.endswith("evaluations"))
 
     def count(self, name: str, number: float) -> None:
         """Add to a counter."""

@@ -23,6 +23,12 @@ from agf.stopping.rules import LOOK
 #: Evaluations of one flow after which it gives up where the rest of the plateau would take this many times more. Limit:
 #: the run ends there and says so.
 _PATIENT, _FOR_EVER = 20_000, 30.0
+#: Factor of time after which it is asked anew when the next neuron is due. Cost: of asking; the residual relaxes
+#: meanwhile, and before a plateau is skipped it is asked in any case.
+_AGAIN = 4.0
+#: Evaluations that this may take, over all so far. Cost: what takes more to foresee would take more yet to cross, and
+#: is stepped through by the rules of the end.
+_WORTH = 0.5
 _RESTLESS = (
     "The active neurons come to rest nowhere near, and stepping through the plateau, which lasts as long as one over "
     "alpha, would take for ever; use mode agf, or a larger alpha."
@@ -40,47 +46,63 @@ class Settles:
     stretch: Stretch
 
     def init(self, now: Moment) -> tuple[float, ...]:
-        """When it was last asked, the gradients at which to give up, and the steepest fall."""
-        return (0.0, float(_PATIENT), self._rate(now))
+        """When it was last asked, the gradients at which to give up, and the steepest fall; when the next neuron was
+        last waited for, and when it is due, 0 where that is not known."""
+        return (0.0, float(_PATIENT), self._rate(now), 0.0, 0.0)
 
     def look(self, now: Moment, memory: tuple[float, ...]) -> tuple[tuple[float, ...], End | None]:
         """Whether the plateau can be skipped."""
-        run, (looked, patience, steepest) = self.run, memory
+        run, (looked, patience, steepest, asked, due) = self.run, memory
         rate = self._rate(now)
         steepest = max(steepest, rate)
         tired = now.work.gradients > patience
         size = max(now.loss, FLOOR * run.start_level)
         quiet = rate * now.t <= run.settings.rtol * size and now.t > 1.25 * looked
         if not (quiet or tired) or self.stretch.time(now.t) < run.moving:
-            return (looked, patience, steepest), None
-        y, system = self.stretch.riding(now.y), self.stretch.system
+            return (looked, patience, steepest, asked, due), None
+        y = self.stretch.riding(now.y)
         run.state = self.stretch.state(y, now)
-        ahead = wait(run, self.stretch, least(run, now))
-        end = End(Why.HORIZON, now)
+        if not tired and due <= now.t and self._grows_up(y):
+            return (now.t, patience, steepest, asked, due), None
+        if tired or due <= now.t or now.t > _AGAIN * asked:
+            asked, due = now.t, now.t + wait(run, self.stretch, now)
         if tired:
             patience *= 2.0
-            if np.inf > ahead > _FOR_EVER**2 * now.t:  # what is left costs as the root of its length
-                return (looked, patience, steepest), End(Why.STALLED, now, note=_RESTLESS)
+            if np.inf > due - now.t > _FOR_EVER**2 * now.t:  # what is left costs as the root of its length
+                return (looked, patience, steepest, asked, due), End(Why.STALLED, now, note=_RESTLESS)
+        end = None
         if quiet:
             looked = now.t
-            if not np.isfinite(ahead):
-                run.last = True
-                return (looked, patience, steepest), end
-            # On plateaus too long for any relaxation to end, what is left of it is rounding.
-            run.count("loss_evaluations", 1)
-            rate = min(rate, system.relaxing(y))
-            path = np.sqrt(rate * np.exp(system.log_time_unit)) * ahead  # that the active weights would go
-            off = run.tolerances.step * system.length(y)  # by which they may be off until then
-            still = rate * ahead <= run.settings.rtol * size and path <= off
-            still = still or rate <= SUM**2 * steepest
-            held = None if still else at_minimum(run, system, y)
-            if held is not None and system.apart_from(held[1], y) ** 2 > off * path:
-                held = None
-            rests = (still or held is not None) and self._growth(system, y) * ahead <= STILL
-            if rests and not self._leaves(now, y, ahead):
-                run.settled = True
-                return (looked, patience, steepest), replace(end, after=held)
-        return (looked, patience, steepest), None
+            end = self._next(now, y, due - now.t, steepest)
+            if end is not None and asked < now.t:  # by what was known of a residual that has relaxed since
+                asked, due = now.t, now.t + wait(run, self.stretch, now)
+                end = self._next(now, y, due - now.t, steepest)
+            run.last, run.settled = bool(np.isinf(due)), end is not None and bool(np.isfinite(due))
+        return (looked, patience, steepest, asked, due), end
+
+    def _next(self, now: Moment, y: FloatArray, ahead: float, steepest: float) -> End | None:
+        """The end of the stretch, if nobody will join, or if it has settled as far as the time `ahead` until then."""
+        run, system = self.run, self.stretch.system
+        if np.isinf(ahead):
+            return End(Why.HORIZON, now)
+        # On plateaus too long for any relaxation to end, what is left of it is rounding.
+        run.count("loss_evaluations", 1)
+        rate = min(self._rate(now), system.relaxing(y))
+        path = np.sqrt(rate * np.exp(system.log_time_unit)) * ahead  # that the active weights would go
+        off = run.tolerances.step * system.length(y)  # by which they may be off until then
+        lost = run.settings.rtol * max(now.loss, FLOOR * run.start_level)
+        still = (rate * ahead <= lost and path <= off) or rate <= SUM**2 * steepest
+        held = None if still else at_minimum(run, system, y)
+        if held is not None and (system.apart_from(held[1], y) ** 2 > off * path or self._falls(held[1], now) > lost):
+            held = None
+        if (not still and held is None) or self._growth(system, y) * ahead > STILL or self._leaves(now, y, ahead):
+            return None
+        return End(Why.HORIZON, now, after=held)
+
+    def _falls(self, there: FloatArray, now: Moment) -> float:
+        """Loss that is taken off at once by going there."""
+        self.run.count("loss_evaluations", 1)
+        return now.loss - self.stretch.system.loss_and_rate(there)[0]
 
     def _rate(self, now: Moment) -> float:
         """At which the active neurons lower the loss."""
@@ -95,6 +117,11 @@ class Settles:
         rate = escape(there, ahead * float(np.exp(system.log_time_unit)))
         now.system.charge(cost.work.gradients, cost.work.hessians)
         return rate > 0.0
+
+    def _grows_up(self, y: FloatArray) -> bool:
+        """Whether an active neuron that is still small grows up before another one can join: no plateau then."""
+        growth = self._growth(self.stretch.system, y)
+        return growth > 0.0 and growth * self.run.soonest() > STILL * self.stretch.unit
 
     def _growth(self, system: Riding, y: FloatArray) -> float:
         """Largest d log rho/ds at y over the active neurons that have not grown up, or 0."""
@@ -124,21 +151,21 @@ class Undue:
         if end is None or now.t < memory[0]:
             return (memory[0], *kept), None
         self.run.state = self.stretch.state(self.stretch.riding(now.y), now)
-        due = wait(self.run, self.stretch, least(self.run, now))
+        due = wait(self.run, self.stretch, now)
         return (LOOK * now.t, *kept), end if np.isinf(due) else None
 
 
-def least(run: Run, now: Moment) -> float:
-    """Gain of a dormant neuron that is no more than steps leave of the residual: it recedes as that decays."""
-    return FLOOR * run.settings.rtol * max(now.loss, FLOOR * run.start_level)
+def wait(run: Run, stretch: Stretch, now: Moment) -> float:
+    """How long (in units of s) until the next neuron joins, on the residual of now; inf when none will, or none that is
+    worth to be waited for.
 
-
-def wait(run: Run, stretch: Stretch, least: float) -> float:
-    """How long (in units of s) until the next neuron joins that can take more than `least` off the loss, on the
-    residual of now; inf when none will."""
+    One that can take no more off the loss than steps leave of the residual recedes as that decays.
+    """
     if run.state.active.all():
         return float(np.inf)
-    found = run.next_to_join(1e-3, np.inf, np.zeros(0, dtype=np.int64))
+    nobody, most = np.zeros(0, dtype=np.int64), _WORTH * run.evaluations(now)
+    found = run.next_to_join(1e-3, np.inf, nobody, most)
+    least = FLOOR * run.settings.rtol * max(now.loss, FLOOR * run.start_level)
     if not isinstance(found, Landing) or found.gain <= least:
         return float(np.inf)
     return found.time / stretch.unit
@@ -187,11 +214,9 @@ def at_minimum(run: Run, system: Riding, y: FloatArray) -> tuple[HeldSystem, Flo
 
     The flow would come as near only after stepping through most of the plateau.
     """
-    found = hold(system, y, run.tolerances.step)
+    found = hold(system, y, run.tolerances.step, run.state.active & system.alive)
     if found is None:
         return None
     plateau, y, evaluations = found
     run.count("loss_evaluations", evaluations)
-    if not np.array_equal(plateau.held, run.state.active):
-        return None
     return plateau, y
