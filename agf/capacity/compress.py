@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray, count, fraction, matrix, positive
-from agf.capacity.groups import Group, cluster, groups, parameters_of
+from agf.capacity.groups import Group, by_direction, cluster, parameters_of
 from agf.capacity.layers import require_two_layer, two_layer
 from agf.capacity.seats import seats as seats_of
 from agf.contract.admission import admit_problem, refuse_nonfinite
@@ -129,7 +129,7 @@ def merge(problem: Problem, theta: Any, *, cosine: float = 0.999, rule: str = "t
     theta = _weights(problem, theta, "merge")
     how = f"Merging at cosine {cosine:g} by {rule}"
     if rule == "total":
-        found = groups(problem, theta, cosine=cosine)
+        found = by_direction(problem, theta, cosine)
         directions, sizes = polar(theta)
         dead = cluster(
             problem, directions, np.where(np.isin(np.arange(sizes.size), found.dead), sizes, -np.inf), cosine
@@ -226,9 +226,10 @@ def prune(
     run = theta if isinstance(theta, Trajectory) else None
     theta = _weights(problem, theta, "prune")
     neurons = np.delete(np.arange(problem.width), problem.permanent)
+    cosine = fraction(cosine, "cosine", where="prune")
     seats = seats_of(keep, neurons.size, "prune")
     if by == "group":
-        kept, rows = _by_group(groups(problem, theta, cosine=cosine).groups, seats, theta, problem.degree)
+        kept, rows = _by_group(by_direction(problem, theta, cosine).groups, seats, theta, problem.degree)
     else:
         score = _score(problem, theta, run, by, count(seed, "seed", where="prune", least=0))[neurons]
         kept = np.sort(neurons[np.argsort(-score, kind="stable")[:seats]])

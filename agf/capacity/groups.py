@@ -15,14 +15,15 @@ import numpy as np
 
 from agf import registry
 from agf.arrays import FloatArray, IntArray, count, fraction, matrix
-from agf.capacity.alignment import alignment
+from agf.capacity.alignment import Alignment, alignment
+from agf.capacity.half_times import falls, halfway, raced
 from agf.capacity.layers import favoured, gates, output_names, require_two_layer, similarity
-from agf.clock import half_drop_ratio
-from agf.contract.admission import admitted, refuse_nonfinite
+from agf.contract.admission import admitted
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
+from agf.records.status import Status
 from agf.records.table import Table, Tabular, counted, number
 from agf.results import frames
 from agf.results.comparison import Comparison
@@ -36,11 +37,14 @@ if TYPE_CHECKING:
 
 #: Ways of telling groups apart.
 BY = ("direction", "cell", "class")
+#: Smallest cosine between a member of a group by direction and its largest. Setting: `cosine`; that of [Pinson].
+COSINE = 0.999
 #: Group totals that grew by less than this factor over a run have no half time to measure: they made no drop.
 _GREW = 10.0
-#: Groups, the largest, that may be past their drop and are projected out of the self-interactions of others: a cost,
-#: cubic in them.
+#: Groups, the largest, that may be past their drop: a cost, of a residual each.
 _MOST_GROWN = 50
+#: Statuses of runs after which nothing falls any more.
+_OVER = (Status.SETTLED, Status.NO_CRITICAL_POINT, Status.QUIET, Status.SADDLE)
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,8 @@ class Group:
     took_off : that loss. Every neuron takes off the integral of |grad_i L|^2, and all of them together what the loss
         fell by. NaN where no past is known.
     predicted_half_time : for a comparison, of the predicted drop with most of the group; else, for groups by direction
-        that are still to make their drop, by the law of one neuron of this total at the residual that those leave which
-        have made theirs; else NaN.
+        that are still to make their drop, that in a coarse race from here to the end of the run, or to where it is
+        over; NaN for all others, and where the race takes too long.
     label : "" or what the group is called: a class, or a number of open gates.
     """
 
@@ -238,7 +242,7 @@ def groups(
     theta: Any = None,
     *,
     at: int = -1,
-    cosine: float = 0.999,
+    cosine: float = COSINE,
     by: str = "direction",
     problem: Problem | None = None,
 ) -> Groups:
@@ -280,7 +284,8 @@ def groups(
         if theta is None:
             raise RequestError(explain("a problem needs weights `theta`.", where="groups", expected="an (H, P) array"))
         start = theta if isinstance(theta, Init) else Init(*polar(matrix(theta, "theta", where="groups")), alpha=1.0)
-        return _at(source, np.nan, start.directions, start.log_norms, None, by, cosine)
+        found = found_at(source, np.nan, start, None, by, cosine)
+        return _foreseen(source, found, start, _waiting(source, found, start), None)
     run = source.trajectory if isinstance(source, Comparison) else source
     if isinstance(run, Staircase):
         raise RequestError(
@@ -295,22 +300,47 @@ def groups(
         )  # fmt: skip
     at = count(at, "at", where="groups", least=-run.snapshot_times.size)
     problem = problem or problem_of(run)
-    if run.directions.shape[0] == 0:
-        raise RequestError(explain("this trajectory holds no parameters.", where="groups"))
+    _require_weights(run)
     if at >= run.snapshot_times.size:
         raise RequestError(
             explain(f"there is no snapshot {at}.", where="groups", expected=f"one of {run.snapshot_times.size}")
         )
     k = at % run.snapshot_times.size
-    found = _at(
-        problem, float(run.snapshot_times[k]), run.directions[k], run.log_norms[k], run.log_norms[0], by, cosine
-    )
+    now = Init(run.directions[k], run.log_norms[k], alpha=1.0)
+    found = found_at(problem, float(run.snapshot_times[k]), now, run.log_norms[0], by, cosine)
     with guard(problem):
-        falls = _falls(problem, run, k)
-        measured = [_past(problem, group, run, k, cosine, falls) for group in found.groups]
+        taken = falls(problem, run, k)
+    waiting = _waiting(problem, found, now)
+    with guard(problem):
+        measured = tuple(
+            _past(problem, group, run, k, cosine, taken[:, group.members].sum(axis=1), number not in waiting)
+            for number, group in enumerate(found.groups)
+        )
+    found = replace(found, groups=measured)
     if isinstance(source, Comparison):
-        measured = [replace(g, predicted_half_time=_predicted(g, source.stairs.drops)) for g in measured]
-    return replace(found, groups=tuple(measured))
+        seen = tuple(replace(g, predicted_half_time=_predicted(g, source.stairs.drops)) for g in measured)
+        return replace(found, groups=seen)
+    last = k == run.snapshot_times.size - 1
+    if last and run.status in _OVER:
+        return found
+    return _foreseen(problem, found, now, waiting, None if last else float(run.times[-1]))
+
+
+def by_direction(problem: Problem, theta: FloatArray, cosine: float) -> Groups:
+    """The groups of weights (H, P), without their past and future."""
+    return found_at(problem, np.nan, Init(*polar(theta), alpha=1.0), None, "direction", cosine)
+
+
+def at_end(run: Trajectory, problem: Problem | None = None) -> Groups:
+    """The groups by direction at the last snapshot of a run, without their past and future; for pictures."""
+    _require_weights(run)
+    now = Init(run.directions[-1], run.log_norms[-1], alpha=1.0)
+    return found_at(problem or problem_of(run), float(run.snapshot_times[-1]), now, None, "direction", COSINE)
+
+
+def _require_weights(run: Trajectory) -> None:
+    if run.directions.shape[0] == 0:
+        raise RequestError(explain("this trajectory holds no parameters.", where="groups"))
 
 
 def problem_of(run: Trajectory | Staircase, file: str | None = None) -> Problem:
@@ -366,111 +396,117 @@ def _split(problem: Problem, directions: FloatArray, log_norms: FloatArray, by: 
     return out
 
 
-def _at(
-    problem: Problem,
-    time: float,
-    directions: FloatArray,
-    log_norms: FloatArray,
-    start: FloatArray | None,
-    by: str,
-    cosine: float,
-) -> Groups:
-    """The groups at one moment, without their past."""
+def found_at(problem: Problem, time: float, now: Init, start: FloatArray | None, by: str, cosine: float) -> Groups:
+    """The groups at one moment, without their past and future; start : (H,) log norms at the start, where known."""
     with admitted(problem, "groups"):
-        moment = alignment(problem, Init(directions, log_norms, alpha=1.0))
+        moment = alignment(problem, now)
         always = np.array(problem.permanent, dtype=np.int64)
         dead = np.setdiff1d(np.flatnonzero(~moment.driven[0]), always)
-        driven = moment.driven[0] & ~np.isin(np.arange(log_norms.size), always)  # an output bias is of no group
-        kappa = problem.degree
-        found = []
-        for members, label in _split(problem, directions, np.where(driven, log_norms, -np.inf), by, cosine):
-            sizes = kappa * (log_norms[members] - log_norms[members[0]])
-            total = float(np.log(np.sum(np.exp(sizes))))
-            shares = np.exp(sizes - total)
-            signs = np.sign(directions[members] @ directions[members[0]])  # representatives of one function
-            mean = normalize((shares * np.where(signs == 0, 1.0, signs)) @ directions[members])
-            winner = members[0]
-            group = Group(
-                members=members,
-                direction=mean,
-                log_total=float(log_norms[winner]) + total / kappa,
-                shares=shares,
-                rate=float(moment.rate[0, winner]),
-                utility=float(moment.utility[0, winner]),
-                charge=np.nan if start is None else float(log_norms[winner] - start[winner]),
-                log_ratios=log_norms[members] - log_norms[winner],
-                label=label,
-            )
-            found.append(group)
+        driven = moment.driven[0] & ~np.isin(np.arange(now.width), always)  # an output bias is of no group
+        found = [
+            _group(problem, moment, now, start, members, label)
+            for members, label in _split(problem, now.directions, np.where(driven, now.log_norms, -np.inf), by, cosine)
+        ]
         found.sort(key=lambda group: -group.log_total)
-        if by == "direction":  # members of a cell or a class are not one neuron
-            found = _expected(problem, found, time, cartesian(directions[always], log_norms[always]))
-        return Groups(problem.name, kappa, time, by, cosine, tuple(found), dead)
+        return Groups(problem.name, problem.degree, time, by, cosine, tuple(found), dead)
 
 
-def _expected(problem: Problem, found: list[Group], time: float, always: FloatArray) -> list[Group]:
-    """The groups, largest first, with the half-drop times of those that still are to make their drop.
+def _group(
+    problem: Problem,
+    moment: Alignment,
+    now: Init,
+    start: FloatArray | None,
+    members: IntArray,
+    label: str,
+) -> Group:
+    """What these neurons are together."""
+    directions, log_norms = now.directions, now.log_norms
+    kappa, winner = problem.degree, members[0]
+    sizes = kappa * (log_norms[members] - log_norms[winner])
+    total = float(np.log(np.sum(np.exp(sizes))))
+    shares = np.exp(sizes - total)
+    signs = np.sign(directions[members] @ directions[winner])  # representatives of one function
+    return Group(
+        members=members,
+        direction=normalize((shares * np.where(signs == 0, 1.0, signs)) @ directions[members]),
+        log_total=float(log_norms[winner]) + total / kappa,
+        shares=shares,
+        rate=float(moment.rate[0, winner]),
+        utility=float(moment.utility[0, winner]),
+        charge=np.nan if start is None else float(log_norms[winner] - start[winner]),
+        log_ratios=log_norms[members] - log_norms[winner],
+        label=label,
+    )
 
-    One neuron of each group's direction and total stands for it. Degree 2 alone, where members keep their shares.
-    always : (k, P) rows of `problem.permanent`.
+
+def _foreseen(problem: Problem, found: Groups, now: Init, waiting: IntArray, until: float | None) -> Groups:
+    """The groups, with the half-drop times of those that still are to make their drop.
+
+    They are those of a race from here on, up to flow time `until` or its end, in which every neuron goes its own way.
+    (The law of one neuron of a group's total, at the residual that the others leave, is early by up to half of the time
+    that is left: directions still turn, and others fall meanwhile.)
     """
-    if problem.degree != 2 or not found:
+    if not waiting.size:
         return found
-    rows = np.concatenate([[parameters_of(group) for group in found], always])
-    neurons = np.array([*(group.winner for group in found), *problem.permanent], dtype=np.int64)
-    done = _saturated(problem, found, rows, neurons)
-    waiting = np.setdiff1d(np.arange(len(found)), done)
-    others = np.concatenate([done, np.arange(len(found), neurons.size)])
-    units, indices = np.array([found[k].direction for k in waiting]).reshape(-1, problem.n_params), neurons[waiting]
-    utility = problem.utility(units, indices, problem.residual(rows[others], neurons[others]))[0]
-    itself = problem.self_interaction(units, indices, rows[others], neurons[others])
-    out = list(found)
-    for k, gain, cost in zip(waiting.tolist(), utility, itself, strict=True):
-        if gain > 0 and cost > 0:
-            left = np.log(half_drop_ratio(2)) + 0.5 * np.log(gain / (2 * cost)) - found[k].log_total
-            if left > 0:
-                half = (0.0 if np.isnan(time) else time) + left / (2 * gain)
-                out[k] = replace(found[k], predicted_half_time=float(half))
-    return out
+    with guard(problem):
+        began = 0.0 if np.isnan(found.time) else found.time
+        end, seen = raced(problem, now, None if until is None else until - began)
+        if end.unfinished:  # half of what they took off so far comes too early
+            return found
+        then = Init(end.directions, end.log_norms, alpha=1.0)
+        moment = alignment(problem, then)
+        ended = tuple(_group(problem, moment, then, now.log_norms, group.members, "") for group in found.groups)
+        still = _waiting(problem, replace(found, groups=ended), then)
+        taken, out = seen.taken(), list(found.groups)
+        for k in np.setdiff1d(waiting, still):
+            interval, share = halfway(taken[:, out[k].members].sum(axis=1))
+            if interval >= 0:
+                at = seen.times[interval] + share * (seen.times[interval + 1] - seen.times[interval])
+                out[k] = replace(out[k], predicted_half_time=began + at)
+        return replace(found, groups=tuple(out))
 
 
-def _saturated(problem: Problem, found: list[Group], rows: FloatArray, neurons: IntArray) -> IntArray:
-    """Groups that are past the middle of their drop, of the largest.
+def _waiting(problem: Problem, found: Groups, now: Init) -> IntArray:
+    """Groups that grow and are not past the middle of their drop; by direction: others are not one neuron.
 
     With all others held, a group of norm rho costs L - U rho^2 + C rho^4, so that its rate, 2 (U - 2 C rho^2), has
-    fallen to 2 U / sqrt 2 when half of what it can take off is gone, and to 0 where it rests.
+    fallen to 2 U / sqrt 2 when half of what it can take off is gone, and to 0 where it rests. Degree kappa likewise.
     """
-    out = []
-    for k, group in enumerate(found[:_MOST_GROWN]):
-        residual = problem.residual(np.delete(rows, k, axis=0), np.delete(neurons, k))
-        alone = float(problem.utility(group.direction[None], neurons[k : k + 1], residual)[0][0])
-        if group.rate <= np.sqrt(2.0) * max(alone, 0.0):
+    if found.by != "direction":
+        return np.zeros(0, dtype=np.int64)
+    always = list(problem.permanent)
+    rows = np.array([parameters_of(group) for group in found.groups]).reshape(-1, problem.n_params)
+    rows = np.concatenate([rows, cartesian(now.directions[always], now.log_norms[always])])
+    neurons = np.array([*(group.winner for group in found.groups), *always], dtype=np.int64)
+    kappa, out = problem.degree, []
+    for k, group in enumerate(found.groups):
+        fell = group.rate <= 0
+        if not fell and k < _MOST_GROWN:
+            residual = problem.residual(np.delete(rows, k, axis=0), np.delete(neurons, k))
+            alone = float(problem.utility(group.direction[None], neurons[k : k + 1], residual)[0][0])
+            growth = np.exp((kappa - 2) * now.log_norms[group.winner])
+            fell = group.rate <= kappa * max(alone, 0.0) * growth / np.sqrt(2.0)
+        if not fell:
             out.append(k)
     return np.array(out, dtype=np.int64)
 
 
-def _falls(problem: Problem, run: Trajectory, k: int) -> FloatArray:
-    """(k, H) loss that every neuron took off between the snapshots up to number k: dL/dt = -sum_i |grad_i L|^2."""
-    every = np.arange(problem.width)
-    squares = np.array([np.sum(problem.loss_grad(run.params(j), every)[1] ** 2, axis=1) for j in range(k + 1)])
-    refuse_nonfinite(problem, "loss_grad", squares)
-    total = squares.sum(axis=1, keepdims=True)
-    shares = squares / np.where(total > 0, total, 1.0)
-    return np.asarray(-np.diff(run.loss_at(run.snapshot_times[: k + 1]))[:, None] * 0.5 * (shares[1:] + shares[:-1]))
+def _past(
+    problem: Problem, group: Group, run: Trajectory, k: int, cosine: float, taken: FloatArray, fell: bool
+) -> Group:
+    """The group with what the snapshots before number k say of it; taken : (k,) off the loss between them.
 
-
-def _past(problem: Problem, group: Group, run: Trajectory, k: int, cosine: float, falls: FloatArray) -> Group:
-    """The group with what the snapshots before number k say of it."""
+    fell : whether it is past its drop.
+    """
     members, times = group.members, run.snapshot_times[: k + 1]
-    taken = np.append(0.0, np.cumsum(falls[:, members].sum(axis=1)))
-    first = int(np.argmax(taken >= 0.5 * taken[-1]))
+    interval, share = halfway(taken)
     at = np.nan
     grew = problem.degree * (group.log_total - _log_total(problem, run.log_norms[0, members]))
-    if first > 0 and grew > np.log(_GREW) and np.isnan(group.predicted_half_time):
-        share = (0.5 * taken[-1] - taken[first - 1]) / (taken[first] - taken[first - 1])
-        before, after = run.loss_at(times[[first - 1, first]])
-        at = float(np.clip(run.time_at(before + share * (after - before)), times[first - 1], times[first]))
-    group = replace(group, half_time=at, took_off=float(taken[-1]))
+    if interval >= 0 and grew > np.log(_GREW) and fell:
+        between = times[[interval, interval + 1]]
+        before, after = run.loss_at(between)
+        at = float(np.clip(run.time_at(before + share * (after - before)), *between))
+    group = replace(group, half_time=at, took_off=float(np.sum(taken)))
     together = [
         bool((similarity(problem, rows[members[:1]], rows[members]) >= cosine).all())
         for rows in run.directions[: k + 1]

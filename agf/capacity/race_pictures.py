@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agf.capacity.alignment import alignment
-from agf.capacity.groups import Group, groups, problem_of
+from agf.capacity.groups import Group, at_end, problem_of
 from agf.capacity.pictures import COLOURED, bars, trajectory_of
 from agf.contract.problem import Problem
 from agf.pictures.axes import PALETTE, RULE, new_axes
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def race(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Problem | None = None) -> Axes:
     """Log norm of every neuron over log flow time, coloured by its group at the end, the totals of groups thick."""
     ax = new_axes() if ax is None else ax
-    traj, found = trajectory_of(run), groups(run, problem=problem)
+    traj = trajectory_of(run)
+    found = at_end(traj, problem)
     kappa, later = traj.degree, traj.snapshot_times > 0
     times, values = traj.snapshot_times[later], traj.log_norms[later]
     for k, group in enumerate(found.groups):
@@ -47,13 +48,14 @@ def _size(group: Group) -> str:
 
 def holdings(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Problem | None = None) -> Axes:
     """What every group contributes at the end, a bar each, cut into the shares of its members."""
-    return bars(groups(run, problem=problem), ax=ax)
+    return bars(at_end(trajectory_of(run), problem), ax=ax)
 
 
 def aligned(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Problem | None = None) -> Axes:
     """Cosine between every neuron and its drive over log flow time, coloured by its group at the end."""
     ax = new_axes() if ax is None else ax
-    traj, found = trajectory_of(run), groups(run, problem=problem)
+    traj = trajectory_of(run)
+    found = at_end(traj, problem)
     moments = alignment(problem or problem_of(traj), traj)
     later = moments.times > 0
     for k, group in enumerate(found.groups):

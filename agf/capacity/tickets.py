@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time as wall
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,25 +18,18 @@ from agf.arrays import FloatArray, IntArray, positive
 from agf.arrays import number as number_of
 from agf.capacity.alignment import Alignment, alignment
 from agf.capacity.layers import gates, two_layer
+from agf.capacity.race import Race, loss_without_neurons
+from agf.capacity.race import race as race_of
 from agf.capacity.seats import seats
 from agf.contract.admission import admit
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
-from agf.coordinates.choice import flow_system
-from agf.coordinates.polar_system import PolarSystem
 from agf.errors import RequestError, explain
 from agf.init import Init
-from agf.integrators import LOW
 from agf.records.table import Table, Tabular, counted, number
-from agf.rectified.prospects import prospects
 from agf.results import frames
 from agf.results.comparison import Comparison
 from agf.results.trajectory import Trajectory
-from agf.rounding import SUM
-from agf.stopping.drive import Moment, Stop, Why, drive
-from agf.stopping.ending import SETTLE, Ending
-from agf.stopping.methods import Explicit
-from agf.stopping.rules import Budget, Certified, Quiet, Settled, Timeless, Tolerance
 from agf.training.gradient_flow import RTOL as FINEST
 
 if TYPE_CHECKING:
@@ -48,14 +41,8 @@ RTOL = 3e-2
 #: The order is decided when the loss has fallen to this fraction of that without neurons: a cost, since norms still
 #: grow afterwards but hardly pass one another (Spearman .996 there, .9998 at a loss ten times smaller, on digits).
 DECIDED = 0.03
-#: Without such a fall, it is over when the loss falls by less than this fraction of itself in another time as long, and
-#: nothing grows. Cost: norms still move a little then, and hardly pass one another.
-_STILL = 0.01
 #: Largest tolerance that can be asked for. Limit: steps of the coarser run, at .2, are hardly a flow.
 _LOOSEST = 0.04
-#: Tolerance from which on steps are of low order. Derived: a step of order p costs 6 gradients for p = 5 and 3 for
-#: p = 3, and their number is in proportion to tolerance^(-1 / p): equal at 2^(-7.5).
-_LOW = 2.0**-7.5
 #: Errors are measured by a run at this multiple of the tolerance. Cost: two thirds of the other run; at 10 times the
 #: tolerance errors are overstated, and little is decided.
 _COARSER = 5.0
@@ -322,7 +309,7 @@ def tickets(
     began = wall.perf_counter()
     with guard(problem):
         first = alignment(problem, init)
-        start_loss = _without_neurons(problem)
+        start_loss = loss_without_neurons(problem)
         always = list(problem.permanent)
         dead = np.setdiff1d(np.flatnonzero(~first.driven[0]), always)
         if start_loss == 0.0:
@@ -358,20 +345,9 @@ def tickets(
         )
 
 
-@dataclass(frozen=True)
-class _Race:
-    """Where one run ended: flow time, log norms (H,), loss, gradients, and "" or why it was not over."""
-
-    time: float
-    log_norms: FloatArray
-    loss: float
-    gradients: int
-    unfinished: str
-
-
 def _ranked(
     problem: Problem, init: Init, rtol: float | None, until: float | None, start_loss: float, living: IntArray
-) -> tuple[_Race, _Race, int]:
+) -> tuple[Race, Race, int]:
     """A race, one at a coarser tolerance up to the same time, and gradients of all that were run.
 
     Unless a tolerance was given, it becomes finer until both agree in the order of the living neurons.
@@ -379,11 +355,11 @@ def _ranked(
     now, finest = (RTOL, FINEST) if rtol is None else (rtol, rtol)
     spent, best = 0, None
     while True:
-        race = _race(problem, init, now, until, start_loss, (_MOST - spent) // 2)
+        race = race_of(problem, init, now, until, (DECIDED, start_loss), (_MOST - spent) // 2)
         spent += race.gradients
         if race.unfinished and best is not None:
             return *best, spent  # an order that is ill-conditioned, but that of the end
-        coarse = _race(problem, init, _COARSER * now, race.time, start_loss, _MOST // 2)
+        coarse = race_of(problem, init, _COARSER * now, race.time, (DECIDED, start_loss), _MOST // 2)
         spent += coarse.gradients
         best = race, coarse
         if _agreement(race, coarse, living) >= _AGREE or now <= finest or race.unfinished or 2 * spent > _MOST:
@@ -391,7 +367,7 @@ def _ranked(
         now /= _FINER
 
 
-def _agreement(race: _Race, coarse: _Race, living: IntArray) -> float:
+def _agreement(race: Race, coarse: Race, living: IntArray) -> float:
     """Rank correlation of both over the living neurons; 1 where there is no order to tell."""
     return float(np.nan_to_num(_spearman(race.log_norms[living], coarse.log_norms[living]), nan=1.0))
 
@@ -406,51 +382,6 @@ def _error(log_norms: FloatArray, coarser: FloatArray, living: IntArray) -> Floa
         change = np.nan_to_num(np.abs(coarser - log_norms)[rows])
     out[rows] = _SAFE * maximum_filter1d(change, 2 * _NEAR + 1, mode="nearest")
     return out
-
-
-def _race(problem: Problem, init: Init, rtol: float, until: float | None, start_loss: float, most: int) -> _Race:
-    """One run, of so many gradients at most.
-
-    Where steps fail at this tolerance the order of what there is will do; its error says how well.
-    """
-    # where a step crosses many kinks, holding neurons on each that they slide along costs more than the order is worth
-    system = flow_system(problem, init) if problem.kink_normals() is None else PolarSystem(problem, init)
-    unit = float(np.exp(system.log_time_unit))
-    s_end = np.inf if until is None else until / unit
-    stops: list[Stop] = [Timeless(), Budget(most)]
-    if until is None:
-        ending = Ending.of(problem, init, system, SETTLE)
-        if (known := prospects(problem, init.width)) is not None:
-            ending = replace(ending, prospects=lambda now: known(*_neurons(now)))
-        decided, still = Certified(Tolerance(DECIDED, start_loss)), Tolerance(_STILL, DECIDED * start_loss)
-        over: list[Stop] = [Settled(still, ending.leaving, ending.first), Quiet(still, ending.small, ending.unstable)]
-        stops = [decided, *over, *ending.rules(system.smooth), *stops]
-    method = "rk45" if not system.smooth else LOW if rtol >= _LOW else "auto"
-    end = drive(system, Explicit(rtol, method), stops, system.start(), s_end=s_end)
-    unfinished = f"it was stopped after {end.at.work.gradients} gradients." if end.why is Why.BUDGET else ""
-    return _Race(end.at.t * unit, system.snapshot(end.at.y).log_norms, end.at.loss, end.at.work.gradients, unfinished)
-
-
-def _neurons(now: Moment) -> tuple[FloatArray, FloatArray]:
-    """Unit rows and log norms at a moment."""
-    shot = now.system.system.snapshot(now.y)
-    return shot.directions, shot.log_norms
-
-
-def _without_neurons(problem: Problem) -> float:
-    """Loss of the zero function, or of the best output bias, which is no part of the race; 0 where it is rounding."""
-    rows = np.array(problem.permanent, dtype=np.int64)
-    zero, gradient = problem.loss_grad(np.zeros((rows.size, problem.n_params)), rows)
-    if not rows.size:
-        return float(zero)
-    from scipy.optimize import minimize
-
-    def objective(b: FloatArray) -> tuple[float, FloatArray]:
-        loss, slope = problem.loss_grad(b.reshape(gradient.shape), rows)
-        return loss / zero, slope.ravel() / zero
-
-    best = float(minimize(objective, np.zeros(gradient.size), jac=True, method="BFGS").fun) if zero > 0 else 0.0
-    return float(zero) * best if best > SUM else 0.0
 
 
 def _without(scores: FloatArray, rows: list[int]) -> FloatArray:
