@@ -33,11 +33,16 @@ from agf.results.staircase import Staircase
 from agf.rounding import TIED, TINY
 from agf.sphere import lengths
 
-#: Error bar, relative, of a half-drop time up to which Algorithm 1 is taken to hold, and output of a neighbour, over
-#: its own, when a drop is half-way, up to which the two do not overlap. Result: beyond it drops are resolved in time;
-#: it is as far off as the default may be in the median on real tables, at 1e-2 so far off in many, and at 1e-4 below
-#: what bars say of any drop, so that all would be resolved.
+#: Error bar, relative, of a half-drop time up to which Algorithm 1 is taken to hold. Result: beyond it drops are
+#: resolved in time; it is as far off as the default may be in the median on real tables, at 1e-2 so far off in many,
+#: and at 1e-4 below what bars say of any drop, so that all would be resolved.
 HOLDS = 1e-3
+#: Output of a neighbour, over its own, when a drop is half-way, beyond which the two overlap. Derived: a smaller one
+#: moves the drop by less than Algorithm 1 may be off.
+_BESIDE_IT = HOLDS
+#: Part of a drop that is still to come when the next is half-way, beyond which the two overlap. Derived: as much as the
+#: level of a critical point may still lose, over its drop.
+_STILL_TO_COME = CRITICAL
 #: Fraction of the sum of the measures by which a drop is late. Result: of the bars; the measures bound what happens,
 #: and this fraction holds in 95 of 100 drops (docs/accuracy.md); at 1 bars would be twice as wide as needed, at 0.05
 #: most drops outside them.
@@ -222,9 +227,7 @@ class Deviation:
         falls = np.abs(np.append(start_level, levels[:-1]) - levels) / scale
         place, mixture = _between(after, widths, falls)
         bars = FINE_DEPTH + certain + np.where(after < np.inf, moved * falls * np.exp(-place / tails), 0.0) + mixture
-        # two drops overlap where a neighbour's output moves one by more than Algorithm 1 may be off, or a level by more
-        # than one at rest may
-        mixed = (reach > HOLDS) | (share > HOLDS) | (left > CRITICAL)
+        mixed = (reach > _BESIDE_IT) | (share > _BESIDE_IT) | (left > _STILL_TO_COME)
         return tuple(
             drop.barred(_finite(error), _finite(bar), mix or drop.neurons.size > 1 or not drop.critical)
             for drop, error, bar, mix in zip(drops, errors.tolist(), bars.tolist(), mixed.tolist(), strict=True)

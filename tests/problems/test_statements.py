@@ -8,7 +8,7 @@ from agf_problems.linear_attention.problem import LinearAttention
 from agf_problems.modular_addition.problem import ModularAddition
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from modular_cases import cosine
+from modular_cases import cosine, six_neurons
 
 import agf
 
@@ -162,7 +162,64 @@ def test_equation_55_needs_the_pull_of_the_target():
     assert np.abs(best[0, 0] ** 2 * (key @ gram @ key) * (s @ query)).max() == pytest.approx(2.828, abs=5e-4)
 
 
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_what_k_heads_leave_is_the_problem_without_their_components(k):
+    """-dL along V K Q^T is V Q^T (N S^2 - S M G) K; at amplitudes 1 / (tr S + (N + 1) lam) the first k terms vanish."""
+    rng = np.random.default_rng(k)
+    root = rng.standard_normal((4, 4))
+    problem = LinearAttention(covariance=root @ root.T, context=9, heads=4)
+    residual = problem.residual(aligned(problem, problem.amplitudes[:k]), np.arange(k))
+    theta = rng.standard_normal((5, 9))
+    found, pull = problem.utility(theta, np.arange(5) % 4, residual)
+    rest = problem.components[:, k:]
+    left = rest @ rest.T @ problem.covariance @ rest @ rest.T
+    value, key, query = theta[:, 0], theta[:, 1:5], theta[:, 5:]
+    expected = 9 * value * np.einsum("ij,jk,ik->i", query, left @ left, key)
+    scale = 9 * problem.trace**2  # of the terms that cancel
+    np.testing.assert_allclose(found, expected, atol=1e-12 * scale * np.abs(theta).max() ** 3)
+    np.testing.assert_allclose(pull[:, 1:5], 9 * value[:, None] * (query @ left @ left), atol=1e-11 * scale)
+
+
 # -- modular addition -------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10**6), st.sampled_from([3, 5, 8]))
+def test_only_the_product_of_both_arguments_enters_a_utility(seed, p):
+    """(A + B)^2 = A^2 + B^2 + 2 A B, and over all b the targets (a + b).x of a centred template sum to 0."""
+    rng = np.random.default_rng(seed)
+    template = rng.standard_normal(p)
+    problem = ModularAddition(p=p, template=template - template.mean(), width=3)
+    theta = rng.standard_normal((3, 3 * p))
+    found = problem.utility(theta, np.arange(3), problem.residual(theta[:0], NOBODY))[0]
+    rolled = np.array([np.roll(problem.template.values, a) for a in range(p)])
+    u, v, w = np.moveaxis(theta.reshape(3, 3, p), 1, 0)
+    a, b = u @ rolled.T, v @ rolled.T
+    targets = rolled[np.add.outer(np.arange(p), np.arange(p)) % p] @ w.T  # (p, p, 3)
+    product, squares = 2 * a[:, :, None] * b[:, None, :], a[:, :, None] ** 2 + b[:, None, :] ** 2
+    sizes = np.abs(squares).max() * np.abs(targets).max()
+    np.testing.assert_allclose(np.einsum("iab,abi->i", squares, targets) / p**2, 0.0, atol=1e-13 * sizes * p)
+    np.testing.assert_allclose(found, np.einsum("iab,abi->i", product, targets) / p**2, atol=1e-13 * sizes * p)
+
+
+@given(st.integers(0, 2), *[st.floats(-4.0, 4.0)] * 3)
+def test_phases_enter_a_utility_as_one_cosine(position, s_u, s_v, s_w):
+    """Of a neuron of one frequency, amplitudes as at best: sqrt(2 / 27 p^3) |xh|^3 cos(s_u + s_v - s_w - s_x)."""
+    problem = ModularAddition(p=7, template={1: 3.0, 2: 1.5, 3: 0.7}, width=1)
+    theta = cosine(problem, position, (s_u, s_v, s_w), np.sqrt(2 / 21))
+    found = problem.utility(theta, np.zeros(1, dtype=np.int64), problem.residual(theta[:0], NOBODY))[0][0]
+    phase, size = np.angle(problem.template.spectrum[position]), np.abs(problem.template.spectrum[position])
+    largest = np.sqrt(2 / (27 * 7**3)) * size**3
+    assert found == pytest.approx(largest * np.cos(s_u + s_v - s_w - phase), abs=1e-13)
+
+
+def test_groups_that_have_learned_their_frequencies_add_up():
+    """Each takes |xh|^2 / p off the loss, whatever others have learned: all together leave nothing."""
+    problem = ModularAddition(p=7, template={1: 3.0, 2: 1.5, 3: 0.7}, width=18)
+    groups = [six_neurons(problem, position) for position in range(3)]
+    for some in ([0], [1], [0, 2], [0, 1, 2]):
+        loss = problem.loss_grad(np.concatenate([groups[k] for k in some]), np.arange(6 * len(some)))[0]
+        gained = sum([9.0, 2.25, 0.49][k] for k in some) / 7
+        assert loss == pytest.approx(0.5 * problem.template.energy - gained, abs=1e-13)
 
 
 def one_frequency(problem, rng, count):

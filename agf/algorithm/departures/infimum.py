@@ -12,8 +12,7 @@ from agf.algorithm.active import Rest
 from agf.records.status import Status
 
 #: Loss that one more horizon would take off, over the level and over the drop, below which the level is a critical
-#: point, and part of a drop that may move on when the next is half-way without the two overlapping. Result: of
-#: `Drop.critical` and `Drop.overlap`, and of how a run ends whose last level drifts; at 0.1 a level that is off by a
+#: point. Result: of `Drop.critical`, and of how a run ends whose last level drifts; at 0.1 a level that is off by a
 #: tenth of the drop would be one, at 1e-4 none would be that settles to `settle`.
 CRITICAL = 1e-2
 #: Gain U^2 / 4C of a neuron, over what the active ones may still lose, below which it is not announced. Result: by
