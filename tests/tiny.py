@@ -177,7 +177,7 @@ class Sensing(Problem):
         self.width, self.n_params, self.count = width, size, count
         a = rng.standard_normal((count, size, size))
         self.forms = a + a.transpose(0, 2, 1)
-        self.target = np.einsum("nij,ij->n", self.forms, np.diag(np.array([1.0, 0.5, 0.2, 0.0])[:size]))
+        self.target = np.einsum("nij,ij->n", self.forms, np.diag(np.resize([1.0, 0.5, 0.2, 0.0], size)))
 
     def residual(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
         return self.target - np.einsum("nij,hi,hj->n", self.forms, theta, theta)

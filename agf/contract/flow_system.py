@@ -8,6 +8,7 @@ Nothing here knows the phases of the engine: the reference must be independent o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -136,6 +137,12 @@ class FlowSystem(ABC):
         """Time s until a small neuron that grows matters, at present rates; inf when none grows, None if not known."""
         growth = self.growth(y)
         return None if growth is None else 1.0 / growth if growth > 0 else float(np.inf)
+
+    def plain(self, y: FloatArray) -> tuple[Callable[[FloatArray], FloatArray], FloatArray, FloatArray] | None:
+        """Velocity, scale (M,) and state (M,) of the same flow in coordinates whose perturbations are those of the
+        network; None where these are. In others what moves no output may grow."""
+        del y
+        return None
 
     def noise(self, y: FloatArray) -> float:
         """Rate 1/s at which rounding of the gradient alone would move a neuron: slower growth is told from nothing."""

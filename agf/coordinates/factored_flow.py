@@ -15,13 +15,14 @@ here (products only), which keeps rounding from coupling them.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem
-from agf.rounding import LOG_FAINT
+from agf.rounding import LOG_FAINT, RANK
 from agf.sphere import norms
 
 #: Drift of the products of columns at which they are made orthonormal again. Cost: one Newton-Schulz step squares what
@@ -123,6 +124,21 @@ class FactoredFlow(FlowSystem):
         """Columns of O (n, k) at y along which the weights have something."""
         turn, _, shear = self.unpack(y)
         return turn[:, norms(shear @ self.factor) > 0]
+
+    def plain(self, y: FloatArray) -> tuple[Callable[[FloatArray], FloatArray], FloatArray, FloatArray]:
+        """Weights in as many columns as they span: directions of modes that die out turn, and move no output."""
+        turn, logs, shear = self.unpack(y)
+        left, values, _ = np.linalg.svd(self.factor, full_matrices=False)
+        spanned = (left * values)[:, values > RANK * values.max(initial=0.0)]
+        weights = (turn * np.exp(np.maximum(logs + self.log_size, LOG_FAINT))) @ (shear @ spanned)
+        shape = weights.shape
+
+        def velocity(at: FloatArray) -> FloatArray:
+            columns = at.reshape(shape)
+            return np.asarray(self.push(self.residual(columns), columns) / self.unit).ravel()
+
+        sizes = norms(weights.T) / np.sqrt(shape[0])
+        return velocity, np.tile(np.where(sizes > 0, sizes, 1.0), shape[0]), weights.ravel()
 
     def rows(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Hidden units (..., H, n) at y (..., N) with relative accuracy at any size, in units of exp of the logs

@@ -193,11 +193,14 @@ class Moment:
 
     def inside(self, t: float) -> Moment:
         """The moment at a time t within the step that ended here; one gradient."""
-        if self.step is None or t >= self.t:
-            return self
-        y = self.step.dense(float(np.clip(t - self.origin, self.step.s0, self.step.s1)))
+        return self if self.step is None or t >= self.t else self.within(t - self.origin)
+
+    def within(self, s: float) -> Moment:
+        """The moment at a local time s of the step that ended here, where t may not resolve it; one gradient."""
+        assert self.step is not None
+        y = self.step.dense(float(np.clip(s, self.step.s0, self.step.s1)))
         loss, rate = self.system.loss_and_rate(y)
-        return replace(self, t=t, y=y, loss=loss, rate=rate, answers={})
+        return replace(self, t=self.origin + s, y=y, loss=loss, rate=rate, answers={})
 
 
 @dataclass(frozen=True)

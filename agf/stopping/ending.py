@@ -90,7 +90,8 @@ class Ending:
         certified: list[Stop] = [Certified(Tolerance(_LEFT * millionth, FLOOR * self.scale), self.least)]
         if self.least >= 0.0:
             certified.insert(0, Certified(Tolerance(millionth, self.scale), refused=-millionth * self.scale))
-        return [*certified, Settled(tolerated, self.leaving, self.first), *self.unending(smooth)]
+        settled = Settled(tolerated, self.leaving, self.first, self.decaying)
+        return [*certified, settled, *self.unending(smooth)]
 
     def unending(self, smooth: bool) -> list[Stop]:
         """Those that end what never settles."""
@@ -100,14 +101,15 @@ class Ending:
         return [
             Parked(tolerated, self.unstable, self.first),
             Drifting(Tolerance(Drifting.SLOWEST, FLOOR * self.scale), self.growing),
-            Quiet(Tolerance(self.quiet, FLOOR * self.scale), self.small, self.unstable),
+            Quiet(Tolerance(self.quiet, FLOOR * self.scale), self.small, self.unstable, self.decaying),
         ]
 
     def at_rest(self, s_end: float) -> list[Stop]:
         """For a run with a time limit: where nothing but rounding can still be lost, a limit far ahead is not waited
         for, as steps at rest are no longer than rounding of the velocity allows."""
         rounding = Tolerance(SUM, FLOOR * self.scale)
-        rules: list[Stop] = [Certified(rounding, self.least), Settled(rounding, self.leaving, self.first)]
+        settled = Settled(rounding, self.leaving, self.first, self.decaying)
+        rules: list[Stop] = [Certified(rounding, self.least), settled]
         return [Before(s_end / _FAR, rule) for rule in rules]
 
     def leaving(self, now: Moment) -> float | None:
@@ -142,6 +144,10 @@ class Ending:
         """Rate of the fastest of both."""
         rest = self.rest(now)
         return None if rest.growth is None else max(rest.growth, rest.perturbed)
+
+    def decaying(self, now: Moment) -> float:
+        """Loss that slow decays can still lose."""
+        return self.rest(now).decaying
 
     def rest(self, now: Moment) -> Rest:
         """What grows, asked once at each moment."""

@@ -57,6 +57,8 @@ def left(now: Moment, ahead: float, earlier: Moment | None) -> float:
 
 def escape(now: Moment, ahead: float) -> float:
     """Rate of the fastest mode along which the flow leaves within a time `ahead`; 0 when it stays, or cannot tell."""
+    if ahead <= 0.0:
+        return 0.0
     hessian = now.system.hessian(now.y)
     if hessian is None or cholesky(hessian, _IDLE / ahead) is not None:
         return 0.0

@@ -96,9 +96,26 @@ class Rest:
         matrix = self._matrix if self._matrix is not None else self._ask.hessian(self._y)
         if matrix is not None:
             return _fastest(matrix, self._ask.system.noise(self._y))
-        rate, radius, evaluations = fastest_growth(self._ask.system, self._y)
+        system, y = self._ask.system, self._y
+        velocity, scale, y = system.plain(y) or (system.velocity, system.scale(y), y)
+        rate, radius, evaluations = fastest_growth(velocity, scale, y)
         self._ask.charge(evaluations)
         return rate if rate > max(TOLD * radius, _DIFFERENCE * self._ask.system.noise(self._y)) else 0.0
+
+    @cached_property
+    def decaying(self) -> float:
+        """Loss that modes which decay can still lose, however slowly they do; 0 where no Hessian tells.
+
+        A mode of curvature c and gradient g loses g^2 / 2c by the time it rests, at a rate that looks like rest as long
+        as 1/c is long. Gradients that are rounding beside those of the stiffest mode count for nothing.
+        """
+        if self._matrix is None:
+            return 0.0
+        values, vectors = np.linalg.eigh(self._matrix)
+        pulls = vectors.T @ self._ask.velocity(self._y)
+        stiffest, size = float(np.abs(values).max()), float(np.linalg.norm(self._y))
+        told = (values > values.size * EPS * stiffest) & (np.abs(pulls) > SUM * stiffest * size)
+        return float(np.sum(pulls[told] ** 2 / (2.0 * values[told])) * np.exp(-self._ask.system.log_time_unit))
 
 
 def prospect(system: PolarSystem, y: FloatArray) -> tuple[float, int]:

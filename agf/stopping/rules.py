@@ -36,6 +36,12 @@ LOOK = 1.25
 TIMELESS = 3000
 
 
+def nothing(now: Moment) -> float:
+    """None is left, or it is not known."""
+    del now
+    return 0.0
+
+
 @dataclass(frozen=True)
 class Tolerance:
     """Loss that may be left: fraction * max(|L|, floor).
@@ -111,6 +117,9 @@ class Settled:
     counts as settled. With exponential decay at a rate c, at most tolerated / (2 c t) is left once the time t exceeds
     1/c; a plateau before a later drop is told by what grows there, however slowly.
 
+    What decays has no such rate while the time is short of 1/c: what modes that are slow beside it can still lose is
+    for `decaying` to say.
+
     What it would lose is told by the rate -dL/dt, or by what it has lost over the last tenth of the time, where the
     rate is rounding and tolerance: after implicit steps, whose stiff modes hover, and where there are kinks, since the
     gradient at a minimum on a kink need not vanish.
@@ -124,6 +133,8 @@ class Settled:
     first : float
         Time in which the fastest neuron first changed by order one; shorter times count as this. Without it a flow does
         not rest at its start.
+    decaying : callable
+        moment -> loss that decays can still lose, 0 where that is not known.
     """
 
     #: Fraction of the age at which the recent fall begins. Result: of when a flow along kinks rests, told by its fall
@@ -133,6 +144,7 @@ class Settled:
     tolerated: Tolerance
     leaving: Callable[[Moment], float | None]
     first: float = 0.0
+    decaying: Callable[[Moment], float] = nothing
 
     def init(self, now: Moment) -> Memory:
         """When to ask next, and time and loss of two former moments."""
@@ -147,8 +159,8 @@ class Settled:
         left = self._left(now, before, then)
         if left > self.tolerated(now.loss) or now.t < due:
             return memory, None
-        if self.leaving(now) == 0.0:
-            return memory, End(Why.SETTLED, now, left)
+        if self.leaving(now) == 0.0 and (slowly := self.decaying(now)) <= self.tolerated(now.loss):
+            return memory, End(Why.SETTLED, now, max(left, slowly))
         return (LOOK * now.t, before, then, late, loss), None
 
     def _left(self, now: Moment, before: float, then: float) -> float:
@@ -197,9 +209,10 @@ class Quiet:
     """The loss has all but stopped, for as long in time and work as one can ask, and what grows will not show soon.
 
     Since the loss last fell by more than tolerated, the run has done `SHARE` of all the work before that, no small
-    neuron grows (that would be a drop to come, and is waited for), and the fastest perturbation has not grown by a
-    factor e: it needs longer than all that for the next one. Such a crawl may go on for ever, as of a neuron leaving
-    its last sample; bounded by progress and by gradients, a run never takes more than 1 + SHARE of what it needed.
+    neuron grows (that would be a drop to come, and is waited for), decays have no more to lose, and no perturbation
+    will show soon. It will not beside a drift, where its rate falls like 1/t, while rate times age rises at a saddle;
+    nor where the next factor e would take more than a run may, `BUDGET`, at the present pace, and all that so far has
+    been less. Such a crawl may go on for ever, as of a neuron leaving its last sample.
 
     Attributes
     ----------
@@ -207,6 +220,8 @@ class Quiet:
         Fall of the loss that does not count.
     small, perturbed : callable
         moment -> rate of the fastest small neuron, None where it is not known (no end then), and perturbation.
+    decaying : callable
+        As of `Settled`.
     """
 
     #: Work since the loss last fell, over all the work before, after which a crawl is followed no longer. Result: a
@@ -218,22 +233,33 @@ class Quiet:
     tolerated: Tolerance
     small: Callable[[Moment], float | None]
     perturbed: Callable[[Moment], float]
+    decaying: Callable[[Moment], float] = nothing
 
     def init(self, now: Moment) -> Memory:
-        """Work, time and loss when the loss last fell, and when to ask next."""
-        return (self._work(now), now.t, now.loss, 0.0)
+        """Work, time and loss when the loss last fell, when to ask next, when growth was asked, and it times age."""
+        return (self._work(now), now.t, now.loss, 0.0, now.t, 0.0)
 
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
         """Whether it has been long enough."""
-        work, t, loss, due = memory
+        work, t, loss, due, asked, before = memory
         fall = loss - now.loss
         if fall > self.tolerated(now.loss):
             return self.init(now), None
         if now.t < due or self._work(now) - work < max(self.SHARE * work, self.LEAST):
             return memory, None
-        if self.small(now) == 0.0 and self.perturbed(now) * (now.t - t) < 1.0:
-            return memory, End(Why.QUIET, now, fall)
-        return (work, t, loss, LOOK * now.t), None
+        if self.small(now) == 0.0 and self.decaying(now) <= self.tolerated(now.loss):
+            growth, later = self.perturbed(now), now.t >= Drifting.SPAN * asked
+            rises = growth * now.t > Drifting.SPAN**0.5 * before
+            far = growth * (now.t - t) < 1.0 and self._pace(now) > BUDGET * growth
+            if growth == 0.0 or far or (later and not rises):
+                return memory, End(Why.QUIET, now, fall)
+            if later or before == 0.0:
+                asked, before = now.t, growth * now.t
+        return (work, t, loss, LOOK * now.t, asked, before), None
+
+    def _pace(self, now: Moment) -> float:
+        """Gradients in a unit of time, at least: steps of fixed order count as one."""
+        return 0.0 if now.step is None else max(now.step.stages, 1.0) / (now.step.s1 - now.step.s0)
 
     def _work(self, now: Moment) -> float:
         return now.work.gradients + PER_ENTRY * now.y.size * now.work.hessians
@@ -353,7 +379,7 @@ class Event:
         if now.step is None:
             return memory, End(self.why, now, who=np.flatnonzero(self._past(now.y, now)))
         late = self._place(now, now.step)
-        at = now.inside(now.origin + late) if late < now.step.s1 else now
+        at = now.within(late) if late < now.step.s1 else now
         return memory, End(self.why, at, who=np.flatnonzero(self._past(at.y, now)))
 
     def _place(self, now: Moment, step: Accepted) -> float:

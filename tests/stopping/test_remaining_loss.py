@@ -77,6 +77,13 @@ def test_a_slow_saddle_is_no_level_where_the_horizon_is_longer():
     assert abs(got.theta[0, 0]) == pytest.approx(1e-3**0.5, rel=1e-2)
 
 
+def test_a_saddle_is_not_left_in_no_time():
+    at, system = np.array([0.5, 1.0]), saddle(1e-3)
+    cost = Cost(system, np.arange(1), at[None], np.zeros(1))
+    now = Moment(1.0, at, cost.loss(at), -cost.loss_rate(at), Counted(cost))
+    assert remaining_loss.escape(now, 0.0) == 0.0  # as where the next neuron is there already
+
+
 def test_a_saddle_is_a_level_where_the_next_activation_comes_first():
     got = rest(saddle(1e-3), [1e-7, 1.0], 5e3, rtol=1e-8)
     assert got.level == pytest.approx(1.0, abs=1e-9)

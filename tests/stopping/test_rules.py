@@ -176,6 +176,13 @@ def test_events_are_located_on_the_dense_output_and_ties_are_found_as_sets():
     assert list(tie.who) == [0, 1]
 
 
+def test_events_are_located_in_local_time_where_no_number_of_float64_lies_within_a_step():
+    low = Event(lambda y, now: np.exp(-1.0) - y, Why.LEFT)
+    end = drive(bowl([1.0]), Explicit(1e-9), [low], Saved(np.ones(1), origin=1e17))
+    assert list(end.who) == [0]
+    assert end.at.y[0] == pytest.approx(np.exp(-1.0), rel=1e-7)
+
+
 def test_rounding_is_a_rate_that_has_fallen_by_its_square():
     system = bowl([1.0])
     end = drive(system, Explicit(1e-6), [Rounding()], system.start())

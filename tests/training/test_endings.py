@@ -12,12 +12,14 @@ import pytest
 from rectified_cases import T3, balanced
 from scipy.integrate import solve_ivp
 from scipy.optimize import nnls
+from tiny import Sensing
 
 import agf
 from agf import FlowSystem, Init, Status, sphere
 from agf.coordinates.choice import flow_system
 from agf.coordinates.polar_system import PolarSystem
 from agf.rectified.prospects import prospects
+from agf.stopping import rules
 from agf.stopping.drive import Why, drive
 from agf.stopping.ending import Ending
 from agf.stopping.methods import LSODA
@@ -182,10 +184,41 @@ def test_what_can_still_be_lost_covers_drops_that_do_not_count():
 def test_a_flow_that_is_quiet_says_in_flow_time_how_slowly_the_rest_grows(monkeypatch):
     monkeypatch.setattr(Ending, "small", lambda self, now: self.rest(now).growth)  # the directions are not asked
     problem = agf.problem("modular-addition", p=2, width=4)
-    flow = agf.flow(problem, problem.init(1e-3, seed=0))
+    init = problem.init(1e-3, seed=0)
+    flow = agf.flow(problem, init)
+    assert flow.status is Status.SETTLED  # a factor e is affordable: it was quiet at .125
+    monkeypatch.setattr(rules, "BUDGET", 0.0)  # and now nothing is
+    flow = agf.flow(problem, init)
     assert flow.status is Status.QUIET
+    assert flow.losses[-1] == pytest.approx(0.125, rel=1e-3)
     said = float(re.search("takes (.*) of time by a factor e", str(flow))[1])
     assert said > flow.times[-1]  # or it would have been waited for
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_slow_modes_beside_stiff_ones_are_followed_until_they_can_lose_no_more(seed):
+    """One linear neuron on columns of unlike size: the least loss is that of the best matrix of rank one."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((30, 4)) * [100, 10, 0.3, 0.1]
+    y = x @ rng.standard_normal((4, 2))
+    values = np.linalg.svd(x @ np.linalg.lstsq(x, y, rcond=None)[0], compute_uv=False)
+    least = 0.5 * (np.sum(y**2) - values[0] ** 2) / 30
+    problem = agf.TwoLayer(x, y, activation="linear", width=1)
+    flow = agf.flow(problem, problem.init(1e-6, seed=0))
+    assert flow.status is Status.SETTLED
+    left = float(re.search("at most (.*) can still be lost", flow.evidence)[1])
+    assert least <= flow.losses[-1] <= least + left <= (1 + 1e-3) * least
+
+
+def test_a_mode_that_dies_out_is_no_saddle_of_a_network_whose_units_mix(rng):
+    """U^T U beside a target with negative eigenvalues: one mode shrinks for ever, and its direction turns."""
+    problem = Sensing(rng, width=4, size=5, count=40)
+    problem.target = np.einsum("nij,ij->n", problem.forms, np.diag([2.0, 1.0, 0.5, -1.0, -0.5]))
+    flow = agf.flow(problem, Init.from_params(2.0 * rng.standard_normal((4, 5))))
+    assert flow.status is Status.SETTLED
+    residual = problem.residual(flow.params(-1), np.arange(4))
+    push = np.linalg.eigvalsh(np.einsum("n,nij->ij", residual, problem.forms))
+    assert push[-1] <= 1e-3 * np.abs(push).max()  # no direction gains: the least of a loss that is convex in U^T U
 
 
 def test_gradient_descent_of_a_constant_template_works():
