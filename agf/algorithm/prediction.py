@@ -22,6 +22,7 @@ from agf.arrays import USUAL
 from agf.clock import Clock
 from agf.contract.admission import admit
 from agf.contract.blame import blame, guard, told
+from agf.contract.faint import refuse_faint
 from agf.contract.phases import Phases
 from agf.contract.problem import Problem
 from agf.errors import AgfError
@@ -127,7 +128,10 @@ def predict_with(
     init = admit(problem, init, "predict")
     kept = Checkpoint(checkpoint, eager=True)
     with guard(problem):
-        change = refuse_large(problem, init) if settings.mode != "limit" else 0.0
+        change = 0.0
+        if settings.mode != "limit":
+            change = refuse_large(problem, init)
+            refuse_faint(problem, init, "predict")
         stairs = _predicted(problem, init, settings, observer, kept)
         if problem.layers is not None:
             from agf.rectified.verdict import judged  # a tenth of a second to import, and few problems have kinks

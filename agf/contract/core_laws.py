@@ -54,7 +54,7 @@ def gradient_of_loss(probe: Probe) -> str:
 
 def gradient_of_utility(probe: Probe) -> str:
     probe = probe.sharp()
-    residual = probe.residual(probe.empty, probe.no_neurons)
+    residual = probe.seen
 
     def total(theta: FloatArray) -> tuple[float, FloatArray]:
         values, grads = probe.utility(theta, probe.neurons, residual)
@@ -120,7 +120,7 @@ def likely_factor(ratio: float) -> str:
 
 def homogeneity(probe: Probe) -> str:
     p = probe.problem
-    residual = probe.residual(probe.empty, probe.no_neurons)
+    residual = probe.seen
     values, grads = probe.utility(probe.theta, probe.neurons, residual)
     top = np.abs(values).max()
     if top == 0:

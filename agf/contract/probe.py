@@ -15,6 +15,7 @@ from agf import sphere
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.contract.returns import verify
+from agf.rounding import SUM
 
 #: Steps of a Taylor remainder, relative to the size of the point: all, and as few as tell its order.
 STEPS = 2.0 ** -np.arange(3.0, 24.0)
@@ -68,12 +69,22 @@ class Probe:
         loss = abs(self.loss_grad(self.empty, self.no_neurons)[0])
         utility = np.abs(self.utility(self.directions, self.neurons, self.residual(self.empty, self.no_neurons))[0])
         best = float(utility.max(initial=0.0))
+        made = abs(self.loss_grad(self.directions, self.neurons)[0] - loss)  # by neurons of norm 1
+        if made > 0 and loss > 0 and best <= SUM * np.sqrt(loss * made):  # the targets do not pull: |U|^2 <= 4 C L
+            return float((0.2 * loss / made) ** (0.5 / self.problem.degree))
         return float((0.2 * loss / best) ** (1.0 / self.problem.degree)) if best > 0 and loss > 0 else 1.0
 
     @cached_property
     def theta(self) -> FloatArray:
         """A network of `neurons`, norms between half and one and a half of the natural size."""
         return self.directions * self.size * self.rng.uniform(0.5, 1.5, (self.neurons.size, 1))
+
+    @cached_property
+    def seen(self) -> Any:
+        """The targets, or, where utilities on these are rounding, by a symmetry, what a network leaves of them."""
+        targets, left = self.residual(self.empty, self.no_neurons), self.residual(self.theta, self.neurons)
+        tops = [np.abs(self.utility(self.theta, self.neurons, r)[0]).max() for r in (targets, left)]
+        return left if tops[0] <= SUM * tops[1] else targets
 
     def sharp(self) -> Probe:
         """The same points of the problem with sharp corners: where slopes are rounded, a force is no derivative."""

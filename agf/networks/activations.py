@@ -30,6 +30,9 @@ SMALLEST = 64 * TINY
 #: tolerance of a step there, which no step sees; at 1e-3 slides took twice the steps. A neuron whose last sample pushes
 #: it out comes there in finite time, as it comes to 0 at a sharp kink; on a slope down to 0 it never would.
 _INACTIVE = 1e-6
+#: Pre-activation below which the part of an odd sigma beyond the line is its series of five terms. Derived: the sixth
+#: is 1e-13 of it there, and above it the difference of two numbers has lost no more than z^-2 EPS / 3 of it, as little.
+_SERIES = 0.06
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,9 @@ class Activation:
         Its coefficient left of 0.
     homogeneous : bool
         Whether sigma equals its leading order everywhere (relu, power), so that nothing is approximated.
+    beyond : tuple of two functions, or None
+        sigma(z) - sigma'(0) z and its derivative, with relative accuracy at any z: what is left where the leading order
+        sees nothing, by a symmetry of the data.
     """
 
     name: str
@@ -61,9 +67,18 @@ class Activation:
     right: float
     left: float
     homogeneous: bool
+    beyond: tuple[Function, Function] | None = None
 
     @classmethod
-    def of(cls, name: str, value: Function, slope: Function, curvature: Function, smooth: bool = True) -> Activation:
+    def of(
+        cls,
+        name: str,
+        value: Function,
+        slope: Function,
+        curvature: Function,
+        smooth: bool = True,
+        beyond: tuple[Function, Function] | None = None,
+    ) -> Activation:
         """Measure the leading order of sigma. Raises ProblemError when it has none or misses the origin."""
 
         def at(z: float) -> float:
@@ -94,12 +109,19 @@ class Activation:
         z = np.array([-3.0, -0.7, 0.4, 2.0])
         leading = np.where(z > 0, right, left) * np.abs(z) ** power
         homogeneous = bool(np.allclose(value(_NUMPY, z), leading, rtol=1e-12, atol=0.0))
-        return cls(name, value, slope, curvature, smooth, power, right, left, homogeneous)
+        return cls(name, value, slope, curvature, smooth, power, right, left, homogeneous, beyond)
 
     @property
     def degree(self) -> int:
         """kappa, the degree of the utility."""
         return self.power + 1
+
+    @property
+    def next_power(self) -> int:
+        """Power of z, over the leading one, of what is `beyond` it at the origin."""
+        assert self.beyond is not None
+        small, double = (float(self.beyond[0](_NUMPY, np.array([z]))[0]) for z in (_TINY, 2.0 * _TINY))
+        return round(math.log2(double / small)) - self.power
 
     def leading_value(self, b: Backend, z: Any) -> Any:
         """Leading order of sigma, itself where sigma is homogeneous."""
@@ -170,14 +192,36 @@ def _tanh() -> Activation:
     def slope(b: Backend, z: Any) -> Any:
         return 1.0 - b.xp.tanh(z) ** 2
 
-    return Activation.of("tanh", lambda b, z: b.xp.tanh(z), slope, lambda b, z: -2.0 * b.xp.tanh(z) * slope(b, z))
+    def beyond(b: Backend, z: Any) -> Any:
+        series = z**3 * (-1 / 3 + z**2 * (2 / 15 + z**2 * (-17 / 315 + z**2 * (62 / 2835 - z**2 * 1382 / 155925))))
+        return b.xp.where(abs(z) < _SERIES, series, b.xp.tanh(z) - z)
+
+    return Activation.of(
+        "tanh",
+        lambda b, z: b.xp.tanh(z),
+        slope,
+        lambda b, z: -2.0 * b.xp.tanh(z) * slope(b, z),
+        beyond=(beyond, lambda b, z: -(b.xp.tanh(z) ** 2)),
+    )
 
 
 def _erf() -> Activation:
     def slope(b: Backend, z: Any) -> Any:
         return (2.0 / math.sqrt(math.pi)) * b.xp.exp(-(z**2))
 
-    return Activation.of("erf", lambda b, z: b.special.erf(z), slope, lambda b, z: -2.0 * z * slope(b, z))
+    unit = 2.0 / math.sqrt(math.pi)
+
+    def beyond(b: Backend, z: Any) -> Any:
+        series = z**3 * (-1 / 3 + z**2 * (1 / 10 + z**2 * (-1 / 42 + z**2 * (1 / 216 - z**2 / 1320))))
+        return b.xp.where(abs(z) < _SERIES, unit * series, b.special.erf(z) - unit * z)
+
+    return Activation.of(
+        "erf",
+        lambda b, z: b.special.erf(z),
+        slope,
+        lambda b, z: -2.0 * z * slope(b, z),
+        beyond=(beyond, lambda b, z: unit * b.xp.expm1(-(z**2))),
+    )
 
 
 def _gelu() -> Activation:
@@ -189,6 +233,10 @@ def _gelu() -> Activation:
         lambda b, z: z * b.special.ndtr(z),
         lambda b, z: b.special.ndtr(z) + z * density(b, z),
         lambda b, z: (2.0 - z**2) * density(b, z),
+        beyond=(
+            lambda b, z: 0.5 * z * b.special.erf(z / math.sqrt(2.0)),
+            lambda b, z: 0.5 * b.special.erf(z / math.sqrt(2.0)) + z * density(b, z),
+        ),
     )
 
 
@@ -201,7 +249,17 @@ def _silu() -> Activation:
         s = b.special.expit(z)
         return s * (1.0 - s) * (2.0 + z * (1.0 - 2.0 * s))
 
-    return Activation.of("silu", lambda b, z: z * b.special.expit(z), slope, curvature)
+    def beyond_slope(b: Backend, z: Any) -> Any:
+        s = b.special.expit(z)
+        return 0.5 * b.xp.tanh(0.5 * z) + z * s * (1.0 - s)
+
+    return Activation.of(
+        "silu",
+        lambda b, z: z * b.special.expit(z),
+        slope,
+        curvature,
+        beyond=(lambda b, z: 0.5 * z * b.xp.tanh(0.5 * z), beyond_slope),
+    )
 
 
 _MAKERS: dict[str, Callable[[], Activation]] = {

@@ -5,6 +5,7 @@ Work arrays are bounded by walking over blocks of samples. Everything given or r
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.networks.activations import SMALLEST
 from agf.networks.hidden_layer import HiddenLayer, Sigma, nonzero
 from agf.networks.sampled import SampledProblem
+from agf.rounding import SUM
 
 #: A trial step may ask about absurd weights: infinities and NaN are the answer, not a warning.
 _absurd_is_infinite = np.errstate(over="ignore", invalid="ignore")
@@ -22,6 +24,18 @@ class FirstOrder(SampledProblem):
     """f(x) = sum_i a_i sigma(w_i . x) + b, the bias b being the `a` of a row whose sigma is 1 (`permanent`)."""
 
     layer: HiddenLayer
+
+    @cached_property
+    def blind(self) -> bool:
+        """Whether the line of sigma does not see the targets, by a symmetry: X^T y is rounding (XOR, even targets).
+
+        Neurons then grow by what is beyond it, however small beside the rounding of the line's sums; so these are
+        taken of what the network makes alone, as the targets add nothing.
+        """
+        if self.layer.activation.beyond is None or not self.quadratic_loss:
+            return False
+        sums, sizes = self.X.T @ self.Y, np.abs(self.X).T @ np.abs(self.Y)
+        return bool(self.Y.any() and (np.abs(sums) <= SUM * sizes).all())
 
     # -- contract ---------------------------------------------------------------------------------------------
 
@@ -59,9 +73,14 @@ class FirstOrder(SampledProblem):
         out = b.zeros(directions.shape)
         for rows in self._blocks(directions.shape[0]):
             x = self._x[rows]
-            value, slope = sigma((inner @ x.T).T)
-            r = self.loss.residual(b, b.product(weights.T, value.T[network]).T, self._y[rows])
-            self._add_force(out, a, x, r, (value, slope))
+            z = (inner @ x.T).T
+            value, slope = sigma(z)
+            f = b.product(weights.T, value.T[network]).T
+            r = self.loss.residual(b, f, self._y[rows])
+            if self.blind:
+                self._add_apart(out, a, x, r, f, z, log_norms, constant)
+            else:
+                self._add_force(out, a, x, r, (value, slope))
         return self._mean(out, a, inner, scale, self.n_samples)
 
     # -- formulas ---------------------------------------------------------------------------------------------
@@ -125,9 +144,23 @@ class FirstOrder(SampledProblem):
         )
         force = self._backend.zeros(theta.shape)
         for rows in self._blocks(theta.shape[0]):
-            x = self._x[rows]
-            self._add_force(force, a, x, residual[rows], sigma((inner @ x.T).T))
+            x, r = self._x[rows], residual[rows]
+            z = (inner @ x.T).T
+            if self.blind and leading:
+                self._add_force(force, a, x, r - self._y[rows], sigma(z))
+            elif self.blind and log_norms is not None:
+                self._add_apart(force, a, x, r, self._y[rows] - r, z, log_norms, constant)
+            else:
+                self._add_force(force, a, x, r, sigma(z))
         return self._mean(force, a, inner, scale, self.n_samples)
+
+    def _add_apart(
+        self, force: Any, a: Any, x: Any, r: Any, f: Any, z: Any, log_norms: FloatArray, constant: IntArray | None
+    ) -> None:
+        """`_add_force` where the line of sigma does not see the targets: it sees what the network makes, f (k, c)."""
+        beyond, line = self.layer.apart_at(log_norms, constant)
+        self._add_force(force, a, x, r, beyond(z))
+        self._add_force(force, a, x, -f, line(z))
 
     def _add_force(self, force: Any, a: Any, x: Any, r: Any, pair: tuple[Any, Any]) -> None:
         """Add sum_k (r_k . a) d sigma/dw at fixed |w|, and sum_k r_k sigma in units of `inner`, to `force` (m, P)."""

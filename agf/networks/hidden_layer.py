@@ -14,7 +14,7 @@ import numpy as np
 from agf.arrays import FloatArray
 from agf.networks.activations import SMALLEST, Activation
 from agf.numerics.backend import Backend
-from agf.rounding import FAINT, LOG_LEAST
+from agf.rounding import EPS, FAINT, LOG_FAINT, LOG_LEAST
 
 #: sigma of pre-activations (samples, m) and its slope.
 Sigma = Callable[[Any], tuple[Any, Any]]
@@ -22,6 +22,9 @@ Sigma = Callable[[Any], tuple[Any, Any]]
 #: Sums of squares in this range have lost nothing to underflow or overflow. Derived: what underflows is below TINY,
 #: EPS^2 of such a sum.
 _SQUARES = (FAINT, 1.0 / FAINT)
+#: Log norm below which what is beyond the line of sigma is a power of the norm. Derived: the power after it is less
+#: than rounding, EPS^2 of it, and its cube has all digits.
+_FAINT_NORM = 2.0 * float(np.log(EPS))
 
 
 class HiddenLayer:
@@ -88,6 +91,20 @@ class HiddenLayer:
             return held(pair, constant, level)
 
         return sigma
+
+    def apart_at(self, log_norms: FloatArray, constant: Any = None) -> tuple[Sigma, Sigma]:
+        """`sigma_at` of an activation with a slope at the origin in two: beyond the line, with its own relative
+        accuracy, and the line."""
+        b, act = self.backend, self.activation
+        assert act.beyond is not None
+        (value, slope), level = act.beyond, 1.0 if constant is None else b.array(np.exp(-log_norms[constant]))
+        held_up = np.maximum(log_norms, _FAINT_NORM)  # powers of smaller norms underflow, and are powers
+        rho = b.array(np.exp(held_up))
+        less = b.array(np.exp(act.next_power * np.maximum(log_norms - held_up, LOG_FAINT)))
+        return (
+            lambda z: held((less * value(b, rho * z) / rho, less * slope(b, rho * z)), constant, level),
+            lambda z: held((act.leading_value(b, z), act.leading_slope(b, z)), constant, 0.0),
+        )
 
     def unit(self, z: Any, sizes: Any, constant: Any = None, leading: bool = False) -> tuple[Any, Any]:
         """sigma of pre-activations z (samples, m) of neurons of these sizes |w|, and d sigma/dz at fixed |w|."""

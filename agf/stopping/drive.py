@@ -162,6 +162,8 @@ class Moment:
         The step that ended here, None at the start. Its own times are t - `origin`.
     origin : float
         Time at which the local time of `step` is 0.
+    local : float
+        Local time of this moment, which t - `origin` may not resolve.
     answers : dict
         See `ask`.
     """
@@ -173,6 +175,7 @@ class Moment:
     system: Counted
     step: Accepted | None = None
     origin: float = 0.0
+    local: float = 0.0
     answers: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def ask(self, name: str, question: Callable[[], Any]) -> Any:
@@ -200,7 +203,7 @@ class Moment:
         assert self.step is not None
         y = self.step.dense(float(np.clip(s, self.step.s0, self.step.s1)))
         loss, rate = self.system.loss_and_rate(y)
-        return replace(self, t=self.origin + s, y=y, loss=loss, rate=rate, answers={})
+        return replace(self, t=self.origin + s, y=y, loss=loss, rate=rate, local=s, answers={})
 
 
 @dataclass(frozen=True)
@@ -324,7 +327,7 @@ def drive(
     """
     saved = start if isinstance(start, Saved) else Saved(np.array(start, dtype=np.float64))
     counted = Counted(system, saved.work)
-    now = _moment(counted, saved.origin + saved.local, saved.y)
+    now = _moment(counted, saved.y, saved.origin, saved.local)
     if not (np.isfinite(now.loss) and np.isfinite(now.rate)):
         return End(Why.NONFINITE, now, note="the loss is not finite.")
     if saved.stops is None:
@@ -337,7 +340,7 @@ def drive(
         try:
             for step in steps:
                 counted.charge(0, 0, 1)
-                before, now = now, _moment(counted, saved.origin + step.s1, step.y1, step, saved.origin)
+                before, now = now, _moment(counted, step.y1, saved.origin, step.s1, step)
                 if not (np.isfinite(now.loss) and np.isfinite(now.rate)):
                     return End(Why.NONFINITE, before, note="the loss is not finite.")
                 memories, end = _look(stops, now, saved.stops)
@@ -356,9 +359,9 @@ def drive(
         saved = replace(saved, origin=saved.origin + saved.local, local=0.0)
 
 
-def _moment(system: Counted, t: float, y: FloatArray, step: Accepted | None = None, origin: float = 0.0) -> Moment:
+def _moment(system: Counted, y: FloatArray, origin: float, local: float, step: Accepted | None = None) -> Moment:
     loss, rate = system.loss_and_rate(y)
-    return Moment(t, y, loss, rate, system, step, origin)
+    return Moment(origin + local, y, loss, rate, system, step, origin, local)
 
 
 def _look(stops: Sequence[Stop], now: Moment, before: Remembered | None) -> tuple[Remembered, End | None]:

@@ -22,6 +22,7 @@ from agf.arrays import USUAL, FloatArray, count, positive
 from agf.clock import Clock
 from agf.contract.admission import admit
 from agf.contract.blame import guard
+from agf.contract.faint import refuse_faint
 from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.contract.ties import Ties
@@ -160,6 +161,7 @@ def flow(
     if t_max is not None:
         t_max = positive(t_max, "t_max", where="flow")
     with guard(problem):
+        refuse_faint(problem, init, "flow")
         ties = Ties.among(problem, init)
         system = flow_system(ties.problem, ties.init)
     if system.log_time_unit > _MAX_LOG_TIME:

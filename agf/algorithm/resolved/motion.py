@@ -179,7 +179,7 @@ class Motion:
         them, which the interpolant multiplies by its length, and an implicit one goes through points beside a bent
         valley. So these are repeated up to there.
         """
-        step, s = now.step, now.t - now.origin
+        step, s = now.step, now.local
         assert step is not None
         if s >= step.s1 or (step.memory.method == "rk45" and not isinstance(step.memory, History)):
             return now.y

@@ -120,7 +120,7 @@ class Path:
         count = min(int(fall), _MOST_INSIDE)
         if count == 0:
             return []
-        places = np.linspace(step.s0, now.t - now.origin, count + 2)[1:-1]
+        places = np.linspace(step.s0, now.local, count + 2)[1:-1]
         ys = step.many([step], np.zeros(count, dtype=np.int64), places)
         losses, rates = now.system.losses_and_rates(ys)
         return list(zip((now.origin + places).tolist(), losses.tolist(), rates.tolist(), strict=True))
