@@ -43,7 +43,7 @@ def refuse_faint(problem: Problem, init: Init, where: str) -> None:
     def pull(log_norms: FloatArray) -> FloatArray:
         return np.asarray(problem.pull(directions, log_norms, rows, residual))
 
-    if leading > rounding or _longest(pull(np.zeros(rows.size))) <= rounding:
+    if not leading <= rounding or not _longest(pull(np.zeros(rows.size))) > rounding:  # NaN is for others to report
         return  # the leading order counts, or nothing ever grows
     now, double = pull(init.log_norms[rows]), pull(init.log_norms[rows] + np.log(2.0))
     if _longest(now) > rounding or _a_power(now, double):

@@ -69,10 +69,18 @@ class Probe:
         loss = abs(self.loss_grad(self.empty, self.no_neurons)[0])
         utility = np.abs(self.utility(self.directions, self.neurons, self.residual(self.empty, self.no_neurons))[0])
         best = float(utility.max(initial=0.0))
-        made = abs(self.loss_grad(self.directions, self.neurons)[0] - loss)  # by neurons of norm 1
-        if made > 0 and loss > 0 and best <= SUM * np.sqrt(loss * made):  # the targets do not pull: |U|^2 <= 4 C L
+        if self.unseen:
+            made = abs(self.loss_grad(self.directions, self.neurons)[0] - loss)
             return float((0.2 * loss / made) ** (0.5 / self.problem.degree))
         return float((0.2 * loss / best) ** (1.0 / self.problem.degree)) if best > 0 and loss > 0 else 1.0
+
+    @cached_property
+    def unseen(self) -> bool:
+        """Whether utilities on the targets are rounding, by a symmetry: |U|^2 may be 4 L times what neurons make."""
+        loss = abs(self.loss_grad(self.empty, self.no_neurons)[0])
+        made = abs(float(self.ask("loss_grad", self.directions, self.neurons)[0]) - loss)  # NaN: not known
+        utility = np.abs(self.utility(self.directions, self.neurons, self.residual(self.empty, self.no_neurons))[0])
+        return bool(loss > 0 and made > 0 and utility.max(initial=0.0) <= SUM * np.sqrt(loss * made))
 
     @cached_property
     def theta(self) -> FloatArray:
@@ -81,10 +89,8 @@ class Probe:
 
     @cached_property
     def seen(self) -> Any:
-        """The targets, or, where utilities on these are rounding, by a symmetry, what a network leaves of them."""
-        targets, left = self.residual(self.empty, self.no_neurons), self.residual(self.theta, self.neurons)
-        tops = [np.abs(self.utility(self.theta, self.neurons, r)[0]).max() for r in (targets, left)]
-        return left if tops[0] <= SUM * tops[1] else targets
+        """The residual of nothing, or, where utilities do not see it, of a network."""
+        return self.residual(self.theta, self.neurons) if self.unseen else self.residual(self.empty, self.no_neurons)
 
     def sharp(self) -> Probe:
         """The same points of the problem with sharp corners: where slopes are rounded, a force is no derivative."""
