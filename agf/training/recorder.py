@@ -31,12 +31,18 @@ _SPACING = 0.05
 _FINE_SPACING = 0.01
 #: Spacing of snapshots in loss, as a fraction of the first. Cost: of snapshots that are kept.
 _FALL = 0.01
-#: Spacing of snapshots, to begin with, in points of the curve, which are close where it bends, however little of the
-#: loss that is. Cost: of snapshots that are kept.
+#: Least spacing of snapshots in points of the curve, which are close where it bends, however little of the loss that is.
+#: Cost: of snapshots that are kept.
 _POINTS = 2
-#: Part of the room that snapshots have when they are thinned, after which those to come are as much farther apart in
-#: points. Cost: of thinning more often, and of snapshots that are not kept.
-_LEFT = 0.75
+#: Spacing of snapshots in points of the curve is at least the number of points so far over this many times the room.
+#: Cost: of snapshots that are not kept, in runs of many points.
+_TIMES = 2
+#: Part of the room that snapshots have when they are thinned: what came last is not thinned yet. Cost: of thinning more
+#: often.
+_LEFT = 0.9
+#: Smallest range of a component of a feature, over the largest, on whose scale it is looked at. Derived: a drop that is
+#: looked for changes what the network computes by the root of its share of the loss.
+_SMALL = FLOOR**0.5
 #: Halvings of a stretch of the curve. Limit: of evaluations, where a loss jumps.
 _MAX_DEPTH = 9
 #: Memory that snapshots take at most (but at least eight are kept). Limit: fewer are kept then; so much is written to a
@@ -102,8 +108,6 @@ class Recorder:
         self.kept: list[tuple[float, float, Snapshot]] = []  # time, loss, snapshot
         self.due = 0.0
         self.waited = 0  # points of the curve since the last snapshot
-        self.apart = float(_POINTS)  # points of the curve between snapshots
-        self.held = 0  # snapshots that there are once those in `kept` are thinned
 
     # -- the curve --------------------------------------------------------------------------------------------
 
@@ -119,7 +123,7 @@ class Recorder:
         `evaluate(which (m,), times (m,))` gives losses and slopes at times within the stretches of these indices, and
         `shoot`, asked likewise, snapshots. All is asked for together, and nothing has changed when either raises.
         """
-        former = list(self.points), list(self.kept), self.due, self.waited, self.apart, self.held
+        former = list(self.points), list(self.kept), self.due, self.waited
         try:
             blanks = self._extend(*self._refined(ends, evaluate), ends[0][0])
             if blanks:
@@ -132,7 +136,7 @@ class Recorder:
                     self.kept.append((time, loss, shot))
                     self._thin_snapshots()
         except BaseException:
-            self.points, self.kept, self.due, self.waited, self.apart, self.held = former
+            self.points, self.kept, self.due, self.waited = former
             raise
 
     def _refined(self, ends: Sequence[Point], evaluate: Evaluate) -> tuple[list[Point], list[int]]:
@@ -229,10 +233,6 @@ class Recorder:
 
     def _keep(self, time: float, loss: float, snapshot: Snapshot) -> None:
         self.kept.append((time, loss, snapshot))
-        self.held += 1
-        if self.held > self.capacity:  # what is kept lies farther apart then, and so do those to come
-            self.held = self._room
-            self.apart /= _LEFT
         self.due = time * (1.0 + self._sparser * (_SPACING if self.sloped else _FINE_SPACING))
         self.waited = 0
 
@@ -240,7 +240,8 @@ class Recorder:
         """Whether one more point of the curve, at this loss, deserves a snapshot: it has fallen, or bent for long."""
         self.waited += 1
         fallen = bool(self.kept) and self.kept[-1][1] - loss > self._sparser * _FALL * abs(self.kept[0][1])
-        return fallen or (self.sloped and self.waited >= self._sparser * self.apart)
+        apart = max(self._sparser * _POINTS, len(self.points) / (_TIMES * self.capacity))
+        return fallen or (self.sloped and self.waited >= apart)
 
     @property
     def _room(self) -> int:
@@ -285,14 +286,13 @@ class Recorder:
             self.points.pop()
         while self.kept and self.kept[-1][0] > time:
             self.kept.pop()
-        self.held = len(self.kept)
 
     # -- resuming ---------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, FloatArray]:
         """What `restore` needs beside the trajectory's own arrays."""
         return {
-            "recorder": np.array([_SPACING, _FALL, self.due, self.waited, self.apart]),
+            "recorder": np.array([_SPACING, _FALL, self.due, self.waited]),
             "snapshot_losses": np.array([loss for _, loss, _ in self.kept]),
         }
 
@@ -307,8 +307,7 @@ class Recorder:
         slopes = slopes if slopes.size else np.zeros_like(times)
         self.points = list(zip(times.tolist(), losses.tolist(), slopes.tolist(), strict=True))
         _, _, self.due, *more = state["recorder"].tolist()
-        self.waited = int(more[0]) if more else 0  # an older file has none of them, or one
-        self.apart = more[1] if len(more) > 1 else float(_POINTS)
+        self.waited = int(more[0]) if more else 0  # an older file has none
         features = snapshots["features_over_time"]
         self.kept = [
             (
@@ -322,7 +321,6 @@ class Recorder:
             )
             for k, time in enumerate(snapshots["snapshot_times"][: state["snapshot_losses"].size])
         ]
-        self.held = len(self.kept)
 
 
 def _between(left: Point, right: Point, time: float) -> float:
@@ -337,7 +335,8 @@ def _between(left: Point, right: Point, time: float) -> float:
 def _missed(kept: list[tuple[float, float, Snapshot]]) -> FloatArray:
     """(k - 2,) by how much a line in log time between its neighbours misses each inner snapshot.
 
-    Of what is drawn of it: every feature, as a fraction of its size, and log norms, as a fraction of their range.
+    Of what is drawn of it: every component of a feature as a fraction of its own range, so that what is learned late
+    and is small counts as what comes first, and log norms as a fraction of the range of all.
     """
     times = np.array([time for time, _, _ in kept])
     x = np.log(np.maximum(times, 0.5 * times[1]))
@@ -348,7 +347,8 @@ def _missed(kept: list[tuple[float, float, Snapshot]]) -> FloatArray:
         values = np.array(rows, dtype=np.float64).reshape(len(kept), -1)
         values = np.where(np.isfinite(values), values, 0.0)
         if values.size:
-            size = np.ptp(values) if name is None else np.max(np.abs(values))
             gap = np.abs(values[1:-1] - values[:-2] - share * (values[2:] - values[:-2]))
-            out = np.maximum(out, gap.max(axis=1) / (size or 1.0))
+            span = np.ptp(values, axis=0)
+            size = np.maximum(span, (1.0 if name is None else _SMALL) * span.max())
+            out = np.maximum(out, (gap / np.where(size > 0, size, 1.0)).max(axis=1))
     return out

@@ -238,3 +238,17 @@ def test_the_problem_passes_its_own_conformance_suite():
         warnings.simplefilter("error")
         report = agf.check(agf.problem("linear", **Linear.example()))
     assert report.passed, str(report)
+
+
+def test_singular_vectors_keep_their_signs_along_a_flow():
+    """LAPACK gives pairs any sign: those of a run flipped from one snapshot to the next, and so did their picture."""
+    X = np.random.default_rng(0).standard_normal((60, 4))
+    problem = agf.problem("linear", X=X, Y=X @ np.diag([3.0, 1.0, 0.3, 0.1]))
+    run = agf.flow(problem, problem.init(1e-8))
+    values = run.features("singular_values")
+    for name in ("left", "right"):
+        vectors = run.features(name)
+        turns = np.sum(vectors[1:] * vectors[:-1], axis=-1)
+        learned = np.minimum(values[1:], values[:-1]) > 0.05
+        assert turns[learned].min() > 0.9
+        assert np.allclose(np.linalg.norm(vectors, axis=-1), 1.0)

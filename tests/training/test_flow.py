@@ -540,6 +540,19 @@ def test_late_drops_are_drawn_with_as_many_snapshots_as_early_ones(alpha):
 
 
 @pytest.mark.parametrize(
+    "train", [agf.flow, lambda *start: agf.descend(*start, lr=0.01, steps=120_000)], ids=["flow", "descend"]
+)
+def test_each_drop_has_about_the_snapshots_of_any_other(train):
+    """Drops of 2.6 to .0006: 13, 9, 6, 5 and 3 snapshots (flow) and 12, 8, 3, 4 and 7 (descent)."""
+    X = np.random.default_rng(1).standard_normal((60, 5))
+    problem = agf.problem("diagonal-linear", X=X, y=X @ np.array([3.0, -1.0, 0.3, 0.1, 0.03]))
+    run = train(problem, problem.init(1e-6))
+    inside = [int(((run.snapshot_times > d.start) & (run.snapshot_times < d.end)).sum()) for d in run.drops]
+    assert len(inside) == 5
+    assert max(inside) < 1.6 * min(inside)
+
+
+@pytest.mark.parametrize(
     "train",
     [
         agf.flow,

@@ -210,7 +210,11 @@ class Linear(Problem):
     # -- what it has learned ----------------------------------------------------------------------------------
 
     def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
-        """Of beta = A W, with K = min(c, d): singular_values (K,), left (K, c), right (K, d), rank (), see `rank`."""
+        """Of beta = A W, with K = min(c, d): singular_values (K,), left (K, c), right (K, d), rank (), see `rank`.
+
+        A pair of vectors has the sign of the pair of the target that it is closest to, so that it changes with time as
+        the network does.
+        """
         del neurons
         w, a = self.weights(theta)
         return self.map_features(a @ w)
@@ -218,10 +222,13 @@ class Linear(Problem):
     def map_features(self, beta: FloatArray) -> dict[str, FloatArray]:
         """The features of a map beta (..., c, d) in the user's basis."""
         left, values, right = np.linalg.svd(beta, full_matrices=False)
+        along = right @ np.linalg.svd(self.target, full_matrices=False)[2].T
+        closest = np.take_along_axis(along, np.argmax(np.abs(along), axis=-1, keepdims=True), axis=-1)
+        sign = np.where(closest < 0, -1.0, 1.0)
         return {
             "singular_values": values,
-            "left": left.mT,
-            "right": right,
+            "left": sign * left.mT,
+            "right": sign * right,
             "rank": np.asarray(np.count_nonzero(values > self._rank_cut, axis=-1), dtype=np.float64),
         }
 
