@@ -246,9 +246,10 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
         )
     ax = new_axes() if ax is None else ax
     both = len(curves) > 1 and len(stairs) > 1  # a colour for each run then, and dashes for what is predicted
+    many = len({part.problem for part in parts}) > 1
     for k, curve in enumerate(curves):
         several = len(curves) > 1
-        label = f"{curve.kind}{_scale(curve)}" if several else None
+        label = _words(curve, curve.kind, many) if several else None
         color = PALETTE[k % len(PALETTE)] if several else OBSERVED
         if stairs:
             _under(curve, ax=ax, color=color, label=label, marks=not several)
@@ -256,7 +257,7 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
             trajectory(curve, ax=ax, color=color, label=label, marks=not several)
     for k, one in enumerate(stairs):
         several, drawn = len(stairs) > 1, len(ax.lines)
-        label = f"{one.mode}{_scale(one)}" if several else "predicted"
+        label = _words(one, one.mode, many) if several else "predicted"
         color = PALETTE[(k if both else k + 1) % len(PALETTE)] if several else PREDICTED
         staircase(one, ax=ax, color=color, label=label, rules=not several)
         if both:
@@ -283,8 +284,10 @@ def _predicted(run: Staircase | Trajectory) -> TypeIs[Staircase]:
     return hasattr(run, "mode")
 
 
-def _scale(result: Staircase | Trajectory) -> str:
-    return "" if result.init is None else f", {result.init.description}"
+def _words(run: Staircase | Trajectory, what: str, named: bool) -> str:
+    """What a run is called in a legend; named : by its problem too, where runs of others are drawn beside it."""
+    start = "" if run.init is None else f", {run.init.description}"
+    return f"{plain(run.problem)}, {what}{start}" if named else what + start
 
 
 def bands(

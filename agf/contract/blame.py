@@ -25,7 +25,7 @@ from agf.records.table import visible
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 #: Whose frames an error may pass through and still be the fault of what the problem returned.
-_LIBRARIES = ("agf", "agf_problems", "numpy", "scipy", "torch", "contextlib")
+_LIBRARIES = ("agf", "agf_problems", "numpy", "scipy", "torch", "contextlib", "functools")
 _RETURNS = {
     "loss_grad": "(loss, gradient (m, P))",
     "residual": "what `utility` reads",

@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -213,9 +212,7 @@ def say(ax: Axes, words: str) -> None:
 # -- scale of the loss, legend -------------------------------------------------------------------------------------
 
 #: A drop smaller than this share of the axis is hard to see.
-_VISIBLE = 0.02
-#: Levels whose last is a smaller share of the first than this span decades.
-_DECADES = 0.05
+_VISIBLE = 0.05
 
 
 @dataclass(frozen=True)
@@ -231,6 +228,14 @@ class LossScale:
     base: float
     floor: float
     first: float
+
+    def heights(self, losses: FloatArray) -> FloatArray:
+        """Where losses are on the axis, in decades."""
+        return np.log10(np.maximum(losses - self.base, -0.5 * self.floor) + self.floor)
+
+    def losses(self, heights: FloatArray) -> FloatArray:
+        """The losses at these heights."""
+        return self.base - self.floor + 10.0**heights
 
     @property
     def ticks(self) -> list[tuple[list[float], list[str]]]:
@@ -258,8 +263,9 @@ class LossScale:
 def find_scale(runs: Sequence[FloatArray], drawn: float = np.inf) -> LossScale | None:
     """The scale on which every drop of the runs can be seen; None where that is a linear one.
 
-    The base is 0 where the levels span decades, else the lowest level; the floor is a third of the last but one
-    plateau, so that the last plateau is in the picture too.
+    Linear where the smallest drop can be seen, else logarithmic above 0, else above the lowest level; where it can be
+    seen on none of them, the one on which it is largest. The floor is a third of the last but one plateau, so that the
+    last plateau is in the picture too.
 
     Parameters
     ----------
@@ -269,15 +275,29 @@ def find_scale(runs: Sequence[FloatArray], drawn: float = np.inf) -> LossScale |
         Lowest loss in the picture beside them.
     """
     runs = [levels[np.isfinite(levels)] for levels in runs]
-    runs = [levels for levels in runs if levels.size > 1 and _least_fall(levels) < _VISIBLE]
+    runs = [levels for levels in runs if _falls(levels, levels).size]
     if not runs:
         return None
     first = max(float(levels[0]) for levels in runs)
     lowest = min(drawn, *[float(levels.min()) for levels in runs])
     rounding = np.finfo(np.float64).eps * abs(first)
-    base = lowest if lowest < -rounding or lowest > _DECADES * first else 0.0
-    floor = min(float(np.min(_above(levels[:-1] - base, rounding), initial=first - base)) for levels in runs) / 3
-    return LossScale(base, floor, first)
+
+    def above(base: float) -> LossScale:
+        floor = min(float(np.min(_above(levels[:-1] - base, rounding), initial=first - base)) for levels in runs) / 3
+        return LossScale(base, floor, first)
+
+    def smallest(scale: LossScale | None) -> float:
+        """The smallest drop, as a share of the axis."""
+        ends = np.array([lowest, first])
+        low, high = ends if scale is None else scale.heights(ends)
+        falls = [_falls(levels, levels if scale is None else scale.heights(levels)).min() for levels in runs]
+        return float(min(falls) / (high - low))
+
+    if smallest(None) >= _VISIBLE:
+        return None
+    logs = [above(base) for base in dict.fromkeys((0.0 if lowest >= -rounding else lowest, lowest))]
+    best = max((*logs, None), key=lambda scale: round(smallest(scale), 6))  # of equals the first
+    return next((scale for scale in logs if smallest(scale) >= _VISIBLE), best)
 
 
 def loss_scale(ax: Axes, runs: Sequence[FloatArray]) -> None:
@@ -285,27 +305,18 @@ def loss_scale(ax: Axes, runs: Sequence[FloatArray]) -> None:
     scale = find_scale(runs, float(ax.dataLim.y0) if ax.has_data() else np.inf)
     if scale is None:
         return
-    base, floor = scale.base, scale.floor
-
-    def forward(loss: FloatArray) -> FloatArray:
-        return np.log10(np.maximum(loss - base, -0.5 * floor) + floor)
-
-    def inverse(height: FloatArray) -> FloatArray:
-        return base - floor + 10.0**height
-
-    ax.set_yscale("function", functions=(forward, inverse))
+    ax.set_yscale("function", functions=(scale.heights, scale.losses))
     ticks.losses(ax, scale.ticks)
-    low, high = forward(np.array([base, scale.first]))
+    low, high = scale.heights(np.array([scale.base, scale.first]))
     room = 0.05 * (high - low)
-    ax.set_ylim(*inverse(np.array([max(low - room, np.log10(0.6 * floor)), high + room])))
+    ax.set_ylim(*scale.losses(np.array([max(low - room, np.log10(0.6 * scale.floor)), high + room])))
     ax.set_ylabel(scale.label)
 
 
-def _least_fall(levels: FloatArray) -> float:
-    """The smallest fall between neighbours that is not rounding, as a share of the whole; infinite when none falls."""
+def _falls(levels: FloatArray, heights: FloatArray) -> FloatArray:
+    """How far the heights fall with every fall of the levels that is not rounding."""
     rounding = 1e3 * np.finfo(np.float64).eps * float(np.max(np.abs(levels), initial=0.0))
-    falls = [before - after for before, after in pairwise(levels.tolist()) if before - after > rounding]
-    return min(falls) / (max(levels) - min(levels)) if falls else np.inf
+    return -np.diff(heights)[-np.diff(levels) > rounding]
 
 
 def _above(levels: FloatArray, rounding: float) -> FloatArray:

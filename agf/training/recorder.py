@@ -31,8 +31,8 @@ _SPACING = 0.05
 _FINE_SPACING = 0.01
 #: Spacing of snapshots in loss, as a fraction of the first. Cost: of snapshots that are kept.
 _FALL = 0.01
-#: Least spacing of snapshots in points of the curve, which are close where it bends, however little of the loss that is.
-#: Cost: of snapshots that are kept.
+#: Least spacing of snapshots in points of the curve, which are close where it bends, however little of the loss that
+#: is. Cost: of snapshots that are kept.
 _POINTS = 2
 #: Spacing of snapshots in points of the curve is at least the number of points so far over this many times the room.
 #: Cost: of snapshots that are not kept, in runs of many points.

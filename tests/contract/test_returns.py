@@ -128,3 +128,13 @@ def test_bounds_are_told_under_the_floating_point_state_of_the_caller():
         found = agf.separation(sharp, sharp.init(1e-3))
         assert "early" in found.to_dict()
         str(found.table())
+
+
+@pytest.mark.parametrize("ask", [lambda problem: agf.landscape(problem, None), lambda p: agf.predict(p, p.init(1e-3))])
+def test_what_a_residual_is_when_it_cannot_be_used_is_said_whoever_asks(ask):
+    class Mine(agf.TwoLayer):
+        def residual(self, theta, neurons):
+            return ["no", "array"]
+
+    with pytest.raises(agf.ProblemError, match="what a method returned cannot be used"):
+        ask(Mine(X, X[:, 0], activation="tanh", width=3))

@@ -57,6 +57,20 @@ def test_a_scale_on_which_every_drop_is_seen_stays_linear():
     assert drawn((0.5,))[0].get_yscale() == "linear"
 
 
+@pytest.mark.parametrize(
+    "levels",
+    [
+        (0.5, 0.03, 0.02, 0.01, 0.0),  # 2 % of a linear axis
+        (1.0, 0.04, 0.039, 0.038),  # .6 % of decades above 0
+        (1.0, 0.3, 0.299, 0.2985),
+    ],
+)
+def test_the_scale_is_that_on_which_the_smallest_drop_is_seen(levels):
+    ax, heights = drawn(levels)
+    assert (-np.diff(heights)).min() > 0.9 * axes._VISIBLE  # the axis has some room at its ends
+    assert ax.get_yscale() == "function"
+
+
 def test_ticks_are_losses_where_levels_span_decades_and_distances_where_they_do_not():
     ax, _ = drawn((1.0, 1e-2, 1e-4, 1e-31))
     words = dict(zip(ax.get_yticks(), (text.get_text() for text in ax.get_yticklabels()), strict=True))

@@ -396,3 +396,18 @@ def test_colours_differ_in_lightness_or_hue_for_colour_blind_readers():
         return np.array([[0.292, 0.708, 0.0], [0.292, 0.708, 0.0], [-0.022, 0.022, 1.0]]) @ linear
 
     assert np.linalg.norm(seen(plot.PREDICTED) - seen(plot.OBSERVED)) > 0.3
+
+
+def test_the_legend_of_runs_of_two_problems_names_them():
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    made = [
+        agf.problem("diagonal-linear", X=X, y=X @ [3.0, -2.0]),
+        agf.problem("linear", X=X, Y=X @ np.diag([3.0, 2.0])),
+    ]
+    runs = [agf.compare(agf.predict(one, start), agf.flow(one, start)) for one in made for start in [one.init(1e-4)]]
+    words = [text.get_text() for text in agf.plot.overlay(runs).get_legend().get_texts()]
+    assert len(set(words)) == len(words)
+    assert sum("diagonal-linear" in word for word in words) == 2
+    assert not any(
+        "linear" in word for word in [text.get_text() for text in agf.plot.overlay(runs[:1]).get_legend().get_texts()]
+    )
