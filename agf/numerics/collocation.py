@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dgesv, dgetrf, dgetrs
+from scipy.linalg.lapack import dgesv
 
 from agf.arrays import FloatArray
 from agf.integrators import (
@@ -41,9 +41,6 @@ NAME = "radau"
 #: Iterations that Newton's method may take, move of an entry in units of the scale, and fraction of the tolerance that
 #: it may leave. Cost: more spares shorter steps; what is left is an error of 0.1 % of the tolerance.
 _ITERATIONS, _JUMP, _LEFT = 8, 20.0, 1e-3
-#: Move of an entry, in units of the scale, or the part of the move before that one still is, beyond which the matrix of
-#: Newton's method is made anew. Cost: of matrices, against iterations with an old one.
-_FAR = 0.1
 #: Moves below this fraction of the state are none. Derived: a few roundings.
 _ROUNDING = 4 * EPS
 #: Fraction of its length at which a step that Newton's method does not find is tried again. Cost: of trials.
@@ -299,30 +296,25 @@ def _solve(
     """States and slopes at the nodes, (s, N) each; None where Newton's method does not find them."""
     size = TABLE.nodes.size * y.size
     weights, columns = h * TABLE.weights, -h * TABLE.columns
-    last, factors = np.inf, None
+    last = np.inf
     for _ in range(_ITERATIONS):
         rest = weights @ velocities(states)
         rest += y
         rest -= states
-        fresh = factors is None
-        if factors is None:
-            # Transposed, so that LAPACK takes it as it is: (column's stage and entry, row's stage and entry).
-            matrix = (columns * jacobians(states).transpose(0, 2, 1)[:, :, None, :]).reshape(size, size)
-            matrix.reshape(-1)[:: size + 1] += 1.0
-            factors = dgetrf(matrix.T, 1)
-        move = dgetrs(factors[0], factors[1], rest.reshape(-1), overwrite_b=1)[0].reshape(states.shape)
+        # Transposed, so that LAPACK takes it as it is: (column's stage and entry, row's stage and entry).
+        matrix = (columns * jacobians(states).transpose(0, 2, 1)[:, :, None, :]).reshape(size, size)
+        matrix.reshape(-1)[:: size + 1] += 1.0
+        move, info = dgesv(matrix.T, rest.reshape(-1), 1, 1)[2:]
+        move = move.reshape(states.shape)
         states = states + move
         moved = float((np.abs(move) / scale).max())
-        if factors[2] != 0 or not moved < min(_JUMP, 2.0 * last):
+        if info != 0 or not moved < min(_JUMP, 2.0 * last):
             return None
-        # With the Jacobian of the states it converges quadratically, once it does; with that of earlier ones linearly.
-        shrunk = min(moved / last, 1.0)
-        left = moved if last == np.inf else moved * (shrunk**2 if fresh else shrunk)
+        # It converges quadratically, once it does.
+        left = moved if last == np.inf else moved * min(moved / last, 1.0) ** 2
         if left < _LEFT * rtol or moved <= _ROUNDING * float((np.abs(states) / scale).max()):
             # Of what was moved: velocities are rates of decay times the rounding of states, and as long steps as these
             # would multiply that.
             return states, TABLE.slopes @ (states - y) / h
-        if moved > _FAR or shrunk > _FAR:
-            factors = None
         last = moved
     return None
