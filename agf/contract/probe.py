@@ -64,23 +64,30 @@ class Probe:
         return sphere.random(self.rng, self.neurons.size, self.problem.n_params)
 
     @cached_property
-    def size(self) -> float:
-        """Norm at which a neuron would take a fifth of the loss: the natural unit of theta."""
+    def _targets(self) -> tuple[float, float]:
+        """Loss of nothing, and the largest utility of `directions` on the targets."""
         loss = abs(self.loss_grad(self.empty, self.no_neurons)[0])
         utility = np.abs(self.utility(self.directions, self.neurons, self.residual(self.empty, self.no_neurons))[0])
-        best = float(utility.max(initial=0.0))
-        if self.unseen:
-            made = abs(self.loss_grad(self.directions, self.neurons)[0] - loss)
-            return float((0.2 * loss / made) ** (0.5 / self.problem.degree))
-        return float((0.2 * loss / best) ** (1.0 / self.problem.degree)) if best > 0 and loss > 0 else 1.0
+        return loss, float(utility.max(initial=0.0))
+
+    @cached_property
+    def _made(self) -> float:
+        """By how much `directions` change the loss; NaN where that is not known."""
+        return abs(float(self.ask("loss_grad", self.directions, self.neurons)[0]) - self._targets[0])
 
     @cached_property
     def unseen(self) -> bool:
         """Whether utilities on the targets are rounding, by a symmetry: |U|^2 may be 4 L times what neurons make."""
-        loss = abs(self.loss_grad(self.empty, self.no_neurons)[0])
-        made = abs(float(self.ask("loss_grad", self.directions, self.neurons)[0]) - loss)  # NaN: not known
-        utility = np.abs(self.utility(self.directions, self.neurons, self.residual(self.empty, self.no_neurons))[0])
-        return bool(loss > 0 and made > 0 and utility.max(initial=0.0) <= SUM * np.sqrt(loss * made))
+        loss, best = self._targets
+        return bool(loss > 0 and self._made > 0 and best <= SUM * np.sqrt(loss * self._made))
+
+    @cached_property
+    def size(self) -> float:
+        """Norm at which a neuron would take a fifth of the loss: the natural unit of theta."""
+        loss, best = self._targets
+        if self.unseen:
+            return float((0.2 * loss / self._made) ** (0.5 / self.problem.degree))
+        return float((0.2 * loss / best) ** (1.0 / self.problem.degree)) if best > 0 and loss > 0 else 1.0
 
     @cached_property
     def theta(self) -> FloatArray:
