@@ -71,6 +71,8 @@ class DormandPrince(Stepper):
         with np.errstate(divide="ignore"):
             self.next_h = np.where(self.dead, 0.0, 0.5 * rtol**0.2 / (self.field.drive(self.f1) * problem.degree))
         self._limited = np.zeros(self.m, dtype=np.int64)  # steps whose length stability decided
+        self._calm = np.zeros(self.m, dtype=bool)  # whether it did not decide the last one
+        self._rejected = np.zeros(self.m, dtype=bool)  # whether that was rejected
         self._radius = np.zeros(self.m)  # spectral radius where that is so: stabilised steps; else 0
         self._fastest = np.zeros((self.m, self.p))  # direction of that mode
         self._age = np.zeros(self.m, dtype=np.int64)  # steps since it was looked for
@@ -99,6 +101,10 @@ class DormandPrince(Stepper):
             self._limited[rows[hovers]] = 2 * STIFF_STEPS[0]
         self.next_h[rows] *= factor
         ok = ratio <= 1.0
+        # what an unstable step does, and a stable one to which it was cut, takes nothing back
+        fewer = rows[ok & self._calm[rows] & ~self._rejected[rows]]
+        self._limited[fewer] //= 2
+        self._rejected[rows] = ~ok
         if bad.any():
             stuck = bad & (self.next_h[rows] * field.drive(self.f1[rows]) < 1e-12)
             refuse_nonfinite(self.batch.problem, "utility", stuck, neurons)
@@ -129,7 +135,8 @@ class DormandPrince(Stepper):
         # the last two stages are at the same time
         gap, change = lengths((y1 - before)[:, : self.p]), (k[6] - k[5])[:, : self.p]
         product = h[:, 0] * lengths(change) / np.where(gap > 0, gap, np.inf)
-        self._limited[rows] = np.where(product > STIFF_PRODUCT, self._limited[rows] + 1, self._limited[rows] // 2)
+        self._calm[rows] = product <= STIFF_PRODUCT
+        self._limited[rows] += ~self._calm[rows]
         stiff = rows[self._limited[rows] >= STIFF_STEPS[0]]
         if stiff.size:
             self._limited[stiff], self._age[stiff] = 0, RADIUS_AGE
@@ -155,9 +162,13 @@ class DormandPrince(Stepper):
 
     def linearized(self, rows: IntArray, v: FloatArray) -> FloatArray:
         """Change of the velocities of directions along v (m, P), at the ends of the last steps of rows, (m, P)."""
-        shifted = self.y1[rows]
-        shifted[:, : self.p] += SHIFT * v
-        return np.asarray((self.field.velocity(shifted, self.neurons[rows]) - self.f1[rows])[:, : self.p] / SHIFT)
+        shifted, problem = self.y1[rows], self.batch.problem
+        shift = np.full((rows.size, 1), SHIFT)
+        if problem.layers is not None and problem.kink > 0.0:  # within a rounded kink, which narrows where all meet
+            width = problem.kink * np.maximum(lengths(shifted[:, : problem.layers[0]]), ENDS)
+            shift[:, 0] = np.minimum(0.1 * width, SHIFT)
+        shifted[:, : self.p] += shift * v
+        return np.asarray((self.field.velocity(shifted, self.neurons[rows]) - self.f1[rows])[:, : self.p] / shift)
 
     def _look(self, rows: IntArray) -> None:
         """Spectral radii at the ends of the last steps, by power iteration."""

@@ -58,6 +58,8 @@ class Ending:
     prospects : callable or None
         Moment -> rate that small neurons will come to, where that is known exactly, 0 where they never grow; None where
         it is not known; drops of less than settle FLOOR of `scale` do not count. None: never known.
+    spent : float
+        Gradients of the run before this flow.
     """
 
     settle: float
@@ -66,6 +68,7 @@ class Ending:
     first: float
     quiet: float = SETTLE
     prospects: Callable[[Moment], float | None] | None = None
+    spent: float = 0.0
 
     @classmethod
     def of(cls, problem: Problem, init: Init, system: FlowSystem, settle: float) -> Ending:
@@ -101,7 +104,7 @@ class Ending:
         return [
             Parked(tolerated, self.unstable, self.first),
             Drifting(Tolerance(Drifting.SLOWEST, FLOOR * self.scale), self.growing),
-            Quiet(Tolerance(self.quiet, FLOOR * self.scale), self.small, self.unstable, self.decaying),
+            Quiet(Tolerance(self.quiet, FLOOR * self.scale), self.small, self.unstable, self.decaying, self.spent),
         ]
 
     def at_rest(self, s_end: float) -> list[Stop]:

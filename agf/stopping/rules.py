@@ -222,6 +222,8 @@ class Quiet:
         moment -> rate of the fastest small neuron, None where it is not known (no end then), and perturbation.
     decaying : callable
         As of `Settled`.
+    spent : float
+        Work of the run before this flow.
     """
 
     #: Work since the loss last fell, over all the work before, after which a crawl is followed no longer. Result: a
@@ -234,6 +236,7 @@ class Quiet:
     small: Callable[[Moment], float | None]
     perturbed: Callable[[Moment], float]
     decaying: Callable[[Moment], float] = nothing
+    spent: float = 0.0
 
     def init(self, now: Moment) -> Memory:
         """Work, time and loss when the loss last fell, when to ask next, when growth was asked, and it times age."""
@@ -262,7 +265,7 @@ class Quiet:
         return 0.0 if now.step is None else max(now.step.stages, 1.0) / (now.step.s1 - now.step.s0)
 
     def _work(self, now: Moment) -> float:
-        return now.work.gradients + PER_ENTRY * now.y.size * now.work.hessians
+        return self.spent + now.work.gradients + PER_ENTRY * now.y.size * now.work.hessians
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The resolved mode against gradient flow, its curve, its conditioning, and how it ends."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from tiny import Sensing
 
 import agf
 from agf.algorithm.resolved import path, stops
+from agf.algorithm.resolved.motion import Motion
 from agf.algorithm.resolved.path import Path, label
 from agf.algorithm.resolved.plateau import Plateau
 from agf.algorithm.resolved.riding import go
@@ -16,6 +18,7 @@ from agf.algorithm.resolved.run import Run
 from agf.records.settings import FINE_DEPTH, Settings
 from agf.records.status import Status
 from agf.results.curve import detect
+from agf.stopping.drive import Why
 
 
 @pytest.fixture(scope="module")
@@ -440,3 +443,30 @@ def test_what_a_step_rises_by_is_no_part_of_a_smooth_curve(reading):
     seen = detect(*path.curve()[:2])
     assert [drop.time for drop in seen] == pytest.approx([10.0, 30.0], abs=0.02)
     assert [drop.after for drop in seen] == pytest.approx([0.101, 1e-3], rel=1e-3)
+
+
+def test_the_second_pass_begins_where_the_first_has_landed(rng):
+    """Until a neuron joins the residual is that of the zero function: the first plateau is the same in both passes."""
+    x = rng.standard_normal((8, 1))
+    problem = agf.TwoLayer(x, rng.standard_normal((8, 2)), width=3)
+    settings = Settings(mode="resolved")
+    init = problem.init(1e-6, seed=1)
+    first, again, anew = (Run(problem, init, settings, None, probe=probe) for probe in (False, True, True))
+    go(first)
+    again.follow(first)
+    for run in (again, anew):
+        go(run)
+    middles = np.linspace(0.9, first.path.losses[-1] / first.start_level + 0.1, 6) * first.start_level
+    times = [np.interp(-middles, -np.minimum.accumulate(run.path.losses), run.path.times) for run in (again, anew)]
+    np.testing.assert_allclose(*times, rtol=1e-4)
+    assert again.stats["utility_evaluations"] <= 0.6 * anew.stats["utility_evaluations"]
+
+
+def test_a_last_drop_is_barred_by_what_a_quiet_end_does_not_wait_for():
+    problem = orthogonal()
+    run = Run(problem, problem.init(1e-4), Settings(mode="resolved"), None)
+    stretch = SimpleNamespace(system=SimpleNamespace(log_time_unit=0.0), time=lambda s: s)
+    ending = SimpleNamespace(status=lambda *asked, **options: (Status.QUIET, "It has all but stopped.", {"left": 1e-3}))
+    end = SimpleNamespace(why=Why.QUIET, at=None, left=0.0, note="")
+    assert Motion(run)._ended(end, ending, stretch) is Status.QUIET
+    assert run.left == run.drift == 1e-3

@@ -130,6 +130,14 @@ def test_quiet_bounds_a_crawl_by_work_and_never_what_grows_within_it(seed, small
         assert end.left <= 1e-4
 
 
+def test_quiet_waits_a_share_of_all_that_the_run_has_done():
+    system, spent = bowl([1.0], level=1.0), 1e4
+    quiet = Quiet(Tolerance(1e-4, 1.0), grows(0.0), grows(1e-9), spent=spent)
+    end = drive(system, Explicit(1e-6, "rk45"), [quiet], system.start(), s_end=1e5)
+    assert end.why is Why.QUIET
+    assert end.at.work.gradients == pytest.approx(Quiet.SHARE * spent, rel=0.1)
+
+
 @pytest.mark.parametrize("p", [12.0, 40.0])
 def test_drifting_tells_a_power_of_time_and_what_it_leaves(p):
     system = power(p)

@@ -57,7 +57,8 @@ class Motion:
         if isinstance(run.planned, History) and (weights := system.stiff(start)) is not None:
             stretch.moving, start = weights
             saved = Saved(start, method=History(run.planned.step / unit))
-        ending = Ending(settings.rtol, run.start_level, run.least, max(began, 1.0) / unit)
+        spent = sum(run.stats.get(name, 0.0) for name in ("velocity_evaluations", "utility_evaluations"))
+        ending = Ending(settings.rtol, run.start_level, run.least, max(began, 1.0) / unit, spent=spent)
         if run.last and (known := self._prospects) is not None:
             ending = replace(ending, prospects=lambda now: known(*system.polar(stretch.riding(now.y))))
         budget, s_end = Budget(BUDGET - self._gradients, hessian=PER_ENTRY * start.size), (run.stop - began) / unit
@@ -151,8 +152,9 @@ class Motion:
         before = run.clock.flow_time(stretch.time(0.0))
         status, sentence, numbers = ending.status(end, float(np.exp(system.log_time_unit)), before, remedy="")
         if status is Status.QUIET:
-            run.left = numbers["left"]
-        run.drift = end.left if status is Status.NO_CRITICAL_POINT else 0.0
+            run.left = run.drift = numbers["left"]
+        elif status is Status.NO_CRITICAL_POINT:
+            run.drift = end.left
         run.notes.extend(remarks(end, sentence))
         return status
 

@@ -75,6 +75,11 @@ class Path:
         self.losses.append(loss)
         self.slopes.append(slope)
 
+    def follow(self, other: Path, time: float) -> None:
+        """Take the points of another curve up to a time."""
+        count = int(np.searchsorted(other.times, time, side="right"))
+        self.times, self.losses, self.slopes = other.times[:count], other.losses[:count], other.slopes[:count]
+
     def cut(self, most: int | None = None) -> None:
         """Forget points beyond so many, and one of which an interrupt has left only a part."""
         known = [self.times, self.losses, self.slopes]

@@ -55,6 +55,7 @@ def resolve_riding(
             if drops and settings.conditioning is not False and status is not Status.INTERRUPTED:
                 middle = 0.5 * (drops[-1].level + (drops[-2].level if len(drops) > 1 else run.start_level))
                 probe = Run(problem, init, settings, None, probe=True, floor=middle)
+                probe.follow(run)
                 ended = go(probe)
                 times, losses, _ = probe.path.curve()
                 told, notes = conditioned(drops, run.start_level, run.clock.flow(times), losses, ended)

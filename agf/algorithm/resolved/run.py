@@ -78,12 +78,21 @@ class Run:
         # what is asked is over when no more than the tolerance is left above this
         self.least = float(problem.least_loss(init)) if floor is None else floor - settings.rtol * self.start_level
         self.left: float | None = None  # loss that may still be lost at the end
-        self.drift = 0.0  # the same where it falls like a power of time
+        self.drift = 0.0  # the same where nothing says that it stops
         self.planned: integrators.Memory | None = None  # the method that stepped last, and its next step
+        self.landing: State | None = None  # the end of the first plateau, where no fork was passed on it
+
+    def follow(self, first: Run) -> None:
+        """Begin where another pass has landed: the first plateau is that of the zero function, whoever joins when."""
+        if first.landing is not None:
+            self.state = first.landing
+            self.path.follow(first.path, self.state.time)
 
     def start(self) -> None:
         """Neurons that start above the norms at which they would join are active from the start; not where these norms
         are rounding."""
+        if self.state.time > 0.0:
+            return
         alive = np.isfinite(self.state.log_norms)
         if self.order(np.flatnonzero(alive & ~self.state.active)) is Order.NONE:
             return
