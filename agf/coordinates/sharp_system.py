@@ -49,6 +49,17 @@ class SharpSystem(PolarSystem):
     def _pull(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
         return self._along(super()._pull(directions, log_norms))
 
+    def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
+        """Both from one gradient; of a neuron on kinks only what lies along them counts, as slopes there are any."""
+        directions, log_norms, _ = self._split(y)
+        loss, gradient = self.problem.loss_grad(self._theta(directions, log_norms), self.neurons)
+        on = np.abs(self._over(directions)) <= SUM
+        for row in np.flatnonzero(on.any(axis=1)).tolist():  # y need not be the last state, whose kinks are known
+            basis = self._basis(row, np.flatnonzero(on[row]))
+            gradient[row, : self._d] -= basis.T @ (basis @ gradient[row, : self._d])
+        with np.errstate(over="ignore"):
+            return float(loss), -float(np.sum(gradient**2)) * float(np.exp(self.log_time_unit))
+
     def _along(self, rows: FloatArray) -> FloatArray:
         """Rows (H, P) without what leads sliding neurons off their kinks."""
         for neuron, basis in self._bases.items():
@@ -105,9 +116,15 @@ class SharpSystem(PolarSystem):
             return self._held.pop(neuron, None) is not None
         if before is not None and np.array_equal(before, held):
             return False
-        _, values, rows = np.linalg.svd(self._of(neuron)[held], full_matrices=False)
-        self._held[neuron], self._bases[neuron] = held, rows[values > 1e-10 * values[0]]
+        self._held[neuron], self._bases[neuron] = held, self._basis(neuron, held)
         return True
+
+    def _basis(self, neuron: int, kinks: IntArray) -> FloatArray:
+        """Orthonormal rows that span the normals of kinks of one neuron."""
+        if neuron in self._held and np.array_equal(self._held[neuron], kinks):
+            return self._bases[neuron]
+        _, values, rows = np.linalg.svd(self._of(neuron)[kinks], full_matrices=False)
+        return np.asarray(rows[values > 1e-10 * values[0]])
 
     def _holding(self, neuron: int, kinks: IntArray, directions: FloatArray, log_norms: FloatArray) -> IntArray:
         """Those of `kinks` both of whose sides push the neuron towards them, the others being held as well."""
