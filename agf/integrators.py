@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -161,7 +161,7 @@ class Accepted:
     f0 : float ndarray, shape (N,)
         Velocity at the start.
     f1 : float ndarray, shape (N,)
-        Velocity at the end (after `retract`).
+        Velocity at the end, before `retract`: past it another may begin.
     bulge : float ndarray or None
         Quartic term of the dense output, None for rkc2.
     error : float ndarray, shape (N,)
@@ -331,11 +331,10 @@ def march(
     for _ in range(max_steps):
         if not s < s_end:
             return
-        accepted, memory = _advance(counted, norm, retract, method, memory, s, s_end, y, f)
-        s, y, f = accepted.s1, accepted.y1, accepted.f1
-        yield Accepted(
-            accepted.s0, s, accepted.y0, y, accepted.f0, f, accepted.bulge, accepted.error, count, memory
-        )  # fmt: skip
+        accepted, f = _advance(counted, norm, retract, method, memory, s, s_end, y, f)
+        accepted = replace(accepted, evaluations=count)
+        s, y, memory = accepted.s1, accepted.y1, accepted.memory
+        yield accepted
     if s < s_end:
         raise OutOfSteps(f"{max_steps} steps were not enough.", s, y)
 
@@ -351,8 +350,8 @@ def _advance(
     s_end: float,
     y: FloatArray,
     f: FloatArray,
-) -> tuple[Accepted, Memory]:
-    """One accepted step from (s, y), f = velocity(y), with the memory for the next. Retries until the error passes."""
+) -> tuple[Accepted, FloatArray]:
+    """One accepted step from (s, y), f = velocity(y), and the velocity at its end. Retries until the error passes."""
     step, chebyshev, order = memory.step, memory.method == "rkc2", _ORDERS[memory.method]
     radius, vector, age = memory.radius, memory.vector, memory.age
     rejected = False
@@ -402,7 +401,7 @@ def _advance(
                 # rk45 at its stability limit covers 3.3 / radius in 6 evaluations: it would be no slower.
                 after = _single(method)
         following = Memory(longer, max(error, 1e-4), after, stiff, radius, vector, age + 1)
-        return Accepted(s, s1, y, y1, f, f1, trial.bulge, trial.error, 0, following), following
+        return Accepted(s, s1, y, y1, f, trial.f1, trial.bulge, trial.error, 0, following), f1
     if not finite:
         raise NonFinite("the velocity is not finite however short the step.", s, y)
     raise Stalled(f"the step fell to {step:.3g} at s = {s:.6g}.", s, y)

@@ -220,10 +220,15 @@ class PolarSystem(FlowSystem):
 
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
         """Both from one gradient."""
-        directions, log_norms, _ = self._split(y)
-        loss, gradient = self.problem.loss_grad(self._theta(directions, log_norms), self.neurons)
+        loss, gradient = self.loss_grad(y)
         with np.errstate(over="ignore"):
-            return float(loss), -float(np.sum(gradient**2)) * float(np.exp(self.log_time_unit))
+            return loss, -float(np.sum(gradient**2)) * float(np.exp(self.log_time_unit))
+
+    def loss_grad(self, y: FloatArray, who: IntArray | None = None) -> tuple[float, FloatArray]:
+        """The loss of neurons `who` (m,), or of all, alone, and minus the velocity of their weights (m, P)."""
+        who = self.neurons if who is None else who
+        loss, gradient = self.problem.loss_grad(self.params(y)[who], who)
+        return float(loss), gradient
 
     def growth(self, y: FloatArray) -> float:
         """Largest d log rho/ds over the neurons that are still small, or 0; rounding of the gradient is no growth."""

@@ -35,8 +35,8 @@ _SHORT = 10.0 * RTOL_SHARP
 class SharpSystem(PolarSystem):
     """`PolarSystem` of a problem with `kink_normals`; which neurons slide along which kinks is kept between steps."""
 
-    def __init__(self, problem: Problem, init: Init) -> None:
-        super().__init__(problem, init)
+    def __init__(self, problem: Problem, init: Init, origin: Init | None = None) -> None:
+        super().__init__(problem, init, origin)
         normals = problem.kink_normals()
         assert normals is not None  # or these are not the coordinates to choose
         shared = normals.ndim == 2
@@ -49,16 +49,15 @@ class SharpSystem(PolarSystem):
     def _pull(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
         return self._along(super()._pull(directions, log_norms))
 
-    def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
-        """Both from one gradient; of a neuron on kinks only what lies along them counts, as slopes there are any."""
-        directions, log_norms, _ = self._split(y)
-        loss, gradient = self.problem.loss_grad(self._theta(directions, log_norms), self.neurons)
-        on = np.abs(self._over(directions)) <= SUM
+    def loss_grad(self, y: FloatArray, who: IntArray | None = None) -> tuple[float, FloatArray]:
+        """Of a neuron on kinks only what lies along them counts: slopes there are any."""
+        who = self.neurons if who is None else who
+        loss, gradient = super().loss_grad(y, who)
+        on = np.abs(self._over(self._split(y)[0])[who]) <= SUM
         for row in np.flatnonzero(on.any(axis=1)).tolist():  # y need not be the last state, whose kinks are known
-            basis = self._basis(row, np.flatnonzero(on[row]))
+            basis = self._basis(int(who[row]), np.flatnonzero(on[row]))
             gradient[row, : self._d] -= basis.T @ (basis @ gradient[row, : self._d])
-        with np.errstate(over="ignore"):
-            return float(loss), -float(np.sum(gradient**2)) * float(np.exp(self.log_time_unit))
+        return loss, gradient
 
     def _along(self, rows: FloatArray) -> FloatArray:
         """Rows (H, P) without what leads sliding neurons off their kinks."""

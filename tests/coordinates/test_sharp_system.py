@@ -172,7 +172,31 @@ def test_the_loss_falls_at_the_rate_of_the_slide():
     # what led off the kink counted, as much of it as rounding made: 5 % of the rate, and curves were halved without end
     problem = agf.TwoLayer(*M4, width=8, kink=0)
     flow = agf.flow(problem, problem.init(1e-4, seed=0, kind="balanced"))
-    k = slice(*np.searchsorted(flow.times, (26.0, 60.0)))  # two drops, in which neurons slide
-    times, losses, slopes = flow.times[k], flow.losses[k], flow.slopes[k]
-    assert np.diff(losses) / np.diff(times) == pytest.approx(0.5 * (slopes[1:] + slopes[:-1]), rel=0.01)
+    assert_rates(flow, 26.0, 60.0, 0.01)  # two drops, in which neurons slide
     assert flow.stats["evaluations"] < 6000  # 13,147, three in four of them for the curve
+
+
+def test_the_loss_within_a_step_that_ends_a_slide_is_that_of_the_slide():
+    # the velocity past the end was taken for that of the step, which left the kink inside: the loss rose, and one drop
+    # was three
+    rng = np.random.default_rng(5)
+    problem = agf.TwoLayer(rng.standard_normal((20, 3)), rng.standard_normal(20), width=5, kink=0)
+    flow = agf.flow(problem, problem.init(1e-4, seed=0, kind="balanced"), t_max=90.0)
+    assert_rates(flow, 66.0, 90.0, 0.1)  # it was up to eight times as steep; walls are crossed within steps
+
+
+def assert_rates(flow, begin, end, rel):
+    """Slopes of the curve are those of its points."""
+    k = slice(*np.searchsorted(flow.times, (begin, end)))
+    times, losses, slopes = flow.times[k], flow.losses[k], flow.slopes[k]
+    assert np.diff(losses) / np.diff(times) == pytest.approx(0.5 * (slopes[1:] + slopes[:-1]), rel=rel)
+
+
+def test_predictions_slide_along_sharp_kinks_too():
+    # in steps that chattered about the kink it took 42,013 velocities; the flow halves its drop at 1008.147
+    rng = np.random.default_rng(5)
+    problem = agf.TwoLayer(rng.standard_normal((20, 3)), rng.standard_normal(20), width=1, kink=0)
+    init = problem.init(1e-4, seed=0, kind="balanced")
+    stairs = agf.predict(problem, init)
+    assert stairs.half_times[1] == pytest.approx(agf.flow(problem, init).drops[0].time, rel=3e-4)
+    assert stairs.stats["velocity_evaluations"] < 1000

@@ -16,6 +16,7 @@ from agf.clock import Clock
 from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.coordinates.polar_system import PolarSystem
+from agf.coordinates.sharp_system import SharpSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.init import Init
 from agf.records.settings import Settings
@@ -77,13 +78,12 @@ class Riding(PolarSystem):
         return members & self._present(log_norms)
 
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
-        directions, log_norms, _ = self._split(y)
-        loss, gradient = self.problem.loss_grad(self._theta(directions, log_norms), self.neurons)
+        loss, gradient = self.loss_grad(y)
         squares = np.sum(gradient**2, axis=1)
         with np.errstate(over="ignore"):
             unit = float(np.exp(self.log_time_unit))
             self._known = y, float(np.sum(squares[self.active])) * unit
-            return float(loss), -float(np.sum(squares)) * unit
+            return loss, -float(np.sum(squares)) * unit
 
     def settling(self, y: FloatArray) -> float:
         """Rate at which the active ones lower the loss: what the dormant ones add grows until one of them joins."""
@@ -111,8 +111,7 @@ class Riding(PolarSystem):
 
     def relaxing(self, y: FloatArray) -> float:
         """Rate at which the active ones lower their own loss: it vanishes where they rest, whatever the others add."""
-        directions, log_norms, _ = self._split(y)
-        gradient = self.problem.loss_grad(self._theta(directions, log_norms)[self.active], self.active)[1]
+        gradient = self.loss_grad(y, self.active)[1]
         with np.errstate(over="ignore"):
             return float(np.sum(gradient**2)) * float(np.exp(self.log_time_unit))
 
@@ -135,6 +134,10 @@ class Riding(PolarSystem):
         directions, log_norms, _ = self._split(y)
         log_norms = np.where(self._beyond, before.log_norms, np.where(self.alive, log_norms, -np.inf))
         return replace(before, time=time, directions=directions, log_norms=log_norms)
+
+
+class Sliding(Riding, SharpSystem):
+    """The same where kinks are sharp: neurons slide along them."""
 
 
 class Ride:
@@ -167,7 +170,8 @@ class Ride:
 
     def system(self, state: State, last: bool = False) -> Riding:
         """Everybody in real time, from `state`; `last` : whether nobody will join any more."""
-        return Riding(self.problem, state, self.init, last)
+        kind = Riding if self.problem.kink_normals() is None else Sliding
+        return kind(self.problem, state, self.init, last)
 
     def warnings(self, log_norms: FloatArray) -> list[str]:
         """What float64 lost in these coordinates, from the log norms (T, H) of a run."""
