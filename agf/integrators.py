@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -161,7 +161,7 @@ class Accepted:
     f0 : float ndarray, shape (N,)
         Velocity at the start.
     f1 : float ndarray, shape (N,)
-        Velocity at the end, before `retract`: past it another may begin.
+        Velocity at the end (after `retract`).
     bulge : float ndarray or None
         Quartic term of the dense output, None for rkc2.
     error : float ndarray, shape (N,)
@@ -170,6 +170,8 @@ class Accepted:
         Of the velocity, since the start of the march.
     memory : Memory
         For resuming after this step.
+    last : float ndarray or None, shape (N,)
+        Velocity at the end before `retract`, past which another may begin; None where that is none.
     """
 
     s0: float
@@ -182,6 +184,7 @@ class Accepted:
     error: FloatArray
     evaluations: int
     memory: Memory
+    last: FloatArray | None = field(default=None, kw_only=True)
 
     @property
     def stages(self) -> float:
@@ -194,7 +197,8 @@ class Accepted:
         """State at s in [s0, s1], (N,): fourth order for rk45, cubic Hermite for rkc2. A fresh array."""
         h = self.s1 - self.s0
         bulge = 0.0 if self.bulge is None else self.bulge
-        return interpolated((s - self.s0) / h, self.y0, self.y1, h * self.f0, h * self.f1, bulge)
+        f1 = self.f1 if self.last is None else self.last
+        return interpolated((s - self.s0) / h, self.y0, self.y1, h * self.f0, h * f1, bulge)
 
     @staticmethod
     def many(steps: Sequence[Any], which: IntArray, s: FloatArray) -> FloatArray:
@@ -331,10 +335,9 @@ def march(
     for _ in range(max_steps):
         if not s < s_end:
             return
-        accepted, f = _advance(counted, norm, retract, method, memory, s, s_end, y, f)
-        accepted = replace(accepted, evaluations=count)
-        s, y, memory = accepted.s1, accepted.y1, accepted.memory
-        yield accepted
+        accepted = _advance(counted, norm, retract, method, memory, s, s_end, y, f)
+        s, y, f, memory = accepted.s1, accepted.y1, accepted.f1, accepted.memory
+        yield replace(accepted, evaluations=count)
     if s < s_end:
         raise OutOfSteps(f"{max_steps} steps were not enough.", s, y)
 
@@ -350,8 +353,8 @@ def _advance(
     s_end: float,
     y: FloatArray,
     f: FloatArray,
-) -> tuple[Accepted, FloatArray]:
-    """One accepted step from (s, y), f = velocity(y), and the velocity at its end. Retries until the error passes."""
+) -> Accepted:
+    """One accepted step from (s, y), f = velocity(y). Retries until the error passes."""
     step, chebyshev, order = memory.step, memory.method == "rkc2", _ORDERS[memory.method]
     radius, vector, age = memory.radius, memory.vector, memory.age
     rejected = False
@@ -401,7 +404,7 @@ def _advance(
                 # rk45 at its stability limit covers 3.3 / radius in 6 evaluations: it would be no slower.
                 after = _single(method)
         following = Memory(longer, max(error, 1e-4), after, stiff, radius, vector, age + 1)
-        return Accepted(s, s1, y, y1, f, trial.f1, trial.bulge, trial.error, 0, following), f1
+        return Accepted(s, s1, y, y1, f, f1, trial.bulge, trial.error, 0, following, last=trial.f1)
     if not finite:
         raise NonFinite("the velocity is not finite however short the step.", s, y)
     raise Stalled(f"the step fell to {step:.3g} at s = {s:.6g}.", s, y)

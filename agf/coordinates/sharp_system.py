@@ -15,7 +15,7 @@ from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.coordinates.polar_system import PolarSystem
 from agf.init import Init
-from agf.rounding import SUM, UNIT
+from agf.rounding import SUM, TIED, UNIT
 from agf.sphere import norms
 
 #: Angle beside a kink at which its sides are looked at. Derived: far above rounding (UNIT) and far below what the
@@ -130,8 +130,9 @@ class SharpSystem(PolarSystem):
         d = self._d
         while kinks.size:
             normals = self._of(neuron)[kinks]
+            dual = np.asarray(np.linalg.pinv(normals))
             at = directions[neuron].copy()
-            at[:d] -= np.linalg.pinv(normals) @ (normals @ at[:d])
+            at[:d] -= dual @ (normals @ at[:d])
             size = float(np.linalg.norm(at[:d]))
             if size <= SUM * float(np.linalg.norm(directions[neuron, :d])):
                 # all meet in w = 0, past which a neuron goes on along those it came on
@@ -140,20 +141,34 @@ class SharpSystem(PolarSystem):
                     continue
                 return kinks[:0]
             keeps = np.zeros(kinks.size, dtype=bool)
-            for j, normal in enumerate(normals):
-                others = np.delete(normals, j, axis=0)
-                across = normal - np.linalg.pinv(others) @ (others @ normal) if others.size else normal
+            for j, across in enumerate(_across(normals, dual)):
                 pushes = []
                 for side in (-1.0, 1.0):
                     rows = directions.copy()
                     rows[neuron, :d] = at[:d] + side * _BESIDE * size * across
                     pull = self._free_pull(rows, log_norms)[neuron, :d]
                     pushes.append(side * float(pull @ across))
+                    if pushes[-1] >= 0.0:
+                        break
                 keeps[j] = max(pushes) < 0.0
             if keeps.all():
                 return kinks
             kinks = kinks[keeps]
         return kinks
+
+
+def _across(normals: FloatArray, dual: FloatArray) -> FloatArray:
+    """The part of each normal (n, d) that is orthogonal to all others; `dual` : their pseudo-inverse (d, n).
+
+    Where none is in the span of the others that is its vector of the dual basis, of another length.
+    """
+    if np.abs(normals @ dual - np.eye(normals.shape[0])).max() <= TIED:
+        return np.asarray(dual.T / np.sum(dual**2, axis=0)[:, None])
+    out = normals.copy()
+    for row, normal in enumerate(normals):
+        others = np.delete(normals, row, axis=0)
+        out[row] -= np.linalg.pinv(others) @ (others @ normal)
+    return out
 
 
 def _distinct(normals: FloatArray) -> FloatArray:
