@@ -192,3 +192,13 @@ def test_targets_of_zero_are_fitted_at_once_in_every_mode(activation, rng):
     flow = agf.flow(problem, init)
     assert (flow.status, len(flow.drops)) == (agf.Status.SETTLED, 0)
     assert "Resolved" not in str(agf.predict(problem, init).table())
+
+
+def test_what_is_fitted_by_algorithm_1_reaches_the_bound_of_the_problem_or_is_resolved():
+    """Columns of unlike size: the one mode goes on to least squares long after its drop, with nobody waiting."""
+    rng = np.random.default_rng(30)
+    x, y = rng.standard_normal((12, 3)) * 10.0 ** rng.uniform(-2, 2, 3), rng.standard_normal(12)
+    problem = agf.problem("linear", X=x, Y=y[:, None], width=2)
+    least = 0.5 * np.mean((y - x @ np.linalg.lstsq(x, y, rcond=None)[0]) ** 2)
+    stairs = agf.predict(problem, problem.init(1e-60, seed=0))
+    assert stairs.levels[-1] == pytest.approx(least, rel=1e-4)  # .1325 above .1219, "fitted" at no more than a bar

@@ -25,6 +25,7 @@ from agf.clock import Clock
 from agf.contract.flow_system import Snapshot
 from agf.contract.problem import Problem
 from agf.coordinates.choice import flow_system
+from agf.coordinates.mode_system import ModeSystem
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
@@ -93,6 +94,8 @@ class _Modes:
 
     def __post_init__(self) -> None:
         self.system = flow_system(self.problem, self.init)
+        if self.system.warnings(self.system.start()):  # of a floor, where training asks for such coordinates
+            self.system = ModeSystem(self.problem, self.init)
         self.unit = float(np.exp(self.system.log_time_unit))
         self.clock = Clock.from_norms(2, self.init.log_norms)
         self.start_level = float(self.problem.loss_grad(*self.problem.empty)[0])
