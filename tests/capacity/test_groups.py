@@ -10,6 +10,7 @@ import race_cases
 from scipy.integrate import cumulative_trapezoid
 
 import agf
+from agf.capacity.groups import at_end
 from agf.shell.main import main
 
 
@@ -71,6 +72,19 @@ def test_the_prediction_has_the_half_times_and_the_shares_inside_the_groups(run)
         )
     before = flow.log_norms[int(np.argmax(flow.snapshot_times > 4.2))]
     assert shares(before, first.members) == pytest.approx(shares(flow.log_norms[-1], first.members), abs=1e-5)
+
+
+def test_at_the_end_shares_are_those_before_the_drop():
+    """Of the fastest group, from the first hundredth of the drop on: what is left to align falls with the scale."""
+    problem, changes = race_cases.network(), []
+    for scale, end in ((1e-4, 7.0), (1e-6, 10.3)):
+        flow = agf.flow(problem, race_cases.start(scale=scale), t_max=end, snapshots=400)
+        members = at_end(flow, problem)[0].members
+        before = int(np.argmax(flow.loss_at(flow.snapshot_times) < 0.99 * flow.losses[0]))
+        sizes = np.exp(2 * flow.log_norms[[before, -1]][:, members])
+        changes.append(np.abs(np.diff(sizes / sizes.sum(axis=1, keepdims=True), axis=0)).max())
+    assert changes[0] < 1e-5
+    assert changes[1] < 5e-9
 
 
 def test_half_times_of_groups_are_the_half_drop_times_that_are_predicted():
