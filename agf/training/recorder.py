@@ -217,9 +217,12 @@ class Recorder:
             times, losses, slopes = self.curve()
             odd = np.arange(1, times.size - 1, 2)
             even = np.delete(np.arange(times.size), odd)
-            guess = interpolate(times[even], losses[even], slopes[even] if self.sloped else slopes, times[odd])
+            # there, and halfway to both neighbours: a cubic right next to one of them may swing on the way to the other
+            places = times[odd], 0.5 * (times[odd] + times[odd - 1]), 0.5 * (times[odd] + times[odd + 1])
+            left = times[even], losses[even], slopes[even] if self.sloped else slopes
+            off = [np.abs(interpolate(*left, at) - interpolate(times, losses, slopes, at)) for at in places]
             unit = np.maximum(np.abs(losses[odd]), 1e-12 * np.abs(losses[0]))
-            drop = odd[np.abs(guess - losses[odd]) <= tolerance * unit]
+            drop = odd[np.max(off, axis=0) <= tolerance * unit]
             keep = np.delete(np.arange(times.size), drop)
             self.points = [self.points[i] for i in keep]
             tolerance *= 10

@@ -349,6 +349,23 @@ def test_the_curve_is_bounded_and_thinned_where_it_is_flat(monkeypatch):
     assert np.allclose(agf.results.curve.interpolate(times, losses, slopes, t), exact, atol=1e-3)
 
 
+def test_a_thinned_curve_does_not_swing_where_it_bends_into_a_plateau(monkeypatch):
+    """Between a point just before a long plateau and one far on it a cubic swings by its slope times the length.
+
+    A flow of 110,000 gradients (modular addition, p = 6) had a first drop at time inf, to the last level.
+    """
+    monkeypatch.setattr(recorder, "MAX_POINTS", 200)
+    record = Recorder(10, 1e-8, sloped=True)
+    t = np.concatenate([np.linspace(0.0, 40.0, 400), np.geomspace(41.0, 1e9, 40), 1e9 + np.linspace(1.0, 40.0, 400)])
+    parts = [1 / (1 + np.exp(np.clip(2 * (t - at), -700, 700))) for at in (20.0, 1e9 + 20.0)]
+    for point in zip(t.tolist(), sum(parts).tolist(), sum(-2 * x * (1 - x) for x in parts).tolist(), strict=True):
+        record.point(*point)
+    times, losses, steep = record.curve()
+    assert times.size <= 200
+    on = agf.results.curve.interpolate(times, losses, steep, np.geomspace(60.0, 0.9e9, 1000))
+    assert np.allclose(on, 1.0, atol=1e-3)
+
+
 def test_the_observer_is_told_of_every_step():
     seen = []
     run = agf.flow(Product(), balanced(1e-4), observer=seen.append)
