@@ -376,7 +376,7 @@ def test_active_neurons_that_never_rest_end_with_a_sentence(monkeypatch):
     X = np.random.default_rng(0).standard_normal((40, 3))
     problem = agf.TwoLayer(X, X[:, 0] ** 2 + 0.5 * X[:, 1] ** 2, activation="square", width=6)
     monkeypatch.setattr(stops, "hold", lambda *_: None)
-    monkeypatch.setattr(stops, "_PATIENT", 500)
+    monkeypatch.setattr(stops, "_PATIENT", 400)
     stairs = agf.predict(problem, problem.init(1e-20, seed=0), mode="resolved")
     assert stairs.status is Status.STALLED
     assert "mode agf" in stairs.notes[0]
