@@ -12,7 +12,7 @@ from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.split_system import SplitSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.stopping.drive import End, Moment, Why
-from agf.stopping.methods import EXPENSIVE, LARGEST, PER_ENTRY
+from agf.stopping.methods import EXPENSIVE, EXPENSIVE_ENTRY, LARGEST
 from agf.stopping.rules import Memory
 
 #: Stages of a stabilised step from which on a plateau is looked for. Cost: of looking, which takes a decomposition.
@@ -88,7 +88,7 @@ class Stiff:
         if isinstance(system, SplitSystem) and system.over(y):
             return memory, End(Why.TURNED, now, after=system.polar.stiff(system.in_polar(y)))
         stages = 0.0 if now.step is None else now.step.stages
-        if now.t < memory[0] or stages <= max(EXPENSIVE, PER_ENTRY * y.size) or y.size > LARGEST:
+        if now.t < memory[0] or stages <= max(EXPENSIVE, EXPENSIVE_ENTRY * y.size) or y.size > LARGEST:
             return memory, None
         after = system.stiff(y)
         return (2.0 * now.t,), None if after is None else End(Why.TURNED, now, after=after)

@@ -16,9 +16,12 @@ from agf.stopping.drive import Counted
 
 #: Methods by the number that stands for them in a file.
 _NAMES = (*METHODS, collocation.NAME)
-#: An explicit step of more evaluations than this, and than this fraction of the number of entries, makes way for
-#: implicit ones. Cost: these take a few evaluations and now and then a Hessian with its factorization.
-EXPENSIVE, PER_ENTRY = 50, 0.25
+#: A step of which stability takes more evaluations than this, and than this fraction of the number of entries, makes
+#: way for implicit ones. Cost: these take a few evaluations, and a Hessian with its factorization a dozen times a run
+#: (measured: at 50 and a quarter, attention takes half as long again and modular addition twice as long).
+EXPENSIVE, EXPENSIVE_ENTRY = 8, 0.03
+#: What a Hessian with its factorization counts, in gradients, a fraction of the number of entries. Cost: of budgets.
+PER_ENTRY = 0.25
 #: Largest system that is solved with, in entries. Cost: memory (46 MB) and time of a dense factorization.
 LARGEST = 2400
 #: Largest system whose steps are solved for all stages at once, in entries. Cost: a solution costs as (7 N)^3.
@@ -63,7 +66,7 @@ class Explicit:
 
 @dataclass(frozen=True)
 class Auto:
-    """Explicit steps, and implicit ones from where a step costs more evaluations than solving with the Hessian does.
+    """Explicit steps, and implicit ones from where stability costs more evaluations than solving with the Hessian does.
 
     Implicit steps are never longer than growing modes allow (`agf.numerics.ndf`). Systems without a Hessian, or larger
     than `LARGEST`, stay explicit. Small ones in which nothing grows take long implicit steps of high order from the
@@ -92,10 +95,9 @@ class Auto:
             )  # fmt: skip
             return
         if not isinstance(memory, ndf.History):
-            before, many = 1, max(EXPENSIVE, PER_ENTRY * y.size)
+            many = max(EXPENSIVE, EXPENSIVE_ENTRY * y.size)
             for step in Explicit(self.rtol).march(system, y, s0=s0, s_end=s_end, memory=memory):
-                costly, before = step.evaluations - before > many, step.evaluations
-                if costly and y.size <= LARGEST and step.s1 < s_end and system.hessian(step.y1) is not None:
+                if step.stages > many and y.size <= LARGEST and step.s1 < s_end and system.hessian(step.y1) is not None:
                     y, s0, memory = step.y1, step.s1, ndf.History(step.s1 - step.s0)
                     yield replace(step, memory=memory)
                     break

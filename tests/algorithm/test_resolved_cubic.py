@@ -76,7 +76,8 @@ def test_a_plateau_is_skipped_as_soon_as_its_minimum_is_found_and_the_next_neuro
     stairs, flow = agf.predict(problem, init, conditioning=False), agf.flow(problem, init)
     assert len(stairs.drops) == len(flow.drops) == 2
     assert agf.compare(stairs, flow).max_time_error < 1e-5
-    assert stairs.stats["hessians"] <= 3
+    # a Hessian as many gradients as it has rows: 1,008 while steps turned implicit at 50 evaluations
+    assert stairs.stats["velocity_evaluations"] + 9 * stairs.stats["hessians"] < 960
     assert stairs.stats["utility_evaluations"] < 600
     work = stairs.stats["velocity_evaluations"] + stairs.stats["utility_evaluations"] + stairs.stats["loss_evaluations"]
     assert work < flow.stats["evaluations"]

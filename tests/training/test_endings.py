@@ -19,7 +19,7 @@ from agf import FlowSystem, Init, Status, sphere
 from agf.coordinates.choice import flow_system
 from agf.coordinates.polar_system import PolarSystem
 from agf.rectified.prospects import prospects
-from agf.stopping import rules
+from agf.stopping import coordinates, rules
 from agf.stopping.drive import Why, drive
 from agf.stopping.ending import Ending
 from agf.stopping.methods import LSODA
@@ -183,6 +183,7 @@ def test_what_can_still_be_lost_covers_drops_that_do_not_count():
 
 def test_a_flow_that_is_quiet_says_in_flow_time_how_slowly_the_rest_grows(monkeypatch):
     monkeypatch.setattr(Ending, "small", lambda self, now: self.rest(now).growth)  # the directions are not asked
+    monkeypatch.setattr(coordinates, "EXPENSIVE", np.inf)  # with implicit steps it settles
     problem = agf.problem("modular-addition", p=2, width=4)
     init = problem.init(1e-3, seed=0)
     flow = agf.flow(problem, init)
