@@ -67,7 +67,7 @@ class Blame:
             where=self.place,
             found=self.given or None,
             expected=expected + (" for any number of rows m, also none" if rows and expected else ""),
-            remedy="The other methods may be right: `agf check` tries each.",
+            remedy="" if self.method == "__init__" else "The other methods may be right: `agf check` tries each.",
         )
 
 

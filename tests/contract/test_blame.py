@@ -142,7 +142,7 @@ def test_training_that_raised_goes_on_where_it_was_once_the_problem_is_mended(pl
 
 @pytest.mark.parametrize("command", ["predict", "predict --mode resolved", "train", "compare"])
 def test_a_lack_of_memory_is_told_as_such_and_keeps_the_result(plugin, capsys, command):
-    file = plugin("loss_grad", 500, 'raise MemoryError("8 GiB")')
+    file = plugin("loss_grad", 250, 'raise MemoryError("8 GiB")')
     assert main.main([*command.split(), file, "--alpha", "1e-4", "-o", "run.npz"]) == main.FAILED
     err = capsys.readouterr().err
     assert "out of memory (MemoryError: 8 GiB)" in err
@@ -215,3 +215,13 @@ def test_an_error_outside_every_method_blames_nobody():
         1 / 0  # noqa: B018
     assert blame(agf.TwoLayer, caught.value) is None
     assert told(caught.value) == "ZeroDivisionError: division by zero"
+
+
+def test_no_check_is_advised_of_what_cannot_be_made():
+    class Mine(agf.TwoLayer):
+        def __init__(self):
+            raise ValueError("nope")
+
+    with pytest.raises(agf.ProblemError, match="ValueError: nope") as raised:
+        agf.registry.build(Mine, {})
+    assert "agf check" not in str(raised.value)
