@@ -18,6 +18,7 @@ from agf.algorithm.resolved.run import Run
 from agf.records.settings import FINE_DEPTH, Settings
 from agf.records.status import Status
 from agf.results.curve import detect
+from agf.stopping import coordinates, methods
 from agf.stopping.drive import Why
 
 
@@ -68,8 +69,11 @@ def test_the_curve_never_rises_and_never_jumps_where_a_neuron_joins(pair):
     assert -steps.min() < 0.1 * stairs.start_level
 
 
-def test_conditioning_is_the_change_under_twice_the_joining_norm_and_twenty_times_the_tolerance(features):
+def test_conditioning_is_the_change_under_twice_the_joining_norm_and_twenty_times_the_tolerance(features, monkeypatch):
     problem, init, _ = features
+    # errors of explicit steps add up alike in two passes; those of implicit ones hang on where these begin
+    for module in (coordinates, methods):
+        monkeypatch.setattr(module, "EXPENSIVE", np.inf)
     stairs = agf.predict(problem, init, mode="resolved", joining=0.1, t_max=60.0)
     other = agf.predict(problem, init, mode="resolved", joining=0.2, rtol=2e-5, conditioning=False, t_max=60.0)
     assert np.isnan([drop.conditioning for drop in other.drops]).all()

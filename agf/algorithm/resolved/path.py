@@ -24,7 +24,7 @@ _SHARED = 0.25
 #: Fall of the loss, over the first, between two points of the curve at most. Cost: half-drop times are found on a cubic
 #: between points, which is right to 1e-8 of the fall of a lone neuron then.
 _FINE = 0.01
-#: The same where kinks make corners. Cost: no cubic passes one.
+#: Fall between two points where kinks make corners, over the first loss. Cost: of points, as no cubic passes a corner.
 _CORNERED = 0.005
 #: Points of the curve in one step at most. Cost: half-drop times are found on a cubic between points.
 _MOST_INSIDE = 30
