@@ -139,7 +139,8 @@ class Deviation:
             moved, turned = self._moved(active, parts, gained, before, after)
             if self._straight and turned <= TIED and self._follows(new, active, before):
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                    lag = sum(map(abs, self._lag.add(self.problem, before, after, drop, active, parts, gained)))
+                    lags = self._lag.add(self.problem, before, after, drop, active, parts, gained, float(share))
+                lag = sum(map(abs, lags))
         self._straight = lag is not None
         late = abs(later(self.problem, theta, active, new, 0.5 * (before.level + drop.level)))
         tail = self._tail(active, theta)

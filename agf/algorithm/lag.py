@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.linalg.lapack import dposv
 
 from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
@@ -52,6 +53,7 @@ class Lag:
         active: IntArray,
         parts: FloatArray,
         gained: FloatArray,
+        share: float,
     ) -> tuple[float, float]:
         """Flow times by which the next drop is late for those before it, and its middle for those that follow it.
 
@@ -69,7 +71,11 @@ class Lag:
             Their outputs.
         gained : float ndarray, shape (N,)
             Change of the output of the network.
+        share : float
+            Sum of the norms squared of the dormant neurons, over that of the newcomer.
         """
+        if share <= TIED and not before.active.any():
+            return 0.0, 0.0  # nobody is there to follow, nor to shrink
         new, utility = int(drop.neurons[0]), float(drop.utility[0])
         units = parts / np.exp(2.0 * after.log_norms[active])[:, None]
         itself = active == new
@@ -79,11 +85,11 @@ class Lag:
             lag = -float(units[place] @ felt) / utility
         # a newcomer is at its threshold when on a straight line it would have the norm at which it settles
         changes = np.where(before.active[active], after.log_norms[active] - before.log_norms[active], 0.0)
-        shrinking = self._shrinking(problem, before, after, active)
+        shrinking = self._shrinking(problem, before, after, active) if share > TIED else None
         right = np.array([0.5 * changes if shrinking is None else 0.5 * changes + units @ shrinking, itself]).T
         gram = units @ units.T
         gram.flat[:: active.size + 1] += RANK * gram.max() + TINY  # equal columns share
-        answers, row = np.linalg.solve(gram, right).T
+        answers, row = dposv(gram, right, overwrite_b=1)[1].T
         for neuron in drop.collapsed.tolist():
             self.since[neuron] = self.integral
         self.integral = self.integral + lag * gained + answers @ units - (0.0 if shrinking is None else shrinking)
@@ -100,10 +106,7 @@ class Lag:
         """Integral of the outputs of dormant neurons that had all but activated, and shrink at 4 |U| now: (N,), or
         None where there are none."""
         norms = after.log_norms
-        large = ~(after.active | before.active) & (norms > norms[active].max() + _FAR)
-        if not large.any():
-            return None
-        some = np.flatnonzero(large)
+        some = np.flatnonzero(~(after.active | before.active) & (norms > norms[active].max() + _FAR))
         rows = after.directions[some]
         utilities = problem.utility(rows, some, problem.residual(after.rows(active), active))[0]
         shrink = utilities < 0  # the others are about to activate: neighbouring drops
