@@ -77,7 +77,8 @@ class _Leg:
     moved : change of the output of those active before, and of newcomers by turning, over that of the network.
     turned : the part of newcomers in it.
     share : output of the dormant neurons, and of those that join in another direction, over that of the newcomer.
-    late : by how much a loss that is not quadratic has moved its middle (`saturation.later`).
+    late : by how much a loss that is not quadratic has moved its middle (`saturation.later`), and the size at which its
+    neurons began.
     lag : by how much it is late for drops before it and for those that follow it (`lag.Lag`); None where neurons turn.
     """
 
@@ -116,6 +117,7 @@ class Deviation:
     _known: _Known | None = field(default=None, init=False)
     _lag: Lag = field(default_factory=Lag, init=False)
     _straight: bool = field(default=True, init=False)
+    _began: FloatArray | None = field(default=None, init=False)
 
     def add(self, settled: State[Any], activated: State[Any], after: State[Any], drop: Drop) -> None:
         """A drop that led from a settled state by the end of a dormant phase to the next."""
@@ -143,6 +145,11 @@ class Deviation:
                 lag = sum(map(abs, lags))
         self._straight = lag is not None
         late = abs(later(self.problem, theta, active, new, 0.5 * (before.level + drop.level)))
+        if self._began is None:
+            self._began = settled.log_norms
+        # a coordinate that starts at beta = 0 does so with weights; its law is a logistic but for half this part of it
+        grown = size - max(self._began[new].tolist(), default=-np.inf)
+        late += 2.0 * float(width) * math.exp(-kappa * max(grown, 0.0))
         tail = self._tail(active, theta)
         self.legs.append(_Leg(drop.time, float(width), tail, moved, turned, min(float(share), 1.0), late, lag))
 

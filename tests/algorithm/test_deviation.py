@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
 import agf
 from agf.algorithm.deviation import Deviation, _between
@@ -64,6 +65,19 @@ def test_a_level_at_which_a_curve_stays_is_certain_however_steep_its_drops_are(a
     for drop, level in zip(stairs.drops, truth, strict=True):
         assert abs(drop.level - level) <= drop.level_error * stairs.start_level
     assert max(drop.level_error for drop in stairs.drops[:-1]) < 1e-3  # the curve ends soon after the last one
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.3, 0.1, 0.03, 1e-3])
+def test_the_size_at_which_a_lone_coordinate_begins_is_in_its_bar(alpha):
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((17, 1))
+    problem = agf.problem("diagonal-linear", X=x, y=1.3 * x[:, 0])
+    # z' = S (b - alpha^2 sinh 2 z) from 0, half of the loss is gone at beta = (1 - 1 / sqrt 2) b
+    end, rate = 0.5 * np.arcsinh((1.0 - np.sqrt(0.5)) * 1.3 / alpha**2), np.mean(x**2)
+    true = quad(lambda z: 1.0 / (rate * (1.3 - alpha**2 * np.sinh(2.0 * z))), 0.0, end, epsrel=1e-11)[0]
+    paper, default = (agf.predict(problem, problem.init(alpha), mode=mode).drops[0] for mode in ("agf", "auto"))
+    assert abs(paper.half_time / true - 1.0) <= paper.error
+    assert abs(default.half_time / true - 1.0) <= default.error <= 1e-3
 
 
 @pytest.mark.parametrize("gap", [1.5, 3.0, 6.0])
