@@ -145,3 +145,16 @@ def test_an_interrupt_and_a_method_that_raises_lose_no_step_that_was_taken(error
     assert 0 < len(cut.drops) < len(whole.drops)
     assert cut.drops[0].half_time == pytest.approx(whole.drops[0].half_time, rel=1e-9)
     assert cut.drops[0].neurons.tolist() == whole.drops[0].neurons.tolist()
+
+
+def test_a_curve_that_ends_while_it_still_falls_says_what_can_still_be_lost():
+    rng = np.random.default_rng(2)
+    wide, tall = rng.standard_normal((10, 20)), rng.standard_normal((30, 3))
+    for x, falls in ((wide, True), (tall, False)):  # at interpolation a loss falls for ever
+        problem = agf.problem("diagonal-linear", X=x, y=x[:, :3] @ [2.0, -1.0, 0.5] + rng.standard_normal(len(x)))
+        stairs = agf.predict(problem, problem.init(1e-6), mode="resolved")
+        assert stairs.status is agf.Status.FITTED
+        said = [note for note in stairs.notes if "can still be lost" in note]
+        assert bool(said) == falls
+        if said:
+            assert float(said[0].split()[-5]) >= stairs.levels[-1] > 0.0

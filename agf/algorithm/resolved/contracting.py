@@ -36,7 +36,8 @@ from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
-from agf.results.curve import LEFT
+from agf.records.table import bound
+from agf.results.curve import FLOOR, LEFT
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.stopping.along import along, enough
@@ -154,6 +155,8 @@ class _Followed:
         now = end.at
         if end.why is Why.SETTLED:
             self.left = end.left
+            if end.left > FLOOR * self.start_level:  # at interpolation a loss falls for ever
+                self.notes.append(f"The curve ends where at most {bound(end.left)} can still be lost.")
             if now.loss - self.least <= self.settings.rtol * self.start_level:
                 return Status.FITTED
             return Status.ALL_ACTIVE if self.state.active.all() else Status.NO_GROWTH
