@@ -55,7 +55,7 @@ class Lag:
         gained: FloatArray,
         share: float,
     ) -> tuple[float, float]:
-        """Flow times by which the next drop is late for those before it, and its middle for those that follow it.
+        """Flow times by which this drop is late for those before it, and its middle for those that follow it.
 
         Parameters
         ----------
