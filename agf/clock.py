@@ -58,6 +58,10 @@ def log_norm(charges: FloatArray, log_start: FloatArray, degree: int) -> FloatAr
         return np.where(remaining > 0, log_start - np.log(np.maximum(remaining, 0.0)) / power, np.inf)
 
 
+#: Output of a lone neuron over its final one when half of its drop in the loss is gone. Derived: (1 - x)^2 = 1/2.
+HALF = 1.0 - np.sqrt(0.5)
+
+
 def half_drop_ratio(degree: int) -> float:
     """Norm over R* at which the frozen law stands when the loss has fallen half-way, for this degree kappa: n_kappa.
 
@@ -71,7 +75,7 @@ def half_drop_ratio(degree: int) -> float:
         return float((np.sqrt(2.0) - 1.0) ** 0.5)
     from scipy.integrate import quad  # a quarter of a second to import, and degree 2 needs none
 
-    h = (1.0 - np.sqrt(0.5)) ** (1.0 / degree)
+    h = HALF ** (1.0 / degree)
     lost = quad(lambda r: r / (1.0 - r**degree), 0.0, h)[0]
     power = degree - 2
     return float((power * (h**-power / power - lost)) ** (-1.0 / power))

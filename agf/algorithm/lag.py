@@ -22,13 +22,12 @@ import numpy as np
 from scipy.linalg.lapack import dposv
 
 from agf.arrays import FloatArray, IntArray
+from agf.clock import HALF
 from agf.contract.problem import Problem
 from agf.records.state import State
 from agf.results.drop import Drop
 from agf.rounding import RANK, TIED, TINY
 
-#: Growth x of a newcomer at which half of the loss of its drop is gone. Derived: what is left is (1 - x)^2.
-_HALF = 1.0 - np.sqrt(0.5)
 #: Log norm of a dormant neuron, over the largest active one, below which its outputs are none. Derived: they are below
 #: `TIED` of those of the active one.
 _FAR = 0.5 * float(np.log(TIED))
@@ -74,8 +73,8 @@ class Lag:
         share : float
             Sum of the norms squared of the dormant neurons, over that of the newcomer.
         """
-        if share <= TIED and not before.active.any():
-            return 0.0, 0.0  # nobody is there to follow, nor to shrink
+        if share <= TIED and not before.active.any() and not isinstance(self.integral, np.ndarray):
+            return 0.0, 0.0  # nobody is there to follow or to shrink, nor ever was
         new, utility = int(drop.neurons[0]), float(drop.utility[0])
         units = parts / np.exp(2.0 * after.log_norms[active])[:, None]
         itself = active == new
@@ -97,7 +96,7 @@ class Lag:
             return lag, 0.0
         # a row of the inverse of a Gram matrix holds the coefficients in all others
         ratios = np.exp(2.0 * changes)  # of norms squared, after and before
-        follow = row / row[place] * (1.0 - 1.0 / ratios) * (np.log1p((ratios - 1.0) * _HALF) - np.log1p(-_HALF))
+        follow = row / row[place] * (1.0 - 1.0 / ratios) * (np.log1p((ratios - 1.0) * HALF) - np.log1p(-HALF))
         return lag, float(follow.sum()) / (4.0 * utility)
 
     def _shrinking(

@@ -95,4 +95,7 @@ def test_the_bar_of_a_level_covers_how_two_neighbours_mix_and_little_more(gap):
     place, mixture = _between(np.append(gap, np.inf), width, fall)
     assert place[0] == pytest.approx(t[flattest] - begun[0], abs=0.1 * gap)
     assert off <= mixture[0] <= 10.0 * off
+    t = begun[0] + place[0]
+    there = fall[0] * (1.0 - growth(t, 0)) ** 2 + fall[1] * (1.0 - (1.0 - growth(t, 1)) ** 2)
+    assert there <= mixture[0] <= 1.5 * there  # exponentials are above the logistic law
     assert mixture[1] == 0.0

@@ -79,6 +79,19 @@ def test_what_is_left_out_of_half_times_is_known_to_first_order(seed, monkeypatc
         assert abs(late - lags[k].sum()) <= 0.5 * np.abs(lags[k]).sum() + 1e-6 * halves[k]
 
 
+def test_what_earlier_drops_have_done_is_felt_where_nobody_is_active_any_more():
+    problem = agf.problem("diagonal-linear", X=np.eye(2), y=[2.0, 1.0])
+    engine = agf.Engine(problem, problem.init(1e-8))
+    before = engine.init()
+    step = engine.step(before)
+    active, drop = np.flatnonzero(step.state.active), step.drop
+    parts, done = problem.outputs(step.state.rows(active), active), np.array([0.3, -0.2])
+    unit = problem.outputs(step.state.directions[active], active)[0]
+    late = Lag(done).add(problem, before, step.state, drop, active, parts, parts[0], 0.0)
+    assert late == pytest.approx((-float(unit @ done) / drop.utility[0], 0.0))
+    assert late[0] != 0.0
+
+
 def test_neurons_that_turn_have_no_lag(monkeypatch):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((20, 3))

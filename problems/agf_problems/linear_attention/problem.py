@@ -13,14 +13,11 @@ import numpy as np
 
 from agf import Critical, Init, Staircase, sphere
 from agf.arrays import FloatArray, IntArray, count, positive, vector
-from agf.clock import threshold
+from agf.clock import HALF, threshold
 from agf.errors import DataError, explain
 from agf.rounding import RANK
 from agf_problems.linear_attention.in_context import ContextRegression, default_eigenvalues
 from agf_problems.linear_attention.theory import staircase
-
-#: Amplitude of a lone head over its final one when half of its drop in the loss is gone. Derived: (1 - a)^2 = 1/2.
-_HALF = 1.0 - np.sqrt(0.5)
 
 
 class LinearAttention(ContextRegression):
@@ -198,7 +195,7 @@ class LinearAttention(ContextRegression):
 
     def learned_norm(self, k: int | IntArray) -> FloatArray:
         """Norm of a balanced head (V = |K| = |Q|) that has component k (from 0) when half of that drop is done."""
-        return np.sqrt(3.0) * np.cbrt(_HALF * self.amplitudes[k])
+        return np.sqrt(3.0) * np.cbrt(HALF * self.amplitudes[k])
 
     def least_wait(self, k: int, log_norms: Any, radius: float | None = None) -> float:
         """Least flow time from the start of a phase until a dormant head reaches norm `radius`.
