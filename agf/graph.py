@@ -12,7 +12,6 @@ import json
 import math
 import os
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ import numpy as np
 from agf import plot
 from agf.arrays import FloatArray
 from agf.errors import RequestError, explain
-from agf.pictures.axes import loss_scale, plain
+from agf.pictures.axes import loss_scale, plain, short
 from agf.records import files
 from agf.records.naming import given, word_of
 from agf.records.table import number as rounded
@@ -278,6 +277,8 @@ def _dot(graph: nx.DiGraph) -> str:
 _NAMED = 30
 _DISC = 11.0
 _DOT = 4.0
+#: Letters of the longest name beside the picture.
+_LONGEST_NAME = 44
 #: Sagitta of an arrow over its length.
 _BEND = 0.08
 
@@ -341,7 +342,7 @@ def _names(graph: nx.DiGraph, number: dict[str, str]) -> str:
     lines = []
     for node, k in number.items():
         visits = f"  ({graph.nodes[node]['visits']})" if runs > 1 else ""
-        lines.append(f"{k}: {plain(textwrap.shorten(node, 44, placeholder=' ...'))}{visits}")
+        lines.append(f"{k}: {plain(short(node, _LONGEST_NAME))}{visits}")
     rest = [graph.nodes[node]["visits"] for node in graph if node not in number]
     if rest:
         lines.append(f"and {len(rest)} more, visited at most {max(rest)} times")

@@ -349,7 +349,7 @@ class Summary:
         ax.set_ylabel("error of the half-drop time, relative")
         ax.set_title(f"{plain(self.problem)}: prediction against gradient flow")
         if 0 < len(ax.get_legend_handles_labels()[0]) <= 2 * _MOST_NAMES:
-            ax.legend(frameon=False, fontsize="small")
+            ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
         return ax
 
     def _difference(self, group: Group) -> str:

@@ -1,4 +1,4 @@
-"""Initial weights in a file: an npz archive with the array `theta`, one row a neuron."""
+"""Initial weights in a file: an npz archive with the array `theta`, one row a neuron, or a state_dict of torch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ from agf import datasets
 from agf.contract.problem import Problem
 from agf.errors import DataError, RequestError, explain
 from agf.init import WIDTHS, Init
+from agf.records import torch_weights
+
+#: Endings of the names of files that torch writes.
+_TORCH = (".pt", ".pth")
+_BIASES = {
+    "none": "no biases",
+    "hidden": "hidden biases",
+    "output": "an output bias",
+    "both": "hidden biases and an output bias",
+}
 
 
 def read(problem: Problem, path: str | os.PathLike[str]) -> Init:
@@ -22,7 +32,7 @@ def read(problem: Problem, path: str | os.PathLike[str]) -> Init:
         For a file that is none of weights, and weights of another shape, with the width that would take them.
     """
     file = str(path)
-    theta = _theta(file)
+    theta = array(file)
     init = Init.from_params(theta, kind=f"from {file}")
     if (init.width, init.n_params) != (problem.width, problem.n_params):
         raise DataError(
@@ -30,7 +40,7 @@ def read(problem: Problem, path: str | os.PathLike[str]) -> Init:
                 f"`theta` has shape {np.shape(theta)}.",
                 where=file,
                 expected=f"({problem.width}, {problem.n_params}), one row a neuron of {problem.name}",
-                remedy=_remedy(problem, init),
+                remedy=_remedy(problem, init, file),
             )
         )
     return init
@@ -38,16 +48,19 @@ def read(problem: Problem, path: str | os.PathLike[str]) -> Init:
 
 def rows(path: str | os.PathLike[str]) -> int:
     """How many rows the weights in a file have, one a neuron. Raises as `read`."""
-    return len(np.atleast_1d(_theta(str(path))))
+    return len(np.atleast_1d(array(path)))
 
 
-def _theta(file: str) -> np.ndarray:
+def array(path: str | os.PathLike[str]) -> np.ndarray:
+    """theta as it is in a file. Raises RequestError for a file that is none of weights."""
+    file = str(path)
+    if file.lower().endswith(_TORCH):
+        return torch_weights.read(file).theta
     if not file.lower().endswith(".npz"):
         raise RequestError(
             explain(
                 f"cannot read {file!r} as initial weights.",
-                expected="an npz file",
-                remedy="For weights of torch, first np.savez(FILE, theta=agf.Init.from_torch(MODEL).params()).",
+                expected="an npz file with the array `theta`, or a state_dict of torch, " + " or ".join(_TORCH),
             )
         )
     arrays = datasets.load(file)
@@ -58,9 +71,13 @@ def _theta(file: str) -> np.ndarray:
     return arrays["theta"]
 
 
-def _remedy(problem: Problem, init: Init) -> str:
-    """The width that weights ask for, where only that is another."""
+def _remedy(problem: Problem, init: Init, file: str) -> str:
+    """The biases or the width that weights ask for, where only these are others."""
     takes = inspect.signature(type(problem).__init__).parameters
+    if file.lower().endswith(_TORCH) and "bias" in takes:
+        bias = torch_weights.read(file).bias
+        if bias != getattr(problem, "bias", "none"):
+            return f"These weights have {_BIASES[bias]}: -p bias={bias}."
     if init.n_params == problem.n_params and any(name in takes for name in WIDTHS):
         return f"For these weights, add --width {init.width - len(problem.permanent)}."
     if (init.n_params, init.width) == (problem.width, problem.n_params):

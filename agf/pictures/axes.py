@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import sys
@@ -34,7 +35,7 @@ SUFFIXES = (".pdf", ".svg", ".eps", ".ps", ".png", ".jpg", ".jpeg", ".tif", ".ti
 _LABEL_GAP = 1.5
 #: Labels of drops on one picture at most; where more are, or than fit on the axes, they are left to the table.
 _MOST_LABELS = 24
-#: Letters of the longest label of a drop; longer ones lose the names in brackets.
+#: Letters of the longest label of a drop; longer ones are shortened.
 _LONGEST_LABEL = 24
 #: Letters of a name anywhere else; more would squeeze the axes.
 _LONGEST_NAME = 80
@@ -167,25 +168,46 @@ def drop_rules(ax: Axes, times: FloatArray, labels: Sequence[str]) -> None:
         )
 
 
-def short(label: str) -> str:
-    """A label that leaves room for the picture: a long one without parentheses, then with as many items as fit."""
+def short(label: str, most: int = _LONGEST_LABEL) -> str:
+    """A label of so many letters at most: the names of coordinates or the numbers alone, then as many items as fit."""
     bare = re.sub(r"\s*\([^()]*\)", "", label)
-    for whole in (label, bare):
-        if len(whole) <= _LONGEST_LABEL:
+    named = re.fullmatch(r"coordinates? \d+ \(([^()]+)\)((?:, \d+ \([^()]+\))*)", label)
+    names = [named[1], *re.findall(r"\(([^()]+)\)", named[2])] if named else []
+    for whole in (label, ", ".join(names), bare):
+        if 0 < len(whole) <= most:
             return whole
     items = re.split(r", | and ", bare)
     for kept in range(len(items) - 1, 0, -1):
         some = f"{', '.join(items[:kept])} + {len(items) - kept} more"
-        if len(some) <= _LONGEST_LABEL:
+        if len(some) <= most:
             return some
-    return bare[: _LONGEST_LABEL - 3] + "..."
+    return bare[: most - 3] + "..."
 
 
 def plain(name: object) -> str:
-    """A name as it stands in a picture: no formula, no controls, and not hidden as "_x" is in legends."""
+    """A name as it stands in a picture: no formula, no controls, not hidden as "_x" is in legends, in letters it has.
+
+    What none of the user's fonts has is written as in Python, \\u8eab for a letter.
+    """
     words = visible(str(name))
+    if not words.isascii():
+        have = _letters(tuple(import_matplotlib().rcParams["font.family"]))
+        escaped = [c if ord(c) in have else c.encode("ascii", "backslashreplace").decode() for c in words]
+        words = "".join(escaped)
     words = (words if len(words) <= _LONGEST_NAME else words[: _LONGEST_NAME - 3] + "...").replace("$", r"\$")
     return f" {words}" if words[:1] in ("", "_") else words
+
+
+@functools.cache
+def _letters(families: tuple[str, ...]) -> frozenset[int]:
+    """What these families of fonts can draw: matplotlib takes each letter from the first that has it."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    have: set[int] = set()
+    for family in families:
+        with contextlib.suppress(ValueError):  # not installed
+            have.update(get_font(findfont(FontProperties(family=[family]), fallback_to_default=False)).get_charmap())
+    return frozenset(have)
 
 
 def spread(positions: FloatArray, gap: float) -> FloatArray:

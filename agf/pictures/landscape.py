@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 VIEWS = ("auto", "circle", "sphere", "bars")
 #: Bars that can still be told apart.
 _MOST_BARS = 30
+#: Room for so many, where there are fewer; labels of so few may have several lines, of so many letters.
+_FEW_BARS, _LINE = 5, 36
 _MARKS = {"maximum": "^", "minimum": "v", "saddle": "x", "degenerate": "s"}
 
 
@@ -129,9 +132,11 @@ def _bars(found: Landscape, ax: Axes) -> None:
         label = one.kind if one.kind not in seen else None
         seen.add(one.kind)
         ax.barh(k, one.utility, color=colors[one.kind], label=label)
-    ax.set_yticks(range(len(shown)), [plain(one.label) for one in shown], fontsize="x-small")
-    ax.invert_yaxis()
+    labels = [plain(one.label) for one in shown]
+    labels = [fill(label, _LINE) if len(shown) <= _FEW_BARS else label for label in labels]
+    ax.set_yticks(range(len(shown)), labels, fontsize="x-small")
+    ax.set_ylim(max(len(shown), _FEW_BARS) - 0.4, -0.6)
     ax.axvline(0.0, color="black", lw=0.8)
     ax.set(xlabel="utility", title=plain(found.at))
     if shown:
-        ax.legend(frameon=False, fontsize="small")
+        legend_below(ax)

@@ -56,7 +56,7 @@ def maxima(
                 theta[i],
                 float(utility[i]),
                 "maximum",
-                names[i] + (", one of several equal" if spread > _NEAR else ""),
+                (names[i] or _written(theta[i])) + (", one of several equal" if spread > _NEAR else ""),
                 None if problem.interchangeable else int(neurons[i]),
                 share=float(same.sum()) / starts,
             )
@@ -72,6 +72,12 @@ def _name(problem: Problem, theta: FloatArray, neurons: IntArray) -> str:
     first = np.zeros(1, dtype=np.int64)
     words = problem.label(theta, first, first)
     return words.removeprefix("neuron 0").strip(" ()") if words.startswith("neuron 0") else words
+
+
+def _written(direction: FloatArray) -> str:
+    """A direction by its largest parameters, for neurons whose problem has no words for it."""
+    largest = np.argsort(-np.abs(direction), kind="stable")[:3]
+    return ", ".join(f"theta[{j}] {direction[j]:.2f}" for j in largest if round(direction[j], 2))
 
 
 def _starts(problem: Problem, starts: int, seed: int) -> tuple[FloatArray, IntArray]:

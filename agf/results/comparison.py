@@ -13,7 +13,7 @@ from agf.errors import FileError, RequestError, explain
 from agf.records import files, provenance
 from agf.records.table import Table, Tabular, number, percent
 from agf.results.curve import CurveDrop, rises
-from agf.results.match import Match, lateness, listed, relative
+from agf.results.match import Match, delay, lateness, listed, relative
 from agf.results.matching import MARGIN, align
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
@@ -392,9 +392,8 @@ def _notes(stairs: Staircase, trajectory: Trajectory, matches: list[Match]) -> t
         )
     else:  # with another loss, times are off for that reason
         notes += _stretched(trajectory, matches)
-    late = lateness(stairs, trajectory)
-    if late > _LATE and trajectory.method == "csv":
-        notes.append(f"Steps of this size make the first drop late by about {percent(late)}; smaller ones by less.")
+    if lateness(stairs, trajectory) > _LATE and trajectory.method == "csv":
+        notes.append(f"Steps of this size make {delay(stairs, trajectory)}; smaller ones by less.")
     return tuple(notes)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from agf.records.table import Table, level, number, percent
 from agf.results.curve import CurveDrop
-from agf.results.match import REPRODUCIBLE, Match, lateness, listed
+from agf.results.match import REPRODUCIBLE, Match, delay, lateness, listed
 from agf.results.matching import MARGIN
 
 if TYPE_CHECKING:
@@ -154,8 +154,9 @@ def _sentences(report: Comparison) -> list[str]:
         )
     beyond = [match.k for match in report.matches if abs(match.time_error) > match.bar]
     if beyond:
-        late = lateness(report.stairs, report.trajectory)
-        steps = f"; it knows no steps, which make the first drop late by about {percent(late)}" if late else ""
+        steps = ""
+        if lateness(report.stairs, report.trajectory):
+            steps = f"; it knows no steps, which make {delay(report.stairs, report.trajectory)}"
         lines.append(f"Off by more than the error bar: {listed(beyond)}{steps}.")
     if report.repeat is not None:
         kept = [str(match.k) for match in report.matches if match.reproducible]

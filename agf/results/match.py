@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agf.records.table import number
+from agf.records.table import number, percent
 
 if TYPE_CHECKING:
     from agf.results.staircase import Staircase
@@ -120,22 +120,35 @@ class Match:
         }
 
 
+def grown(stairs: Staircase) -> int | None:
+    """Number of the first drop that neurons make which grow from tiny weights, as an output bias does not."""
+    return next((k for k, drop in enumerate(stairs.drops, 1) if drop.utility.size), None)
+
+
 def lateness(stairs: Staircase, trajectory: Trajectory) -> float:
-    """By which share gradient descent is later than the flow at the first drop, a neuron that grows from tiny weights.
+    """By which share gradient descent is later than the flow at the drop `grown`, a neuron that grows from very little.
 
     Where the flow grows by exp(h), h = rate lr, a step with momentum m multiplies by the larger root z of
     z^2 - (1 + m + h) z + m = 0: late by h / ((1 - m) log z) - 1, which is h (1 + m) / (2 (1 - m)^2) for small h.
     """
     lr, momentum = trajectory.settings.get("lr"), trajectory.settings.get("momentum", 0.0)
-    if lr is None or stairs.degree != 2 or not stairs.drops or not stairs.drops[0].utility.size:
+    k = grown(stairs)
+    if lr is None or stairs.degree != 2 or k is None:
         return 0.0
-    rate = stairs.degree * float(stairs.drops[0].utility.max()) * trajectory.settings.get("loss_scale", 1.0)
+    rate = stairs.degree * float(stairs.drops[k - 1].utility.max()) * trajectory.settings.get("loss_scale", 1.0)
     h, rest = rate * lr, 1 - momentum
     if not h > 0:
         return 0.0
     above = h * (h + 2 * (1 + momentum))  # the discriminant less rest^2: z - 1 keeps its digits
     growth = np.log1p((h + above / (np.sqrt(rest**2 + above) + rest)) / 2)
     return float(h / (rest * growth) - 1)
+
+
+def delay(stairs: Staircase, trajectory: Trajectory) -> str:
+    """The same in words."""
+    k = grown(stairs)
+    drop = "the first drop" if k == 1 else f"drop {k}"
+    return f"{drop} late by about {percent(lateness(stairs, trajectory))}"
 
 
 def listed(numbers: list[int]) -> str:

@@ -310,7 +310,7 @@ def initialization(
     kind: str | None = None,
     file: str | None = None,
 ) -> Init:
-    """Random initialization of `problem`, or the array `theta` of an npz file.
+    """Random initialization of `problem`, or the weights in a file.
 
     Raises RequestError or DataError for a bad alpha, an unknown kind, both a file and a random start, or a file that
     does not hold (H, P) parameters.

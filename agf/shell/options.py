@@ -44,7 +44,7 @@ init_options = _group(
     ),
     click.option("--seed", type=int, help="Seed of the initialization, and of minibatches; default 0."),
     click.option("--kind", help="Kind of initialization; `agf problems NAME` lists them."),
-    click.option("--init", "init_file", metavar="FILE", help="npz file with the weights as array `theta` (H, P)."),
+    click.option("--init", "init_file", metavar="FILE", help="Weights: npz with array `theta`, or .pt of torch."),
 )
 
 prediction_options = _group(

@@ -74,7 +74,7 @@ def values(text: str, kind: str = "") -> list[Any]:
 @click.option("--target", metavar="COLUMN", help="The column of a csv file to predict.")
 @click.option("--standardize", is_flag=True, help="Give columns and target of a csv file mean 0, variance 1.")
 @click.option("--width", metavar="LIST", help="Numbers of neurons, where the data do not fix it.")
-@click.option("--init", metavar="LIST", help="npz files with the weights as array `theta` (H, P), for --alpha.")
+@click.option("--init", metavar="LIST", help="Files of weights, as `agf predict --init` takes them, for --alpha.")
 @click.option(
     "--t-max",
     "--max-time",

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from agf import datasets, registry
+from agf import registry
 from agf.contract import weights
 from agf.contract.admission import admit
 from agf.contract.problem import Problem
@@ -173,7 +173,7 @@ def init(problem: Problem, run: Mapping[str, Any]) -> Init:
 def marked(path: str | os.PathLike[str]) -> str:
     """A file of weights as a value of the axis `init`: where it is, and a mark of what is in it, since files change."""
     file = os.path.abspath(path)
-    return f"{file} ({provenance.fingerprint(datasets.load(file))})"
+    return f"{file} ({provenance.fingerprint({'theta': weights.array(file)})})"
 
 
 def _from_file(problem: Problem, value: str) -> Init:

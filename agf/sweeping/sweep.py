@@ -249,7 +249,7 @@ def sweep(
     kind : Iterable[str], optional
         Kinds of initialization.
     init : Iterable[str or os.PathLike], optional
-        Files of weights to start from (npz, array `theta`), in place of alpha, seed and kind.
+        Files of weights to start from (npz with the array `theta`, or of torch), in place of alpha, seed and kind.
     mode : Iterable[str], optional
         Values of that option of `agf.predict`.
     threshold : Iterable[str], optional

@@ -75,6 +75,26 @@ def test_a_module_of_ones_own_a_state_dict_and_its_file_are_read(tmp_path):
         agf.TwoLayer.from_torch(model.state_dict(), X, y)
 
 
+@pytest.mark.parametrize("bias", ["none", "both"])
+def test_the_command_line_takes_a_file_of_torch_and_names_the_biases_that_it_has(tmp_path, bias):
+    from agf.contract import weights
+    from agf.shell import arguments
+
+    model = nn.Sequential(nn.Linear(3, 4, bias=bias == "both"), nn.Tanh(), nn.Linear(4, 1, bias=bias == "both"))
+    torch.save(model.state_dict(), tmp_path / "start.pt")
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "data.npz", X=rng.standard_normal((9, 3)), Y=rng.standard_normal(9))
+    data, start = str(tmp_path / "data.npz"), str(tmp_path / "start.pt")
+    asked = arguments.problem("two-layer", data=data, pairs=["activation=tanh", f"bias={bias}"], init_file=start)
+    assert (asked.problem.hidden, asked.problem.bias) == (4, bias)
+    init = arguments.initialization(asked.problem, file=start)
+    assert np.allclose(init.params(), agf.Init.from_torch(model).params(), rtol=1e-12)
+    other = {"none": "hidden", "both": "none"}[bias]
+    words = {"none": "no biases: -p bias=none", "both": "hidden biases and an output bias: -p bias=both"}[bias]
+    with pytest.raises(DataError, match=words):
+        weights.read(agf.TwoLayer(np.ones((9, 3)), np.ones(9), width=4, bias=other), start)
+
+
 def test_what_is_read_trains_and_is_predicted():
     model = net(nn.ReLU(), outputs=1, width=6)
     with torch.no_grad():

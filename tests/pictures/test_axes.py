@@ -160,7 +160,7 @@ def test_an_axis_that_is_not_linear_says_so():
     assert label == "loss (log of what is above 0.2411)"
 
 
-@pytest.mark.parametrize("odd", ["$x^$", r"$\frac{", "a\tb\x1b[31m", "_hidden", "", "b" * 500])
+@pytest.mark.parametrize("odd", ["$x^$", r"$\frac{", "a\tb\x1b[31m", "_hidden", "", "b" * 500, "\u8eab\u9ad8"])
 def test_names_of_the_user_are_drawn_as_they_are(tmp_path, odd):
     """A column "$x^$" is no formula, "_x" is not left out of the legend, and a long one leaves room for the axes."""
     X = np.random.default_rng(0).standard_normal((20, 2))
@@ -174,3 +174,14 @@ def test_names_of_the_user_are_drawn_as_they_are(tmp_path, odd):
         for axes in drawn:
             agf.plot.save(axes, tmp_path / "a.svg")
     assert len(agf.plot.features(flow).get_legend().get_texts()) == 2
+
+
+def test_a_letter_that_no_font_of_the_user_has_is_written_out_and_others_are_drawn():
+    import matplotlib as mpl
+
+    assert axes.plain("Gr\u00f6\u00dfe") == "Gr\u00f6\u00dfe"  # DejaVu Sans, the default, has these
+    assert axes.plain("\u8eab \U00012000$") == r"\u8eab \U00012000\$"
+    with mpl.rc_context({"font.family": ["cmr10"]}):  # the letters of TeX: no sharp s
+        assert axes.plain("\u0416x") == r"\u0416x"
+    with mpl.rc_context({"font.family": ["cmr10", "no such font", "DejaVu Sans"]}):
+        assert axes.plain("\u0416x") == "\u0416x"

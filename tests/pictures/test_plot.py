@@ -110,8 +110,11 @@ def test_more_names_than_fit_are_left_to_the_table():
     ("label", "short"),
     [
         ("coordinate 2 (bmi)", "coordinate 2 (bmi)"),
-        ("coordinates 1 (bmi), 4 (blood pressure)", "coordinates 1, 4"),
-        ("coordinate 2 (mean arterial pressure)", "coordinate 2"),
+        ("coordinates 1 (bmi), 4 (blood pressure)", "bmi, blood pressure"),
+        ("coordinate 2 (mean arterial pressure)", "mean arterial pressure"),
+        ("coordinate 2 (mean arterial blood pressure)", "coordinate 2"),
+        ("coordinates 1 (bmi), 4 (mean arterial pressure)", "coordinates 1, 4"),
+        ("modes 1 (sigma 3.1), 2 (sigma 2.2)", "modes 1, 2"),
         ("neurons 0 (class 4), 13, 25 (class 5), 26, 27, 28", "neurons 0, 13 + 4 more"),
         ("frequency 5 and frequency 7", "frequency 5 + 1 more"),
         ("a single word without any end", "a single word without..."),

@@ -149,6 +149,28 @@ def test_ascent_finds_the_maximum_of_the_closed_form_and_says_that_it_proves_not
     assert found.best.utility == pytest.approx(best, rel=1e-6)
 
 
+def test_directions_of_a_network_of_ones_own_are_named_by_their_largest_parameters():
+    pytest.importorskip("torch")
+
+    class Product(agf.AutogradProblem):
+        """f_i(x) = a b x_0: the best directions are (+-1, +-1) / sqrt 2, and the third parameter does nothing."""
+
+        name = "product"
+        n_params = 3
+
+        def neuron(self, theta, x):
+            return theta[0] * theta[1] * x[:1]
+
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    found = agf.landscape(Product(X, X[:, 0], width=2), starts=8)
+    assert len(found) == 1
+    first, second = found.best.direction[:2]
+    each = sorted([f"theta[0] {first:.2f}", f"theta[1] {second:.2f}"])
+    words, _, several = found.best.label.partition(", one of")
+    assert sorted(words.split(", ")) == each
+    assert several == " several equal"
+
+
 def test_several_outputs_and_too_many_faces_are_climbed_and_marked():
     rng = np.random.default_rng(0)
     two = agf.landscape(agf.TwoLayer(M4[0], rng.standard_normal((4, 2))), starts=20)

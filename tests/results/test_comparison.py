@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -460,6 +461,23 @@ def test_the_lateness_that_is_told_is_that_of_a_loop_with_momentum_also_where_st
     first = np.interp(half, curve.losses[[end, end - 1]], curve.times[[end, end - 1]])
     measured = first / stairs.half_times[1] - 1
     assert lateness(stairs, curve) == pytest.approx(measured, rel=0.1)
+
+
+def test_steps_make_late_what_grows_and_that_is_not_an_output_bias(tmp_path):
+    """The lateness is told of the first drop that neurons make: a drop without any, before it, has no rate."""
+    from agf.results.match import lateness
+
+    first = predicted([10.0], [4.0, 1.0])
+    utility = {"utility": np.array([0.2, 0.5]), "neurons": np.array([0, 1])}
+    alone = replace(first, drops=(replace(first.drops[0], **utility),))
+    bias = predicted([0.1, 10.0], [4.5, 4.0, 1.0])
+    after = replace(bias, drops=(bias.drops[0], replace(bias.drops[1], **utility)))
+    (tmp_path / "curve.csv").write_text("step,loss\n" + "".join(f"{k},4.5\n" for k in range(99)), encoding="utf-8")
+    loop = Trajectory.from_csv(tmp_path / "curve.csv", lr=0.05, momentum=0.9)
+    assert lateness(after, loop) == lateness(alone, loop) > 1.0
+    assert "make drop 2 late by about" in str(compare(after, loop))
+    assert "make the first drop late by about" in str(compare(alone, loop))
+    assert lateness(bias, loop) == 0.0
 
 
 def test_drops_that_share_neither_middle_nor_time_are_not_the_same():

@@ -217,6 +217,8 @@ def test_errors_are_drawn_against_alpha(tmp_path, capsys, monkeypatch):
     ax = summary.summarize(sweeps.reopen("s")).draw_errors()
     assert [line.get_label() for line in ax.lines] == ["drop 1"]
     assert ax.lines[0].get_xdata().tolist() == [1e-4, 1e-3]
+    ax.figure.draw_without_rendering()
+    assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1  # it hides no point
     assert main([*words[:-4], "--alpha", "1e-3,1e-4", "-o", "t"]) == 0
     assert main(["summarize", "t", "--errors", "errors.svg"]) == WRONG
     assert "--do compare" in capsys.readouterr().err
