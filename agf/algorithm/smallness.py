@@ -20,7 +20,7 @@ from agf.sphere import normalize, norms
 _LOOKED_AT = 16
 #: Change of the loss by the initial weights, over that of the zero function, that is said. Limit: smaller ones are in
 #: the error bars alone.
-_SAID = 0.01
+SAID = 0.01
 
 
 def refuse_large(problem: Problem, init: Init) -> float:
@@ -121,4 +121,4 @@ def of_start(problem: Problem, init: Init, stairs: Staircase, change: float) -> 
         "function, and bars of times are at least that."
     )
     drops = tuple(replace(drop, error=float(np.maximum(drop.error, change))) for drop in stairs.drops)
-    return replace(stairs, drops=drops, notes=(*stairs.notes, *[note] * (change > _SAID)))
+    return replace(stairs, drops=drops, notes=(*stairs.notes, *[note] * (change > SAID)))

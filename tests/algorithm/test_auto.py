@@ -202,3 +202,26 @@ def test_what_is_fitted_by_algorithm_1_reaches_the_bound_of_the_problem_or_is_re
     least = 0.5 * np.mean((y - x @ np.linalg.lstsq(x, y, rcond=None)[0]) ** 2)
     stairs = agf.predict(problem, problem.init(1e-60, seed=0))
     assert stairs.levels[-1] == pytest.approx(least, rel=1e-4)  # .1325 above .1219, "fitted" at no more than a bar
+
+
+def test_a_drop_that_both_ways_have_is_known_as_well_as_by_the_better_one():
+    # the last drop is 4e-8 of the first loss: a curve has its time to a fourth, the closed form to .03 %
+    x = np.linalg.qr(np.random.default_rng(0).standard_normal((12, 4)))[0] * np.sqrt(12)
+    x[:, 1] += 0.9 * x[:, 0]
+    y = x @ np.array([1.0, 0.5, 2e-4, 0.0]) + x[:, 3]
+    x = x[:, :3]
+    problem = agf.problem("diagonal-linear", X=x, y=y)
+    init = problem.init(1e-9)
+    stairs, paper, curve = (agf.predict(problem, init, mode=mode) for mode in ("auto", "agf", "resolved"))
+    assert stairs.curve_times.size
+    assert stairs.half_times == pytest.approx(curve.half_times)
+    assert len(stairs.drops) == len(paper.drops)
+    assert curve.drops[-1].error > 0.05
+    truth = reference.flow(x, y, 1e-9)
+    for drop, other, alone, before in zip(stairs.drops, paper.drops, curve.drops, stairs.levels, strict=False):
+        apart = abs(drop.half_time / other.half_time - 1.0)
+        assert drop.error <= alone.error
+        assert other.error > 1e-3 or drop.error <= 1.01 * (apart + other.error)
+        right = truth.passes(0.5 * (before + drop.level))
+        right = other.half_time if np.isnan(right) else right  # exact for the last one, which shares no data
+        assert abs(drop.half_time / right - 1.0) <= drop.error

@@ -158,3 +158,35 @@ def test_a_curve_that_ends_while_it_still_falls_says_what_can_still_be_lost():
         assert bool(said) == falls
         if said:
             assert float(said[0].split()[-5]) >= stairs.levels[-1] > 0.0
+
+
+def test_a_prediction_from_a_minimum_ends_there_and_says_what_the_weights_have_learned():
+    # it was `fitted` at the loss of the zero function, as the one without a gradient
+    x, y = table(0, 1.0)
+    best = np.linalg.lstsq(x, y, rcond=None)[0]
+    root = np.sqrt(np.abs(best))
+    problem = agf.problem("diagonal-linear", X=x, y=y)
+    stairs = agf.predict(problem, agf.Init.from_params(np.column_stack([root, np.sign(best) * root])))
+    assert stairs.levels[-1] == pytest.approx(np.sum((y - x @ best) ** 2) / 60, rel=1e-12)
+    assert [drop.half_time for drop in stairs.drops] == [0.0]
+    assert "initial weights" in stairs.drops[0].label
+    assert "zero function has no" not in str(stairs)
+
+
+@pytest.mark.parametrize("size", [0.3, 1.0, -1.0])
+def test_drops_from_weights_that_are_not_small_are_those_of_the_flow_from_there(size):
+    # the first coordinate starts in part, with its sign or the other; the curve began at the loss of the zero function
+    x, y = table(1, 1.0)
+    theta = 1e-3 * np.ones((5, 2))
+    theta[0] = np.sqrt(abs(size) * 0.5), np.sign(size) * np.sqrt(abs(size) * 0.5)
+    problem = agf.problem("diagonal-linear", X=x, y=y)
+    init = agf.Init.from_params(theta)
+    stairs, flow = agf.predict(problem, init, mode="resolved"), agf.flow(problem, init, rtol=1e-8)
+    assert stairs.curve_losses[0] == pytest.approx(flow.losses[0], rel=1e-12)
+    drops, before = [drop for drop in stairs.drops if drop.half_time > 0], float(flow.losses[0])
+    assert len(drops) >= len(stairs.drops) - 1
+    assert len(drops) == len(flow.drops) > 0
+    for drop in drops:
+        right = flow.time_at(0.5 * (before + drop.level))
+        assert abs(drop.half_time / right - 1.0) <= drop.error
+        before = drop.level

@@ -554,3 +554,27 @@ def test_low_levels_are_told_from_one_of_them_as_far_as_digits_reach(rng, apart)
     exact = 0.5 * np.mean((y - beta @ x.T) ** 2, axis=1)
     found = limit._low(x, y, norms, np.arange(6), beta, v, terms)
     np.testing.assert_allclose(found, exact, rtol=1e-9)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("second", [[1.0, 1.0], [0.1, 0.0], [1.1, 1.0], [30.0, -2.0]])
+def test_equal_columns_share_as_they_started(sign, second):
+    # beta_i = (p_i^2 e^2z - q_i^2 e^-2z)/4 with one z for both columns (minus z for an opposite one): a logistic in
+    # closed form for the sum, which begins at (p_1^2 + p_2^2)/4. Halves were off by log 2 / (4 U), with a bar of .03 %.
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal(14)
+    y = 0.5 * x + 0.3 * rng.standard_normal(14)
+    alpha = 1e-30
+    theta = np.array([[1.0, 1.0], second])
+    problem = agf.problem("diagonal-linear", X=np.column_stack([x, sign * x]), y=y)
+    init = agf.Init.from_params(alpha * theta)
+    grows = [theta[0].sum() ** 2, (theta[1, 0] + sign * theta[1, 1]) ** 2]
+    rate, total = float(x @ y) / 14, float(x @ y) / float(x @ x)
+    log_part = np.log(np.sum(grows) / 4.0) + 2.0 * np.log(alpha) - np.log(total)
+    half = (np.log(1.0 - np.sqrt(0.5)) - np.log(np.sqrt(0.5)) - log_part) / (2.0 * rate)
+    for stairs in (
+        agf.predict(problem, init, mode="agf"),
+        agf.predict_many(problem, [init, init], mode="agf")[1],
+        agf.predict(problem, init),
+    ):
+        assert stairs.drops[0].half_time == pytest.approx(half, rel=1e-6)

@@ -23,6 +23,7 @@ from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved.members import Members, Network
 from agf.algorithm.resolved.path import Change, Enough, Path
+from agf.algorithm.smallness import SAID
 from agf.algorithm.tied import whole
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
@@ -38,7 +39,7 @@ from agf.records.state import State
 from agf.records.status import Status
 from agf.records.table import bound
 from agf.results.curve import FLOOR, LEFT
-from agf.results.drop import Drop
+from agf.results.drop import Drop, kept
 from agf.results.staircase import Staircase
 from agf.stopping.along import along, enough
 from agf.stopping.drive import Counted, End, Moment, Saved, Stop, Why, drive
@@ -122,7 +123,8 @@ class _Followed:
         )
         self.alive = np.isfinite(init.log_norms)
         self.members = Members(problem, init.width, settings.threshold == "natural", settings.joining, self.stats)
-        self.path = Path(losses=[self.start_level], states=[self.state])
+        self.first = float(system.loss(system.start()))  # of weights that are not small it is not that of no network
+        self.path = Path(losses=[self.first], states=[self.state])
         self.waiting: list[tuple[Moment, Accepted, float]] = []  # steps that are no part of the curve yet, and `error`
         self.error = 0.0  # bound on that of the state so far, in the norm that contracts
         self.delays = [0.0]  # bound on how late the curve may be, accelerated time, at each of its points
@@ -275,4 +277,29 @@ class _Followed:
             drops.append(
                 replace(drop, conditioning=bound / drop.accelerated_time if drop.accelerated_time > 0 else 0.0)
             )
-        return drops
+        return [*self._fitted_before(), *drops]
+
+    def _fitted_before(self) -> list[Drop]:
+        """What the initial weights have learned when training begins, as a drop at time 0, where it is worth saying."""
+        if self.start_level - self.first <= SAID * self.start_level:
+            return []
+        start, nobody = self.path.states[0], np.zeros(0, dtype=np.int64)
+        everyone = np.arange(self.problem.width)
+        return [
+            Drop(
+                time=0.0,
+                half_time=0.0,
+                accelerated_time=0.0,
+                level=self.first,
+                neurons=nobody,
+                collapsed=nobody,
+                label="what the initial weights have learned",
+                utility=np.zeros(0),
+                how="curve",
+                features=self.problem.features(start.params, everyone),
+                log_norms=start.log_norms,
+                active=start.active,
+                directions=kept(start.directions),
+                conditioning=0.0,
+            )
+        ]

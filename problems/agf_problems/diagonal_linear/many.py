@@ -113,12 +113,13 @@ class DiagonalMany:
         shape = (members.size, columns.size)
         mirror = self._mirror(members, columns)
         heights = mirror.height(z[:, columns].ravel(), np.tile(signs, members.size)).reshape(shape)
+        parts = fit.parts(columns, heights)
         if self._settings.threshold == "unit":
             target = mirror.height_of_norm(0.0)
         else:
-            sizes = speeds * n / fit.copies[columns] / fit.distance(columns)
-            target = mirror.height_of_coefficient(np.tile(sizes, members.size))
-        times = np.maximum(target.reshape(shape) - heights, 0.0) / speeds
+            sizes = speeds * n / fit.distance(columns) * np.where(parts > 0.0, parts, 1.0)
+            target = mirror.height_of_coefficient(sizes.ravel())
+        times = np.where(parts > 0.0, np.maximum(target.reshape(shape) - heights, 0.0) / speeds, np.inf)
         growing = np.isfinite(times)  # an infinite height belongs to a coordinate without a part of this sign
         some = growing.any(axis=1)
         self._finish(members[~some], agf.Status.NO_GROWTH)

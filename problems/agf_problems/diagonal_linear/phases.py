@@ -88,8 +88,10 @@ class DiagonalPhases:
             columns = ((v != 0.0) & np.isfinite(heights)).nonzero()[0]
             if columns.size == 0:
                 return state, agf.Status.NO_GROWTH if v.any() else agf.Status.FITTED
+            parts = self._fit.parts(columns, heights[columns])
+            columns, parts = columns[parts > 0.0], parts[parts > 0.0]
             speeds, heights = np.abs(v[columns]), heights[columns]
-            times = self._times(columns, speeds, heights)
+            times = self._times(columns, speeds, heights, parts)
             first = times.argmin()
             step = float(times[first])
             slack = self._settings.tie_rtol * step + SUM * np.abs(heights) / speeds
@@ -117,16 +119,16 @@ class DiagonalPhases:
         )
         return after, agf.Activation(after.time, state.time + half / scale, new, 0.5 * speeds[tied], runner_up)
 
-    def _times(self, columns: IntArray, speeds: FloatArray, heights: FloatArray) -> FloatArray:
+    def _times(self, columns: IntArray, speeds: FloatArray, heights: FloatArray, parts: FloatArray) -> FloatArray:
         """(m,) time each of these coordinates still needs: of the first two at least, and inf where it is longer.
 
-        At the natural threshold the coefficient is |v| n / |x - P_A x|^2, in equal shares where columns are equal.
+        At the natural threshold the coefficient is |v| n / |x - P_A x|^2, times `parts` (m,) where columns are equal.
         Leaving P_A out gives the bound, and as thresholds are logarithms few coordinates need it.
         """
         mirror = self.mirror
         if self._settings.threshold == "unit":
             return np.maximum(mirror.height_of_norm(0.0)[columns] - heights, 0.0) / speeds
-        pulls = speeds * self._n / self._fit.copies[columns]
+        pulls = speeds * self._n * parts
         if columns.size <= _CHUNK:
             target = mirror.height_of_coefficient(pulls / self._fit.distance(columns), columns)
             return np.maximum(target - heights, 0.0) / speeds

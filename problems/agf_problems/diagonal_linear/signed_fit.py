@@ -18,7 +18,7 @@ from scipy.linalg import qr, qr_delete
 from scipy.linalg.lapack import dtrtrs
 
 from agf.arrays import BoolArray, FloatArray, IntArray
-from agf.rounding import EPS, RANK
+from agf.rounding import EPS, RANK, SUM
 
 #: Squared distance of a column to the span of the others, relative to its own square, below which `_Orthogonal` takes
 #: over. Cost: above it normal equations, which are faster, lose four digits of sixteen at most.
@@ -246,8 +246,6 @@ class SignedFit:
         The columns with non-zero coefficient.
     norms : float ndarray, shape (d,)
         Euclidean norms of the columns.
-    copies : int ndarray, shape (d,)
-        How many columns equal this one up to sign, itself included.
     """
 
     def __init__(self, x: FloatArray, y: FloatArray) -> None:
@@ -263,7 +261,6 @@ class SignedFit:
         self._signs: FloatArray = np.zeros(d)  # those of the minimization under way
         self._first = _first_of_equals(x)
         self._has_copies = bool((self._first != np.arange(d)).any())
-        self.copies: IntArray = np.bincount(self._first, minlength=d)[self._first]
         self._watched: IntArray | None = None  # all
         self._pull: FloatArray | None = None
 
@@ -352,6 +349,24 @@ class SignedFit:
         total = np.bincount(group, np.abs(self.coefficients[columns]), groups.size)
         share: FloatArray = signs * (total / np.bincount(group, minlength=groups.size))[group]
         return share
+
+    def parts(self, columns: IntArray, heights: FloatArray) -> FloatArray:
+        """Part of what equal columns add up to that each of these (m,) has at these heights (..., m): (..., m).
+
+        They grow at one rate, so that their squares keep their ratios. 0 for all but the largest, which stand for them.
+        """
+        if not self._has_copies or columns.size == 0:
+            return np.ones(heights.shape)
+        group = np.unique(self._first[columns], return_inverse=True)[1]
+        order = np.argsort(group, kind="stable")
+        group, heights = group[order], heights[..., order]
+        firsts = np.flatnonzero(np.diff(group, prepend=-1))
+        top = np.maximum.reduceat(heights, firsts, axis=-1)[..., group]
+        behind = np.subtract(heights, top, out=np.zeros(heights.shape), where=np.isfinite(top))
+        total = np.add.reduceat(np.exp(2.0 * behind), firsts, axis=-1)[..., group]
+        out = np.empty(heights.shape)
+        out[..., order] = np.where(-behind <= SUM * np.maximum(np.abs(top), 1.0), 1.0 / total, 0.0)
+        return out
 
     def distance(self, columns: IntArray) -> FloatArray:
         """(m,) squared distance of columns of X from the span of the active ones."""
