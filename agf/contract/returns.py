@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from agf.contract.flow_system import FlowSystem
 from agf.contract.ties import Ties
 from agf.errors import ProblemError, explain
 from agf.init import Init
+from agf.records.files import near
 
 #: A loss below 0 by more than this fraction of that of the zero function is none. Limit: above the rounding of a
 #: difference of sums, in float32 too; a drop of this size is the smallest that counts.
@@ -52,13 +54,18 @@ def verify(method: str, value: Any, problem: Any, arguments: tuple[Any, ...]) ->
 
 
 def watch(cls: type) -> None:
-    """Make every method that a class from outside the package defines check what it returns."""
+    """Make every method that a class from outside the package says anew check what it returns, and raise an error where
+    it would leave the program."""
     if cls.__module__.split(".")[0] in OWN:
         return
-    for method in vars(cls).keys() & _RULES.keys():
-        function = vars(cls)[method]
+    for method, function in list(vars(cls).items()):
+        anew = any(method in vars(base) for base in cls.__mro__[1:])
+        if not anew or (method.startswith("_") and method != "__init__"):
+            continue
         if inspect.isfunction(function):
             setattr(cls, method, _watched(method, function))
+        elif isinstance(function, property) and function.fget is not None:
+            setattr(cls, method, function.getter(_watched(method, function.fget)))
         elif isinstance(function, classmethod):
             setattr(cls, method, classmethod(_watched(method, function.__func__)))
 
@@ -68,7 +75,16 @@ def _watched(method: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(self: Any, *args: Any, **options: Any) -> Any:
-        value = function(self, *args, **options)
+        try:
+            value = function(self, *args, **options)
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # SystemExit, GeneratorExit and the like are for whoever runs the program
+            frame, line = list(traceback.walk_tb(error.__traceback__))[-1]
+            where = f"{function.__qualname__} ({near(frame.f_code.co_filename)}:{line})"
+            raise ProblemError(explain(f"it raised {type(error).__name__}: {error}.", where=where)) from error
+        if method not in _RULES:
+            return value
         if options:
             args = (*args, *(options[name] for name in names[len(args) :] if name in options))
         return verify(method, value, self, args)

@@ -10,6 +10,7 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
+from agf.errors import ProblemError, explain
 from agf.rounding import LOG_FAINT
 from agf.sphere import lengths
 
@@ -21,6 +22,9 @@ _MANY = 1024
 #: Leaders they are gathered around, at most. Cost: a product with all directions each; who is near none of them is
 #: compared with everybody.
 _LEADERS = 32
+#: Products of a number that comparing neurons in pairs may take. Limit: a minute or two of one core; 10^6 neurons of
+#: four parameters in all directions would take a quarter of an hour, and again for each drop.
+_PRODUCTS = 1e12
 #: Log norm over the largest below which a neuron counts as one of this. Derived: its square is a normal number.
 _LEAST = 0.5 * LOG_FAINT
 
@@ -100,6 +104,7 @@ def _gathered(directions: FloatArray, squares: FloatArray, rows: IntArray, close
         label[left[near]] = len(leaders)
         leaders.append(directions[left[0]])
         left = left[~near]
+    _refuse(left.size, directions)
     heads, count = np.array(leaders), len(leaders)
     totals = np.bincount(label[label >= 0], squares[label >= 0], count)
     gaps = lengths((heads[:, None] - heads[None]).reshape(count**2, -1)).reshape(count, count)
@@ -111,3 +116,19 @@ def _gathered(directions: FloatArray, squares: FloatArray, rows: IntArray, close
         some = (label < 0) | (~together[k] & ~apart[k])[label]
         out[mine] = together[k] @ totals + _sums(directions[some], squares[some], directions[rows[mine]], close)
     return out
+
+
+def _refuse(strays: int, directions: FloatArray) -> None:
+    """Raise ProblemError where so many are near no leader that comparing them with all would not end."""
+    products = float(strays) * directions.size
+    if products > _PRODUCTS:
+        raise ProblemError(
+            explain(
+                f"which of {len(directions):,} neurons are aligned takes {products:.1g} products, as {strays:,} of "
+                "them point in all directions.",
+                where="groups of aligned neurons",
+                expected=f"at most {_PRODUCTS:.0g}",
+                remedy="Use a smaller width, or a smaller alpha: neurons align before they grow. The flow needs no "
+                "groups.",
+            )
+        )

@@ -138,3 +138,22 @@ def test_what_a_residual_is_when_it_cannot_be_used_is_said_whoever_asks(ask):
 
     with pytest.raises(agf.ProblemError, match="what a method returned cannot be used"):
         ask(Mine(X, X[:, 0], activation="tanh", width=3))
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), GeneratorExit(), type("Own", (BaseException,), {})("no")])
+@pytest.mark.parametrize("method", ["theory", "residual", "label", "example", "footprint", "__init__"])
+def test_no_method_leaves_the_program_whoever_calls_it(method, raised):
+    def leave(self, *args, **options):
+        raise raised
+
+    made = {"example": classmethod, "footprint": property}.get(method, lambda function: function)(leave)
+    Mine = type("Mine", (agf.TwoLayer,), {method: made})
+
+    def ask():
+        problem = Mine(X, X[:, 0], activation="tanh", width=3)
+        asked = {"theory": (), "example": (), "label": (*problem.empty, np.zeros(1, int))}.get(method, problem.empty)
+        return problem.init(1e-3) if method == "footprint" else getattr(problem, method)(*asked)
+
+    with pytest.raises(agf.ProblemError, match=rf"leave \(.*py:\d+\): it raised {type(raised).__name__}: ") as found:
+        ask()
+    assert found.value.__cause__ is raised

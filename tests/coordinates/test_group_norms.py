@@ -5,6 +5,7 @@ import pytest
 
 from agf.coordinates import aligned
 from agf.coordinates.aligned import log_group_norms
+from agf.errors import ProblemError
 
 
 @pytest.mark.parametrize("close", [0.05, 0.5, 2.0])
@@ -48,3 +49,14 @@ def test_few_directions_cost_products_with_their_leaders_alone(rng, monkeypatch)
     found = log_group_norms(directions, np.zeros(m), np.arange(m), 0.5)
     assert sum(pairs) == 0
     np.testing.assert_allclose(np.exp(2 * found), directions @ directions.sum(axis=0))
+
+
+def test_neurons_in_all_directions_are_compared_up_to_a_size_and_refused_beyond_it(rng, monkeypatch):
+    m = 4 * aligned._MANY
+    scattered = rng.standard_normal((m, 5))
+    scattered /= np.linalg.norm(scattered, axis=1)[:, None]
+    together = np.eye(5)[rng.integers(5, size=m)]
+    monkeypatch.setattr(aligned, "_PRODUCTS", 0.5 * m * scattered.size)
+    log_group_norms(together, np.zeros(m), np.arange(m), 0.5)
+    with pytest.raises(ProblemError, match=r"4,096 neurons .* smaller width, or a smaller alpha"):
+        log_group_norms(scattered, np.zeros(m), np.arange(m), 0.5)
