@@ -6,7 +6,11 @@ Names and modules are loaded when first used, so that `import agf` needs neither
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+
+#: As in `typing`, which would be a tenth of the time until an interrupt is heeded.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.1.0"
 

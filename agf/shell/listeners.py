@@ -1,11 +1,14 @@
 """Standard error that may close, fill up or lose its reader: people hear less then, and the work goes on.
 
-A result is worth more than the messages about it, so no write to standard error ever raises.
+A result is worth more than the messages about it, so no write to standard error ever raises. Standard output carries
+what was asked for, so a write to it that fails is told.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -48,10 +51,29 @@ class Forgiving:
         return getattr(self._stream, name)
 
 
+class Closed(io.TextIOBase):
+    """Standard output of a process that was started without one: whoever writes there is told."""
+
+    def write(self, text: str) -> int:
+        """Raise OSError."""
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+def occupied() -> None:
+    """Take the numbers of standard streams that are closed, or files that are opened later would be given them, and
+    words for people be written into these."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it is given the lowest number that is free
+
+
 @contextlib.contextmanager
 def forgiving() -> Iterator[None]:
     """Make standard error forgiving inside; a process that was started without one gets one that goes nowhere."""
-    before = sys.stderr
+    before, output = sys.stderr, sys.stdout
+    sys.stdout = Closed() if output is None else output
     with contextlib.ExitStack() as stack:
         stream = before if before is not None else stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
         sys.stderr = Forgiving(stream)
@@ -59,4 +81,4 @@ def forgiving() -> Iterator[None]:
             yield
         finally:
             sys.stderr.flush()
-            sys.stderr = before
+            sys.stderr, sys.stdout = before, output

@@ -285,4 +285,5 @@ def _complain(message: str, code: int) -> int:
 
 def _drop_output() -> None:
     """Point standard output nowhere, so that the interpreter's last flush does not fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError):  # it has no number where the process was started without it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,19 +6,24 @@ changes no handler, and in Python an interrupt is a KeyboardInterrupt as ever.
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 #: By name, since not every system has them all.
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 #: Seconds within which more signals are the same request: process groups, containers and shells send several.
 _ONE_REQUEST = 2.0
+#: Seconds after which it is asked again, by when whatever lost the request is over.
+_AGAIN = 0.05
 #: Seconds that Python may take to run a handler, before the process is ended without it.
 _PATIENCE = 1.5
 
@@ -77,7 +82,7 @@ def heeded() -> Iterator[Interrupts]:
             for number in [getattr(signal, name) for name in NAMES if hasattr(signal, name)]:
                 if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                     replaced[number] = signal.signal(number, _current.stop)
-        with _watched(_current, bool(replaced)):
+        with _watched(_current, bool(replaced)), _caught(_current):
             yield _current
     finally:
         for number, handler in replaced.items():
@@ -101,6 +106,25 @@ def _watched(interrupts: Interrupts, listening: bool) -> Iterator[None]:
     finally:
         signal.set_wakeup_fd(before)
         writer.close()
+
+
+@contextmanager
+def _caught(interrupts: Interrupts) -> Iterator[None]:
+    """Ask again where the interrupt came while a destructor or a callback ran, which Python does not let raise."""
+    before = sys.unraisablehook
+
+    def hook(lost: Any) -> None:
+        if issubclass(lost.exc_type, KeyboardInterrupt) and interrupts.number is not None:
+            interrupts.due = -float("inf")
+            threading.Timer(_AGAIN, _thread.interrupt_main, (interrupts.number,)).start()
+        else:
+            before(lost)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _end_unheeded(reader: socket.socket, interrupts: Interrupts) -> None:

@@ -40,6 +40,30 @@ def test_the_result_is_saved_whatever_happens_to_standard_error(tmp_path, how):
     assert isinstance(agf.load(tmp_path / "run.npz"), agf.Staircase)
 
 
+#: The command as it is started: `python -m agf.shell` and the script alike.
+ENTRY = [sys.executable, "-c", "'import sys; from agf.shell import entry; sys.exit(entry.main())'"]
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("asked", [[], ["--json"]])
+def test_standard_output_that_is_closed_is_missed_only_by_what_is_written_there(tmp_path, closed, asked):
+    line = " ".join([*ENTRY, *PREDICT, *asked]) + " " + closed
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, check=False, timeout=120, text=True,
+                          stderr=subprocess.PIPE)  # fmt: skip
+    assert done.returncode == (main.WRONG if asked else main.DONE)
+    assert "Traceback" not in done.stderr
+    assert not asked or "2>" in closed or "cannot write the output (Bad file descriptor)" in done.stderr
+    assert isinstance(agf.load(tmp_path / "run.npz"), agf.Staircase)
+
+
+def test_files_are_not_given_the_numbers_of_streams_that_are_closed(tmp_path):
+    code = "from agf.shell import listeners; listeners.occupied(); print(open('x').fileno(), file=open('y', 'w'))"
+    (tmp_path / "x").touch()
+    line = f'{sys.executable} -c "{code}" <&- >&- 2>&-'
+    assert subprocess.run(["bash", "-c", line], cwd=tmp_path, check=False, timeout=60).returncode == 0
+    assert int((tmp_path / "y").read_text()) > 2
+
+
 def test_a_forgiving_stream_drops_words_after_the_first_failure():
     class Full:
         calls = 0

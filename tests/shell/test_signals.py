@@ -274,6 +274,20 @@ def test_a_signal_while_a_result_is_written_waits_for_it(tmp_path):
     assert told.code(1) == 143
 
 
+def test_an_interrupt_that_a_callback_loses_is_asked_again(capfd):
+    class Held:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    held = Held()
+    with signals.heeded() as told:
+        del held
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(5)
+    assert told.number == signal.SIGINT
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_signals_sent_together_are_one_request():
     done = []
     with signals.heeded() as told:
