@@ -111,7 +111,9 @@ def _reason(drops: Sequence[Drop], first: Staircase | None) -> str:
     if first is not None and first.notes:
         words.append(first.notes[0][0].lower() + first.notes[0][1:].rstrip("."))
     elif largest > HOLDS:
-        words.append(f"its error bars would reach {percent(largest)}")
+        more = max((drop.error for drop in drops), default=0.0) >= largest
+        without = ", which count neither conditioning nor how small a drop is, as these do," if more else ""
+        words.append(f"its error bars{without} would reach {percent(largest)}")
     elif not words:
         words.append("what has settled moves on between drops, and no closed form follows it")
     return f"Resolved in time, as Algorithm 1 does not hold throughout: {'; '.join(words)}."

@@ -51,6 +51,19 @@ def test_what_overlaps_is_resolved_in_time_within_its_bars_and_says_why(seed):
         assert abs(drop.half_time / right - 1.0) <= drop.error < 0.05
 
 
+@pytest.mark.parametrize(("ours", "said"), [(0.01, True), (0.0003, False)])
+def test_the_reason_to_resolve_says_why_bars_of_algorithm_1_may_be_narrower_than_those_used(ours, said):
+    from types import SimpleNamespace
+
+    from agf.algorithm.auto import _reason
+
+    drops = [SimpleNamespace(error=ours, overlap=False, utility=np.ones(1))]
+    paper = SimpleNamespace(drops=[SimpleNamespace(error=0.003)], notes=())
+    words = _reason(drops, paper)
+    assert words.endswith("would reach 0.3 %.")
+    assert ("count neither conditioning" in words) is said
+
+
 def test_closed_forms_are_made_once(monkeypatch):
     x, y = orthogonal()
     problem, made = agf.problem("diagonal-linear", X=x, y=y), []

@@ -50,6 +50,20 @@ def test_where_nothing_grows_apart_the_curve_is_that_of_the_flow(pair):
     assert stairs.drops[1].collapsed.tolist() == [0]
 
 
+def test_only_what_a_drop_has_brought_leaves_again():
+    """Near-copies of a column grow with it, too little to be learned, and shrink on its plateau: nothing has left."""
+    rng = np.random.default_rng(1)
+    X = rng.multivariate_normal(np.zeros(4), 0.9 ** np.abs(np.subtract.outer(np.arange(4), np.arange(4))), 200)
+    y = X @ [2.0, 0.0, 0.0, -1.0] + 0.3 * rng.standard_normal(200)
+    problem = agf.problem("diagonal-linear", X=X, y=y)
+    stairs = agf.predict(problem, problem.init(1e-6), mode="resolved", conditioning=False)
+    held: set[int] = set()
+    for drop in stairs.drops:
+        assert set(drop.collapsed.tolist()) <= held
+        held = (held | set(drop.neurons.tolist())) - set(drop.collapsed.tolist())
+    assert stairs.drops[0].neurons.tolist() == [0]
+
+
 def test_the_error_falls_with_the_joining_fraction():
     # What is left out is of the order joining^3 at degree 3: at 0.5 it must show, at 0.1 it must be much smaller.
     problem = agf.problem("linear-attention", covariance=np.diag([2.0, 1.0]), context=10, heads=2)

@@ -165,8 +165,12 @@ class Path:
             pairwise([-np.inf, *reached, np.inf]),
             strict=True,
         )
-        drops = zip(seen, crowded(seen), windows, strict=False)
-        return [self._drop(problem, clock, drop, close, *window) for drop, close, window in drops]
+        held = np.flatnonzero(self.state(-np.inf).active)
+        drops = []
+        for drop, close, window in zip(seen, crowded(seen), windows, strict=False):
+            drops.append(self._drop(problem, clock, drop, close, held, *window))
+            held = np.union1d(np.setdiff1d(held, drops[-1].collapsed), drops[-1].neurons)
+        return drops
 
     def _drop(
         self,
@@ -174,6 +178,7 @@ class Path:
         clock: Clock,
         seen: CurveDrop,
         close: bool,
+        held: IntArray,
         arrival: tuple[tuple[float, float], tuple[float, float]],
         leave: tuple[float, float],
         span: tuple[float, float],
@@ -183,7 +188,8 @@ class Path:
         none = [np.zeros(0, dtype=np.int64)]
         neurons = np.unique(np.concatenate([e.neurons for e in joined] or none))
         gone = np.unique(np.concatenate([e.neurons for e in left] or none))
-        neurons, gone = np.setdiff1d(neurons, gone), np.setdiff1d(gone, neurons)
+        # whom no drop brought is not missed: a neuron that was carried along for a while, too small to have arrived
+        neurons, gone = np.setdiff1d(neurons, gone), np.intersect1d(np.setdiff1d(gone, neurons), held)
         before, state = (self.state(time) for time in span)
         active = np.flatnonzero(state.active)
         features = problem.features(state.params[active], active)
