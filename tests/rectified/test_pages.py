@@ -35,7 +35,8 @@ def stated(pattern: str, page: str = "spurious.md") -> list[float]:
 def test_the_largest_scale_that_ends_spurious_and_the_next_one_are_those_of_the_table(row):
     *losses, utility = stated(re.escape(row) + 6 * r" \| ([\d.]+)" + r" \|")
     first = losses.index(0.0)
-    assert len(set(losses[:first])) == 1 and not any(losses[first:])
+    assert len(set(losses[:first])) == 1
+    assert not any(losses[first:])
     x, y, ones = ROWS[row]
     network = agf.TwoLayer(np.column_stack([x, np.full(3, ones)]), y, width=20, kink=0)
     for k in (first - 1, first):
