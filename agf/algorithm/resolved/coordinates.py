@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from agf.algorithm import dormant
-from agf.algorithm.dormant import Crossing
-from agf.algorithm.field import Batch
-from agf.algorithm.threshold import Threshold
-from agf.arrays import BoolArray, FloatArray, IntArray
-from agf.clock import Clock
+from agf.arrays import BoolArray, FloatArray
 from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.sharp_system import SharpSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.init import Init
-from agf.records.settings import Settings
 from agf.records.state import State
-from agf.records.status import Status
-from agf.rounding import LOG_FAINT, TIED
-
-#: Multiple of all times before at which what is still to come never does: it hovers where it cannot grow. Derived: its
-#: rate is then zero, as is what differs by `TIED`.
-NEVER = 1.0 / TIED
-
-
-@dataclass(frozen=True)
-class Landing:
-    """End of a plateau: when (accelerated time since its start), who joins at which utility, and everybody there.
-
-    gain : loss that the strongest of them can take alone.
-    """
-
-    time: float
-    neurons: IntArray
-    utility: FloatArray
-    gain: float
-    state: State
+from agf.rounding import LOG_FAINT
 
 
 class Riding(PolarSystem):
@@ -140,93 +115,6 @@ class Sliding(Riding, SharpSystem):
     """The same where kinks are sharp: neurons slide along them."""
 
 
-class Ride:
-    """What a run of mode "resolved" asks of the coordinates; plateaus are those of `dormant.cross`.
-
-    Parameters
-    ----------
-    problem : Problem
-        Whose neurons.
-    clock : Clock
-        What accelerated time is.
-    settings : Settings
-        How to predict.
-    init : Init
-        Where training started.
-    contrary : bool, optional
-        Whether neurons go the other way at forks, where the flow is not unique.
-
-    Attributes
-    ----------
-    forked : set[int]
-        Neurons that have passed a fork.
-    """
-
-    def __init__(
-        self, problem: Problem, clock: Clock, settings: Settings, init: Init, *, contrary: bool = False
-    ) -> None:
-        self.problem, self.clock, self.settings, self.init = problem, clock, settings, init
-        self.contrary, self.forked = contrary, set[int]()
-
-    def system(self, state: State, last: bool = False) -> Riding:
-        """Everybody in real time, from `state`; `last` : whether nobody will join any more."""
-        kind = Riding if self.problem.kink_normals() is None else Sliding
-        return kind(self.problem, state, self.init, last)
-
-    def warnings(self, log_norms: FloatArray) -> list[str]:
-        """What float64 lost in these coordinates, from the log norms (T, H) of a run."""
-        return PolarSystem(self.problem, self.init).history_warnings(log_norms)
-
-    def cross(
-        self,
-        state: State,
-        small: IntArray,
-        threshold: Threshold,
-        rtol: float,
-        stop: float,
-        most: float,
-        stats: dict[str, float],
-    ) -> Landing | Status:
-        """The next dormant neuron to reach `threshold` on the frozen residual, with the active neurons `small` (k,)
-        riding along, and the others held; the status of `dormant.cross` when there is none by `stop`, or known after
-        `most` evaluations."""
-        waiting = np.flatnonzero(~state.active)
-        batch = self._everyone(state)
-        directions, log_norms, tie_rtol = batch.directions, batch.log_norms, self.settings.tie_rtol
-        free = batch.some(waiting, directions, log_norms)
-        found = dormant.cross(
-            free, threshold, rtol=rtol, tie_rtol=tie_rtol, align=False, stop=stop, most=most, stats=stats
-        )
-        if not isinstance(found, Crossing):
-            return found
-        self.forked.update(waiting[found.forked].tolist())
-        directions[waiting], log_norms[waiting] = found.directions, found.log_norms
-        if small.size:
-            riding = batch.some(small, directions, log_norms)
-            directions[small], log_norms[small] = dormant.carried(riding, found.time, rtol=rtol, stats=stats)
-        after = replace(state, time=state.time + found.time, directions=directions, log_norms=log_norms)
-        return Landing(found.time, waiting[found.neurons], found.utility, found.gain, after)
-
-    def soonest(self, state: State, threshold: Threshold, stats: dict[str, float]) -> float:
-        """Accelerated time before which no dormant neuron reaches `threshold` on the residual of now."""
-        batch = self._everyone(state)
-        free = batch.some(np.flatnonzero(~state.active), batch.directions, batch.log_norms)
-        return dormant.soonest(free, threshold, stats=stats)
-
-    def _everyone(self, state: State) -> Batch:
-        """All neurons on the residual of the active ones, in copies."""
-        active = np.flatnonzero(state.active)
-        residual = self.problem.residual(state.params[active], active)
-        directions, log_norms = state.directions.copy(), state.log_norms.copy()
-        everyone = np.arange(state.active.size)
-        return Batch(
-            self.problem,
-            residual,
-            self.clock,
-            directions,
-            log_norms,
-            everyone,
-            self.init,
-            self.contrary,
-            rounded=True,
-        )
+def riding(problem: Problem, state: State, origin: Init, last: bool = False) -> Riding:
+    """Everybody in real time, in the coordinates that the kinks of the problem ask for; see `Riding`."""
+    return (Riding if problem.kink_normals() is None else Sliding)(problem, state, origin, last)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from agf import integrators
-from agf.algorithm.resolved.coordinates import Riding
+from agf.algorithm.resolved.coordinates import Riding, riding
 from agf.algorithm.resolved.path import Enough
 from agf.algorithm.resolved.run import Run
 from agf.algorithm.resolved.stops import Rests, Settles, Undue
@@ -45,7 +45,7 @@ class Motion:
         """All neurons in real time until the active set changes or has settled; a status at an end."""
         run, settings = self.run, self.run.settings
         run.last |= bool(run.state.active[np.isfinite(run.state.log_norms)].all())
-        system = run.ride.system(run.state, run.last)
+        system = riding(run.problem, run.state, run.init, run.last)
         unit = float(np.exp(system.log_time_unit - run.clock.log_scale))
         stretch = Stretch(system, run.state, unit)
         began = run.state.time

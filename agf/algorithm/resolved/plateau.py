@@ -32,21 +32,21 @@ class Plateau:
     def cross(self) -> Status | None:
         """Dormant neurons on the frozen residual until one joins; the status when none will."""
         run, state, settings = self.run, self.run.state, self.run.settings
-        waiting = np.flatnonzero(~state.active & np.isfinite(state.log_norms))
+        dormant = np.flatnonzero(~state.active & np.isfinite(state.log_norms))
         if settings.max_drops is not None and len(run.drops()) > settings.max_drops:
             return Status.MAX_DROPS  # the last one found may not be over
         if state.level <= settings.rtol * run.start_level:
             return Status.FITTED
-        decides = run.order(waiting)
+        decides = run.waiting.order(state, dormant)
         if decides is Order.NONE:
             return self._none_joins()
         if decides is Order.NEXT:
-            run.join(waiting, np.zeros(waiting.size))  # no plateau to skip: all flow in real time from here
+            run.join(dormant, np.zeros(dormant.size))  # no plateau to skip: all flow in real time from here
             return None
-        if waiting.size == 0:
+        if dormant.size == 0:
             return self._none_joins()
         small = np.flatnonzero(run.members.small(state))
-        found = run.next_to_join(run.tolerances.plateau, max(run.stop - state.time, 0.0), small)
+        found = run.waiting.next(state, small, run.tolerances.plateau, max(run.stop - state.time, 0.0))
         if isinstance(found, Status):
             if found is Status.MAX_TIME and np.isfinite(run.stop):
                 run.path.add(run.stop, state.level, 0.0)
@@ -61,7 +61,7 @@ class Plateau:
         log_norm = float(log_norms[found.neurons].max())
         self._bend(float(found.utility.max()), log_norm, log_norm - float(state.log_norms[found.neurons].max()))
         # of masked neurons the other pass steps where kinks are rounded, as the trainer does: its plateau is another
-        if state.time == 0.0 and not run.ride.forked and run.problem.restriction() is None:
+        if state.time == 0.0 and not run.waiting.forked and run.problem.restriction() is None:
             run.landing = run.state
         if run.planned is not None and run.planned.method == "rk45":
             run.planned = None  # a plateau is left more slowly than it was reached

@@ -59,7 +59,7 @@ def resolve_riding(
                 ended = go(probe)
                 times, losses, _ = probe.path.curve()
                 told, notes = conditioned(drops, run.start_level, run.clock.flow(times), losses, ended)
-                drops, forks = undetermined(told, run.ride.forked)
+                drops, forks = undetermined(told, run.waiting.forked)
                 run.notes.extend([*notes, *forks])
                 for name, value in probe.stats.items():
                     run.stats[name] = run.stats.get(name, 0) + value

@@ -1,27 +1,26 @@
-"""One pass from the initialization to an end: where it is, who is active, and what both its phases need to know."""
+"""One pass from the initialization to an end: where it is, who is active, and which phase is next."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from agf import integrators
 from agf.algorithm.conditioning import LONGER
-from agf.algorithm.departures.symmetry import Order, order
+from agf.algorithm.departures.symmetry import Order
 from agf.algorithm.observer import Observer
-from agf.algorithm.resolved.coordinates import NEVER, Landing, Ride
 from agf.algorithm.resolved.members import Members, Network, leading
 from agf.algorithm.resolved.path import Change, Path
 from agf.algorithm.resolved.tolerances import Tolerances
+from agf.algorithm.resolved.waiting import Waiting
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
+from agf.coordinates.polar_system import PolarSystem
 from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.state import State
-from agf.records.status import Status
 from agf.results.drop import Drop
 from agf.stopping.drive import Moment
 
@@ -55,14 +54,13 @@ class Run:
         probe: bool = False,
         floor: float | None = None,
     ) -> None:
-        self.problem, self.settings, self.observer = problem, settings, observer
+        self.problem, self.init, self.settings, self.observer = problem, init, settings, observer
         self.tolerances = Tolerances.of(problem, settings, probe)
         self.clock = Clock.from_norms(problem.degree, np.delete(init.log_norms, problem.permanent))
         self.stats: dict[str, float] = {}
         self.notes: list[str] = []
         first = np.isin(np.arange(init.width), problem.permanent)
         self.start_level = float(problem.loss_grad(*problem.empty)[0])
-        self.ride = Ride(problem, self.clock, settings, init, contrary=probe)
         self.state: State = State(0.0, first, init.directions, init.log_norms, self.start_level)
         reading = "rates" if problem.cornered else "losses"
         self.path = Path(losses=[self.start_level], states=[self.state], reading=reading)
@@ -70,6 +68,8 @@ class Run:
         natural = settings.threshold == "natural"
         joining = self.tolerances.joining * leading(problem, init, settings.joining)
         self.members = Members(problem, init.width, natural, joining, self.stats)
+        norms, ties = self.members.threshold, settings.tie_rtol
+        self.waiting = Waiting(problem, self.clock, init, norms, ties, self.stats, contrary=probe)
         limit = settings.t_max
         self.stop = np.inf if limit is None else float(self.clock.accelerated(LONGER * limit if probe else limit))
         self.settled = not first.any()  # a plateau is next; else no neuron is active yet
@@ -94,7 +94,7 @@ class Run:
         if self.state.time > 0.0:
             return
         alive = np.isfinite(self.state.log_norms)
-        if self.order(np.flatnonzero(alive & ~self.state.active)) is Order.NONE:
+        if self.waiting.order(self.state, np.flatnonzero(alive & ~self.state.active)) is Order.NONE:
             return
         network = Network(self.problem, self.state.active, alive, self.state.directions, self.state.log_norms)
         large, heights, utility = self.members.large(network)
@@ -102,32 +102,6 @@ class Run:
             log_norms = self.state.log_norms.copy()
             log_norms[large] -= heights
             self.join(large, utility, log_norms)
-
-    def residual(self) -> Any:
-        """What the active neurons leave to fit."""
-        active = np.flatnonzero(self.state.active)
-        return self.problem.residual(self.state.params[active], active)
-
-    def order(self, waiting: IntArray) -> Order:
-        """The order that decides whether these dormant neurons (k,) grow."""
-        state = self.state
-        if waiting.size == 0 or not self.problem.smooth:
-            return Order.LEADING
-        directions = state.directions[waiting]
-        return order(self.problem, self.members.threshold, directions, waiting, self.residual(), state.level)
-
-    def next_to_join(self, rtol: float, stop: float, small: IntArray, most: float = np.inf) -> Landing | Status:
-        """The next to join. MAX_TIME when none does by `stop`, or ever as far as a run of this length can tell.
-
-        small : active neurons (k,) that ride along. most : evaluations after which it is MAX_STEPS.
-        """
-        if self.state.time > 0:
-            stop = min(stop, NEVER * self.state.time)
-        return self.ride.cross(self.state, small, self.members.threshold, rtol, stop, most, self.stats)
-
-    def soonest(self) -> float:
-        """Accelerated time before which no dormant neuron joins, as far as the gradients of now tell."""
-        return self.ride.soonest(self.state, self.members.threshold, self.stats)
 
     def join(self, neurons: IntArray, utility: FloatArray, log_norms: FloatArray | None = None) -> None:
         """Neurons (k,) become active, with their utilities (k,); log_norms: (H,) at which, those of now when None."""
@@ -173,4 +147,5 @@ class Run:
         states = self.path.states
         if states[-1] is not self.state:
             states = [*states, self.state]
-        self.notes.extend(self.ride.warnings(np.array([state.log_norms for state in states])))
+        log_norms = np.array([state.log_norms for state in states])
+        self.notes.extend(PolarSystem(self.problem, self.init).history_warnings(log_norms))

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agf.algorithm.active import Cost
-from agf.algorithm.resolved.coordinates import Landing, Riding
+from agf.algorithm.resolved.coordinates import Riding
 from agf.algorithm.resolved.members import STILL
 from agf.algorithm.resolved.run import Run
 from agf.algorithm.resolved.stretch import Stretch
+from agf.algorithm.resolved.waiting import Landing
 from agf.arrays import FloatArray
 from agf.coordinates.held_neurons import HeldSystem, hold
 from agf.rounding import SUM
@@ -121,7 +122,7 @@ class Settles:
     def _grows_up(self, y: FloatArray) -> bool:
         """Whether an active neuron that is still small grows up before another one can join: no plateau then."""
         growth = self._growth(self.stretch.system, y)
-        return growth > 0.0 and growth * self.run.soonest() > STILL * self.stretch.unit
+        return growth > 0.0 and growth * self.run.waiting.soonest(self.run.state) > STILL * self.stretch.unit
 
     def _growth(self, system: Riding, y: FloatArray) -> float:
         """Largest d log rho/ds at y over the active neurons that have not grown up, or 0."""
@@ -164,7 +165,7 @@ def wait(run: Run, stretch: Stretch, now: Moment) -> float:
     if run.state.active.all():
         return float(np.inf)
     nobody, most = np.zeros(0, dtype=np.int64), _WORTH * run.evaluations(now)
-    found = run.next_to_join(1e-3, np.inf, nobody, most)
+    found = run.waiting.next(run.state, nobody, 1e-3, np.inf, most)
     least = FLOOR * run.settings.rtol * max(now.loss, FLOOR * run.start_level)
     if not isinstance(found, Landing) or found.gain <= least:
         return float(np.inf)

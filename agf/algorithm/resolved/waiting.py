@@ -1,0 +1,141 @@
+"""The neurons that wait: who of them is next, when, and by which order (mode "resolved"). They move on a frozen
+residual, in the long steps of `dormant.cross`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from agf.algorithm import dormant
+from agf.algorithm.departures.symmetry import Order, order
+from agf.algorithm.dormant import Crossing
+from agf.algorithm.field import Batch
+from agf.algorithm.threshold import Threshold
+from agf.arrays import FloatArray, IntArray
+from agf.clock import Clock
+from agf.contract.problem import Problem
+from agf.init import Init
+from agf.records.state import State
+from agf.records.status import Status
+from agf.rounding import TIED
+
+#: Multiple of all times before at which what is still to come never does: it hovers where it cannot grow. Derived: its
+#: rate is then zero, as is what differs by `TIED`.
+NEVER = 1.0 / TIED
+
+
+@dataclass(frozen=True)
+class Landing:
+    """End of a plateau: when (accelerated time since its start), who joins at which utility, and everybody there.
+
+    gain : loss that the strongest of them can take alone.
+    """
+
+    time: float
+    neurons: IntArray
+    utility: FloatArray
+    gain: float
+    state: State
+
+
+class Waiting:
+    """What a pass asks of its dormant neurons, of states that it hands over.
+
+    Parameters
+    ----------
+    problem : Problem
+        Whose neurons.
+    clock : Clock
+        What accelerated time is.
+    init : Init
+        Where training started.
+    threshold : Threshold
+        Norms at which they join.
+    tie_rtol : float
+        Fraction of the time within which several join together.
+    stats : dict[str, float]
+        Counters to add to.
+    contrary : bool, optional
+        Whether neurons go the other way at forks, where the flow is not unique.
+
+    Attributes
+    ----------
+    forked : set[int]
+        Neurons that have passed a fork.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        clock: Clock,
+        init: Init,
+        threshold: Threshold,
+        tie_rtol: float,
+        stats: dict[str, float],
+        *,
+        contrary: bool = False,
+    ) -> None:
+        self.problem, self.clock, self.init, self.threshold = problem, clock, init, threshold
+        self.tie_rtol, self.stats = tie_rtol, stats
+        self.contrary, self.forked = contrary, set[int]()
+
+    def order(self, state: State, neurons: IntArray) -> Order:
+        """The order that decides whether these dormant neurons (k,) grow."""
+        if neurons.size == 0 or not self.problem.smooth:
+            return Order.LEADING
+        directions, residual = state.directions[neurons], self._residual(state)
+        return order(self.problem, self.threshold, directions, neurons, residual, state.level)
+
+    def next(self, state: State, small: IntArray, rtol: float, stop: float, most: float = np.inf) -> Landing | Status:
+        """The next to join, on the residual of the active neurons, of which `small` (k,) ride along and the others are
+        held; MAX_TIME when none does by `stop`, or ever as far as a run of this length can tell.
+
+        most : evaluations after which it is MAX_STEPS.
+        """
+        if state.time > 0:
+            stop = min(stop, NEVER * state.time)
+        waiting = np.flatnonzero(~state.active)
+        batch = self._everyone(state)
+        directions, log_norms, tie_rtol = batch.directions, batch.log_norms, self.tie_rtol
+        free = batch.some(waiting, directions, log_norms)
+        found = dormant.cross(
+            free, self.threshold, rtol=rtol, tie_rtol=tie_rtol, align=False, stop=stop, most=most, stats=self.stats
+        )
+        if not isinstance(found, Crossing):
+            return found
+        self.forked.update(waiting[found.forked].tolist())
+        directions[waiting], log_norms[waiting] = found.directions, found.log_norms
+        if small.size:
+            riding = batch.some(small, directions, log_norms)
+            directions[small], log_norms[small] = dormant.carried(riding, found.time, rtol=rtol, stats=self.stats)
+        after = replace(state, time=state.time + found.time, directions=directions, log_norms=log_norms)
+        return Landing(found.time, waiting[found.neurons], found.utility, found.gain, after)
+
+    def soonest(self, state: State) -> float:
+        """Accelerated time before which none joins, as far as the gradients of now tell."""
+        batch = self._everyone(state)
+        free = batch.some(np.flatnonzero(~state.active), batch.directions, batch.log_norms)
+        return dormant.soonest(free, self.threshold, stats=self.stats)
+
+    def _residual(self, state: State) -> object:
+        """What the active neurons leave to fit."""
+        active = np.flatnonzero(state.active)
+        return self.problem.residual(state.params[active], active)
+
+    def _everyone(self, state: State) -> Batch:
+        """All neurons on the residual of the active ones, in copies."""
+        directions: FloatArray = state.directions.copy()
+        log_norms, everyone = state.log_norms.copy(), np.arange(state.active.size)
+        residual = self._residual(state)
+        return Batch(
+            self.problem,
+            residual,
+            self.clock,
+            directions,
+            log_norms,
+            everyone,
+            self.init,
+            self.contrary,
+            rounded=True,
+        )
