@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from agf import Critical, Init, Problem, RequestError, Staircase
+from agf import Critical, Init, RequestError, Staircase
 from agf.arrays import BoolArray, FloatArray, IntArray, count, positive
 from agf.errors import explain
 from agf_problems.modular_addition.bundles import bundled
 from agf_problems.modular_addition.kernels import Moments, Quadratic, Sources, Span
 from agf_problems.modular_addition.products import products_of
-from agf_problems.modular_addition.reading import Reading
+from agf_problems.modular_addition.spectrum import Spectral
 from agf_problems.modular_addition.template import characters_of, read_template
 from agf_problems.modular_addition.theory import Theory
 from agf_problems.modular_addition.tuples import Tuples
@@ -25,13 +25,9 @@ from agf_problems.modular_addition.waves import ThreeWaves
 
 #: Largest dense Hessian offered, in parameters (46 MB). Cost: larger networks take explicit steps.
 _DENSE_HESSIAN = 2400
-#: Pairs on which `features` measures the accuracy; `accuracy` takes all of them. Result: of the accuracies along a run,
-#: exact up to p = 32 and beyond to 1/_PAIRS^(1/2) = 3 %; to 10 % with a tenth of them, and ten times more cost ten
-#: times the evaluation of the network.
-_PAIRS = 1024
 
 
-class ModularAddition(Problem):
+class ModularAddition(Spectral):
     """Quadratic network on modular addition.
 
     Network: f(a, b) = sum_i w_i (u_i . a.x + v_i . b.x)^2, with (a.x)[j] = x[j - a] the template x moved by a. Loss:
@@ -84,7 +80,6 @@ class ModularAddition(Problem):
         self.kernel = Quadratic(self.template) if self.terms == 2 else Moments(self.template, self.terms)
         self.products = products_of(self.kernel.correlations, self.width) if self.terms == 2 else None
         self.tuples = Tuples(self.template.translates(), self.characters.sums(), self.terms)
-        self.reading = Reading(self.template, self.terms, self.kernel)
         self._theory = Theory(self.name, self.template, self.terms, self.width)
         self._span: tuple[FloatArray, Span] | None = None
 
@@ -241,62 +236,7 @@ class ModularAddition(Problem):
                     "three waves meet in sums of two terms only.", where=f"{self.name}.three_waves", found=self.terms
                 )
             )
-        weight = np.where(self.characters.paired, 2.0, 1.0)
-        waves = self.reading.coefficients(theta).transpose(0, 2, 1) * np.sqrt(weight / self.p)[:, None]
-        size = np.abs(self.template.spectrum)
-        waves[..., 2] *= np.exp(1j * np.angle(self.template.spectrum))
-        # utility 2/p^3 sum_chi |xh|^2 uh vh conj(wh xh), and a wave is uh sqrt(weight / p)
-        return ThreeWaves(waves, 2.0 / np.sqrt(weight * self.p**3) * size**3, np.sum(theta**2, axis=1))
-
-    # -- what was learned -------------------------------------------------------------------------------------
-
-    def spectra(self, theta: FloatArray) -> FloatArray:
-        """(m, k+1, K) amplitudes of the cosines in u, v, ... and w at `characters.frequencies`."""
-        return self.reading.spectra(theta)
-
-    def neuron_frequencies(self, theta: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Position in `characters.frequencies` of each neuron's strongest learnable one, (m,), and its share (m,).
-
-        The share is that of the neuron's squared norm, over all of u, v, ..., w; 1 for a pure cosine neuron.
-        """
-        return self.reading.neuron_frequencies(theta)
-
-    def neuron_phases(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Phases s of u, v, ..., w at each neuron's frequency, (m, k+1), and s_u + s_v - s_w - s_x in (-pi, pi], (m,).
-
-        A weight a cos(2 pi k j / p + s) has phase s; the difference is zero at the largest utility ([AGF] Theorem 5.1).
-        """
-        return self.reading.neuron_phases(theta)
-
-    def output_power(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
-        """E |fh_k|^2 over all pairs at `characters.frequencies`, (K,); |xh_k|^2 when all is learned."""
-        return self.reading.output_power(theta)
-
-    def learned(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
-        """E <f, target> / E |target|^2 at each frequency, (K,): 0 at the start, 1 when learned; 0 if unlearnable."""
-        return self.reading.learned(theta)
-
-    def accuracy(self, theta: FloatArray, neurons: IntArray, pairs: int | None = None) -> float:
-        """Share of the pairs (a, b) whose output is closest in direction to the encoding of a + b.
-
-        Parameters
-        ----------
-        pairs : int or None, optional
-            How many, evenly spread over all p^2 (all when None). Two terms only; NaN otherwise.
-        """
-        return self.reading.accuracy(theta, pairs)
-
-    def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
-        """What the network has learned; per-neuron arrays are (H,), NaN for neurons that are not in `neurons`.
-
-        `power` (K,) is `output_power`, `learned` (K,) is `learned`, `accuracy` is that on at most 1024 pairs;
-        `neuron_frequency`, `neuron_share`, `phase_gap` (H,) and `phases` (H, k+1) are of each neuron.
-        """
-        out, found = self.reading.features(theta, _PAIRS)
-        for name, values in found.items():
-            out[name] = np.full((self.width, *values.shape[1:]), np.nan)
-            out[name][neurons] = values
-        return out
+        return ThreeWaves.of(self.coefficients(theta), self.template, np.sum(theta**2, axis=1))
 
     def critical(self, theta: FloatArray, neurons: IntArray) -> list[Critical] | None:
         """A maximum at every frequency while nothing is active, where the phases of the cosines agree; then unknown."""
@@ -316,17 +256,6 @@ class ModularAddition(Problem):
             words = self.characters.name(self.characters.frequencies[position])
             out.append(Critical(row, float(utilities[position]), "maximum", f"{words}, up to phases"))
         return out
-
-    def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
-        rows = np.flatnonzero(np.isin(neurons, chosen))
-        position, _ = self.neuron_frequencies(theta[rows])
-        names = [self.characters.name(k) for k in self.characters.frequencies[np.unique(position)]]
-        return " and ".join(names) if names else super().label(theta, neurons, chosen)
-
-    def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
-        """The frequencies that took most of the fall of the loss, by Parseval's identity: of frequency k it is
-        gain_k (2 learned_k - power_k / |xh_k|^2) since all was unlearned."""
-        return self.reading.acquired(before, after)
 
     def frequency_drops(self, stairs: Staircase) -> Staircase:
         """The staircase `stairs` with consecutive drops of one label bundled into one: what a loss curve shows.

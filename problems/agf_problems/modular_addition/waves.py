@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import ellipj, elliprf
 
 from agf.arrays import FloatArray, IntArray
-from agf_problems.modular_addition.template import ComplexArray
+from agf_problems.modular_addition.template import ComplexArray, Template
 
 #: Bisections of the time to a radius. Derived: the 53 digits of float64, and as many again for times far below the
 #: bracket.
@@ -70,6 +70,16 @@ class ThreeWaves:
             turned = 2.0 * self._before_blow_up(self._roots[..., 2].real) - ahead
             blow_up = np.where(product.real >= 0, ahead, turned)
         self.blow_up: FloatArray = np.where(np.isfinite(blow_up), blow_up, np.inf)
+
+    @classmethod
+    def of(cls, hats: ComplexArray, template: Template, squares: FloatArray) -> ThreeWaves:
+        """Those of neurons of Fourier coefficients `hats` (m, 3, K) and squared norms (m,)."""
+        weight, order = np.where(template.characters.paired, 2.0, 1.0), template.characters.order
+        waves = hats.transpose(0, 2, 1) * np.sqrt(weight / order)[:, None]
+        size = np.abs(template.spectrum)
+        waves[..., 2] *= np.exp(1j * np.angle(template.spectrum))
+        # utility 2/p^3 sum_chi |xh|^2 uh vh conj(wh xh), and a wave is uh sqrt(weight / p)
+        return cls(waves, 2.0 / np.sqrt(weight * order**3) * size**3, squares)
 
     def _before_blow_up(self, gain: FloatArray) -> FloatArray:
         """Time from a gain, in units of `_unit`, to infinity."""
