@@ -13,6 +13,7 @@ from agf.arrays import FloatArray, count, parsed, positive
 from agf.clock import Clock
 from agf.errors import DataError, FileError, RequestError, explain
 from agf.records import files
+from agf.records.status import Status
 from agf.results import curve
 
 #: Column names understood when none is given, in order of preference; case does not matter.
@@ -95,16 +96,42 @@ class CurveWriter:
             raise FileError(explain(f"cannot write {str(self.path)!r} ({error.strerror}).")) from None
 
 
-def read(
+def fields(
     path: str | os.PathLike[str],
     time: str | int | None,
     loss: str | int | None,
     step: str | int | None,
     lr: float | None,
     momentum: float,
-    loss_scale: float = 1.0,
+    loss_scale: float,
+) -> dict[str, Any]:
+    """The fields of a `Trajectory` from the file at `path`; see `Trajectory.from_csv`."""
+    times, losses, note = _read(path, time, loss, step, lr, momentum, loss_scale)
+    settings: dict[str, Any] = {"path": str(path)}
+    if lr is not None:
+        settings |= {"lr": float(lr), "momentum": momentum}
+    if loss_scale != 1:
+        settings["loss_scale"] = float(loss_scale)
+    return {
+        "method": "csv",
+        "times": times,
+        "losses": losses,
+        "status": Status.CURVE,
+        "settings": settings,
+        "notes": (note,),
+    }
+
+
+def _read(
+    path: str | os.PathLike[str],
+    time: str | int | None,
+    loss: str | int | None,
+    step: str | int | None,
+    lr: float | None,
+    momentum: float,
+    loss_scale: float,
 ) -> tuple[FloatArray, FloatArray, str]:
-    """Flow times, losses and a sentence that states the time map; see `Trajectory.from_csv`."""
+    """Flow times, losses and a sentence that states the time map."""
     where = str(path)
     header, table = _table(path)
     if time is not None and step is not None:

@@ -15,11 +15,10 @@ from agf.clock import Clock
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.records import files
-from agf.records.settings import DEPTH, FINE_DEPTH, Settings
 from agf.records.status import Status
-from agf.records.table import Table, Tabular, level, number
-from agf.results import endings, trajectory_file
-from agf.results.curve import RELAXES, CurveDrop, detect, swinging
+from agf.records.table import Table, Tabular, number
+from agf.results import endings, observed, trajectory_file
+from agf.results.curve import CurveDrop, crossing, interpolate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,13 +147,8 @@ class Trajectory(Tabular):
         """
         from agf.results import curve_file
 
-        times, losses, note = curve_file.read(path, time, loss, step, lr, momentum, loss_scale)
-        settings: dict[str, Any] = {"path": str(path)}
-        if lr is not None:
-            settings |= {"lr": float(lr), "momentum": momentum}
-        if loss_scale != 1:
-            settings["loss_scale"] = float(loss_scale)
-        return cls(problem, degree, "csv", times, losses, Status.CURVE, settings=settings, notes=(note,))
+        given = curve_file.fields(path, time, loss, step, lr, momentum, loss_scale)
+        return cls(problem, degree, **given)
 
     @property
     def kind(self) -> str:
@@ -171,12 +165,7 @@ class Trajectory(Tabular):
     @cached_property
     def drops(self) -> list[CurveDrop]:
         """Drops found in the curve, in log time (`curve.detect`); none smaller than twice the run's tolerance."""
-        left = self.stats.get("left") if self.status in (Status.SETTLED, Status.QUIET) else None
-        if left is not None:  # as of a prediction: where its slowest mode stops is no matter of how a run was ended
-            left = max(left, RELAXES * Settings.rtol * float(self.losses[-1]))
-        if self.settings.get("momentum"):
-            return swinging(self.times, self.losses, depth=self.depth, left=left)
-        return detect(self.times, self.losses, slopes=self.slopes, depth=self.depth, left=left)
+        return observed.drops(self)
 
     @property
     def levels(self) -> FloatArray:
@@ -186,23 +175,15 @@ class Trajectory(Tabular):
     @property
     def depth(self) -> float:
         """Smallest drop looked for in the curve, as a fraction of the loss before it."""
-        rtol = self.settings.get("rtol")
-        if rtol is not None:
-            return max(FINE_DEPTH, 2 * rtol)
-        return FINE_DEPTH if self.slopes.size else DEPTH
+        return observed.depth(self)
 
     @property
     def complete_until(self) -> float:
         """Flow time up to which it shows whole drops: its end, or the start of a drop that is not over there.
 
-        A drop is over when its last tenth took as long as the 40 % before (of an exponential approach, 97 % are then
-        done, and of a logistic fall 98 %), and wherever the flow settled.
+        A drop is over when its last tenth took as long as the 40 % before, and wherever the flow settled.
         """
-        end = float(self.times[-1]) if self.times.size else 0.0
-        if self.status is Status.SETTLED or not self.drops:
-            return end
-        last = self.drops[-1]
-        return last.start if end - last.end < last.end - last.time else end
+        return observed.complete_until(self)
 
     def params(self, k: int) -> FloatArray:
         """Parameters (H, P) of snapshot k (negative k counts from the end), a fresh array. RequestError if not kept."""
@@ -216,14 +197,10 @@ class Trajectory(Tabular):
 
     def loss_at(self, t: Any) -> FloatArray:
         """Loss at flow times t, interpolated between recorded points (cubic where slopes are known)."""
-        from agf.results.curve import interpolate
-
         return interpolate(self.times, self.losses, self.slopes, np.asarray(t, dtype=np.float64))
 
     def time_at(self, loss: float) -> float:
         """First flow time at which the loss is below `loss`; inf if it never is. Located on the dense solution."""
-        from agf.results.curve import crossing
-
         return crossing(self.times, self.losses, self.slopes, loss)
 
     def flips(self, kind: str = "inner", problem: Problem | None = None) -> Flips:
@@ -256,16 +233,7 @@ class Trajectory(Tabular):
 
     def table(self) -> Table:
         """Drops found in the curve, as a table."""
-        rows = [
-            [str(k), number(d.time, 6), number(d.before, 6), level(d.after, self.losses[0], 6)]
-            for k, d in enumerate(self.drops, 1)
-        ]
-        return Table(
-            f"Drops found in the {self.kind} of {self.problem}",
-            ["drop", "half-drop time", "level before", "level after"],
-            rows,
-            [f"{self.status.word}: {self.ending}", *self.notes],
-        )
+        return observed.table(self)
 
     def __repr__(self) -> str:
         end = f"to flow time {number(float(self.times[-1]))}, " if self.times.size else ""
