@@ -80,9 +80,6 @@ class HeldSystem(PolarSystem):
         loss, gradient = self.problem.loss_grad(self._theta(directions, log_norms), self.neurons)
         return float(loss), -float(np.sum(gradient[self.moving] ** 2)) * float(np.exp(self.log_time_unit))
 
-    def _moving(self) -> BoolArray:
-        return self.moving
-
     def over(self, y: FloatArray) -> bool:
         """Whether a small neuron is about to matter."""
         return self._lead(y) > AWAKE

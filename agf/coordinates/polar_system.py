@@ -8,26 +8,21 @@ import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
-from agf.contract.interaction import SOME, largest_pull
 from agf.contract.problem import Problem
+from agf.coordinates import floors
 from agf.coordinates.balance import Balance
-from agf.coordinates.mode_system import ACTIVE, FALLEN, turns
+from agf.coordinates.growth import Growth
 from agf.coordinates.split_system import SplitSystem
-from agf.coordinates.turning import Turning
 from agf.coordinates.vanishing import vanishing
 from agf.coordinates.weight_system import WeightSystem
 from agf.errors import ProblemError, explain
 from agf.init import Init
-from agf.rounding import EPS, LOG_FAINT, LOG_LEAST, SUM, TINY
+from agf.rounding import LOG_FAINT, LOG_LEAST, TINY
 from agf.sphere import norms, polar
 
 #: Log norms below this are 0 in the parameters handed to the problem. Derived: a product of two such entries is not a
 #: normal number.
 _VANISHED = 0.5 * float(np.log(TINY))
-#: Initial weights, over the final ones, that drown in their rounding where hidden units mix. Limit: a note says so.
-MIXING_FLOOR = 4 * EPS
-#: Norm over a former norm at which a difference of squares of that former size is lost. Derived: half the digits.
-_IMBALANCE = EPS**0.5
 #: Difference of log norms, at degree 3 and more, up to which neurons are followed in their weights where steps are
 #: stiff. Cost: these are then limited by the smallest of them.
 _SPREAD = np.log(1e-5)
@@ -63,6 +58,7 @@ class PolarSystem(FlowSystem):
         self.init = init
         self.neurons = np.arange(init.width)
         self.alive = np.isfinite(init.log_norms)
+        self.moving = self.alive
         self._zero = np.flatnonzero(~self.alive)
         self.smooth = problem.smooth
         self.power = problem.degree - 2
@@ -75,6 +71,7 @@ class PolarSystem(FlowSystem):
         width, n_params = init.directions.shape
         self._groups = np.concatenate([np.repeat(self.neurons, n_params), self.neurons])
         self._scale = np.full(width * (n_params + 1), (n_params + 1) ** -0.5)
+        self.grows = Growth(self)
 
     @property
     def groups(self) -> IntArray:
@@ -182,9 +179,9 @@ class PolarSystem(FlowSystem):
 
     def members(self, log_norms: FloatArray) -> BoolArray:
         """Neurons that make the residual, (H,)."""
-        return self._present(log_norms)
+        return self.present(log_norms)
 
-    def _present(self, log_norms: FloatArray) -> BoolArray:
+    def present(self, log_norms: FloatArray) -> BoolArray:
         """Neurons large enough to be told from zero, (H,)."""
         return self.alive & (log_norms > _VANISHED)
 
@@ -232,88 +229,25 @@ class PolarSystem(FlowSystem):
 
     def growth(self, y: FloatArray) -> float:
         """Largest d log rho/ds over the neurons that are still small, or 0; rounding of the gradient is no growth."""
-        return float(np.max(self._rates(y), initial=0.0))
+        return self.grows.fastest(y)
 
     def due(self, y: FloatArray) -> float:
         """Time until the first small neuron is as large as the largest one, at its present pull."""
-        rates = self._rates(y)
-        if not (rates > 0).any():
-            return float(np.inf)
-        sizes = y[-self.neurons.size :]
-        if self.power:  # sizes fall linearly to where they blow up
-            return float(np.min(1.0 / (self.power * rates[rates > 0])))
-        return float(np.min((sizes[self.alive].max() - sizes[rates > 0]) / rates[rates > 0]))
-
-    def turning(self, y: FloatArray) -> Turning | None:
-        """The small neurons on the residual of all that are active, which rest; None where none is small, or moves.
-
-        A neuron that belongs to a group may be small beside the largest, and is active all the same: without it the
-        residual would not be that of the rest.
-        """
-        directions, log_norms, _ = self._split(y)
-        small = small_neurons(log_norms, self.loss(y), self.first_loss)
-        large = self._present(log_norms) & (log_norms > log_norms.max() + np.log(ACTIVE)) & (not small.all())
-        small &= self.alive
-        if not small.any() or self._natural == 0.0:
-            return None
-        sizes = y[-self.neurons.size :] if self.power else np.ones(self.neurons.size)
-        return Turning(
-            self.problem, self.neurons, directions, log_norms, np.flatnonzero(small), large, sizes, self._natural
-        )
+        return self.grows.due(y)
 
     def noise(self, y: FloatArray) -> float:
         """That of the fastest neuron that moves."""
-        return float(np.max(self._noises(y), initial=0.0, where=self._moving()))
-
-    def _moving(self) -> BoolArray:
-        """Neurons that are stepped, (H,)."""
-        return self.alive
-
-    def _noises(self, y: FloatArray) -> FloatArray:
-        """d log rho/ds that rounding of the pull makes, (H,)."""
-        sizes = y[-self.neurons.size :]
-        return SUM * self._natural / sizes if self.power else np.full(sizes.shape, SUM * self._natural)
+        return self.grows.noise(y)
 
     def rates(self, y: FloatArray, velocity: FloatArray) -> FloatArray:
         """d log rho/ds, (H,), from the velocity at y."""
         rates = velocity[-self.neurons.size :]
         return -rates / (self.power * y[-self.neurons.size :]) if self.power else rates
 
-    def _rates(self, y: FloatArray) -> FloatArray:
-        """d log rho/ds of the neurons that are small and grow, 0 of the others, (H,)."""
-        rates, rounding = self.rates(y, self.velocity(y)), self._noises(y)
-        small = self.alive & small_neurons(self._split(y)[1], self.loss(y), self.first_loss)
-        return np.where(small & (rates > rounding), rates, 0.0)
-
     @cached_property
     def first_loss(self) -> float:
         """Loss at the start."""
         return self.loss(self.start())
-
-    @cached_property
-    def _natural(self) -> float:
-        """Length of the largest pull that the residual of the zero function makes.
-
-        Where that is rounding, at norm 1 as well, by a symmetry that no order of the neurons breaks, it is what such a
-        residual could make of such neurons: nothing grows then.
-        """
-        directions, log_norms, _ = self._split(self.start())
-        longest = self._longest(directions, log_norms)
-        if not self.smooth or longest == 0.0:
-            return longest
-        some = self.neurons[self.alive][:SOME]
-        nobody = directions[:0], self.neurons[:0]
-        alone = float(np.max(self.problem.self_interaction(directions[some], some, *nobody)))
-        with np.errstate(over="ignore", invalid="ignore"):
-            most = largest_pull(self.problem.degree, alone, float(self.problem.loss_grad(*nobody)[0]))
-            vanishes = max(longest, self._longest(directions, np.zeros_like(log_norms))) <= SUM * most
-        return most if vanishes else longest
-
-    def _longest(self, directions: FloatArray, log_norms: FloatArray) -> float:
-        """Length of the largest pull on the residual of the zero function."""
-        no_neurons = np.zeros(self.neurons.size, dtype=bool)
-        pull = np.asarray(self.problem.network_pull(directions, log_norms, self.neurons, no_neurons))
-        return float(np.max(norms(pull)[self.alive], initial=0.0))
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         """Directions, log norms and the problem's features at y."""
@@ -333,31 +267,12 @@ class PolarSystem(FlowSystem):
     def warnings(self, y: FloatArray) -> list[str]:
         """The float64 floor where small neurons all turn alike: modes below 1e-16 of the weights are rounding."""
         shrunk = self.log_largest - float(np.max(self._split(y)[1][self.alive]))
-        if self.neurons.size < 2 or shrunk > np.log(MIXING_FLOOR) or not turns(self.problem):
-            return []
-        return [
-            "Small neurons of this network all turn to the same directions, and its initial weights are "
-            f"{np.exp(shrunk):.0e} of the final ones: rounding of the large weights replaces smaller modes, and drops "
-            "after the first come early. Use a larger alpha, or coordinates that keep the modes apart (flow_system)."
-        ]
+        return floors.of_small_weights(self.problem, self.neurons.size, shrunk)
 
     def history_warnings(self, log_norms: FloatArray) -> list[str]:
         """The other floor: a neuron that grew 1e8-fold has lost the difference of its two layers, which it needs to
         change sign should it shrink again."""
-        if self.problem.degree != 2 or self.problem.n_params < 2:
-            return []
-        log_norms = np.where(self.alive, log_norms, 0.0)
-        peak = np.maximum.accumulate(log_norms, axis=0)
-        lost = (peak - log_norms[0] > -np.log(_IMBALANCE)) & (peak - log_norms > np.log(10.0))
-        neurons = np.flatnonzero(lost.any(axis=0))
-        if neurons.size == 0:
-            return []
-        named = ", ".join(map(str, neurons[:8])) + (", ..." if neurons.size > 8 else "")
-        return [
-            f"Neuron(s) {named} grew more than 1e8-fold and shrank again: rounding has lost the difference "
-            "between their layers, so a later change of sign may come at a wrong time or never. Use a larger alpha, or "
-            "coordinates that keep it (flow_system)."
-        ]
+        return floors.of_returns(self.problem, self.alive, log_norms)
 
     def polar(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Unit directions (H, P) and log norms (H,)."""
@@ -375,15 +290,5 @@ class PolarSystem(FlowSystem):
         return rows / lengths[:, None], sizes, lengths
 
     def _theta(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
-        present = self._present(log_norms)
+        present = self.present(log_norms)
         return directions * np.where(present, np.exp(np.where(present, log_norms, 0.0)), 0.0)[:, None]
-
-
-def small_neurons(log_norms: FloatArray, loss: float, first_loss: float) -> BoolArray:
-    """(H,) neurons whose growth may still become a drop: smaller than the largest by a factor e at least.
-
-    All of them while the loss has not fallen by `FALLEN` of its first value: nothing is active yet.
-    """
-    if first_loss - loss < FALLEN * abs(first_loss):
-        return np.ones(log_norms.shape, dtype=bool)
-    return log_norms < np.max(log_norms) - 1

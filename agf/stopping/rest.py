@@ -126,7 +126,7 @@ def prospect(system: PolarSystem, y: FloatArray) -> tuple[float, int]:
     makes of the fastest, all stand still, or a direction beside a saddle would have left it from the smallest distance
     in float64.
     """
-    turning = system.turning(y)
+    turning = system.grows.turning(y)
     if turning is None:
         return 0.0, 0
     told = _TELLING * turning.natural

@@ -50,7 +50,7 @@ class Riding(PolarSystem):
     def members(self, log_norms: FloatArray) -> BoolArray:
         members = np.zeros(log_norms.shape, dtype=bool)
         members[self.active] = True
-        return members & self._present(log_norms)
+        return members & self.present(log_norms)
 
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
         loss, gradient = self.loss_grad(y)

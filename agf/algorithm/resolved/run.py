@@ -17,7 +17,7 @@ from agf.algorithm.resolved.waiting import Waiting
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
-from agf.coordinates.polar_system import PolarSystem
+from agf.coordinates.floors import of_returns
 from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.state import State
@@ -148,4 +148,4 @@ class Run:
         if states[-1] is not self.state:
             states = [*states, self.state]
         log_norms = np.array([state.log_norms for state in states])
-        self.notes.extend(PolarSystem(self.problem, self.init).history_warnings(log_norms))
+        self.notes.extend(of_returns(self.problem, np.isfinite(self.init.log_norms), log_norms))
