@@ -8,15 +8,12 @@ picture. `save` chooses the format by suffix (pdf, svg, eps for vectors).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agf.arrays import FloatArray
-from agf.clock import charge
 from agf.errors import RequestError, explain
 from agf.pictures.axes import (
     OBSERVED,
@@ -34,15 +31,15 @@ from agf.pictures.axes import (
 )
 from agf.pictures.dormant_phase import dormant_phase
 from agf.pictures.landscape import landscape
+from agf.pictures.neurons import charges, features, neurons, utilities
 from agf.pictures.ticks import log_time
-from agf.records import naming
+from agf.pictures.time_axis import clock_word, drop_times, eventful, predicted, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from typing_extensions import TypeIs
 
     from agf.results.comparison import Comparison
-    from agf.results.drop import Drop
     from agf.results.staircase import Staircase
     from agf.results.trajectory import Trajectory
 
@@ -67,10 +64,6 @@ __all__ = [
     "utilities",
 ]  # fmt: skip
 
-#: Lines drawn in colours of their own; the rest is grey, because more colours cannot be told apart.
-_MOST_COLOURED = len(PALETTE)
-#: Curves with fewer points than this show them, since they are polygons between them.
-_FEW_POINTS = 150
 #: Share of a log time axis below which an error bar is not drawn: thinner than a line of the picture.
 _THIN = 2e-3
 
@@ -95,8 +88,8 @@ def staircase(
     alone = ax is None
     ax = new_axes() if ax is None else ax
     seen = ax.get_xlim() if ax.has_data() else (np.inf, -np.inf)
-    times, in_flow_time = _drop_times(stairs)
-    left, right = _span(times, in_flow_time)
+    times, in_flow_time = drop_times(stairs)
+    left, right = span(times, in_flow_time)
     if stairs.curve_times.size:
         left = left if times.size else min(left, _first_positive(stairs.curve_times))
         right = max(right, float(stairs.curve_times[-1]))
@@ -108,7 +101,7 @@ def staircase(
     if in_flow_time:
         log_time(ax)
         _bars(ax, stairs, left, right, color)
-    ax.set_xlabel(_clock(in_flow_time))
+    ax.set_xlabel(clock_word(in_flow_time))
     ax.set_xlim(min(left, seen[0]), max(right, seen[1]))
     ax.set_ylabel("loss")
     loss_scale(ax, [stairs.levels])
@@ -133,31 +126,6 @@ def _bars(ax: Axes, stairs: Staircase, left: float, right: float, color: str) ->
                 continue
             ax.fill_between(ends, low, high, color=color, alpha=0.2, linewidth=0, label=label)
             label = "_" + label
-
-
-def _clock(in_flow_time: bool) -> str:
-    return "flow time" if in_flow_time else "accelerated time"
-
-
-def _drop_times(stairs: Staircase) -> tuple[FloatArray, bool]:
-    """Half-drop times in flow time where all are finite, else accelerated switch times."""
-    times = stairs.half_times[1:]
-    if np.isfinite(times).all():
-        return times, True
-    times = stairs.accelerated_times[1:]
-    return np.where(np.isfinite(times), times, np.nan), False
-
-
-def _span(times: FloatArray, log: bool) -> tuple[float, float]:
-    """Where the time axis begins and ends: a stretch of plateau on both sides of the drops."""
-    inside = times[np.isfinite(times) & (times > 0)]
-    if not inside.size:
-        return (0.1, 10.0) if log else (0.0, 1.0)
-    first, last = float(inside.min()), float(inside.max())
-    if not log:
-        return 0.0, 1.15 * last
-    room = max((last / first) ** 0.15, 1.5)
-    return first / room, last * room
 
 
 def _first_positive(times: FloatArray) -> float:
@@ -193,7 +161,7 @@ def trajectory(
         )
     log_time(ax)
     if found:
-        left, right = _eventful(traj)
+        left, right = eventful(traj)
         ax.set_xlim(min(seen[0], left), max(seen[1], right))
     ax.set_xlabel("flow time")
     ax.set_ylabel("loss")
@@ -201,11 +169,6 @@ def trajectory(
     if alone and marks and found:
         legend_below(ax)
     return ax
-
-
-def _eventful(traj: Trajectory) -> tuple[float, float]:
-    """From a stretch of the first plateau to the end; for a curve with drops."""
-    return min(drop.start for drop in traj.drops) / 3, float(traj.times[-1])
 
 
 # -- both -------------------------------------------------------------------------------------------------------
@@ -238,9 +201,9 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
     """
 
     parts = [part for result in results for part in _parts(result)]
-    curves = [part for part in parts if not _predicted(part)]
-    stairs = [part for part in parts if _predicted(part)]
-    if len(parts) > 1 and not all(_drop_times(one)[1] for one in stairs):
+    curves = [part for part in parts if not predicted(part)]
+    stairs = [part for part in parts if predicted(part)]
+    if len(parts) > 1 and not all(drop_times(one)[1] for one in stairs):
         raise RequestError(
             explain("a prediction in accelerated time cannot share axes in flow time.", remedy="Draw it alone.")
         )
@@ -280,10 +243,6 @@ def _compared(result: Staircase | Trajectory | Comparison) -> TypeIs[Comparison]
     return hasattr(result, "stairs")
 
 
-def _predicted(run: Staircase | Trajectory) -> TypeIs[Staircase]:
-    return hasattr(run, "mode")
-
-
 def _words(run: Staircase | Trajectory, what: str, named: bool) -> str:
     """What a run is called in a legend; named : by its problem too, where runs of others are drawn beside it."""
     start = "" if run.init is None else f", {run.init.description}"
@@ -306,10 +265,10 @@ def bands(
 
     parts = [part for result in results for part in _parts(result)]
     ax = new_axes() if ax is None else ax
-    stairs = [part for part in parts if _predicted(part)]
-    if not all(_drop_times(one)[1] for one in stairs):
+    stairs = [part for part in parts if predicted(part)]
+    if not all(drop_times(one)[1] for one in stairs):
         raise RequestError(explain("a band needs flow times.", found="a prediction in accelerated time"))
-    curves = [part for part in parts if not _predicted(part)]
+    curves = [part for part in parts if not predicted(part)]
     if not parts:
         say(ax, "no run was given")
     grid = _common_times(stairs, curves)
@@ -333,7 +292,7 @@ def bands(
 
 def _loss_on(run: Staircase | Trajectory, grid: FloatArray) -> FloatArray:
     """Loss at these flow times: the recorded curve; the resolved curve; or the steps at the half-drop times."""
-    if not _predicted(run):
+    if not predicted(run):
         return run.loss_at(grid)
     if run.curve_times.size:
         return run.curve(grid)
@@ -344,253 +303,6 @@ def _common_times(stairs: Sequence[Staircase], curves: Sequence[Trajectory]) -> 
     """A log-spaced grid over the drops of all runs and the plateaus around them."""
     drops = [one.half_times[1:] for one in stairs]
     drops += [np.array([drop.start for drop in one.drops] + [drop.end for drop in one.drops]) for one in curves]
-    left, right = _span(np.concatenate([np.zeros(0), *drops]), log=True)
+    left, right = span(np.concatenate([np.zeros(0), *drops]), log=True)
     ends = [float(one.times[-1]) for one in curves if one.status.cut_short and one.times[-1] > left]
     return np.geomspace(left, min([right, *ends]), 1000)
-
-
-# -- neurons and features ---------------------------------------------------------------------------------------
-
-
-def neurons(traj: Trajectory, *, ax: Axes | None = None, names: Sequence[str] | None = None) -> Axes:
-    """Norm of every neuron against log flow time, both logarithmic; those that end largest in colour.
-
-    Parameters
-    ----------
-    names : Sequence[str] or None, optional
-        (H,) what to call the neurons in the legend; default the names of coordinates, or indices.
-    """
-    ax = new_axes() if ax is None else ax
-    ax.set_xlabel("flow time")
-    ax.set_ylabel("log10 of the neuron's norm")
-    if traj.log_norms.size == 0:
-        say(ax, "this trajectory recorded no norms")
-        return ax
-    values = traj.log_norms / np.log(10.0)
-    names = naming.neurons(traj, values.shape[1]) if names is None else names
-    _lines(ax, traj.snapshot_times, values, names, values[-1])
-    return ax
-
-
-def features(
-    result: Staircase | Trajectory,
-    name: str | None = None,
-    *,
-    ax: Axes | None = None,
-    names: Sequence[str] | None = None,
-) -> Axes:
-    """One feature of the problem over log flow time: steps for a prediction, curves for a trajectory.
-
-    A result without features says so in the picture.
-
-    Parameters
-    ----------
-    name : str or None, optional
-        Which; default the first.
-    names : Sequence[str] or None, optional
-        What to call its components in the legend.
-
-    Raises
-    ------
-    RequestError
-        For an unknown name.
-    """
-
-    ax = new_axes() if ax is None else ax
-    ax.set_xlabel("flow time")
-    if _predicted(result):
-        known = sorted({key for drop in result.drops for key in drop.features})
-    else:
-        known = sorted(result.features_over_time)
-    if not known:
-        empty = _predicted(result) and not result.drops
-        say(ax, f"{'no drop is predicted' if empty else 'this result holds no features'} ({result.status.word})")
-        return ax
-    name = known[0] if name is None else name
-    if name not in known:
-        raise RequestError(
-            explain(f"there is no feature {name!r}.", where=result.problem, expected="one of " + ", ".join(known))
-        )
-    values = result.features(name)
-    values = values.reshape(values.shape[0], -1)
-    names = naming.components(result, name, values.shape[1]) if names is None else names
-    if _predicted(result):
-        times, log = _drop_times(result)
-        left, right = _time_axis(ax, times, log)
-        edges = np.concatenate([[left], times, [right]])
-        padded = np.concatenate([np.zeros_like(values[:1]), values, values[-1:]])
-        _lines(ax, edges, padded, names, np.abs(values[-1]), drawstyle="steps-post", log=log)
-    else:
-        _lines(ax, result.snapshot_times, values, names, np.abs(values[-1]))
-        if result.drops:
-            ax.set_xlim(*_eventful(result))
-    ax.set_ylabel(name)
-    return ax
-
-
-# -- charges and utilities --------------------------------------------------------------------------------------
-
-
-def charges(result: Staircase | Trajectory, *, ax: Axes | None = None, names: Sequence[str] | None = None) -> Axes:
-    """Charge of every neuron over its threshold for norm 1, against log flow time; a neuron activates near 1.
-
-    The charge is read off the norm ([AGF] eq. 15). A prediction knows norms at its drops: dots are activations, and
-    between drops the charge of a dormant neuron is drawn linear in time, as it is at constant utility.
-
-    Parameters
-    ----------
-    names : Sequence[str] or None, optional
-        (H,) for the legend; default the labels of the drops, the names of coordinates, or indices.
-    """
-    ax = new_axes() if ax is None else ax
-    ax.set_ylabel("charge over threshold")
-    norms = _norms(result, ax)
-    if norms is None:
-        return ax
-    with np.errstate(invalid="ignore"):  # exactly zero neurons have no charge
-        ratio = norms.charges / charge(-norms.start, 0 * norms.start, result.degree)
-    names = _neuron_names(result, ratio.shape[1]) if names is None else names
-    if norms.drops:
-        left, right = _time_axis(ax, norms.times[1:], norms.log)
-        grid = np.geomspace(left, right, 600) if norms.log else np.linspace(left, right, 600)
-        grid = np.union1d(grid, norms.times[1:])
-        lines = np.column_stack([np.interp(grid, norms.times, column) for column in ratio.T])
-        for k, drop in enumerate(norms.drops, 1):
-            at = np.full(drop.neurons.size, norms.times[k])
-            ax.plot(at, ratio[k, drop.neurons], "o", color="black", ms=4, zorder=3)
-        _lines(ax, grid, lines, names, ratio[-1], log=norms.log)
-    else:
-        _lines(ax, norms.times, ratio, names, ratio[-1])
-    ax.axhline(1.0, color=RULE, linestyle="--", linewidth=1, zorder=0)
-    ax.text(0.01, 1.0, "threshold", transform=ax.get_yaxis_transform(), va="bottom", fontsize="small", color="0.35")
-    low, high = ax.get_ylim()
-    ax.set_ylim(low, max(high, 1.08))  # room for the word
-    return ax
-
-
-def utilities(result: Staircase | Trajectory, *, ax: Axes | None = None, names: Sequence[str] | None = None) -> Axes:
-    """Mean utility of every neuron between two recorded times (loss, at unit norm), against log flow time.
-
-    It is what the charge gained, over kappa and the time it took, so no code of the problem is needed. Of a prediction,
-    it is drawn while the neuron is dormant. names : as for `charges`.
-    """
-    ax = new_axes() if ax is None else ax
-    ax.set_ylabel("mean utility between recorded times")
-    norms = _norms(result, ax)
-    if norms is None:
-        return ax
-    degree, times = result.degree, norms.times
-    scale = 0.0 if result.clock is None else result.clock.log_scale
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        unit = np.exp(-scale - (degree - 2) * norms.start)  # charges per unit of time are formed in accelerated time
-        gained = np.diff(norms.charges * unit, axis=0)
-        took = np.diff(times * np.exp(-scale) if norms.log else times)
-        mean = gained / (degree * took[:, None])
-    if norms.drops:
-        known = [np.zeros(mean.shape[1], bool), *[drop.active for drop in norms.drops]]
-        mean = np.where(np.array(known[:-1]), np.nan, mean)
-        left, _ = _time_axis(ax, times[1:], norms.log)
-        times = np.concatenate([[left], times[1:]])
-    mean = np.concatenate([mean, mean[-1:]])
-    highest = np.max(np.where(np.isfinite(mean), mean, -np.inf), axis=0)
-    names = _neuron_names(result, mean.shape[1]) if names is None else names
-    _lines(ax, times, mean, names, highest, drawstyle="steps-post", log=norms.log)
-    return ax
-
-
-@dataclass(frozen=True)
-class _Norms:
-    """Norms of neurons over time, and the charges they stand for.
-
-    Parameters
-    ----------
-    times : float ndarray, shape (T,)
-        Flow times when `log`, else accelerated.
-    start : float ndarray, shape (H,)
-        Initial log norms.
-    charges : float ndarray, shape (T, H)
-        In units of the initial norm.
-    drops : tuple[Drop, ...]
-        Of a prediction; none of a trajectory.
-    """
-
-    times: FloatArray
-    log: bool
-    start: FloatArray
-    charges: FloatArray
-    drops: tuple[Drop, ...] = ()
-
-
-def _norms(result: Staircase | Trajectory, ax: Axes) -> _Norms | None:
-    """What a result holds of norms over time; where it holds none, None, and the axes say so."""
-    ax.set_xlabel("flow time")
-    if _predicted(result):
-        norms = [drop.log_norms for drop in result.drops if drop.log_norms is not None and drop.active is not None]
-        complete = 0 < len(norms) == len(result.drops)
-        log, drops = bool(np.isfinite(result.times).all()), result.drops
-        times = result.times if log else result.accelerated_times
-    else:
-        norms, complete, log, drops = [result.log_norms], result.log_norms.size > 0, True, ()
-        times = result.snapshot_times
-    if result.init is None or not complete:
-        say(ax, f"this result holds no norms over time ({result.status.word})")
-        return None
-    start = result.init.log_norms
-    if drops and norms[0].shape != start.shape:  # a plugin may follow modes, which are not the rows of theta
-        say(ax, f"this prediction follows {norms[0].size} modes, not its {start.size} neurons")
-        return None
-    over_time = np.array([start, *norms]) if drops else norms[0]
-    with np.errstate(invalid="ignore"):
-        return _Norms(times, log, start, charge(over_time - start, np.zeros_like(start), result.degree), drops)
-
-
-def _time_axis(ax: Axes, times: FloatArray, log: bool) -> tuple[float, float]:
-    """Limits and label of the time axis of a prediction with drops at `times`; returns the limits."""
-    ends = _span(times, log)
-    ax.set_xlim(*ends)
-    ax.set_xlabel(_clock(log))
-    return ends
-
-
-def _neuron_names(result: Staircase | Trajectory, count: int) -> list[str]:
-    """Neurons by the label of the drop at which they joined alone, the others by name or index."""
-    drops = [drop for drop in getattr(result, "drops", ()) if getattr(drop, "neurons", np.zeros(0)).size]
-    word = naming.word_of(*[drop.label for drop in drops])
-    by_number = all(re.match(rf"{word}s? {drop.neurons[0]}\b", drop.label) for drop in drops)
-    found = naming.neurons(result, count, word if by_number else "neuron")
-    for drop in drops:
-        if drop.neurons.size == 1:
-            found[int(drop.neurons[0])] = drop.label
-    return found
-
-
-def _lines(
-    ax: Axes,
-    times: FloatArray,
-    values: FloatArray,
-    names: Sequence[str],
-    prominence: FloatArray,
-    drawstyle: str = "default",
-    log: bool = True,
-) -> None:
-    """One line a column; the most prominent columns in colour, the others grey behind them."""
-    keep = times > 0 if log else np.ones(times.size, dtype=bool)
-    points = drawstyle == "default" and keep.sum() < _FEW_POINTS
-    order = np.argsort(-np.where(np.isfinite(prominence), prominence, -np.inf), kind="stable")
-    for rank, column in enumerate(order):
-        coloured = rank < _MOST_COLOURED
-        ax.plot(
-            times[keep],
-            values[keep, column],
-            color=PALETTE[rank] if coloured else RULE,
-            linewidth=None if coloured else 0.6,
-            zorder=2 if coloured else 1,
-            label=plain(names[column]) if coloured else None,
-            drawstyle=drawstyle,
-            marker="o" if coloured and points else None,
-            markersize=2.5,
-        )
-    if log:
-        log_time(ax)
-    if len(order) > 1:
-        ax.legend(fontsize="x-small", title=f"largest {_MOST_COLOURED}" if len(order) > _MOST_COLOURED else None)

@@ -40,7 +40,8 @@ KIND = re.compile(r"\b(Result|Setting|Derived|Cost|Limit|Source): ")
 BLOCK = re.compile(r"(?<=<!-- constants -->\n).*?(?=<!-- end of constants -->)", re.DOTALL)
 #: Where numbers decide numbers; rooms of pictures, tables and commands have sizes, which are theirs.
 NUMERICS = ("algorithm", "coordinates", "training", "stopping", "numerics", "integrators", "factored", "rounding",
-            "networks", "rectified", "records/settings", "results/curve", "results/matching")  # fmt: skip
+            "networks", "rectified", "records/settings", "results/curve", "results/interpolant",
+            "results/matching")  # fmt: skip
 #: What a constant may decide.
 KINDS = {
     "Result": "tuned: another value can give another answer",

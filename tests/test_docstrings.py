@@ -38,7 +38,9 @@ def public() -> dict[str, Any]:
     for name in MODULES:
         module = importlib.import_module(f"agf.{name}")
         for key, value in vars(module).items():
-            if not key.startswith("_") and callable(value) and getattr(value, "__module__", "") == module.__name__:
+            own = callable(value) and getattr(value, "__module__", "") == module.__name__
+            offered = inspect.isfunction(value) and key in getattr(module, "__all__", ())
+            if not key.startswith("_") and (own or offered):
                 found.setdefault(f"agf.{name}.{key}", value)
     found |= {name: registry.find(name) for name in PROBLEMS}
     classes = {name: value for name, value in found.items() if inspect.isclass(value)}

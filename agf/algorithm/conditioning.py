@@ -16,8 +16,8 @@ from agf.init import Init
 from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.records.table import number, those
-from agf.results.curve import crossing, monotone
 from agf.results.drop import Drop
+from agf.results.interpolant import crossing, monotone
 from agf.results.staircase import Staircase
 
 #: Relative change of every initial weight in a repeated prediction. Result: of the conditioning alone, which is the

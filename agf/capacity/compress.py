@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray, count, fraction, matrix, positive
-from agf.capacity.groups import Group, by_direction, cluster, parameters_of
+from agf.capacity.group import Group
+from agf.capacity.groups import by_direction, cluster
 from agf.capacity.layers import require_two_layer, two_layer
 from agf.capacity.seats import seats as seats_of
 from agf.contract.admission import admit_problem, refuse_nonfinite
@@ -137,7 +138,7 @@ def merge(problem: Problem, theta: Any, *, cosine: float = 0.999, rule: str = "t
         kappa = problem.degree
         totals = np.array([np.logaddexp.reduce(kappa * sizes[some]) / kappa for some in dead])
         ends = cartesian(directions[[int(some[0]) for some in dead]], totals)
-        rows = [*(parameters_of(group) for group in found.groups), *ends]
+        rows = [*(group.parameters for group in found.groups), *ends]
         members = [*(group.members for group in found.groups), *dead]
         network = two_layer(problem)
         return _compressed(problem, theta, rows, members, how, network is None or network.activation.homogeneous)

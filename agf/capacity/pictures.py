@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from agf.capacity.alignment import Alignment
-    from agf.capacity.groups import Groups
+    from agf.capacity.group import Groups
     from agf.capacity.tickets import Tickets
 
 __all__ = ["bars", "cosines", "ranks", "save", "trajectory_of"]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agf.capacity.alignment import alignment
-from agf.capacity.groups import Group, at_end, problem_of
+from agf.capacity.group import Group
+from agf.capacity.groups import at_end, problem_of
 from agf.capacity.pictures import COLOURED, bars, trajectory_of
 from agf.contract.problem import Problem
 from agf.pictures.axes import PALETTE, RULE, new_axes

@@ -88,7 +88,7 @@ def new_axes(enlarged: float = 1.0) -> Axes:
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
-    """Refuse a picture that could not be written, before anything is computed. Raises FileError."""
+    """Refuse a picture that could not be written at `path`, before anything is computed. Raises FileError."""
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise FileError(

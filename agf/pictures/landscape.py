@@ -27,10 +27,10 @@ _MARKS = {"maximum": "^", "minimum": "v", "saddle": "x", "degenerate": "s"}
 def landscape(found: Landscape, *, ax: Axes | None = None, view: str = "auto") -> Axes:
     """The alignment function of a ReLU problem with its critical directions, or the utilities as bars.
 
-    found : what `agf.landscape` returned.  view : "circle" where inputs have two columns, "sphere" for three (both
-    halves, seen along the third axis), "bars" for anything; "auto" chooses. Maxima point up, minima down, saddles are
-    crosses; red ends neurons with a > 0, blue those with a < 0, full where the neuron grows. Each kind has its label,
-    and new axes a legend.
+    found : what `agf.landscape` returned.  ax : where to draw.  view : "circle" where inputs have two columns, "sphere"
+    for three (both halves, seen along the third axis), "bars" for anything; "auto" chooses. Maxima point up, minima
+    down, saddles are crosses; red ends neurons with a > 0, blue those with a < 0, full where the neuron grows. Each
+    kind has its label, and new axes a legend.
     """
     alone = ax is None
     ax = new_axes() if ax is None else ax

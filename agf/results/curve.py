@@ -1,4 +1,4 @@
-"""Plateaus and drops of a loss curve, in log time, and interpolation between its points.
+"""Plateaus and drops of a loss curve, in log time.
 
 A *drop* is a hump of the rate -d log L / d log t; two humps are two drops only when the rate between them falls below a
 stated fraction of both (there is a plateau in between). Knows arrays only: the curve may come from anywhere.
@@ -17,6 +17,7 @@ from agf.arrays import FloatArray, count, positive, vector
 from agf.errors import DataError, explain
 from agf.records.settings import DEPTH, FINE_DEPTH
 from agf.records.table import number
+from agf.results.interpolant import crossing, interpolate, monotone
 from agf.rounding import TINY
 
 #: Rate on a plateau over the rate in the drops on its two sides, at most. Setting: `flatness`; at 1 every shoulder of a
@@ -50,11 +51,6 @@ _BAND = 0.125
 #: two drops of ten sigmas may be one, at 0.4 cells are four sigmas, and a slide with a scatter of a thousandth gets
 #: thirty plateaus.
 _NOISY_BAND = 0.7
-#: What a line between two points of a drawn curve may be off by, over the first loss. Cost: of points; pictures show a
-#: thousandth.
-_DRAWN = 2e-4
-#: Fewest and most points of it between two computed ones. Cost: of points; plateaus lie where lines are flattest.
-_BETWEEN = 8, 100
 #: Log time over which a plateau is as flat as it must be, over that which the shorter of the drops beside it takes
 #: from a tenth to nine tenths. Derived: where rates decay and grow like exponentials a curve is below half of the lower
 #: hump for four tenths of that at least; at a kink, whose width a neuron crosses slowly, it stalls for thousandths.
@@ -202,69 +198,6 @@ def crowded(drops: Sequence[CurveDrop]) -> list[bool]:
     return [min(pair) < drop.end - drop.start for drop, pair in zip(drops, pairwise(gaps), strict=False)]
 
 
-def interpolate(times: FloatArray, losses: FloatArray, slopes: FloatArray, t: FloatArray) -> FloatArray:
-    """Loss at times t (any shape): cubic Hermite where slopes (T,) are given, else linear; constant beyond the ends."""
-    t = np.clip(np.asarray(t, dtype=np.float64), times[0], times[-1])
-    if slopes.size == 0 or times.size < 2:
-        return np.interp(t, times, losses)
-    i = np.clip(np.searchsorted(times, t, side="right") - 1, 0, times.size - 2)
-    h = times[i + 1] - times[i]
-    x = np.where(h > 0, (t - times[i]) / np.where(h > 0, h, 1.0), 1.0)
-    rise = losses[i + 1] - losses[i]
-    first = h * slopes[i] - rise
-    second = rise - h * slopes[i + 1] - first
-    return losses[i] + x * (rise + (1 - x) * (first + x * second))
-
-
-def drawn(times: FloatArray, losses: FloatArray, slopes: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The curve (times, losses, slopes), (T,) each, with so many points that lines between them show the cubics."""
-    h = np.diff(times)
-    bend = np.abs(h * np.diff(slopes)) + np.abs(losses[1:] - losses[:-1] - 0.5 * h * (slopes[1:] + slopes[:-1]))
-    count = np.sqrt(bend / (_DRAWN * np.abs(losses[0])))
-    count = np.where(h > 0, np.clip(np.ceil(count), *_BETWEEN), 1).astype(np.int64)
-    which = np.repeat(np.arange(count.size), count)
-    x = (np.arange(which.size) - np.repeat(np.cumsum(count) - count, count)) / count[which]
-    t = np.append(times[which] + h[which] * x, times[-1])
-    rise, left, right = np.diff(losses)[which], (h * slopes[:-1])[which], (h * slopes[1:])[which]
-    y = 1.0 - x
-    turned = 6.0 * x * y * rise + y * (y - 2.0 * x) * left - x * (2.0 * y - x) * right
-    steep = np.divide(turned, h[which], out=slopes[which].copy(), where=h[which] > 0)
-    between = interpolate(times, losses, slopes, t)
-    ends = np.append(losses[which], losses[-1]), np.append(losses[which + 1], losses[-1])
-    return t, np.clip(between, np.minimum(*ends), np.maximum(*ends)), np.append(steep, slopes[-1])
-
-
-def crossing(times: FloatArray, losses: FloatArray, slopes: FloatArray, level: float) -> float:
-    """First time at which the loss is below `level`, inf if it never is; between points by `interpolate`.
-
-    Solved by bisection to the resolution of float64, so it is as good as the interpolant.
-    """
-    below = np.flatnonzero(losses < level)
-    if below.size == 0:
-        return float(np.inf)
-    j = int(below[0])
-    if j == 0:
-        return float(times[0])
-    low, high = float(times[j - 1]), float(times[j])
-    if slopes.size == 0:
-        share = (losses[j - 1] - level) / (losses[j - 1] - losses[j])
-        return low + float(share) * (high - low)
-    before, rise, h = float(losses[j - 1]), float(losses[j] - losses[j - 1]), high - low
-    first = h * float(slopes[j - 1]) - rise
-    second = rise - h * float(slopes[j]) - first
-    left, right = low, high
-    for _ in range(200):
-        middle = 0.5 * (left + right)
-        if not left < middle < right:
-            break
-        x = (middle - low) / h  # the cubic of `interpolate`, in plain numbers
-        if before + x * (rise + (1 - x) * (first + x * second)) < level:
-            right = middle
-        else:
-            left = middle
-    return right
-
-
 def rises(losses: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Where the losses (T,) rise: the loss before each run of rising steps, and how much it gains, both (R,)."""
     up = np.concatenate([[False], np.diff(losses) > 0, [False]])
@@ -361,29 +294,6 @@ def _decreasing(values: FloatArray) -> FloatArray:
         means.append(mean)
         counts.append(count)
     return np.repeat(means, counts)
-
-
-def monotone(times: FloatArray, losses: FloatArray) -> FloatArray:
-    """Slopes (T,) of a smooth curve through points that do not rise, which does not rise either (Fritsch, Butland).
-
-    Those of scipy's PchipInterpolator, which takes no time twice (as a staircase has it) and as long to import as a
-    prediction of a small network takes.
-    """
-    h, rise = np.diff(times), np.diff(losses)
-    steep = np.divide(rise, h, out=np.zeros(h.size), where=h > 0)
-    if h.size < 2:
-        return np.append(steep, steep[-1:])
-    left, right = steep[:-1], steep[1:]
-    weights = h[:-1] + 2.0 * h[1:], 2.0 * h[:-1] + h[1:]
-    falls = (left < 0) & (right < 0)
-    mean = weights[0] * np.divide(1.0, left, out=np.zeros(left.size), where=falls)
-    mean += weights[1] * np.divide(1.0, right, out=np.zeros(right.size), where=falls)
-    inner = np.divide(weights[0] + weights[1], mean, out=np.zeros(left.size), where=falls)
-    ends = [
-        np.clip(((2 * a + b) * d - a * e) / (a + b), 3 * d, 0.0) if a + b > 0 else 0.0
-        for a, b, d, e in ((h[0], h[1], steep[0], steep[1]), (h[-1], h[-2], steep[-1], steep[-2]))
-    ]
-    return np.concatenate([ends[:1], inner, ends[1:]])
 
 
 def _plateaus(

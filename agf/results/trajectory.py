@@ -18,7 +18,8 @@ from agf.records import files
 from agf.records.status import Status
 from agf.records.table import Table, Tabular, number
 from agf.results import endings, observed, trajectory_file
-from agf.results.curve import CurveDrop, crossing, interpolate
+from agf.results.curve import CurveDrop
+from agf.results.interpolant import crossing, interpolate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,8 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import Snapshot
 from agf.errors import AgfError, ProblemError, RequestError, explain
-from agf.results.curve import FLOOR, interpolate
+from agf.results.curve import FLOOR
+from agf.results.interpolant import interpolate
 from agf.results.trajectory import Trajectory
 
 Point = tuple[float, float, float]  # time, loss, slope

@@ -22,7 +22,7 @@ import agf
 from agf import registry
 from agf.arrays import FloatArray
 from agf.records.table import Table, number, percent
-from agf.results.curve import crossing
+from agf.results.interpolant import crossing
 
 BUDGET_EVALUATIONS = 60_000
 BUDGET_SECONDS = 30.0

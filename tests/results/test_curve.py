@@ -10,7 +10,8 @@ from scipy.interpolate import PchipInterpolator
 
 import agf
 from agf import DataError, FileError, RequestError, Status, Trajectory
-from agf.results.curve import CurveDrop, crossing, crowded, detect, interpolate, monotone, rises, swinging
+from agf.results.curve import CurveDrop, crowded, detect, rises, swinging
+from agf.results.interpolant import crossing, interpolate, monotone
 
 T = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 6000)])
 NONE = np.zeros(0)

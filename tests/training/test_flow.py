@@ -347,7 +347,7 @@ def test_the_curve_is_bounded_and_thinned_where_it_is_flat(monkeypatch):
         record.point(time_, loss, -2 * loss * (1 - loss))
     times, losses, slopes = record.curve()
     assert times.size <= 200
-    assert np.allclose(agf.results.curve.interpolate(times, losses, slopes, t), exact, atol=1e-3)
+    assert np.allclose(agf.results.interpolant.interpolate(times, losses, slopes, t), exact, atol=1e-3)
 
 
 def test_a_thinned_curve_does_not_swing_where_it_bends_into_a_plateau(monkeypatch):
@@ -363,7 +363,7 @@ def test_a_thinned_curve_does_not_swing_where_it_bends_into_a_plateau(monkeypatc
         record.point(*point)
     times, losses, steep = record.curve()
     assert times.size <= 200
-    on = agf.results.curve.interpolate(times, losses, steep, np.geomspace(60.0, 0.9e9, 1000))
+    on = agf.results.interpolant.interpolate(times, losses, steep, np.geomspace(60.0, 0.9e9, 1000))
     assert np.allclose(on, 1.0, atol=1e-3)
 
 

@@ -13,8 +13,9 @@ from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.records.settings import FINE_DEPTH
 from agf.records.state import State
-from agf.results.curve import FLOOR, CurveDrop, crowded, detect, drawn
+from agf.results.curve import FLOOR, CurveDrop, crowded, detect
 from agf.results.drop import Drop, kept
+from agf.results.interpolant import drawn
 from agf.stopping.drive import End, Moment, Why
 
 #: Growth of a neuron, in what it contributes, over that of the first one, from which on it shares a drop without
