@@ -118,6 +118,10 @@ class PolarSystem(FlowSystem):
             return None
         return None if self.problem.hessian(theta, self.neurons) is None else (self.in_weights(), theta.ravel())
 
+    def resting(self, y: FloatArray) -> tuple[WeightSystem, FloatArray] | None:
+        """Weights whose Hessian tells what can still move where the flow rests, and the state there, as `weights`."""
+        return self.weights(y)
+
     def in_weights(self) -> WeightSystem:
         """The weights themselves."""
         return WeightSystem(self)

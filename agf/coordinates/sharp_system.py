@@ -12,10 +12,12 @@ from __future__ import annotations
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
+from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
+from agf.coordinates.cone_system import ConeSystem
 from agf.coordinates.polar_system import PolarSystem
 from agf.init import Init
-from agf.rounding import SUM, TIED, UNIT
+from agf.rounding import LOG_LEAST, SUM, TIED, UNIT
 from agf.sphere import norms
 
 #: Angle beside a kink at which its sides are looked at. Derived: far above rounding (UNIT) and far below what the
@@ -47,7 +49,7 @@ class SharpSystem(PolarSystem):
         self._bases: dict[int, FloatArray] = {}  # orthonormal rows that span their normals
 
     def _pull(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
-        return self._along(super()._pull(directions, log_norms))
+        return self.along(super()._pull(directions, log_norms))
 
     def loss_grad(self, y: FloatArray, who: IntArray | None = None) -> tuple[float, FloatArray]:
         """Of a neuron on kinks only what lies along them counts: slopes there are any."""
@@ -59,12 +61,37 @@ class SharpSystem(PolarSystem):
             gradient[row, : self._d] -= basis.T @ (basis @ gradient[row, : self._d])
         return loss, gradient
 
-    def _along(self, rows: FloatArray) -> FloatArray:
-        """Rows (H, P) without what leads sliding neurons off their kinks."""
+    def along(self, rows: FloatArray) -> FloatArray:
+        """Rows (..., H, P), which are overwritten, without what leads sliding neurons off their kinks."""
         for neuron, basis in self._bases.items():
-            w = rows[neuron, : basis.shape[1]]
-            w -= basis.T @ (basis @ w)
+            w = rows[..., neuron, : basis.shape[1]]
+            w -= w @ basis.T @ basis
         return rows
+
+    def resting(self, y: FloatArray) -> tuple[ConeSystem, FloatArray] | None:
+        """The weights in the cone of the last state, along the kinks that hold neurons there."""
+        theta = self.params(y)
+        if np.min(self._split(y)[1][self.alive]) < LOG_LEAST or self.problem.hessian(theta, self.neurons) is None:
+            return None
+        return ConeSystem(self), theta.ravel()
+
+    def stiff(self, y: FloatArray) -> tuple[FlowSystem, FloatArray] | None:
+        """As `resting`."""
+        return self.resting(y)
+
+    def elsewhere(self, y: FloatArray) -> bool:
+        """Whether a neuron has passed a kink since the last state, or one lets go."""
+        if self._heights is None:
+            return False
+        directions, log_norms, _ = self._split(y)
+        passed = (self._over(directions) > 0) != (self._heights > 0)
+        for neuron, held in self._held.items():
+            passed[neuron, held] = False
+        if passed[self.alive].any():
+            return True
+        return any(
+            self._holding(neuron, held, directions, log_norms).size < held.size for neuron, held in self._held.items()
+        )
 
     def retract(self, y: FloatArray) -> FloatArray:
         """Unit rows restored, and neurons that met a kink which holds them put onto it; others let go."""
@@ -89,7 +116,7 @@ class SharpSystem(PolarSystem):
             changed |= self._hold(row, held, self._held.get(row))
         if not self._held and not changed:
             return y
-        theta = self._along(directions.copy())
+        theta = self.along(directions.copy())
         theta /= np.maximum(np.linalg.norm(theta, axis=1), np.finfo(float).tiny)[:, None]
         self._heights = self._over(theta)
         return np.concatenate([theta.ravel(), y[directions.size :]])

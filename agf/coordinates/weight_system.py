@@ -43,10 +43,15 @@ class Weights(FlowSystem):
         """Row that each entry of y is in."""
         return self._groups
 
+    def gradient(self, y: FloatArray) -> tuple[float, FloatArray]:
+        """L and grad L (m, P) at y."""
+        loss, gradient = self.problem.loss_grad(y.reshape(self.shape), self.neurons)
+        return float(loss), gradient
+
     def velocity(self, y: FloatArray) -> FloatArray:
         """-grad L in units of s."""
-        loss, gradient = self.problem.loss_grad(y.reshape(self.shape), self.neurons)
-        self._known = y, float(loss), -float(np.sum(gradient**2)) * self._unit
+        loss, gradient = self.gradient(y)
+        self._known = y, loss, -float(np.sum(gradient**2)) * self._unit
         return -self._unit * gradient.ravel()
 
     def loss(self, y: FloatArray) -> float:

@@ -171,13 +171,13 @@ def orthogonal(
 
 
 def _caps(X: FloatArray, norms: FloatArray, sums: dict[int, FloatArray], counts: dict[int, int]) -> float:
-    """zeta1: the caps around the class sums that lie in their cones."""
+    """zeta1: the caps around the class sums that lie in their cones; 0 where no sum has a direction."""
     squares = [
         ((X @ sums[c]) / (norms * np.linalg.norm(sums[c]))) ** 2
         for c in (1, -1)
         if counts[c] and np.linalg.norm(sums[c]) > 0
     ]
-    return float(min(np.min(s) for s in squares))
+    return float(min((np.min(s) for s in squares), default=0.0))
 
 
 def _off(directions: FloatArray, target: FloatArray) -> float:

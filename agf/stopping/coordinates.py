@@ -7,12 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from agf.arrays import FloatArray
+from agf.coordinates.cone_system import ConeSystem
 from agf.coordinates.held_neurons import NEAR, HeldSystem, between_drops, hold
 from agf.coordinates.polar_system import PolarSystem
+from agf.coordinates.sharp_system import SharpSystem
 from agf.coordinates.split_system import SplitSystem
 from agf.coordinates.weight_system import WeightSystem
+from agf.integrators import STIFF_STEPS
 from agf.stopping.drive import End, Moment, Why
-from agf.stopping.methods import EXPENSIVE, EXPENSIVE_ENTRY, LARGEST
+from agf.stopping.methods import EXPENSIVE, EXPENSIVE_ENTRY, LARGEST, PER_ENTRY
 from agf.stopping.rules import Memory
 
 #: Stages of a stabilised step from which on a plateau is looked for. Cost: of looking, which takes a decomposition.
@@ -76,7 +79,11 @@ class Held:
 
 @dataclass(frozen=True)
 class Stiff:
-    """Explicit steps cost more than solving with the Hessian would, in coordinates that have one; or these are over."""
+    """Explicit steps cost more than solving with the Hessian would, in coordinates that have one; or these are over.
+
+    Where kinks are sharp, steps are counted that stability limits, until they have cost what the Hessian of the cone
+    does: what meets kink after kink is cheaper without.
+    """
 
     def init(self, now: Moment) -> Memory:
         """When to ask next."""
@@ -87,6 +94,16 @@ class Stiff:
         y, system = now.y, now.system.system
         if isinstance(system, SplitSystem) and system.over(y):
             return memory, End(Why.TURNED, now, after=system.polar.stiff(system.in_polar(y)))
+        if isinstance(system, ConeSystem):
+            over = now.step is not None and system.over(y, now.step.memory.step)
+            return memory, End(Why.TURNED, now, after=system.back(y)) if over else None
+        if isinstance(system, SharpSystem):
+            few = now.step is None or now.step.memory.stiff < max(STIFF_STEPS[0], PER_ENTRY * y.size)
+            inside = None if few or y.size > LARGEST else system.stiff(y)
+            if inside is None or now.step is None:
+                return memory, None
+            cone = ConeSystem(system, now.step.s1 - now.step.s0)
+            return memory, End(Why.TURNED, now, after=(cone, inside[1]))
         stages = 0.0 if now.step is None else now.step.stages
         if now.t < memory[0] or stages <= max(EXPENSIVE, EXPENSIVE_ENTRY * y.size) or y.size > LARGEST:
             return memory, None

@@ -14,6 +14,7 @@ import numpy as np
 
 from agf.arrays import FloatArray
 from agf.contract.flow_system import FlowSystem
+from agf.coordinates.cone_system import ConeSystem
 from agf.coordinates.held_neurons import HeldSystem
 from agf.coordinates.mode_system import ACTIVE, MOVES, TOLD
 from agf.coordinates.polar_system import PolarSystem
@@ -62,9 +63,11 @@ class Rest:
         if (other := _weights(self._ask, self._y)) is not None:
             self._ask = Counted(other[0])
             self._y, self._matrix = _relax(self._ask, other[0], other[1], now.t)
-        system = self._ask.system
+        system, y = now.system.system, now.y
+        if isinstance(system, ConeSystem):
+            y, system = system.in_polar(y), system.sharp
         if not system.smooth and isinstance(system, PolarSystem):
-            self.growth, evaluations = prospect(system, self._y)
+            self.growth, evaluations = prospect(system, y)
             self._ask.charge(evaluations)
         else:
             self.growth = self._ask.growth(self._y)
@@ -72,7 +75,7 @@ class Rest:
             now.system.charge(self._ask.work.gradients, self._ask.work.hessians)
 
     #: Rate 1/s of the fastest small neuron, 0 when none grows, None where the system does not know; where there are
-    #: kinks, what a small neuron comes to by turning, as no Jacobian tells.
+    #: sharp kinks, what a small neuron comes to by turning, as no Jacobian tells.
     growth: float | None
 
     @cached_property
@@ -161,7 +164,7 @@ def _weights(ask: Counted, y: FloatArray) -> tuple[WeightSystem, FloatArray] | N
         return (system, y) if y.size <= _LARGEST else None
     if not isinstance(system, PolarSystem) or isinstance(system, HeldSystem) or y.size > _LARGEST:
         return None
-    return system.weights(y)
+    return system.resting(y)
 
 
 def _relax(ask: Counted, system: WeightSystem, y: FloatArray, t: float) -> tuple[FloatArray, FloatArray]:

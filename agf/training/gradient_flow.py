@@ -27,9 +27,10 @@ from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.contract.ties import Ties
 from agf.coordinates.choice import flow_system
+from agf.coordinates.cone_system import ConeSystem
 from agf.coordinates.held_neurons import HeldSystem
 from agf.coordinates.polar_system import PolarSystem
-from agf.coordinates.sharp_system import RTOL_SHARP
+from agf.coordinates.sharp_system import RTOL_SHARP, SharpSystem
 from agf.coordinates.split_system import SplitSystem
 from agf.errors import RequestError, explain
 from agf.init import Init
@@ -39,7 +40,7 @@ from agf.records.checkpoint import Checkpoint
 from agf.records.status import Status
 from agf.results.trajectory import Trajectory
 from agf.stopping.coordinates import Held, Stiff
-from agf.stopping.drive import Counted, Method, Moment, Saved, Stop, Work, drive
+from agf.stopping.drive import Counted, Method, Moment, Saved, Stop, Why, Work, drive
 from agf.stopping.ending import FLOOR, SETTLE, Ending
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit, pack, unpack
 from agf.stopping.rules import Budget, Timeless, Unaffordable
@@ -176,8 +177,6 @@ def flow(
         raise RequestError(
             explain("rkc2 needs a smooth flow, and this one has kinks.", where="flow", remedy='Use method="rk45".')
         )
-    if method == "auto" and not system.smooth:
-        method = "rk45"
     if rtol is None:
         sharp = 0.0 < problem.kink < _NARROW or problem.kink_normals() is not None
         rtol = RTOL_SHARP if sharp else RTOL
@@ -313,6 +312,8 @@ class _Run:
             end = drive(self.system, steps, stops, self.saved, s_end=s_end, each=each)
             self.record.flush()
             self.saved = replace(self.saved, work=end.at.work)
+            if end.why is Why.STALLED and isinstance(self.system, ConeSystem):  # at a kink
+                end = replace(end, after=self.system.back(end.at.y))
             if end.after is None:
                 status, self.evidence, self.numbers = self.ending.status(end, self.record.unit)
                 return status
@@ -415,7 +416,7 @@ class _Run:
         if isinstance(self.system, HeldSystem):
             state["held"] = self.system.held
         if self._in_weights():
-            state["weights"] = np.ones(1)
+            state["weights"] = np.array([self.system.pace if isinstance(self.system, ConeSystem) else 1.0])
         if isinstance(self.system, SplitSystem):
             state["large"] = self.system.large
         return {**state, **pack(saved.method)}
@@ -435,6 +436,9 @@ class _Run:
             self.system = HeldSystem(self.ties.problem, self.ties.init, state["held"].astype(bool))
         if "weights" in state:
             self.system = self.home.in_weights() or self.home
+            if isinstance(self.home, SharpSystem):
+                self.home.retract(self.home.at(state["y"].reshape(-1, self.ties.problem.n_params)))
+                self.system = ConeSystem(self.home, float(state["weights"][0]))
         if "large" in state and isinstance(self.home, PolarSystem):
             self.system = SplitSystem(self.home, state["large"].astype(bool))
         origin, local, self.seconds, self.record.drift = (float(v) for v in state["clock"])

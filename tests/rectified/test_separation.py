@@ -300,6 +300,7 @@ def test_other_labels_losses_and_networks_are_told():
         (np.array([[1.0, 0.0], [0.0, 0.0]]), [1.0, -1.0]),
         (np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 1.0]]), [1.0, -1.0, 1.0]),
         (np.array([[1.0, 2.0], [1.0, 2.0]]), [1.0, -1.0]),
+        (np.array([[1.0, 1.0], [-1.0, -1.0]]), [1.0, 1.0]),  # the sum of the class is 0
     ],
 )
 def test_degenerate_data_have_a_table(data):
