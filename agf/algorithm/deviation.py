@@ -11,7 +11,7 @@ with other joining norms and tolerances measures that.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from agf.records.table import those
 from agf.results.curve import FLOOR
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
-from agf.rounding import TIED, TINY
+from agf.rounding import EPS, TIED, TINY
 from agf.sphere import lengths
 
 #: Error bar, relative, of a half-drop time up to which Algorithm 1 is taken to hold. Result: beyond it drops are
@@ -109,10 +109,14 @@ class _Known:
 
 @dataclass
 class Deviation:
-    """Measures of the drops of Algorithm 1, added as they come, and the bars they give."""
+    """Measures of the drops of Algorithm 1, added as they come, and the bars they give.
+
+    rates : those at which a settled state decays, where its phases know them (`Phases`); else its Hessian is asked.
+    """
 
     problem: Problem
     clock: Clock
+    rates: Callable[[State[Any]], FloatArray] | None = None
     legs: list[_Leg] = field(default_factory=list)
     _known: _Known | None = field(default=None, init=False)
     _lag: Lag = field(default_factory=Lag, init=False)
@@ -131,7 +135,7 @@ class Deviation:
             rest = after.log_norms[~after.active]
             if new.size > 1:
                 rest = np.append(rest, after.log_norms[_elsewhere(new, after)])
-            share = np.exp(np.minimum(kappa * (rest[np.isfinite(rest)] - size), 0.0)).sum()
+            share = np.exp(np.minimum(kappa * (rest - size), 0.0)).sum() if size > -np.inf else np.isfinite(rest).sum()
         active, began = after.active.nonzero()[0], before.active.nonzero()[0]
         theta, earlier = after.rows(active), before.rows(began)
         parts = self.problem.outputs(theta, active)
@@ -150,7 +154,7 @@ class Deviation:
         # a coordinate that starts at beta = 0 does so with weights; its law is a logistic but for half this part of it
         grown = size - max(self._began[new].tolist(), default=-np.inf)
         late += 2.0 * float(width) * math.exp(-kappa * max(grown, 0.0))
-        tail = self._tail(active, theta)
+        tail = self._tail(active, theta, after)
         self.legs.append(_Leg(drop.time, float(width), tail, moved, turned, min(float(share), 1.0), late, lag))
 
     def _follows(self, new: IntArray, active: IntArray, before: State[Any]) -> bool:
@@ -185,21 +189,27 @@ class Deviation:
     def _turned(self, new: IntArray, found: FloatArray, before: State[Any], after: State[Any]) -> float:
         """Norm of what newcomers make of their output `found` by turning while they grow: none of it is along what they
         began with."""
-        first = self.problem.outputs(before.directions[new] * np.exp(after.log_norms[new])[:, None], new)
+        then = before.directions[new]
+        if np.abs(after.directions[new] - then).max() <= EPS:
+            return 0.0
+        first = self.problem.outputs(then * np.exp(after.log_norms[new])[:, None], new)
         assert first is not None  # `_moved` has asked
         along = first.sum(axis=0)
         size = float(np.vdot(along, along))
         return _size(found - (float(np.vdot(along, found)) / size if size > 0 else 0.0) * along)
 
-    def _tail(self, active: IntArray, theta: FloatArray) -> float:
+    def _tail(self, active: IntArray, theta: FloatArray, after: State[Any]) -> float:
         """See `_Leg`; inf where it is not known."""
         order = active.size * self.problem.n_params
         if not (0 < order <= _ORDER):
             return np.inf
-        matrix = self.problem.hessian(theta, active)
-        if matrix is None or not np.isfinite(matrix).all():
-            return np.inf
-        rates = np.linalg.eigvalsh(matrix)
+        if self.rates is not None:
+            rates = self.rates(after)
+        else:
+            matrix = self.problem.hessian(theta, active)
+            if matrix is None or not np.isfinite(matrix).all():
+                return np.inf
+            rates = np.asarray(np.linalg.eigvalsh(matrix), dtype=np.float64)
         rates = rates[rates > TIED * max(float(rates[-1]), 0.0)]
         return 1.0 / float(rates[0]) if rates.size else np.inf
 
@@ -216,25 +226,24 @@ class Deviation:
         measures = self._measures()
         rows = max(_PAIRS // len(self.legs), 1)
         parts = [_beside(measures, halves, slice(k, min(k + rows, count))) for k in range(0, count, rows)]
-        slow, near, reach = (np.concatenate(one) for one in zip(*parts, strict=True))
-        times, widths, moved, turned, share, late, tails = measures
+        slow, near, reach = np.concatenate(parts, axis=1)
+        times, widths = measures[:2]
         after = np.full(count, np.inf)
-        after[: len(times) - 1] = np.diff(times)[:count]
-        moved, turned, share, late, tails = (one[:count] for one in (moved, turned, share, late, tails))
+        after[: times.size - 1] = (times[1:] - times[:-1])[:count]
+        followed = after < np.inf
+        moved, turned, share, late, tails, lags = measures[2:, :count]
         # what turns goes on from where the drop begins, so that all of its slow end counts
         own = (_OWN * (moved - turned) + turned) * np.minimum(tails, halves)
-        known = np.array([leg.lag is not None for leg in self.legs[:count]])
-        lags = np.array([leg.lag or 0.0 for leg in self.legs[:count]])
         # of second order is at most what is known to first order: it counts as the other measures do
-        errors = _LEAST + (lags + _PART * (np.where(known, lags, slow + own) + late + near)) / halves
-        left = moved * np.exp(-after / tails) + np.exp(-2.0 * after / widths[:count])
-        left[~(after < np.inf)] = 0.0
-        levels = np.array([drop.level for drop in drops])
+        late = np.where(np.isnan(lags), _PART * (slow + own), (1.0 + _PART) * lags) + _PART * (late + near)
+        errors = _LEAST + late / halves
+        left = np.where(followed, moved * np.exp(-after / tails) + np.exp(-2.0 * after / widths[:count]), 0.0)
+        levels = np.array([start_level, *[drop.level for drop in drops]])
         scale = start_level if start_level > 0 else np.inf
         certain = np.array([drop.predicted_decrease if drop.predicted_decrease > 0 else 0.0 for drop in drops]) / scale
-        falls = np.abs(np.append(start_level, levels[:-1]) - levels) / scale
+        falls = np.abs(levels[:-1] - levels[1:]) / scale
         place, mixture = _between(after, widths, falls)
-        bars = FINE_DEPTH + certain + np.where(after < np.inf, moved * falls * np.exp(-place / tails), 0.0) + mixture
+        bars = FINE_DEPTH + certain + np.where(followed, moved * falls * np.exp(-place / tails), 0.0) + mixture
         mixed = (reach > _BESIDE_IT) | (share > _BESIDE_IT) | (left > _STILL_TO_COME)
         return tuple(
             drop.barred(_finite(error), _finite(bar), mix or drop.neurons.size > 1 or not drop.critical)
@@ -242,27 +251,39 @@ class Deviation:
         )
 
     def _measures(self) -> FloatArray:
-        """Times, widths, `moved`, `turned`, `share`, `late` and tails of the drops, (7, legs); see `_Leg`."""
-        rows = [(leg.time, leg.width, leg.moved, leg.turned, leg.share, leg.late, leg.tail) for leg in self.legs]
+        """Times, widths, `moved`, `turned`, `share`, `late`, tails and lags, NaN for none, of the drops, (8, legs);
+        see `_Leg`."""
+        rows = [
+            (
+                leg.time,
+                leg.width,
+                leg.moved,
+                leg.turned,
+                leg.share,
+                leg.late,
+                leg.tail,
+                np.nan if leg.lag is None else leg.lag,
+            )
+            for leg in self.legs
+        ]
         out = np.array(rows).T
         out[6] = np.maximum(out[6], out[1])
         return out
 
 
-def _beside(measures: FloatArray, halves: FloatArray, some: slice) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _beside(measures: FloatArray, halves: FloatArray, some: slice) -> FloatArray:
     """What others add to some drops: slow ends before, at `halves` (d,), widths of neighbours where they reach, and the
-    farthest reach; (k,) each.
+    farthest reach; (3, k).
 
     measures : of `Deviation._measures`.
     """
-    times, widths, moved, _, share, _, tails = measures
+    times, widths, moved, _, share, _, tails, _ = measures
     wide = np.maximum(widths, widths[some, None])
     reach = np.exp(-2.0 * np.abs(times - times[some, None]) / wide)
-    near = wide * reach
-    itself = np.arange(some.stop - some.start), np.arange(some.start, some.stop)
-    near[itself], reach[itself] = (widths * share)[some], 0.0
+    reach[:, some][np.diag_indices(some.stop - some.start)] = 0.0
+    near = np.einsum("ij,ij->i", wide, reach) + (widths * share)[some]
     slow = np.tril(moved * np.minimum(tails, np.maximum(halves[some, None] - times, 0.0)), some.start - 1)
-    return slow.sum(axis=1), near.sum(axis=1), reach.max(axis=1)
+    return np.array([slow.sum(axis=1), near, reach.max(axis=1)])
 
 
 def _between(after: FloatArray, widths: FloatArray, falls: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -270,10 +291,10 @@ def _between(after: FloatArray, widths: FloatArray, falls: FloatArray) -> tuple[
     next has begun: of the growth x of its newcomer a drop leaves (1 - x)^2 of its fall."""
     place, mixture = after.copy(), np.zeros(falls.size)
     gap, fall, begun = after[:-1], falls[:-1], falls[1:]
-    widths, logs = np.minimum(widths, 1.0 / TINY), np.log(np.maximum(falls, TINY))
-    behind, ahead = widths[: falls.size - 1], widths[1 : falls.size]
-    flattest = np.log(2.0) - np.diff(logs) + 2.0 * (np.log(ahead) - np.log(behind) + gap / ahead)
-    place[:-1] = np.clip(flattest / (4.0 / behind + 2.0 / ahead), 0.0, gap)
+    widths = np.minimum(widths[: falls.size], 1.0 / TINY)
+    behind, ahead, logs = widths[:-1], widths[1:], 2.0 * np.log(widths) - np.log(np.maximum(falls, TINY))
+    flattest = math.log(2.0) + logs[1:] - logs[:-1] + 2.0 * gap / ahead
+    place[:-1] = np.minimum(np.maximum(flattest / (4.0 / behind + 2.0 / ahead), 0.0), gap)
     mixture[:-1] = fall * np.exp(-4.0 * place[:-1] / behind) + 2.0 * begun * np.exp(-2.0 * (gap - place[:-1]) / ahead)
     return place, mixture
 

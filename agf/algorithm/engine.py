@@ -114,7 +114,9 @@ def record(problem: Problem, phases: Phases, state: State[Any], activation: Acti
     named = getattr(phases, "label", None)
     active = state.active.nonzero()[0]
     params = state.rows(active)
-    neurons = np.concatenate([activation.neurons, settled.joined])
+    neurons, utility = activation.neurons, activation.utility
+    if settled.joined.size:
+        neurons, utility = np.append(neurons, settled.joined), np.append(utility, settled.utility)
     middle = activation.half_time if settled.half_time is None else settled.half_time
     return Drop(
         time=clock.flow_time(activation.time),
@@ -124,7 +126,7 @@ def record(problem: Problem, phases: Phases, state: State[Any], activation: Acti
         neurons=neurons,
         collapsed=settled.collapsed,
         label=problem.label(params, active, neurons) if named is None else named(neurons),
-        utility=np.concatenate([activation.utility, settled.utility]),
+        utility=utility,
         runner_up=activation.runner_up,
         grad_norm=settled.grad_norm,
         predicted_decrease=settled.predicted_decrease,

@@ -15,6 +15,7 @@ form.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,18 +77,19 @@ class Lag:
         if share <= TIED and not before.active.any() and not isinstance(self.integral, np.ndarray):
             return 0.0, 0.0  # nobody is there to follow or to shrink, nor ever was
         new, utility = int(drop.neurons[0]), float(drop.utility[0])
-        units = parts / np.exp(2.0 * after.log_norms[active])[:, None]
+        norms = after.log_norms[active]
+        units = parts * np.exp(-2.0 * norms)[:, None]
         itself = active == new
         place = int(itself.argmax())  # none, if it has left at once
         felt, lag = self.integral - self.since.pop(new, 0.0), 0.0
         if isinstance(felt, np.ndarray) and itself[place]:
             lag = -float(units[place] @ felt) / utility
         # a newcomer is at its threshold when on a straight line it would have the norm at which it settles
-        changes = np.where(before.active[active], after.log_norms[active] - before.log_norms[active], 0.0)
+        changes = np.where(before.active[active], norms - before.log_norms[active], 0.0)
         shrinking = self._shrinking(problem, before, after, active) if share > TIED else None
         right = np.array([0.5 * changes if shrinking is None else 0.5 * changes + units @ shrinking, itself]).T
         gram = units @ units.T
-        gram.flat[:: active.size + 1] += RANK * gram.max() + TINY  # equal columns share
+        gram.reshape(-1)[:: active.size + 1] += RANK * gram.max() + TINY  # equal columns share
         answers, row = dposv(gram, right, overwrite_b=1)[1].T
         for neuron in drop.collapsed.tolist():
             self.since[neuron] = self.integral
@@ -95,9 +97,9 @@ class Lag:
         if not itself[place]:
             return lag, 0.0
         # a row of the inverse of a Gram matrix holds the coefficients in all others
-        ratios = np.exp(2.0 * changes)  # of norms squared, after and before
-        follow = row / row[place] * (1.0 - 1.0 / ratios) * (np.log1p((ratios - 1.0) * HALF) - np.log1p(-HALF))
-        return lag, float(follow.sum()) / (4.0 * utility)
+        gains = np.expm1(2.0 * changes)  # of norms squared, over those before
+        follow = gains / (1.0 + gains) * (np.log1p(gains * HALF) - math.log1p(-HALF))
+        return lag, float(row @ follow) / (4.0 * utility * float(row[place]))
 
     def _shrinking(
         self, problem: Problem, before: State[Any], after: State[Any], active: IntArray
@@ -105,10 +107,16 @@ class Lag:
         """Integral of the outputs of dormant neurons that had all but activated, and shrink at 4 |U| now: (N,), or
         None where there are none."""
         norms = after.log_norms
-        some = np.flatnonzero(~(after.active | before.active) & (norms > norms[active].max() + _FAR))
+        some = (~(after.active | before.active) & (norms > norms[active].max() + _FAR)).nonzero()[0]
+        if not some.size:
+            return None
         rows = after.directions[some]
         utilities = problem.utility(rows, some, problem.residual(after.rows(active), active))[0]
-        shrink = utilities < 0  # the others are about to activate: neighbouring drops
-        times = np.exp(2.0 * norms[some[shrink]]) / (-4.0 * utilities[shrink])
-        outputs = problem.outputs(rows[shrink], some[shrink])
+        shrink = (utilities < 0).nonzero()[0]  # the others are about to activate: neighbouring drops
+        if not shrink.size:
+            return None
+        if shrink.size < some.size:
+            some, rows, utilities = some[shrink], rows[shrink], utilities[shrink]
+        times = np.exp(2.0 * norms[some]) / (-4.0 * utilities)
+        outputs = problem.outputs(rows, some)
         return None if outputs is None else np.asarray(times @ outputs)

@@ -22,7 +22,7 @@ from agf.arrays import USUAL
 from agf.clock import Clock
 from agf.contract.admission import admit
 from agf.contract.blame import blame, guard, told
-from agf.contract.faint import refuse_faint
+from agf.contract.faint import Nothing, refuse_faint
 from agf.contract.phases import Phases
 from agf.contract.problem import Problem
 from agf.errors import AgfError
@@ -130,8 +130,9 @@ def predict_with(
     with guard(problem):
         change = 0.0
         if settings.mode != "limit":
-            change = refuse_large(problem, init)
-            refuse_faint(problem, init, "predict")
+            nothing = Nothing.of(problem)
+            change = refuse_large(problem, init, nothing)
+            refuse_faint(problem, init, "predict", nothing)
         stairs = _predicted(problem, init, settings, observer, kept)
         if problem.layers is not None:
             from agf.rectified.verdict import judged  # a tenth of a second to import, and few problems have kinks
@@ -191,7 +192,7 @@ def _alternate(engine: Engine, observer: Observer | None, kept: Checkpoint) -> S
     began = wall.perf_counter()
     state = engine.init()
     drops: list[Drop] = []
-    deviation = Deviation(problem, engine.clock)
+    deviation = Deviation(problem, engine.clock, getattr(phases, "rates", None))
     record = _Record(engine.clock, state.level, getattr(phases, "stats", {}), getattr(phases, "notes", []))
 
     def result(status: Status) -> Staircase:

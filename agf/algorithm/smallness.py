@@ -8,13 +8,15 @@ import numpy as np
 
 from agf.algorithm.departures.symmetry import rounded
 from agf.algorithm.threshold import ExactThreshold
+from agf.contract.faint import Nothing
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.integrators import NonFinite
 from agf.records.table import percent
 from agf.results.staircase import Staircase
-from agf.sphere import normalize, norms
+from agf.rounding import TINY
+from agf.sphere import lengths, norms
 
 #: Neurons that are looked at, the smallest. Cost: where these start too large, so do the others.
 _LOOKED_AT = 16
@@ -23,7 +25,7 @@ _LOOKED_AT = 16
 SAID = 0.01
 
 
-def refuse_large(problem: Problem, init: Init) -> float:
+def refuse_large(problem: Problem, init: Init, nothing: Nothing | None = None) -> float:
     """Refuse a start at which no neuron is below its natural norm R*, the one at which it alone would saturate, or at
     which all together are further from the targets than the zero function is, by as much again.
 
@@ -41,8 +43,9 @@ def refuse_large(problem: Problem, init: Init) -> float:
     RequestError
         With the norm, or the loss, found and the one expected.
     """
-    _refuse_norms(problem, init)
-    change = start_change(problem, init)
+    nothing = Nothing.of(problem) if nothing is None else nothing
+    _refuse_norms(problem, init, nothing)
+    change = start_change(problem, init, nothing)
     if change > 1.0:
         raise RequestError(
             explain(
@@ -56,7 +59,7 @@ def refuse_large(problem: Problem, init: Init) -> float:
     return change
 
 
-def _refuse_norms(problem: Problem, init: Init) -> None:
+def _refuse_norms(problem: Problem, init: Init, nothing: Nothing) -> None:
     alive = np.isfinite(init.log_norms)
     alive[list(problem.permanent)] = False
     rows = alive.nonzero()[0]
@@ -65,18 +68,18 @@ def _refuse_norms(problem: Problem, init: Init) -> None:
     if rows.size == 0:
         return
     try:
-        residual = problem.residual(*problem.empty)
-        pull = problem.utility(init.directions[rows], rows, residual)[1]
-        lengths = norms(pull)[:, None]
+        directions, residual = init.directions[rows], nothing.residual
+        pull = problem.utility(directions, rows, residual)[1]
         # where the neuron turns to: a coordinate of a diagonal network starts without any output
-        ahead = normalize(init.directions[rows] + np.divide(pull, lengths, out=np.zeros_like(pull), where=lengths > 0))
+        ahead = directions + pull / np.maximum(norms(pull), TINY)[:, None]
+        ahead /= np.maximum(lengths(ahead), TINY)[:, None]
         drive = norms(problem.utility(ahead, rows, residual)[1]) / problem.degree
         threshold = ExactThreshold(problem, True, *problem.empty)
         radii = threshold.log_radius(drive, threshold.log_self_interaction(ahead, rows))
         pulled = np.isfinite(radii)
         if not pulled.any() or (init.log_norms[rows] < radii)[pulled].any():
             return
-        if rounded(problem, threshold, ahead, rows, residual, problem.loss_grad(*problem.empty)[0]):
+        if rounded(problem, threshold, ahead, rows, residual, nothing.loss):
             return  # there is no pull
     except NonFinite:
         return  # the first phase meets it again, and reports it
@@ -93,15 +96,14 @@ def _refuse_norms(problem: Problem, init: Init) -> None:
     )
 
 
-def start_change(problem: Problem, init: Init) -> float:
+def start_change(problem: Problem, init: Init, nothing: Nothing) -> float:
     """|L / L(0) - 1| at the initial weights, L(0) the loss of the zero function, from which a prediction starts.
 
     0 where that function has no loss.
     """
-    everyone = np.arange(init.width)
+    zero = nothing.loss
     with np.errstate(over="ignore", invalid="ignore"):
-        first = float(problem.loss_grad(init.params(), everyone)[0])
-        zero = float(problem.loss_grad(*problem.empty)[0])
+        first = float(problem.loss_grad(init.params(), np.arange(init.width))[0])
     if not zero > 0 or np.isnan(first):
         return 0.0
     return abs(first - zero) / zero

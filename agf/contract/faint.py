@@ -7,6 +7,9 @@ norm, and what is followed from there is noise.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from agf.arrays import FloatArray
@@ -25,20 +28,38 @@ _READ = -np.log(100.0) - np.log([1.0, 2.0])
 _ROUGH = 1e-3
 
 
-def refuse_faint(problem: Problem, init: Init, where: str) -> None:
+@dataclass(frozen=True)
+class Nothing:
+    """What a problem says of the network without neurons: its residual and its loss."""
+
+    residual: Any
+    loss: float
+
+    @classmethod
+    def of(cls, problem: Problem) -> Nothing:
+        """Ask once for both: doors need them again and again."""
+        empty = problem.empty
+        return cls(problem.residual(*empty), float(problem.loss_grad(*empty)[0]))
+
+
+def refuse_faint(problem: Problem, init: Init, where: str, nothing: Nothing | None = None) -> None:
     """Raise RequestError, with the smallest alpha that serves, where growth from these weights is rounding.
 
     A problem may sum what is beyond the leading order by itself (`TwoLayer` of half-squared loss does): its pulls are
     powers of the norm at any size, and nothing is refused.
     """
-    rows = np.flatnonzero(np.isfinite(init.log_norms))
-    rows = np.setdiff1d(rows, problem.permanent)[:SOME]
-    if not problem.smooth or problem.kink > 0 or not rows.size:
+    if problem.cornered:
         return
-    directions, residual = init.directions[rows], problem.residual(*problem.empty)
+    alive = np.isfinite(init.log_norms)
+    alive[list(problem.permanent)] = False
+    rows = alive.nonzero()[0][:SOME]
+    if not rows.size:
+        return
+    nothing = Nothing.of(problem) if nothing is None else nothing
+    directions, residual = init.directions[rows], nothing.residual
     leading = _longest(problem.utility(directions, rows, residual)[1])
     alone = float(np.max(problem.self_interaction(directions, rows, *problem.empty)))
-    rounding = SUM * largest_pull(problem.degree, alone, float(problem.loss_grad(*problem.empty)[0]))
+    rounding = SUM * largest_pull(problem.degree, alone, nothing.loss)
 
     def pull(log_norms: FloatArray) -> FloatArray:
         return np.asarray(problem.pull(directions, log_norms, rows, residual))

@@ -14,6 +14,9 @@ class Phases(Protocol):
 
     Each method takes a state and returns a new one; what they remember is in the state (`State.memory`). `clock` says
     what accelerated time is: all times here are.
+
+    They may have counters `stats`, sentences `notes`, and `rates`, the decay rates (k,) in flow time of the active
+    neurons of a settled state, where these are known without a Hessian.
     """
 
     clock: Clock

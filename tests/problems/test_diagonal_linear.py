@@ -578,3 +578,26 @@ def test_equal_columns_share_as_they_started(sign, second):
         agf.predict(problem, init),
     ):
         assert stairs.drops[0].half_time == pytest.approx(half, rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(20, 5), (6, 12)])
+@pytest.mark.parametrize("doubled", [False, True])
+def test_decay_rates_of_a_settled_state_are_those_of_its_hessian(shape, doubled):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(shape)
+    if doubled:
+        x[:, 1] = -x[:, 0]
+    problem = agf.problem("diagonal-linear", X=x, y=x @ rng.standard_normal(shape[1]) + rng.standard_normal(shape[0]))
+    phases = problem.phases(problem.init(1e-6), agf.Settings(mode="agf"))
+    state, compared = phases.start(), 0
+    while True:
+        state, activation = phases.dormant(state)
+        if isinstance(activation, agf.Status):
+            break
+        state, _ = phases.active(state, activation)
+        active = np.flatnonzero(state.active)
+        all_rates = np.linalg.eigvalsh(problem.hessian(state.rows(active), active))
+        # each coordinate has one that is conserved, and so 0; copies of a column have another
+        np.testing.assert_allclose(phases.rates(state), all_rates[-active.size :], rtol=1e-7, atol=1e-9 * all_rates[-1])
+        compared += 1
+    assert compared >= 4

@@ -34,7 +34,7 @@ from agf.contract.ties import Ties
 from agf.init import Init
 from agf.integrators import Accepted
 from agf.records.checkpoint import Checkpoint
-from agf.records.settings import FINE_DEPTH, Settings
+from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
 from agf.records.table import bound
@@ -278,38 +278,29 @@ class _Followed:
             drops.append(
                 replace(drop, conditioning=bound / drop.accelerated_time if drop.accelerated_time > 0 else 0.0)
             )
-        return self._from_nothing(drops)
+        return [*self._fitted_before(), *drops]
 
-    def _from_nothing(self, drops: list[Drop]) -> list[Drop]:
-        """The drops from the loss of the zero function on, where training starts at another one.
-
-        What the initial weights have learned by then is a drop at time 0, or part of the first.
-        """
-        gained, level = self.start_level - self.first, drops[0].level if drops else self.start_level
-        if gained > max(SAID * (self.start_level - level), FINE_DEPTH * self.start_level):
-            return [self._learned(), *drops]
-        if not drops or gained == 0.0:
-            return drops
-        half = crossing(*self.path.curve(), 0.5 * (self.start_level + level))
-        time = self.clock.flow_time(half)
-        return [replace(drops[0], time=time, half_time=time, accelerated_time=half), *drops[1:]]
-
-    def _learned(self) -> Drop:
-        """What the initial weights have learned when training begins."""
+    def _fitted_before(self) -> list[Drop]:
+        """What the initial weights have learned when training begins, as a drop at time 0, where it is worth saying."""
+        if self.start_level - self.first <= SAID * self.start_level:
+            return []
         start, nobody = self.path.states[0], np.zeros(0, dtype=np.int64)
-        return Drop(
-            time=0.0,
-            half_time=0.0,
-            accelerated_time=0.0,
-            level=self.first,
-            neurons=nobody,
-            collapsed=nobody,
-            label="what the initial weights have learned",
-            utility=np.zeros(0),
-            how="curve",
-            features=self.problem.features(start.params, np.arange(self.problem.width)),
-            log_norms=start.log_norms,
-            active=start.active,
-            directions=kept(start.directions),
-            conditioning=0.0,
-        )
+        everyone = np.arange(self.problem.width)
+        return [
+            Drop(
+                time=0.0,
+                half_time=0.0,
+                accelerated_time=0.0,
+                level=self.first,
+                neurons=nobody,
+                collapsed=nobody,
+                label="what the initial weights have learned",
+                utility=np.zeros(0),
+                how="curve",
+                features=self.problem.features(start.params, everyone),
+                log_norms=start.log_norms,
+                active=start.active,
+                directions=kept(start.directions),
+                conditioning=0.0,
+            )
+        ]

@@ -80,12 +80,11 @@ class Mirror:
         finite = np.maximum(large, _LEAST)
         p = self.sign_p * np.exp(p - finite)
         q = self.sign_q * np.exp(q - finite)
-        size = np.maximum(np.sqrt(p * p + q * q), 1.0)  # the larger part is 1, or both are missing
+        size = np.maximum(_ROOT * np.hypot(p, q), _ROOT)  # the larger part is 1, or both are missing
         rows = np.empty((*size.shape, 2))
-        np.add(p, q, out=rows[..., 0])
-        np.subtract(p, q, out=rows[..., 1])
-        rows /= (_ROOT * size)[..., None]
-        return rows, large + np.log(size) - _LOG_ROOT
+        np.divide(p + q, size, out=rows[..., 0])
+        np.divide(p - q, size, out=rows[..., 1])
+        return rows, large + np.log(size) - 2.0 * _LOG_ROOT
 
     def height(self, z: FloatArray, signs: FloatArray) -> FloatArray:
         """(d,) log |p| where the sign is positive, log |q| where it is negative: grows at the rate |v_z| outwards."""

@@ -88,9 +88,12 @@ class DiagonalPhases:
             columns = ((v != 0.0) & np.isfinite(heights)).nonzero()[0]
             if columns.size == 0:
                 return state, agf.Status.NO_GROWTH if v.any() else agf.Status.FITTED
-            parts = self._fit.parts(columns, heights[columns])
-            columns, parts = columns[parts > 0.0], parts[parts > 0.0]
-            speeds, heights = np.abs(v[columns]), heights[columns]
+            heights = heights[columns]
+            parts = self._fit.parts(columns, heights)
+            first_of_equals = parts > 0.0
+            if not first_of_equals.all():
+                columns, heights, parts = columns[first_of_equals], heights[first_of_equals], parts[first_of_equals]
+            speeds = np.abs(v[columns])
             times = self._times(columns, speeds, heights, parts)
             first = times.argmin()
             step = float(times[first])
@@ -157,8 +160,9 @@ class DiagonalPhases:
         active = beta != 0.0
         collapsed = ((edge != 0.0) & ~active).nonzero()[0]
         inside = active.nonzero()[0]
+        sizes, signs = np.abs(beta[inside]), edge[inside]
         z = memory.z.copy()
-        z[inside] = mirror.depth(mirror.height_of_coefficient(np.abs(beta[inside]), inside), edge[inside], inside)
+        z[inside] = mirror.depth(mirror.height_of_coefficient(sizes, inside), signs, inside)
         r = self._y - self._x @ beta
         v = r @ self._x / self._n
         after = Memory(z, minimum.coefficients, edge, memory.idle)
@@ -174,6 +178,13 @@ class DiagonalPhases:
             how="closed form",
         )
         return final, settled
+
+    def rates(self, state: DiagonalState) -> FloatArray:
+        """Decay rates of the active coordinates, (m,), ascending: beta' = -rho^2 g where g is about to vanish."""
+        inside = state.active.nonzero()[0]
+        sizes = np.exp(state.log_norms[inside])
+        matrix = sizes[:, None] * self._fit.inner(inside) * (sizes / self._n)
+        return np.asarray(np.linalg.eigvalsh(matrix), dtype=np.float64)
 
     def _at(self, coefficients: FloatArray) -> SignedFit:
         """The fit at these coefficients."""
@@ -200,4 +211,4 @@ class DiagonalPhases:
 
 def _same(one: FloatArray, other: FloatArray) -> bool:
     """Whether two arrays are one, or equal."""
-    return one is other or np.array_equal(one, other)
+    return one is other or bool((one == other).all())

@@ -89,6 +89,10 @@ class _Factor(ABC):
         """(k, m) coordinates of columns of X along an orthonormal basis of the span of X_P: R^-T X_P^T X_columns."""
 
     @abstractmethod
+    def inner(self, columns: IntArray) -> FloatArray:
+        """(m, m) inner products of columns of X."""
+
+    @abstractmethod
     def _project(self, j: int) -> tuple[FloatArray, float, float] | None:
         """New column of R (k,), its diagonal entry, and the new entry of q; None when j is too close to the others."""
 
@@ -136,6 +140,11 @@ class _Gram(_Factor):
     def coordinates(self, columns: IntArray) -> FloatArray:
         products = self._gram[self._place[columns][:, None], self._place[self.order]].T
         return self._solve(products, transposed=True) if self.size else products
+
+    def inner(self, columns: IntArray) -> FloatArray:
+        places = self._place[columns]
+        out: FloatArray = self._gram[places[:, None], places]
+        return out
 
     def _project(self, j: int) -> tuple[FloatArray, float, float] | None:
         row, k = int(self._place[j]), self.size
@@ -191,6 +200,10 @@ class _Orthogonal(_Factor):
     def coordinates(self, columns: IntArray) -> FloatArray:
         out: FloatArray = self._basis[:, : self.size].T @ self.rows[columns].T
         return out
+
+    def inner(self, columns: IntArray) -> FloatArray:
+        rows = self.rows[columns]
+        return rows @ rows.T
 
     def _project(self, j: int) -> tuple[FloatArray, float, float] | None:
         k = self.size
@@ -260,7 +273,6 @@ class SignedFit:
         self._factor: _Factor = _Gram(x, y) if n >= d else _Orthogonal(x, y)
         self._signs: FloatArray = np.zeros(d)  # those of the minimization under way
         self._first = _first_of_equals(x)
-        self._has_copies = bool((self._first != np.arange(d)).any())
         self._watched: IntArray | None = None  # all
         self._pull: FloatArray | None = None
 
@@ -322,13 +334,13 @@ class SignedFit:
         """
         self._signs[columns] = signs
         shut = np.zeros(self.norms.size, dtype=bool)
-        if self._has_copies:  # the first of equal columns stands for all
+        if self._first is not None:  # the first of equal columns stands for all
             allowed = shut.copy()
             allowed[columns] = True
             first = self._first[columns]
             shut[columns] = (first != columns) & allowed[first]
         while True:
-            some = columns[~(self.active[columns] | shut[columns])]
+            some = columns[~(self.active | shut)[columns]]
             if some.size == 0:
                 return
             gains = self._signs[some] * self.pull[self._places(some)] / self.norms[some]
@@ -343,19 +355,23 @@ class SignedFit:
 
         The fit determines only their sum; columns that are equal and start equal stay equal along gradient flow.
         """
-        if not self._has_copies:
+        if self._first is None:
             return self.coefficients[columns]
         groups, group = np.unique(self._first[columns], return_inverse=True)
         total = np.bincount(group, np.abs(self.coefficients[columns]), groups.size)
         share: FloatArray = signs * (total / np.bincount(group, minlength=groups.size))[group]
         return share
 
+    def inner(self, columns: IntArray) -> FloatArray:
+        """(m, m) inner products of columns of X."""
+        return self._factor.inner(columns)
+
     def parts(self, columns: IntArray, heights: FloatArray) -> FloatArray:
         """Part of what equal columns add up to that each of these (m,) has at these heights (..., m): (..., m).
 
         They grow at one rate, so that their squares keep their ratios. 0 for all but the largest, which stand for them.
         """
-        if not self._has_copies or columns.size == 0:
+        if self._first is None or columns.size == 0:
             return np.ones(heights.shape)
         group = np.unique(self._first[columns], return_inverse=True)[1]
         order = np.argsort(group, kind="stable")
@@ -371,8 +387,10 @@ class SignedFit:
     def distance(self, columns: IntArray) -> FloatArray:
         """(m,) squared distance of columns of X from the span of the active ones."""
         square = self.norms[columns] ** 2
-        inside = (self._factor.coordinates(columns) ** 2).sum(axis=0)
-        return np.maximum(square - inside, EPS * square)
+        if not self._factor.size:
+            return square
+        inside = self._factor.coordinates(columns)
+        return np.maximum(square - np.einsum("ij,ij->j", inside, inside), EPS * square)
 
     def _include(self, j: int) -> bool:
         """Let column j in and settle; False, and nothing changed, when it can add nothing."""
@@ -414,20 +432,21 @@ class SignedFit:
         return exact.enter(j)
 
 
-def _first_of_equals(x: FloatArray) -> IntArray:
-    """(d,) for each column the first one that equals it or its negative."""
-    first, sizes = np.arange(x.shape[1]), np.abs(x).sum(axis=0)
+def _first_of_equals(x: FloatArray) -> IntArray | None:
+    """(d,) for each column the first one that equals it or its negative; None where no two are equal."""
+    sizes = np.abs(x).sum(axis=0)
     in_order = np.sort(sizes)
     if (in_order[1:] != in_order[:-1]).all():  # as usual, and told soon
-        return first
+        return None
+    first = np.arange(x.shape[1])
     key, owner, count = np.unique(sizes, return_inverse=True, return_counts=True)
     columns = np.flatnonzero((count[owner] > 1) & (key[owner] > 0.0))
     if columns.size == 0:
-        return first
+        return None
     rows = np.ascontiguousarray(x[:, columns].T)
     leading = np.take_along_axis(rows, np.argmax(rows != 0.0, axis=1)[:, None], axis=1)
     rows = rows * np.sign(leading) + 0.0  # adding 0 makes every zero positive
     whole = rows.view(np.dtype((np.void, rows.strides[0])))[:, 0]
     _, index, inverse = np.unique(whole, return_index=True, return_inverse=True)
     first[columns] = columns[index[inverse]]
-    return first
+    return None if (first[columns] == columns).all() else first
