@@ -28,6 +28,7 @@ from agf.pictures.axes import (
     plain,
     save,
     say,
+    told_apart,
 )
 from agf.pictures.dormant_phase import dormant_phase
 from agf.pictures.landscape import landscape
@@ -199,7 +200,6 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
     RequestError
         When a prediction without flow times is to share axes with others.
     """
-
     parts = [part for result in results for part in _parts(result)]
     curves = [part for part in parts if not predicted(part)]
     stairs = [part for part in parts if predicted(part)]
@@ -210,17 +210,21 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
     ax = new_axes() if ax is None else ax
     both = len(curves) > 1 and len(stairs) > 1  # a colour for each run then, and dashes for what is predicted
     many = len({part.problem for part in parts}) > 1
+    names = told_apart([_words(curve, curve.kind, many) for curve in curves])
     for k, curve in enumerate(curves):
         several = len(curves) > 1
-        label = _words(curve, curve.kind, many) if several else None
+        label = names[k] if several else None
         color = PALETTE[k % len(PALETTE)] if several else OBSERVED
         if stairs:
             _under(curve, ax=ax, color=color, label=label, marks=not several)
         else:
             trajectory(curve, ax=ax, color=color, label=label, marks=not several)
+    for line in ax.lines if both else ():  # so that dashes of the same colour are seen on it
+        line.set_alpha(0.4)
+    names = told_apart([_words(one, one.mode, many) for one in stairs])
     for k, one in enumerate(stairs):
         several, drawn = len(stairs) > 1, len(ax.lines)
-        label = _words(one, one.mode, many) if several else "predicted"
+        label = names[k] if several else "predicted"
         color = PALETTE[(k if both else k + 1) % len(PALETTE)] if several else PREDICTED
         staircase(one, ax=ax, color=color, label=label, rules=not several)
         if both:
@@ -262,7 +266,6 @@ def bands(
     RequestError
         When a prediction has no flow times.
     """
-
     parts = [part for result in results for part in _parts(result)]
     ax = new_axes() if ax is None else ax
     stairs = [part for part in parts if predicted(part)]

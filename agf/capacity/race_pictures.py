@@ -34,17 +34,17 @@ def race(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Probl
             sizes = kappa * values[:, group.members]
             top = sizes.max(axis=1)
             total = (top + np.log(np.exp(sizes - top[:, None]).sum(axis=1))) / kappa
-            ax.plot(times, total / np.log(10), color=color, linewidth=2, label=_size(group), zorder=2)
+            ax.plot(times, total / np.log(10), color=color, linewidth=2, label=_called(k, group), zorder=2)
     log_time(ax)
     ax.set(xlabel="flow time", ylabel="log10 of norm (thick: of the group)")
     ax.legend(fontsize="x-small", title="groups at the end")
     return ax
 
 
-def _size(group: Group) -> str:
-    """What a group is called in a legend."""
+def _called(k: int, group: Group) -> str:
+    """What a group is called in a legend: its number in the table of groups, and its neuron or how many they are."""
     count = group.members.size
-    return f"{count} neuron{'s' * (count > 1)}"
+    return f"{k}: neuron {group.members[0]}" if count == 1 else f"{k}: {count} neurons"
 
 
 def holdings(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Problem | None = None) -> Axes:
@@ -64,7 +64,7 @@ def aligned(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Pr
         cosines = moments.cos_delta[later][:, group.members]
         lines = ax.plot(moments.times[later], cosines, color=color, linewidth=0.6)
         if k < COLOURED:
-            lines[0].set_label(_size(group))
+            lines[0].set_label(_called(k, group))
     log_time(ax)
     ax.set(xlabel="flow time", ylabel="cosine between a neuron and its drive")
     ax.legend(fontsize="x-small", title="groups at the end")

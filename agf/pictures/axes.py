@@ -198,6 +198,11 @@ def plain(name: object) -> str:
     return f" {words}" if words[:1] in ("", "_") else words
 
 
+def told_apart(names: list[str]) -> list[str]:
+    """Names in a legend, numbered in the order given where they are not all different."""
+    return names if len(set(names)) == len(names) else [f"{k}: {name}" for k, name in enumerate(names, 1)]
+
+
 @functools.cache
 def _letters(families: tuple[str, ...]) -> frozenset[int]:
     """What these families of fonts can draw: matplotlib takes each letter from the first that has it."""

@@ -10,6 +10,7 @@ import race_cases
 from scipy.integrate import cumulative_trapezoid
 
 import agf
+from agf.capacity import race_pictures
 from agf.capacity.groups import at_end
 from agf.shell.main import main
 
@@ -274,5 +275,10 @@ def test_the_command_prints_a_table_and_a_document_and_draws(run, tmp_path, caps
     printed = capsys.readouterr()
     assert "winner's share" in printed.err
     assert len(json.loads(printed.out)["groups"]) == len(agf.groups(run[1]))
+    for draw in (race_pictures.race, race_pictures.aligned):
+        names = [text.get_text() for text in draw(run[1]).get_legend().get_texts()]
+        for k, (name, group) in enumerate(zip(names, agf.groups(run[1]).groups, strict=False)):
+            what = f"neuron {group.members[0]}" if group.members.size == 1 else f"{group.members.size} neurons"
+            assert name == f"{k}: {what}"
     for view in ("race", "groups", "alignment"):
         assert main(["plot", path, "--view", view, "-o", str(tmp_path / f"{view}.svg")]) == 0

@@ -401,6 +401,18 @@ def test_colours_differ_in_lightness_or_hue_for_colour_blind_readers():
     assert np.linalg.norm(seen(plot.PREDICTED) - seen(plot.OBSERVED)) > 0.3
 
 
+def test_runs_of_one_name_are_told_apart_and_predictions_are_seen_on_their_curves():
+    run = agf.compare(staircase(), trajectory())
+    ax = agf.plot.overlay([run, run])
+    words = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert len(set(words)) == 4
+    curves = [line for line in ax.lines if line.get_linestyle() == "-"]
+    dashes = [line for line in ax.lines if line.get_linestyle() == "--"]
+    assert [line.get_color() for line in curves] == [line.get_color() for line in dashes]
+    assert all(line.get_alpha() < 0.5 for line in curves)
+    assert not any(line.get_alpha() for line in dashes)
+
+
 def test_the_legend_of_runs_of_two_problems_names_them():
     X = np.random.default_rng(0).standard_normal((20, 2))
     made = [
