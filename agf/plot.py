@@ -22,6 +22,7 @@ from agf.pictures.axes import (
     RULE,
     check_path,
     drop_rules,
+    half_way,
     legend_below,
     loss_scale,
     new_axes,
@@ -150,16 +151,7 @@ def trajectory(
         say(ax, f"no loss was recorded after the start ({traj.status.word})")
     ax.plot(traj.times[later], traj.losses[later], color=color, label=label or traj.kind)
     if marks and found:
-        ax.plot(
-            [drop.time for drop in found],
-            [(drop.before + drop.after) / 2 for drop in found],
-            linestyle="none",
-            marker="o",
-            markersize=4,
-            markerfacecolor="white",
-            color=color,
-            label="half-way down a drop",
-        )
+        half_way(ax, [(drop.time, (drop.before + drop.after) / 2) for drop in found], color)
     log_time(ax)
     if found:
         left, right = eventful(traj)
@@ -176,11 +168,18 @@ def trajectory(
 
 
 def comparison(report: Comparison, *, ax: Axes | None = None) -> Axes:
-    """The trained loss curve with the predicted steps over it, and the rules and names of the predicted drops."""
+    """The trained loss curve with the predicted steps over it, and the rules and names of the predicted drops.
+
+    Marks on it are where the table reads it, in the middle of predicted levels, or of a drop that was not predicted.
+    """
     ax = new_axes() if ax is None else ax
-    _under(report.trajectory, ax=ax)
+    _under(report.trajectory, ax=ax, marks=False)
+    levels = report.stairs.levels
+    read = [(match.observed_time, (levels[match.k - 1] + levels[match.k]) / 2) for match in report.matches]
+    read += [(d.time, (d.before + d.after) / 2) for d in (report.drops[j - 1] for j in report.unmatched_observed)]
+    half_way(ax, [one for one in read if 0 < one[0] < np.inf], OBSERVED)
     staircase(report.stairs, ax=ax)
-    loss_scale(ax, [report.stairs.levels, report.trajectory.levels])
+    loss_scale(ax, [levels, report.trajectory.levels])
     legend_below(ax)
     return ax
 
@@ -200,6 +199,8 @@ def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes 
     RequestError
         When a prediction without flow times is to share axes with others.
     """
+    if len(results) == 1 and _compared(results[0]):
+        return comparison(results[0], ax=ax)
     parts = [part for result in results for part in _parts(result)]
     curves = [part for part in parts if not predicted(part)]
     stairs = [part for part in parts if predicted(part)]

@@ -75,8 +75,10 @@ def _remedy(problem: Problem, init: Init, file: str) -> str:
     """The biases or the width that weights ask for, where only these are others."""
     takes = inspect.signature(type(problem).__init__).parameters
     if file.lower().endswith(_TORCH) and "bias" in takes:
-        bias = torch_weights.read(file).bias
-        if bias != getattr(problem, "bias", "none"):
+        held = torch_weights.read(file)
+        bias, ours = held.bias, getattr(problem, "bias", "none")
+        # a hidden bias is a column: others that differ are not explained by it
+        if bias != ours and init.n_params == problem.n_params + held.biased - (ours in ("hidden", "both")):
             return f"These weights have {_BIASES[bias]}: -p bias={bias}."
     if init.n_params == problem.n_params and any(name in takes for name in WIDTHS):
         return f"For these weights, add --width {init.width - len(problem.permanent)}."

@@ -231,6 +231,13 @@ def spread(positions: FloatArray, gap: float) -> FloatArray:
     return flat + gap * np.arange(len(positions))
 
 
+def half_way(ax: Axes, places: Sequence[tuple[float, float]], color: str) -> None:
+    """Mark where a curve is half-way down its drops: (time, loss) each."""
+    if places:
+        times, losses = zip(*places, strict=True)
+        ax.plot(times, losses, "o", markersize=4, markerfacecolor="white", color=color, label="half-way down a drop")
+
+
 def say(ax: Axes, words: str) -> None:
     """A sentence in the picture, on what is absent."""
     ax.text(0.5, 0.6, words, transform=ax.transAxes, ha="center", va="center", wrap=True)

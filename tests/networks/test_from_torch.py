@@ -93,6 +93,9 @@ def test_the_command_line_takes_a_file_of_torch_and_names_the_biases_that_it_has
     words = {"none": "no biases: -p bias=none", "both": "hidden biases and an output bias: -p bias=both"}[bias]
     with pytest.raises(DataError, match=words):
         weights.read(agf.TwoLayer(np.ones((9, 3)), np.ones(9), width=4, bias=other), start)
+    with pytest.raises(DataError) as refusal:  # of other inputs: no bias makes them fit
+        weights.read(agf.TwoLayer(np.ones((9, 6)), np.ones(9), width=4, bias=other), start)
+    assert "bias" not in str(refusal.value)
 
 
 def test_what_is_read_trains_and_is_predicted():

@@ -190,6 +190,19 @@ def test_pictures_of_one_run_name_their_marks_and_begin_a_plateau_before_the_fir
     assert widths["gradient flow"] > widths["predicted"]
 
 
+def test_marks_of_a_comparison_are_where_its_table_reads_the_curve():
+    """From weights that are not small plateaus slope, and the curve's own middle of a drop is another one."""
+    problem = agf.problem("diagonal-linear", X=np.sqrt(2.0) * np.eye(2), y=np.sqrt(2.0) * np.array([2.0, 0.5]))
+    start = problem.init(0.1)
+    report = agf.compare(agf.predict(problem, start, mode="agf"), agf.flow(problem, start))
+    (marks,) = [line for line in plot.comparison(report).lines if line.get_label() == "half-way down a drop"]
+    assert list(marks.get_xdata()) == [match.observed_time for match in report.matches]
+    levels = report.stairs.levels
+    np.testing.assert_allclose(marks.get_ydata(), (levels[:-1] + levels[1:]) / 2)
+    np.testing.assert_allclose(marks.get_ydata(), report.trajectory.loss_at(marks.get_xdata()), rtol=1e-4)
+    assert report.drops[1].time / report.matches[1].observed_time > 1.05
+
+
 def test_pairs_of_runs_share_a_colour_and_predictions_are_dashed():
     first, second = (Init.from_params(np.ones((2, 2)), alpha=alpha) for alpha in (1e-3, 1e-4))
     ax = plot.overlay([trajectory(init=first), staircase(init=first), trajectory(init=second), staircase(init=second)])
