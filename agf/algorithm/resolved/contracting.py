@@ -40,7 +40,6 @@ from agf.records.status import Status
 from agf.records.table import bound
 from agf.results.curve import FLOOR, LEFT
 from agf.results.drop import Drop, kept
-from agf.results.interpolant import crossing
 from agf.results.staircase import Staircase
 from agf.stopping.along import along, enough
 from agf.stopping.drive import Counted, End, Moment, Saved, Stop, Why, drive
