@@ -269,6 +269,7 @@ def march(
     first_step: float | None = None,
     max_steps: int = DEFAULT_MAX_STEPS,
     memory: Memory | None = None,
+    rises: Callable[[FloatArray, FloatArray], bool] | None = None,
 ) -> Iterator[Accepted]:
     """Integrate y' = velocity(y) from y0 (N,) and yield every accepted step; stop by leaving the loop.
 
@@ -298,6 +299,9 @@ def march(
         Accepted steps after which OutOfSteps is raised.
     memory : Memory or None, optional
         Of the `Accepted` to resume after, with s0 and y0 its s1 and y1.
+    rises : callable or None, optional
+        (y0, y1) -> whether a step between these raises what the flow lowers, asked where it is so long that stability
+        may be lost: it is then rejected. Noise of stiff modes, each within its tolerance, may add up to a rise.
 
     Raises
     ------
@@ -335,7 +339,7 @@ def march(
     for _ in range(max_steps):
         if not s < s_end:
             return
-        accepted = _advance(counted, norm, retract, method, memory, s, s_end, y, f)
+        accepted = _advance(counted, norm, retract, method, memory, s, s_end, y, f, rises)
         s, y, f, memory = accepted.s1, accepted.y1, accepted.f1, accepted.memory
         yield replace(accepted, evaluations=count)
     if s < s_end:
@@ -353,11 +357,12 @@ def _advance(
     s_end: float,
     y: FloatArray,
     f: FloatArray,
+    rises: Callable[[FloatArray, FloatArray], bool] | None,
 ) -> Accepted:
     """One accepted step from (s, y), f = velocity(y). Retries until the error passes."""
     step, chebyshev, order = memory.step, memory.method == "rkc2", _ORDERS[memory.method]
     radius, vector, age = memory.radius, memory.vector, memory.age
-    rejected = False
+    rejected = unstable = False
     finite = True
     units = norm.units(y)
     for _ in range(_MAX_RETRIES):
@@ -381,6 +386,9 @@ def _advance(
             step = h * (0.25 if not finite else max(0.2, min(0.5, 0.9 * error ** (-1 / (order + 1)))))
             rejected = True
             continue
+        if rises is not None and trial.stiffness > STIFF_PRODUCT and rises(y, trial.y1):
+            step, rejected, unstable = h * max(0.2, 0.5 * STIFF_PRODUCT / trial.stiffness), True, True
+            continue
         s1 = s_end if h == s_end - s else s + h
         y1, f1 = trial.y1, trial.f1
         if retract is not None:
@@ -398,7 +406,7 @@ def _advance(
             stiff = max(stiff - back, 0)
         after = memory.method
         if method in ("auto", LOW):
-            if not chebyshev and stiff >= many:
+            if not chebyshev and (unstable or stiff >= many):
                 after, stiff, vector = "rkc2", 0, None
             elif chebyshev and longer * radius < 1:
                 # rk45 at its stability limit covers 3.3 / radius in 6 evaluations: it would be no slower.

@@ -237,3 +237,23 @@ def test_a_stiff_mode_is_damped_and_not_left_hovering_at_the_tolerance():
     steps = march(lambda y: rates * y, np.ones(10), method="rk45", rtol=1e-4, s_end=3.0)
     late = [np.max(np.abs(step.y1 - np.exp(step.s1 * rates))) for step in steps if step.s1 > 1]
     assert max(late) < 5e-5
+
+
+@pytest.mark.parametrize("method", ["rk45", "auto"])
+def test_noise_that_the_tolerance_allows_does_not_raise_what_the_flow_lowers(method):
+    rates, size = np.array([1e-3, 1e6]), np.array([1.0, 1e3])  # an error of 1e-3 in the stiff entry is one of the step
+
+    def energy(y):
+        return float(rates @ y**2)
+
+    def rises(y0, y1):
+        return energy(y1) > energy(y0) * (1 + 1e-9)
+
+    start, highest = np.array([1.0, 0.0]), {}
+    for guard in (None, rises):
+        steps = march(
+            lambda y: -rates * y, start + 1e-12, method=method, rtol=1e-6, scale=size, s_end=1e-3, rises=guard
+        )
+        highest[guard] = max(energy(step.y1) for step in steps)
+    assert highest[None] > 10 * energy(start)
+    assert highest[rises] < energy(start) * (1 + 1e-6)

@@ -50,7 +50,7 @@ class Held:
             if not system.over(now.y):
                 return memory, None
             home = PolarSystem(system.problem, system.init)
-            return memory, End(Why.TURNED, now, after=(home, now.y))
+            return memory, End(Why.TURNED, now, after=home.stiff(now.y) or (home, now.y))
         y = now.y
         if isinstance(system, WeightSystem):
             y, system = system.in_polar(y), system.polar

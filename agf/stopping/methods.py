@@ -32,7 +32,7 @@ _RESCALED = 2.0
 
 @dataclass(frozen=True)
 class Explicit:
-    """`agf.integrators.march`: nothing can damp a growing mode.
+    """`agf.integrators.march`: nothing can damp a growing mode, and no long step may raise the loss of a smooth flow.
 
     Attributes
     ----------
@@ -50,6 +50,11 @@ class Explicit:
     ) -> Iterator[Accepted]:
         """Accepted steps."""
         flow = system.system
+
+        def rises(y0: FloatArray, y1: FloatArray) -> bool:
+            before = system.loss_and_rate(y0)[0]
+            return system.loss_and_rate(y1)[0] > before + self.rtol * abs(before)
+
         return integrators.march(
             system.velocity,
             y,
@@ -61,6 +66,7 @@ class Explicit:
             s0=s0,
             s_end=s_end,
             memory=memory,
+            rises=rises if flow.smooth else None,
         )
 
 
