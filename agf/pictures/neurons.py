@@ -67,7 +67,7 @@ def features(
     Parameters
     ----------
     name : str or None, optional
-        Which; default the first.
+        Which; default the first vector in the alphabet, else the first feature.
     names : Sequence[str] or None, optional
         What to call its components in the legend.
 
@@ -80,9 +80,11 @@ def features(
     ax = new_axes() if ax is None else ax
     ax.set_xlabel("flow time")
     if predicted(result):
-        known = sorted({key for drop in result.drops for key in drop.features})
+        held = {key: np.asarray(value) for drop in result.drops for key, value in drop.features.items()}
     else:
-        known = sorted(result.features_over_time)
+        held = {key: values[-1] for key, values in result.features_over_time.items() if len(values)}
+    # what there is one of a drop, as singular values and coefficients, before matrices and lone numbers
+    known = sorted(held, key=lambda key: (held[key].ndim != 1 or held[key].size < 2, key))
     if not known:
         empty = predicted(result) and not result.drops
         say(ax, f"{'no drop is predicted' if empty else 'this result holds no features'} ({result.status.word})")

@@ -54,7 +54,7 @@ VIEWS = ("loss", "band", "norms", "features", "charges", "utilities", "race", "g
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("-o", "--output", "--plot", "picture", metavar="FILE", required=True, help="Picture; format by suffix.")
 @click.option("--view", type=click.Choice(VIEWS), default="loss", show_default=True, help="What to draw over time.")
-@click.option("--feature", metavar="NAME", help="Which feature, with --view features; default the first.")
+@click.option("--feature", metavar="NAME", help="Which feature, with --view features; default the first vector.")
 def plot(runs: tuple[str, ...], picture: str, view: str, feature: str | None) -> int:
     """Draw the run files RUN... into one picture.
 

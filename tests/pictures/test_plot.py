@@ -190,6 +190,17 @@ def test_pictures_of_one_run_name_their_marks_and_begin_a_plateau_before_the_fir
     assert widths["gradient flow"] > widths["predicted"]
 
 
+def test_features_are_by_default_the_first_vector_of_the_prediction_and_of_the_trajectory():
+    problem = agf.problem("linear", X=np.eye(3), Y=np.diag([3.0, 2.0, 1.0]), width=3)
+    start = problem.init(1e-3, seed=0)
+    for result in (agf.predict(problem, start), agf.flow(problem, start)):
+        ax = plot.features(result)  # neither the matrix "left" nor the number "rank"
+        assert ax.get_ylabel() == "singular_values"
+        assert len([line for line in ax.lines if line.get_label().startswith("singular")]) == 3
+        with pytest.raises(RequestError, match="singular_values, left, rank, right"):
+            plot.features(result, "none")
+
+
 def test_marks_of_a_comparison_are_where_its_table_reads_the_curve():
     """From weights that are not small plateaus slope, and the curve's own middle of a drop is another one."""
     problem = agf.problem("diagonal-linear", X=np.sqrt(2.0) * np.eye(2), y=np.sqrt(2.0) * np.array([2.0, 0.5]))
