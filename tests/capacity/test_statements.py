@@ -186,6 +186,34 @@ def test_t21_t22_directions_settle_before_the_drop_and_end_at_four(blobs):
     assert (np.abs(angle[large] - 45) < 20).all()
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_t22_gates_go_on_changing_where_directions_have_settled(bias):
+    """On the plateau, where each neuron is alone: the best directions lie on kinks, as many as they have dimensions,
+    and steps go to and fro across them. Own descent, four draws."""
+    some, most, far = [], [], []
+    for seed in range(1, 5):
+        X, labels = race_cases.blobs(norms=(4, 3, 2, 1), seed=seed)
+        x = np.column_stack([X, np.ones(len(X))]) if bias else X
+        error = np.where(labels == 1, 0.5, -0.5)[:, None] / len(x)
+        rng, rate = np.random.default_rng(seed), 4e-3
+        w, u = rng.standard_normal((x.shape[1], 100)), np.sqrt(2) * rng.standard_normal(100)
+        w[2:] = 0.0
+        for step in range(3000):
+            z = x @ w
+            if step == 2875:  # a time of .5 before 12
+                before = z > 0
+            pushed = (z > 0) * error
+            w, u = w + rate * u * (x.T @ pushed), u + 2 * rate * (z * pushed).sum(axis=0)
+        changed = (x @ w > 0) != before
+        some.append(changed.any(axis=0).mean())
+        most.append((changed.sum(axis=0) > 1 + bias).mean())
+        angle = np.abs(x @ w) / np.linalg.norm(w, axis=0) / np.linalg.norm(x, axis=1)[:, None]
+        far.extend(angle[changed])
+    assert np.mean(some) > (0.3 if bias else 0.1)
+    assert np.mean(most) < 0.03
+    assert np.quantile(far, 0.9) < 1e-3  # what a step turns
+
+
 def largest_drive(X, sign):
     """max over unit w of |sum_k sign_k relu(w . x_k)| / (sqrt 2 n) in the plane: in a cell, or on a kink."""
     edges = np.sort(np.concatenate([np.arctan2(X[:, 1], X[:, 0]) + k * np.pi / 2 for k in (1, -1)]) % (2 * np.pi))

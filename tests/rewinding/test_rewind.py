@@ -238,7 +238,11 @@ def test_33_34_on_random_masks_continuing_beats_restarting_and_flips_more_signs(
         )
         for method in ("imp", "lrr")
     }
-    assert runs["lrr"].scores[-1] > runs["imp"].scores[-1]
+    last = agf.masked(problem, runs["imp"].masks[-1])
+    long = agf.descend(last, agf.Init.from_params(theta), **{**how, "steps": 1300})
+    kept, back, as_long = runs["lrr"].scores[-1], runs["imp"].scores[-1], accuracy(last, long.params(-1))
+    assert kept > back
+    assert kept - as_long < 0.5 * (kept - back)  # most of it is training budget
     assert runs["lrr"].signs().flips[5] > runs["imp"].signs().flips[5]
     assert runs["imp"].signs().switches.mean() > runs["lrr"].signs().switches.mean()  # back and forth
 
