@@ -16,8 +16,9 @@ from agf import registry
 from agf.arrays import FloatArray, IntArray, count, fraction, matrix
 from agf.capacity.alignment import Alignment, alignment
 from agf.capacity.group import Group, Groups
-from agf.capacity.half_times import falls, halfway, raced
+from agf.capacity.half_times import falls, foresee, halfway
 from agf.capacity.layers import favoured, gates, output_names, require_two_layer, similarity
+from agf.capacity.race import SAFE
 from agf.contract.admission import admitted
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
@@ -123,7 +124,7 @@ def groups(
         )
     found = replace(found, groups=measured)
     if isinstance(source, Comparison):
-        seen = tuple(replace(g, predicted_half_time=_predicted(g, source.stairs.drops)) for g in measured)
+        seen = tuple(_predicted(g, source.stairs.drops) for g in measured)
         return replace(found, groups=seen)
     last = k == run.snapshot_times.size - 1
     if last and run.status in _OVER:
@@ -255,20 +256,22 @@ def _foreseen(problem: Problem, found: Groups, now: Init, waiting: IntArray, unt
         return found
     with guard(problem):
         began = 0.0 if np.isnan(found.time) else found.time
-        end, seen = raced(problem, now, None if until is None else until - began)
-        if end.unfinished:  # half of what they took off so far comes too early
-            return found
-        then = Init(end.directions, end.log_norms, alpha=1.0)
+        seen = foresee(problem, now, None if until is None else until - began)
+        then = Init(seen.end.directions, seen.end.log_norms, alpha=1.0)
         moment = alignment(problem, then)
         ended = tuple(_group(problem, moment, then, now.log_norms, group.members, "") for group in found.groups)
-        still = _waiting(problem, replace(found, groups=ended), then)
-        taken, out = seen.taken(), list(found.groups)
-        for k in np.setdiff1d(waiting, still):
-            interval, share = halfway(taken[:, out[k].members].sum(axis=1))
-            if interval >= 0:
-                at = seen.times[interval] + share * (seen.times[interval + 1] - seen.times[interval])
-                out[k] = replace(out[k], predicted_half_time=began + at)
-        return replace(found, groups=tuple(out))
+        fell = np.setdiff1d(waiting, _waiting(problem, replace(found, groups=ended), then))
+    groups = [found.groups[k] for k in fell]
+    told = [seen.half_time(group.members, np.nan_to_num(group.took_off)) for group in groups]
+    after, changes, late, taken = np.array(told).reshape(-1, 4).T
+    times = began + after
+    # one flow: each feels what the others are off by, as far as they take as much
+    felt = np.nan_to_num(changes / times) * np.minimum(taken / taken[:, None], 1.0)
+    errors, out = SAFE * felt.max(axis=1, initial=0.0) + late / times + 0.0 * changes, list(found.groups)
+    for k, group, time, error in zip(fell, groups, times, errors, strict=True):
+        if np.isfinite(error):
+            out[k] = replace(group, predicted_half_time=float(time), predicted_error=float(error))
+    return replace(found, groups=tuple(out))
 
 
 def _waiting(problem: Problem, found: Groups, now: Init) -> IntArray:
@@ -330,13 +333,14 @@ def _log_total(problem: Problem, log_norms: FloatArray) -> float:
     return float(np.logaddexp.reduce(problem.degree * log_norms) / problem.degree)
 
 
-def _predicted(group: Group, drops: tuple[Drop, ...]) -> float:
-    """Half-drop time of the predicted drop that has the largest share of the group, of several the one next to its own.
-
-    NaN where none has any.
-    """
+def _predicted(group: Group, drops: tuple[Drop, ...]) -> Group:
+    """The group with the half-drop time of the predicted drop that has its largest share, of several the one next to
+    its own, where any has one."""
     shares = [float(np.sum(group.shares[np.isin(group.members, drop.neurons)])) for drop in drops]
     most = max(shares, default=0.0)
-    times = [drop.half_time for drop, share in zip(drops, shares, strict=True) if share == most > 0]
+    its = [drop for drop, share in zip(drops, shares, strict=True) if share == most > 0]
+    if not its:
+        return group
     own = group.half_time if np.isfinite(group.half_time) else 0.0
-    return min(times, key=lambda time: abs(time - own), default=np.nan)
+    drop = min(its, key=lambda drop: abs(drop.half_time - own))
+    return replace(group, predicted_half_time=drop.half_time, predicted_error=drop.error)

@@ -1,4 +1,4 @@
-"""When groups had done half of what they take off the loss: in a run, or in a coarse race from a moment on.
+"""When groups had done half of what they take off the loss: in a run, or in coarse races from a moment on.
 
 Every neuron takes off the integral of |grad_i L|^2, since dL/dt = -sum_i |grad_i L|^2.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agf.arrays import FloatArray
+from agf.arrays import FloatArray, IntArray
 from agf.capacity.race import Race, loss_without_neurons, race
 from agf.contract.admission import refuse_nonfinite
 from agf.contract.problem import Problem
@@ -20,11 +20,13 @@ from agf.stopping.drive import Moment
 
 #: Error of one step of the race relative to each neuron: a cost, since a half time is asked for to a percent.
 RTOL = 1e-3
+#: Errors are measured by a race at this multiple of the tolerance. Cost: a third of the other race, or two.
+_COARSER = 10.0
 #: The race is over when the loss has fallen to this fraction of that without neurons: a cost, since who falls after
 #: that takes off less than a hundredth of it.
 _DECIDED = 0.01
-#: Gradients of the race. Limit: groups that are not past their drop by then have no half time; those of the examples
-#: take a few hundred.
+#: Gradients of a race. Limit: groups that are not past their drop by then have no half time, and what is left of the
+#: loss is part of the error of the others; those of the examples take a few hundred.
 _MOST = 3_000
 #: Parts of a step in which falls are told apart. Cost: a gradient each; a step changes norms by factors, and with one
 #: part half times are off by 3 %.
@@ -58,6 +60,15 @@ class Falls:
         shares = squares / np.where(total > 0, total, 1.0)
         return np.asarray(-np.diff(self.losses)[:, None] * 0.5 * (shares[1:] + shares[:-1]))
 
+    def gone(self, members: IntArray) -> FloatArray:
+        """What these neurons had taken off at every moment, 0 at first."""
+        return np.append(0.0, np.cumsum(self.taken()[:, members].sum(axis=1)))
+
+    def when(self, gone: FloatArray, amount: float) -> float:
+        """The time at which that comes to an amount; NaN where it does not."""
+        k, share = _place(gone, amount)
+        return float(self.times[k] + share * (self.times[k + 1] - self.times[k])) if k >= 0 else np.nan
+
 
 def falls(problem: Problem, run: Trajectory, k: int) -> FloatArray:
     """(k, H) loss that every neuron took off between the snapshots up to number k."""
@@ -72,14 +83,47 @@ def halfway(taken: FloatArray) -> tuple[int, float]:
     """The interval in which half of what was taken (k,) between k + 1 moments was gone, and how far in it; (-1, nan)
     where nothing was."""
     so_far = np.append(0.0, np.cumsum(taken))
-    first = int(np.argmax(so_far >= 0.5 * so_far[-1]))
+    return _place(so_far, 0.5 * so_far[-1])
+
+
+def _place(so_far: FloatArray, amount: float) -> tuple[int, float]:
+    """The interval between moments in which what is gone by then (k + 1,), 0 at first, comes to this amount, and how
+    far in it; (-1, nan) where none does."""
+    first = int(np.argmax(so_far >= amount))
     if first == 0:
         return -1, np.nan
-    return first - 1, float((0.5 * so_far[-1] - so_far[first - 1]) / (so_far[first] - so_far[first - 1]))
+    return first - 1, float((amount - so_far[first - 1]) / (so_far[first] - so_far[first - 1]))
 
 
-def raced(problem: Problem, start: Init, until: float | None) -> tuple[Race, Falls]:
-    """The flow from weights on, up to a flow time or to where it is over, and who takes off what in it."""
+@dataclass(frozen=True)
+class Foresight:
+    """A race from weights on, to where it is over, and who takes off what in it and in a coarser one to that time."""
+
+    end: Race
+    fine: Falls
+    coarse: Falls
+
+    def half_time(self, members: IntArray, before: float) -> tuple[float, float, float, float]:
+        """When these have taken off half of everything, by how much the coarser race changes that, how much later it
+        would be if they took off all that a race that was cut has left, and what they take. NaN where it is not in it.
+
+        before : what they took off until the race.
+        """
+        gone = self.fine.gone(members)
+        amount = 0.5 * (gone[-1] - before)
+        time = self.fine.when(gone, amount)
+        other, left = self.coarse.gone(members), self.end.loss if self.end.unfinished else 0.0
+        coarse = self.coarse.when(other, amount if left else 0.5 * (other[-1] - before))
+        return time, abs(coarse - time), self.fine.when(gone, amount + 0.5 * left) - time, float(gone[-1])
+
+
+def foresee(problem: Problem, start: Init, until: float | None) -> Foresight:
+    """The flow from weights on, up to a flow time or to where it is over."""
+    end, fine = _raced(problem, start, RTOL, until)
+    return Foresight(end, fine, _raced(problem, start, _COARSER * RTOL, end.time)[1])
+
+
+def _raced(problem: Problem, start: Init, rtol: float, until: float | None) -> tuple[Race, Falls]:
     seen = Falls(problem)
     seen.see(0.0, start.params())
 
@@ -90,4 +134,4 @@ def raced(problem: Problem, start: Init, until: float | None) -> tuple[Race, Fal
             seen.see(unit * (now.origin + float(local)), cartesian(shot.directions, shot.log_norms))
 
     decided = _DECIDED, loss_without_neurons(problem)
-    return race(problem, start, RTOL, until, decided, _MOST, each), seen
+    return race(problem, start, rtol, until, decided, _MOST, each), seen

@@ -24,6 +24,9 @@ from agf.stopping.rules import Budget, Certified, Quiet, Settled, Timeless, Tole
 #: Without a fall to where it is decided, it is over when the loss falls by less than this fraction of itself in another
 #: time as long, and nothing grows. Cost: norms still move a little then, and hardly pass one another.
 _STILL = 0.01
+#: Error over the largest change of a result in a coarser race. Derived: where that is at least half as wrong again,
+#: |coarser - this| >= .5 |error of this|.
+SAFE = 2.0
 #: Tolerance from which on steps are of low order. Derived: a step of order p costs 6 gradients for p = 5 and 3 for
 #: p = 3, and their number is in proportion to tolerance^(-1 / p): equal at 2^(-7.5).
 _LOW = 2.0**-7.5

@@ -18,7 +18,7 @@ from agf.arrays import FloatArray, IntArray, positive
 from agf.arrays import number as number_of
 from agf.capacity.alignment import Alignment, alignment
 from agf.capacity.layers import gates, two_layer
-from agf.capacity.race import Race, loss_without_neurons
+from agf.capacity.race import SAFE, Race, loss_without_neurons
 from agf.capacity.race import race as race_of
 from agf.capacity.seats import seats
 from agf.contract.admission import admit
@@ -46,9 +46,6 @@ _LOOSEST = 0.04
 #: Errors are measured by a run at this multiple of the tolerance. Cost: two thirds of the other run; at 10 times the
 #: tolerance errors are overstated, and little is decided.
 _COARSER = 5.0
-#: Error over the largest change of a log norm in the coarser run. Derived: where that is at least half as wrong again,
-#: |coarser - this| >= .5 |error of this|.
-_SAFE = 2.0
 #: Neurons on either side, by norm, whose largest change counts. Limit: of one neuron alone both runs may be wrong by
 #: the same; of 21 of about one norm they hardly are (measured: bars held in 76 of 77 races), which is no proof.
 _NEAR = 10
@@ -380,7 +377,7 @@ def _error(log_norms: FloatArray, coarser: FloatArray, living: IntArray) -> Floa
     rows = living[np.argsort(-log_norms[living], kind="stable")]
     with np.errstate(invalid="ignore"):  # two norms of 0 are equal
         change = np.nan_to_num(np.abs(coarser - log_norms)[rows])
-    out[rows] = _SAFE * maximum_filter1d(change, 2 * _NEAR + 1, mode="nearest")
+    out[rows] = SAFE * maximum_filter1d(change, 2 * _NEAR + 1, mode="nearest")
     return out
 
 

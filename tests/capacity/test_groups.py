@@ -140,12 +140,32 @@ def test_groups_that_turn_while_others_fall_are_told_their_half_times(activation
     assert len(large) == 2
     for group in large:
         before = int(np.argmax(flow.snapshot_times > 0.6 * group.half_time))
-        told = agf.groups(flow, at=before).of(group.winner).predicted_half_time
-        assert told == pytest.approx(group.half_time, rel=0.01)
+        told = agf.groups(flow, at=before).of(group.winner)
+        assert told.predicted_half_time == pytest.approx(group.half_time, rel=0.01)
+        assert abs(told.predicted_half_time / group.half_time - 1) < told.predicted_error < 0.1
+
+
+def test_half_of_what_a_group_takes_off_counts_the_past_and_what_a_race_that_was_cut_has_left():
+    """Two neurons share a loss of 8 that falls by 1 in a unit of time, evenly; a coarser race is a tenth late."""
+    from types import SimpleNamespace
+
+    from agf.capacity.half_times import Falls, Foresight
+
+    def falls(stretch):
+        times, shares = stretch * np.arange(9.0), np.ones((9, 2))
+        return Falls(race_cases.network(2), list(times), list(8.0 - np.arange(9.0)), list(shares))
+
+    both = np.array([0, 1])
+    over = Foresight(SimpleNamespace(loss=0.0, unfinished=""), falls(1.0), falls(1.1))
+    assert over.half_time(both, 0.0) == pytest.approx((4.0, 0.4, 0.0, 8.0))
+    assert over.half_time(both[:1], 2.0) == pytest.approx((2.0, 0.2, 0.0, 4.0))  # 3 of 6, 1 of them in the race
+    assert np.isnan(over.half_time(both, 9.0)[0])  # before the race
+    cut = Foresight(SimpleNamespace(loss=2.0, unfinished="cut"), falls(1.0), falls(1.1))
+    assert cut.half_time(both, 0.0) == pytest.approx((4.0, 0.4, 1.0, 8.0))
 
 
 def test_a_race_that_takes_too_long_tells_no_half_time(monkeypatch, run):
-    """Half of what a group took off so far comes too early."""
+    """No group is past its drop when it is cut."""
     from agf.capacity import half_times
 
     problem, flow = run
