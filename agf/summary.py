@@ -24,6 +24,7 @@ from agf.graph import learned, saddles
 from agf.pictures.axes import loss_scale, plain
 from agf.pictures.ticks import log_time
 from agf.records import files
+from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.records.table import Table, apart, counted, level, number, percent
 from agf.results.drop import Drop
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 #: Quantiles shown for every distribution.
 QUANTILES = (0.05, 0.5, 0.95)
+#: Digits in which quantiles may be told apart: as many as predictions are made to.
+_DIGITS = 1 - round(math.log10(Settings.rtol))
 #: A picture with more groups than this has no legend: it would hide the staircases.
 _MOST_NAMES = 12
 
@@ -477,7 +480,7 @@ def _quantiles(values: FloatArray) -> list[float]:
 def _told(values: FloatArray) -> list[str]:
     """The quantiles for people, with digits in which they differ; of one run its value alone."""
     found = _quantiles(values)
-    return ["-", number(found[1]), "-"] if values.size == 1 else apart(found)
+    return ["-", number(found[1]), "-"] if values.size == 1 else apart(found, most=_DIGITS)
 
 
 def _spread(values: FloatArray) -> float:

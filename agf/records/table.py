@@ -64,15 +64,11 @@ def bound(value: float) -> str:
 _MOST_DIGITS = 15
 
 
-def apart(values: Sequence[float], digits: int = 4) -> list[str]:
-    """Numbers for people that are read beside one another: `digits` digits each, and more until two that differ look
-    different."""
-    for more in range(digits, _MOST_DIGITS + 1):
-        words = [number(value, more) for value in values]
-        known = {float(value) for value in values if not np.isnan(value)}
-        if len({word for word in words if word != "-"}) >= len(known):
-            return words
-    return [number(value, digits) for value in values]
+def apart(values: Sequence[float], digits: int = 4, most: int = _MOST_DIGITS) -> list[str]:
+    """Numbers for people that are read beside one another: `digits` digits each, and more until two that differ in
+    `most` digits look different."""
+    words = [[number(value, more) for value in values] for more in range(digits, most + 1)]
+    return next(some for some in words if len(set(some)) == len(set(words[-1])))
 
 
 def level(value: float, scale: float, digits: int = 4) -> str:

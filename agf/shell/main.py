@@ -230,6 +230,8 @@ def agf() -> None:
     Example: agf compare diagonal-linear
 
     Each command has its own help and example: agf predict --help
+
+    Tables and sentences go to standard error, the document of --json to standard output: agf show RUN 2>&1 | less
     """
 
 

@@ -104,6 +104,8 @@ def test_numbers_that_differ_are_printed_with_digits_that_differ():
     assert apart([1.23456, 1.23457, 1.23457]) == ["1.23456", "1.23457", "1.23457"]
     assert apart([5.0, 5.0]) == ["5", "5"]
     assert apart([float("nan"), 3.14159265]) == ["-", "3.142"]
+    assert apart([0.1424618, 0.1424619, 0.1424671], most=6) == ["0.14246", "0.14246", "0.14247"]
+    assert apart([0.1424618, 0.1424619], most=6) == ["0.1425", "0.1425"]
     assert apart([0.1, np.nextafter(0.1, 1)]) == ["0.1", "0.1"]  # not within 15 digits
 
 
