@@ -77,10 +77,12 @@ class ExactStepper(ClosedStepper):
 
     @classmethod
     def of(cls, batch: Batch, rtol: float, noise: float) -> ExactStepper | None:
-        """None where their flow is not known exactly.
+        """None where their flow is not known exactly, or steps are asked for.
 
         noise : utility gradients up to this cannot be told from 0: they move nothing.
         """
+        if batch.stepped:
+            return None
         origin, rows = batch.origin, batch.neurons
         flow = exact_flow(
             batch.problem,

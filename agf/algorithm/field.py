@@ -44,6 +44,8 @@ class Batch:
         Whether neurons go the other way at forks, where the flow is not unique.
     rounded : bool, optional
         Whether exact flows slide along kinks at the pace that the trainer's rounding leaves them.
+    stepped : bool, optional
+        Whether neurons with kinks are taken in steps, also where their flow is known exactly.
     """
 
     problem: Problem
@@ -55,6 +57,7 @@ class Batch:
     origin: Init | None = None
     contrary: bool = False
     rounded: bool = False
+    stepped: bool = False
 
     def some(self, rows: IntArray, directions: FloatArray, log_norms: FloatArray) -> Batch:
         """Some of its rows (k,), where these arrays (m, P), (m,) say that all are."""

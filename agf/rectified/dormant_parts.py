@@ -232,14 +232,13 @@ def exact_flow(
 ) -> DormantParts | None:
     """The flow of dormant neurons (m,) on a residual, as `problem.residual` returned it.
 
-    None where it is not known, or takes more memory than steps do; and for masked neurons that are both contrary and
-    rounded, the second pass of a prediction: taken in steps on the trainer's kinks, it tells what sharp ones change.
+    None where it is not known, or takes more memory than steps do.
 
     rounded : whether neurons slide along kinks at the pace that they have beside those of the trainer.  The others are
     as of `DormantParts`.
     """
     base = _network(problem)
-    if base is None or neurons.size == 0 or (contrary and rounded and problem.restriction() is not None):
+    if base is None or neurons.size == 0:
         return None
     axis = base.axis
     assert axis is not None

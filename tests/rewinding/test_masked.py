@@ -148,6 +148,22 @@ def test_bars_of_a_masked_neuron_cover_what_the_trainers_kinks_change():
     assert abs(drop.half_time / run.time_at(0.5 * (run.losses[0] + drop.level)) - 1) < drop.error < 0.02
 
 
+def test_an_input_that_is_masked_costs_a_prediction_what_one_that_is_not_there_does():
+    """Both passes share their first plateau: no kinks are taken in another way in the second one."""
+    X = np.random.default_rng(3).standard_normal((20, 3))
+    y = np.tanh(X[:, :2] @ [1.5, -1.0])
+    small = agf.TwoLayer(X[:, :2], y, activation="tanh", width=3)
+    masked = agf.masked(agf.TwoLayer(X, y, activation="tanh", width=3), np.tile([True, True, False, True], (3, 1)))
+    theta = small.init(1e-5, seed=0).params()
+    told = [
+        agf.predict(problem, agf.Init.from_params(rows, alpha=1e-5), mode="resolved")
+        for problem, rows in ((small, theta), (masked, np.insert(theta, 2, 0.0, axis=1)))
+    ]
+    counts = [{name: n for name, n in stairs.stats.items() if name != "seconds"} for stairs in told]
+    assert counts[0] == counts[1]
+    assert told[1].drops[0].conditioning == pytest.approx(told[0].drops[0].conditioning, rel=1e-6)
+
+
 def test_biases_of_a_masked_network_are_not_pruned_and_its_remarks_are_made():
     X = np.random.default_rng(0).standard_normal((20, 3))
     problem = agf.TwoLayer(X, np.repeat([0, 1], [14, 6]), loss="cross-entropy", width=5, bias="both")

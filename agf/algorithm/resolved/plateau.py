@@ -60,8 +60,7 @@ class Plateau:
         run.state = found.state
         log_norm = float(log_norms[found.neurons].max())
         self._bend(float(found.utility.max()), log_norm, log_norm - float(state.log_norms[found.neurons].max()))
-        # of masked neurons the other pass steps where kinks are rounded, as the trainer does: its plateau is another
-        if state.time == 0.0 and not run.waiting.forked and run.problem.restriction() is None:
+        if state.time == 0.0 and not run.waiting.forked:
             run.landing = run.state
         if run.planned is not None and run.planned.method == "rk45":
             run.planned = None  # a plateau is left more slowly than it was reached

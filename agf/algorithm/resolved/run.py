@@ -83,8 +83,9 @@ class Run:
         self.landing: State | None = None  # the end of the first plateau, where no fork was passed on it
 
     def follow(self, first: Run) -> None:
-        """Begin where another pass has landed: the first plateau is that of the zero function, whoever joins when."""
-        if first.landing is not None:
+        """Begin where another pass has landed: the first plateau is that of the zero function, whoever joins when; one
+        that is crossed in another way is another."""
+        if first.landing is not None and first.waiting.stepped == self.waiting.stepped:
             self.state = first.landing
             self.path.follow(first.path, self.state.time)
 

@@ -63,6 +63,9 @@ class Waiting:
     ----------
     forked : set[int]
         Neurons that have passed a fork.
+    stepped : bool
+        Whether they are taken in steps on the kinks of the trainer, which tell what sharp ones change: masked ones that
+        go the other way.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class Waiting:
         self.problem, self.clock, self.init, self.threshold = problem, clock, init, threshold
         self.tie_rtol, self.stats = tie_rtol, stats
         self.contrary, self.forked = contrary, set[int]()
+        self.stepped = contrary and problem.cornered and problem.restriction() is not None
 
     def order(self, state: State, neurons: IntArray) -> Order:
         """The order that decides whether these dormant neurons (k,) grow."""
@@ -138,4 +142,5 @@ class Waiting:
             self.init,
             self.contrary,
             rounded=True,
+            stepped=self.stepped,
         )
