@@ -17,7 +17,7 @@ from agf.algorithm.departures.carrying import EARLY, Carrying
 from agf.algorithm.departures.discharge import Discharge
 from agf.algorithm.departures.following import Following
 from agf.algorithm.departures.opening import opening
-from agf.algorithm.departures.symmetry import UNTIMED, Order
+from agf.algorithm.departures.symmetry import UNTIMED
 from agf.algorithm.dormant import carried
 from agf.algorithm.exact_stepper import aligned
 from agf.algorithm.field import Batch
@@ -26,6 +26,7 @@ from agf.algorithm.run import Run
 from agf.algorithm.threshold import ExactThreshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
+from agf.contract.order import Order
 from agf.contract.problem import Problem
 from agf.errors import NoTheory, RequestError, explain
 from agf.init import Init

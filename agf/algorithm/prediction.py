@@ -17,12 +17,11 @@ from agf.algorithm.deviation import Deviation
 from agf.algorithm.engine import Engine
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
-from agf.algorithm.smallness import of_start, refuse_large
+from agf.algorithm.smallness import of_start, refuse_size
 from agf.arrays import USUAL
 from agf.clock import Clock
 from agf.contract.admission import admit
 from agf.contract.blame import blame, guard, told
-from agf.contract.faint import Nothing, refuse_faint
 from agf.contract.phases import Phases
 from agf.contract.problem import Problem
 from agf.errors import AgfError
@@ -130,9 +129,7 @@ def predict_with(
     with guard(problem):
         change = 0.0
         if settings.mode != "limit":
-            nothing = Nothing.of(problem)
-            change = refuse_large(problem, init, nothing)
-            refuse_faint(problem, init, "predict", nothing)
+            change = refuse_size(problem, init)
         stairs = _predicted(problem, init, settings, observer, kept)
         if problem.layers is not None:
             from agf.rectified.verdict import judged  # a tenth of a second to import, and few problems have kinks
@@ -329,7 +326,7 @@ def predict_each(problem: Problem, inits: Sequence[Init], settings: Settings) ->
             if phases is None:
                 found = predict_with(problem, init, settings)
             else:
-                change = refuse_large(problem, init)
+                change = refuse_size(problem, init)
                 found = _alternate(Engine(problem, init, settings, phases), None, Checkpoint(None))
                 found = of_start(problem, init, found, change)
         except Exception as error:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from agf.algorithm.departures.symmetry import Order, order
 from agf.algorithm.field import Batch
 from agf.algorithm.memory import GenericState, Memory
 from agf.algorithm.threshold import ExactThreshold
 from agf.arrays import IntArray
 from agf.clock import Clock
+from agf.contract.order import Order, order
 from agf.contract.problem import Problem
 from agf.init import Init
 from agf.records.settings import Settings
@@ -77,8 +77,7 @@ class Run:
         if not self.problem.smooth:
             return Order.LEADING
         alive = waiting[np.isfinite(state.log_norms[waiting])]
-        directions, residual = state.directions[alive], self.residual(state)
-        return order(self.problem, self.threshold(state), directions, alive, residual, state.level)
+        return order(self.problem, state.directions[alive], alive, self.residual(state), state.level)
 
     @cached_property
     def start_drive(self) -> float:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from agf.algorithm.departures.symmetry import rounded
 from agf.algorithm.threshold import ExactThreshold
-from agf.contract.faint import Nothing
+from agf.contract.faint import Nothing, refuse_faint
+from agf.contract.order import rounded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
@@ -25,13 +25,13 @@ _LOOKED_AT = 16
 SAID = 0.01
 
 
-def refuse_large(problem: Problem, init: Init, nothing: Nothing | None = None) -> float:
+def refuse_size(problem: Problem, init: Init) -> float:
     """Refuse a start at which no neuron is below its natural norm R*, the one at which it alone would saturate, or at
     which all together are further from the targets than the zero function is, by as much again.
 
     A prediction expands in small weights, and R* is what they are small against: it scales with the targets, so that a
     start is refused, or not, whatever the units of the data. Neurons without a pull (dead, nothing to fit, or none to
-    leading order) do not count.
+    leading order) do not count. What is too small for float64 is refused as well (`refuse_faint`).
 
     Returns
     -------
@@ -43,7 +43,7 @@ def refuse_large(problem: Problem, init: Init, nothing: Nothing | None = None) -
     RequestError
         With the norm, or the loss, found and the one expected.
     """
-    nothing = Nothing.of(problem) if nothing is None else nothing
+    nothing = Nothing.of(problem)
     _refuse_norms(problem, init, nothing)
     change = start_change(problem, init, nothing)
     if change > 1.0:
@@ -56,6 +56,7 @@ def refuse_large(problem: Problem, init: Init, nothing: Nothing | None = None) -
                 remedy="Choose a smaller alpha, or scale the weights down; agf.flow trains from any.",
             )
         )
+    refuse_faint(problem, init, "predict", nothing)
     return change
 
 
@@ -79,7 +80,7 @@ def _refuse_norms(problem: Problem, init: Init, nothing: Nothing) -> None:
         pulled = np.isfinite(radii)
         if not pulled.any() or (init.log_norms[rows] < radii)[pulled].any():
             return
-        if rounded(problem, threshold, ahead, rows, residual, nothing.loss):
+        if rounded(problem, ahead, rows, residual, nothing.loss):
             return  # there is no pull
     except NonFinite:
         return  # the first phase meets it again, and reports it

@@ -10,11 +10,11 @@ from agf.algorithm.arrivals import Arrivals
 from agf.algorithm.departures.discharge import ALIGNED, Discharge
 from agf.algorithm.departures.infimum import ended, undecided
 from agf.algorithm.departures.opening import opening
-from agf.algorithm.departures.symmetry import Order
 from agf.algorithm.dormant import Crossing, carried
 from agf.algorithm.memory import GenericState
 from agf.algorithm.run import Run
 from agf.arrays import IntArray
+from agf.contract.order import Order
 from agf.integrators import MarchError
 from agf.records.state import Activation
 from agf.records.status import Status

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import FloatArray
-from agf.contract.interaction import SOME, largest_pull
+from agf.contract.interaction import SOME
+from agf.contract.order import Order, noise, order
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
-from agf.rounding import SUM
 from agf.sphere import norms
 
 #: Log norms at which the power of the next order is read off. Derived: it is the whole of the pull there, to a percent,
@@ -57,15 +57,13 @@ def refuse_faint(problem: Problem, init: Init, where: str, nothing: Nothing | No
         return
     nothing = Nothing.of(problem) if nothing is None else nothing
     directions, residual = init.directions[rows], nothing.residual
-    leading = _longest(problem.utility(directions, rows, residual)[1])
-    alone = float(np.max(problem.self_interaction(directions, rows, *problem.empty)))
-    rounding = SUM * largest_pull(problem.degree, alone, nothing.loss)
+    if order(problem, directions, rows, residual, nothing.loss) is not Order.NEXT:
+        return  # the leading order counts, or nothing ever grows
+    rounding = noise(problem, directions, rows, nothing.loss)
 
     def pull(log_norms: FloatArray) -> FloatArray:
         return np.asarray(problem.pull(directions, log_norms, rows, residual))
 
-    if not leading <= rounding or not _longest(pull(np.zeros(rows.size))) > rounding:  # NaN is for others to report
-        return  # the leading order counts, or nothing ever grows
     now, double = pull(init.log_norms[rows]), pull(init.log_norms[rows] + np.log(2.0))
     if _longest(now) > rounding or _a_power(now, double):
         return

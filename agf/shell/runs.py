@@ -11,7 +11,7 @@ import click
 
 from agf import registry
 from agf.algorithm.prediction import predict_with
-from agf.algorithm.smallness import refuse_large
+from agf.algorithm.smallness import refuse_size
 from agf.contract.admission import admit
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
@@ -249,7 +249,7 @@ def _problem_and_init(name: str, options: dict[str, Any], report: Silent, predic
     with guard(requested.problem):
         if predict:
             init = admit(requested.problem, init, "predict")
-            refuse_large(requested.problem, init)
+            refuse_size(requested.problem, init)
         report.say(visible(requested.problem.describe()))
     for note in requested.notes:
         report.say(note)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import agf
-from agf.algorithm.departures.symmetry import HANDED, Order, order
-from agf.algorithm.threshold import ExactThreshold
+from agf.algorithm.departures.symmetry import HANDED
+from agf.contract.order import Order, order
 from agf.records.status import Status
 
 XOR = (np.array([[-1, -1, 1], [-1, 1, 1], [1, -1, 1], [1, 1, 1.0]]), np.array([-1, 1, 1, -1.0]))
@@ -24,9 +24,9 @@ NOBODY = np.zeros(0, dtype=np.int64)
 def test_utilities_that_vanish_by_symmetry_are_told_from_those_that_are_small(activation, data, decides):
     problem = agf.TwoLayer(*data, activation=activation, width=3)
     none, directions = np.zeros((0, problem.n_params)), problem.init(1e-2).directions
-    threshold, residual = ExactThreshold(problem, True, none, NOBODY), problem.residual(none, NOBODY)
+    residual = problem.residual(none, NOBODY)
     loss = problem.loss_grad(none, NOBODY)[0]
-    assert order(problem, threshold, directions, np.arange(3), residual, loss) is decides
+    assert order(problem, directions, np.arange(3), residual, loss) is decides
 
 
 def test_mode_agf_hands_a_symmetric_start_over_and_says_so():

@@ -15,14 +15,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from agf.algorithm.conditioning import conditioned, shaken
-from agf.algorithm.departures.symmetry import Order, order
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved.tolerances import COARSEST, STEP
-from agf.algorithm.threshold import ExactThreshold
 from agf.arrays import FloatArray
 from agf.clock import Clock
 from agf.contract.flow_system import Snapshot
+from agf.contract.order import Order, order
 from agf.contract.problem import Problem
 from agf.coordinates.choice import flow_system
 from agf.coordinates.mode_system import ModeSystem
@@ -152,9 +151,8 @@ class _Modes:
         """Whether nothing ever grows, by a symmetry."""
         alive = np.flatnonzero(np.isfinite(self.init.log_norms))
         residual = self.problem.residual(*self.problem.empty)
-        threshold = ExactThreshold(self.problem, True, *self.problem.empty)
         units = self.init.directions[alive]
-        return order(self.problem, threshold, units, alive, residual, self.start_level) is Order.NONE
+        return order(self.problem, units, alive, residual, self.start_level) is Order.NONE
 
     def _ended(self, end: End, ending: Ending) -> Status:
         """The status of an end, whose evidence goes into the notes where it is more than a word."""

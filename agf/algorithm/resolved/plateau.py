@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from agf.algorithm.departures.symmetry import Order
 from agf.algorithm.resolved.members import STILL
 from agf.algorithm.resolved.run import Run
 from agf.clock import charge
+from agf.contract.order import Order
 from agf.records.status import Status
 from agf.rounding import TINY
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from agf import integrators
 from agf.algorithm.conditioning import LONGER
-from agf.algorithm.departures.symmetry import Order
 from agf.algorithm.observer import Observer
 from agf.algorithm.resolved.members import Members, Network, leading
 from agf.algorithm.resolved.path import Change, Path
@@ -16,6 +15,7 @@ from agf.algorithm.resolved.tolerances import Tolerances
 from agf.algorithm.resolved.waiting import Waiting
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
+from agf.contract.order import Order
 from agf.contract.problem import Problem
 from agf.coordinates.floors import of_returns
 from agf.init import Init

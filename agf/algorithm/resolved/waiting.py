@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agf.algorithm import dormant
-from agf.algorithm.departures.symmetry import Order, order
 from agf.algorithm.dormant import Crossing
 from agf.algorithm.field import Batch
 from agf.algorithm.threshold import Threshold
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
+from agf.contract.order import Order, order
 from agf.contract.problem import Problem
 from agf.init import Init
 from agf.records.state import State
@@ -88,8 +88,7 @@ class Waiting:
         """The order that decides whether these dormant neurons (k,) grow."""
         if neurons.size == 0 or not self.problem.smooth:
             return Order.LEADING
-        directions, residual = state.directions[neurons], self._residual(state)
-        return order(self.problem, self.threshold, directions, neurons, residual, state.level)
+        return order(self.problem, state.directions[neurons], neurons, self._residual(state), state.level)
 
     def next(self, state: State, small: IntArray, rtol: float, stop: float, most: float = np.inf) -> Landing | Status:
         """The next to join, on the residual of the active neurons, of which `small` (k,) ride along and the others are
