@@ -17,12 +17,11 @@ from agf.contract.problem import Problem
 from agf.errors import ProblemError, RequestError
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
-from agf.records.settings import FINE_DEPTH, Settings
+from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.records.table import percent, those
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
-from agf.stopping.ending import FLOOR
 
 Observed = list[tuple[object, Drop | None]]
 Predict = Callable[[Settings], Staircase]
@@ -48,7 +47,7 @@ def auto(
         first = alternate(paper, lambda state, drop: seen.append((state, drop)), own)
         if first.status is Status.INTERRUPTED:
             return replace(first, settings=settings)
-        whole = not first.status.failed and not _short(problem, init, first)
+        whole = not first.status.failed and first.status is not Status.NO_CRITICAL_POINT
         # a closed form that has a remark to make says what it does not follow
         if whole and not first.notes and all(drop.error <= HOLDS for drop in first.drops):
             for state, drop in seen if observer is not None else ():
@@ -88,14 +87,6 @@ def _known_twice(drops: tuple[Drop, ...], first: Sequence[Drop]) -> tuple[Drop, 
             drop = replace(drop, error=min(drop.error, (apart + other.error) / (1.0 - other.error)))
         out.append(drop)
     return tuple(out)
-
-
-def _short(problem: Problem, init: Init, first: Staircase) -> bool:
-    """Whether Algorithm 1 says that all is fitted, with active modes on their way and above what they can reach."""
-    if first.status is not Status.FITTED or not first.drops or first.drops[-1].critical:
-        return False
-    size = max(first.levels[-1], FLOOR * first.start_level)
-    return bool(first.levels[-1] - problem.least_loss(init) > FINE_DEPTH * size)
 
 
 def _reason(drops: Sequence[Drop], first: Staircase | None) -> str:

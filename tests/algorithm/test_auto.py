@@ -215,6 +215,9 @@ def test_what_is_fitted_by_algorithm_1_reaches_the_bound_of_the_problem_or_is_re
     least = 0.5 * np.mean((y - x @ np.linalg.lstsq(x, y, rcond=None)[0]) ** 2)
     stairs = agf.predict(problem, problem.init(1e-60, seed=0))
     assert stairs.levels[-1] == pytest.approx(least, rel=1e-4)  # .1325 above .1219, "fitted" at no more than a bar
+    assert stairs.status is agf.Status.FITTED
+    # the phases themselves say so: what goes on is not fitted
+    assert agf.predict(problem, problem.init(1e-60, seed=0), mode="agf").status is agf.Status.NO_CRITICAL_POINT
 
 
 def test_a_drop_that_both_ways_have_is_known_as_well_as_by_the_better_one():

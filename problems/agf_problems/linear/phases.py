@@ -120,7 +120,7 @@ class ModePhases:
             # one that overlaps the drop before may be halfway done before that
             return self._turned(state, held, modes, max(held.turn[0], began), held.turn[1])
         if modes.labels.size == 0:
-            return state, Status.FITTED
+            return state, Status.FITTED if self._fitted(held) else Status.NO_CRITICAL_POINT
         if held.dormant.empty or held.order.size == min(self.moments.rank, self._init.width):
             return state, Status.ALL_ACTIVE
         if not np.isfinite(wait):
@@ -278,6 +278,11 @@ class ModePhases:
         settled = self._settle(held, dormant, theta, held.order, label, rate, when, 0.0, 0.0)[0]
         time = max(float(self.clock.accelerated(when)), state.time)
         return self._state(time, state.active, settled), Activation(time, time, label, np.array([0.5 * rate]))
+
+    def _fitted(self, held: Held) -> bool:
+        """Whether the active modes rest, or have no more to lose than the tolerance: they may be on their way still."""
+        left = self._loss(held.theta) - self.moments.floor
+        return held.rest.settled or left <= self.settings.rtol * (self.explainable + self.moments.floor)
 
     def _best(self, order: IntArray, alone: bool) -> float:
         """Lowest loss above the floor with as many modes a block as are active; of any block when none is dormant."""
