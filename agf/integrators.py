@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -255,6 +255,17 @@ class _Trial:
     stiffness: float = 0.0
 
 
+class _Counted:
+    """A velocity that counts how often it is asked for."""
+
+    def __init__(self, velocity: Velocity) -> None:
+        self._velocity, self.count = velocity, 0
+
+    def __call__(self, y: FloatArray) -> FloatArray:
+        self.count += 1
+        return self._velocity(y)
+
+
 def march(
     velocity: Velocity,
     y0: FloatArray,
@@ -318,13 +329,7 @@ def march(
         raise RequestError(
             explain(f"unknown method {method!r}.", where="integrator", expected="one of " + ", ".join(METHODS))
         )
-    count = 0
-
-    def counted(y: FloatArray) -> FloatArray:
-        nonlocal count
-        count += 1
-        return velocity(y)
-
+    counted = _Counted(velocity)
     norm = ErrorNorm(rtol, scale, groups, y0.size)
     s, y = float(s0), np.array(y0, dtype=np.float64)
     with np.errstate(**ABSURD):
@@ -341,14 +346,14 @@ def march(
             return
         accepted = _advance(counted, norm, retract, method, memory, s, s_end, y, f, rises)
         s, y, f, memory = accepted.s1, accepted.y1, accepted.f1, accepted.memory
-        yield replace(accepted, evaluations=count)
+        yield accepted
     if s < s_end:
         raise OutOfSteps(f"{max_steps} steps were not enough.", s, y)
 
 
 @np.errstate(**ABSURD)
 def _advance(
-    velocity: Velocity,
+    velocity: _Counted,
     norm: ErrorNorm,
     retract: Callable[[FloatArray], FloatArray] | None,
     method: str,
@@ -412,7 +417,7 @@ def _advance(
                 # rk45 at its stability limit covers 3.3 / radius in 6 evaluations: it would be no slower.
                 after = _single(method)
         following = Memory(longer, max(error, 1e-4), after, stiff, radius, vector, age + 1)
-        return Accepted(s, s1, y, y1, f, f1, trial.bulge, trial.error, 0, following, last=trial.f1)
+        return Accepted(s, s1, y, y1, f, f1, trial.bulge, trial.error, velocity.count, following, last=trial.f1)
     if not finite:
         raise NonFinite("the velocity is not finite however short the step.", s, y)
     raise Stalled(f"the step fell to {step:.3g} at s = {s:.6g}.", s, y)
@@ -475,22 +480,23 @@ class ErrorNorm:
         units = self.units(y0)
         if callable(self.scale):
             units = np.maximum(units, self.units(y1))
-        relative = error / (self.rtol * units)
-        largest = float(np.max(np.abs(relative), initial=0.0))
-        if largest == 0 or not np.isfinite(largest):
+        relative = np.abs(error / (self.rtol * units))
+        largest = float(relative.max(initial=0.0))
+        if largest == 0 or not math.isfinite(largest):
             return largest
         squares = (relative / largest) ** 2
         if self.groups is None or self.counts is None:
-            return largest * float(np.sqrt(np.sum(squares) / self.size))
-        return largest * float(np.sqrt(np.max(np.bincount(self.groups, weights=squares) / self.counts)))
+            return largest * math.sqrt(squares.sum() / self.size)
+        return largest * math.sqrt((np.bincount(self.groups, weights=squares) / self.counts).max())
 
 
 def length_of(v: FloatArray) -> float:
     """Euclidean norm of v, whose squares neither overflow nor underflow: velocities of 1e200 are ordinary."""
-    largest = float(np.max(np.abs(v), initial=0.0))
-    if largest == 0 or not np.isfinite(largest):
+    largest = float(np.abs(v).max(initial=0.0))
+    if largest == 0 or not math.isfinite(largest):
         return largest
-    return largest * float(np.linalg.norm(v / largest))
+    v = v / largest
+    return largest * math.sqrt(v @ v)
 
 
 def first_length(velocity: Velocity, y: FloatArray, f: FloatArray, norm: ErrorNorm, order: int, room: float) -> float:

@@ -55,6 +55,7 @@ class FactoredFlow(FlowSystem):
         self.identity, self.below = np.eye(self.r), np.tri(self.r, k=-1)
         self.above = 2.0 * self.below.T
         self.origin = np.concatenate([basis.ravel(), np.zeros(self.r), self.identity.ravel()])
+        self._known: tuple[FloatArray, FloatArray, FloatArray, FloatArray] | None = None
         column = np.arange(self.r)
         self._groups = np.concatenate(
             [np.tile(column, self.n), self.r + column, 2 * self.r + np.repeat(column, self.r)]
@@ -82,7 +83,10 @@ class FactoredFlow(FlowSystem):
     def velocity(self, y: FloatArray) -> FloatArray:
         """dy/ds."""
         turn, logs, shear = self.unpack(y)
-        pushed = self.push(self.residual(self.weights(y)), turn)
+        mixing = self.mixing(logs, shear)
+        weights = turn @ mixing
+        pushed = self.push(self.residual(weights), turn)
+        self._known = y, weights, pushed, mixing
         b = turn.T @ pushed
         low = b * self.below
         out = np.empty_like(y)
@@ -155,6 +159,8 @@ class FactoredFlow(FlowSystem):
     def unpack(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Views of y (..., N): O (..., n, r), lam (..., r), N (..., r, r)."""
         (first, last), many = self.cut, y.shape[:-1]
+        if not many:
+            return y[:first].reshape(self.n, self.r), y[first:last], y[last:].reshape(self.r, self.r)
         return (
             y[..., :first].reshape(*many, self.n, self.r),
             y[..., first:last],
@@ -164,5 +170,9 @@ class FactoredFlow(FlowSystem):
     def weights(self, y: FloatArray) -> FloatArray:
         """Z^T at y (..., N) up to a rotation of the hidden units, (..., n, h)."""
         turn, logs, shear = self.unpack(y)
+        return turn @ self.mixing(logs, shear)
+
+    def mixing(self, logs: FloatArray, shear: FloatArray) -> FloatArray:
+        """What O (n, r) makes the weights with, (..., r, h), from `logs` (..., r) and `shear` N (..., r, r)."""
         sizes = np.exp(np.maximum(logs + self.log_size, LOG_FAINT))
-        return (turn * sizes[..., None, :]) @ (shear @ self.factor)
+        return sizes[..., None] * (shear @ self.factor)

@@ -256,15 +256,17 @@ class Recorder:
         """Where there are too many, drop those that lines between neighbours show best, no two neighbours at once."""
         if len(self.kept) <= self.capacity:
             return
-        room = self._room
-        while len(self.kept) > room:
+        room, (times, values) = self._room, _drawn(self.kept)
+        left = np.arange(len(self.kept))
+        while left.size > room:
             dropped: set[int] = set()
-            for k in (1 + np.argsort(_missed(self.kept), kind="stable")).tolist():
-                if len(self.kept) - len(dropped) <= room:
+            for k in (1 + np.argsort(_missed(times[left], [rows[left] for rows in values]), kind="stable")).tolist():
+                if left.size - len(dropped) <= room:
                     break
                 if k - 1 not in dropped and k + 1 not in dropped:
                     dropped.add(k)
-            self.kept = [one for k, one in enumerate(self.kept) if k not in dropped]
+            left = np.delete(left, list(dropped))
+        self.kept = [self.kept[k] for k in left.tolist()]
 
     def arrays(self, last: tuple[float, float, Snapshot] | None = None) -> dict[str, Any]:
         """The snapshots, and `last` after them, as fields of a Trajectory (snapshot_times, log_norms, ...)."""
@@ -336,23 +338,28 @@ def _between(left: Point, right: Point, time: float) -> float:
     return la + x * (rise + (1 - x) * (first + x * (rise - h * sb - first)))
 
 
-def _missed(kept: list[tuple[float, float, Snapshot]]) -> FloatArray:
-    """(k - 2,) by how much a line in log time between its neighbours misses each inner snapshot.
+def _drawn(kept: list[tuple[float, float, Snapshot]]) -> tuple[FloatArray, list[FloatArray]]:
+    """Times (k,) of snapshots, and what is drawn of them, (k, N) each: log norms, and then features."""
+    shots = [shot for _, _, shot in kept]
+    drawn = [[shot.log_norms for shot in shots]]
+    drawn += [[np.asarray(shot.features[name]) for shot in shots] for name in shots[0].features]
+    values = [np.array(rows, dtype=np.float64).reshape(len(kept), -1) for rows in drawn]
+    return np.array([time for time, _, _ in kept]), [np.where(np.isfinite(rows), rows, 0.0) for rows in values]
 
-    Of what is drawn of it: every component of a feature as a fraction of its own range, so that what is learned late
-    and is small counts as what comes first, and log norms as a fraction of the range of all.
+
+def _missed(times: FloatArray, drawn: list[FloatArray]) -> FloatArray:
+    """(k - 2,) by how much a line in log time between its neighbours misses each inner snapshot of `_drawn`.
+
+    Every component of a feature counts as a fraction of its own range, so that what is learned late and is small counts
+    as what comes first, and log norms as a fraction of the range of all.
     """
-    times = np.array([time for time, _, _ in kept])
     x = np.log(np.maximum(times, 0.5 * times[1]))
     share = ((x[1:-1] - x[:-2]) / (x[2:] - x[:-2]))[:, None]
-    out = np.zeros(len(kept) - 2)
-    for name in (None, *kept[0][2].features):
-        rows = [shot.log_norms if name is None else np.asarray(shot.features[name]) for _, _, shot in kept]
-        values = np.array(rows, dtype=np.float64).reshape(len(kept), -1)
-        values = np.where(np.isfinite(values), values, 0.0)
+    out = np.zeros(times.size - 2)
+    for k, values in enumerate(drawn):
         if values.size:
             gap = np.abs(values[1:-1] - values[:-2] - share * (values[2:] - values[:-2]))
             span = np.ptp(values, axis=0)
-            size = np.maximum(span, (1.0 if name is None else _SMALL) * span.max())
+            size = np.maximum(span, (_SMALL if k else 1.0) * span.max())
             out = np.maximum(out, (gap / np.where(size > 0, size, 1.0)).max(axis=1))
     return out

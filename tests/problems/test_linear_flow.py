@@ -210,3 +210,15 @@ def test_a_run_in_two_parts_is_the_run_in_one(tmp_path):
     assert np.array_equal(rest.times, whole.times)
     for name, values in whole.features_over_time.items():
         assert np.array_equal(rest.features_over_time[name], values)
+
+
+def test_the_loss_is_known_where_the_velocity_was_asked_for_last():
+    problem = Linear(**generic(2, d=5, c=3), width=7, coordinates="factored")
+    system = problem.flow_system(problem.init(1e-3))
+    y = system.start()
+    for _ in range(40):
+        y = y + 0.2 * system.velocity(y)  # near order one: the shear is not that of the start
+    system.velocity(y)
+    assert system.loss_is_known(y)
+    assert not system.loss_is_known(y.copy())
+    np.testing.assert_allclose(system.loss_and_rate(y), system.loss_and_rate(y.copy()), rtol=1e-12)

@@ -71,9 +71,17 @@ class ModeFlow(FactoredFlow):
         super().__init__(basis, hidden, log_size, float(moments.sigma[0]) or 1.0)
 
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
-        """Both from the same weights."""
-        loss, rate = self.losses_and_rates(y)
-        return float(loss), float(rate)
+        """Both from the same weights, those of the last velocity where it was asked for here."""
+        if self._known is None or self._known[0] is not y:
+            loss, rate = self.losses_and_rates(y)
+            return float(loss), float(rate)
+        _, weights, pushed, mixing = self._known
+        push = (pushed @ mixing).ravel()  # Q Z, from Q O
+        return float(self.moments.losses(self._map(weights))), -float(push @ push) / self.unit
+
+    def loss_is_known(self, y: FloatArray) -> bool:
+        """Whether the last velocity was asked for here."""
+        return self._known is not None and self._known[0] is y
 
     def losses_and_rates(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Both at states ys (..., N), (...,) each."""
