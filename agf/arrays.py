@@ -93,9 +93,9 @@ def _floats(value: Any, name: str, where: str) -> FloatArray:
             )  # fmt: skip
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # what does not fit is told below
             array = np.array(array, dtype=np.float64, order="C")
-    except (TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, DataError):
-            raise
+    except DataError:
+        raise
+    except Exception as error:  # also of a stranger's __array__
         raise DataError(
             explain(
                 f"`{name}` cannot be read as numbers ({error}).",
@@ -181,7 +181,7 @@ def number(value: Any) -> float:
         return np.nan
     try:
         return float(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # also of a stranger's __float__
         return np.nan
 
 

@@ -6,7 +6,11 @@ applies; `explain` puts the parts together.
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+#: Where a value that is shown goes on on the next line, as arrays do: a message is one line.
+_LINES = re.compile(r"\s*\n\s*")
 
 
 def explain(what: str, *, where: str = "", found: object = None, expected: str = "", remedy: str = "") -> str:
@@ -22,7 +26,7 @@ def explain(what: str, *, where: str = "", found: object = None, expected: str =
         parts.append(f"Expected {expected}.")
     if remedy:
         parts.append(remedy)
-    return " ".join(part.strip() for part in parts)
+    return _LINES.sub(" ", " ".join(part.strip() for part in parts))
 
 
 class AgfError(Exception):

@@ -46,8 +46,8 @@ class Init:
             try:
                 if np.iscomplexobj(value):
                     raise TypeError("they are complex")
-                own = np.array(value, dtype=np.float64)
-            except (TypeError, ValueError) as error:
+                own = np.array(value.detach() if hasattr(value, "detach") else value, dtype=np.float64)
+            except Exception as error:  # also of a stranger's __array__
                 raise DataError(explain(f"`{name}` cannot be read as numbers ({error}).", where="Init")) from None
             own.flags.writeable = False
             object.__setattr__(self, name, own)

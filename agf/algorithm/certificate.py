@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.contract.asked import asked
 from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -58,6 +59,7 @@ class Certificate:
     grad_norm: float
 
 
+@asked
 @guarded
 def certificate(problem: Problem, state: State, rtol: float = 1e-6) -> Certificate:
     """Count the directions of negative curvature at a state, such as an `observer` of `predict` is given.

@@ -21,6 +21,7 @@ import numpy as np
 
 from agf.arrays import USUAL
 from agf.contract.admission import admit
+from agf.contract.asked import asked
 from agf.contract.phases import Phases
 from agf.contract.problem import Problem
 from agf.coordinates.mode_system import mixes
@@ -69,13 +70,14 @@ class Engine:
         Defaults to those of the mode (`PHASES`).
     """
 
+    @asked
     def __init__(self, problem: Problem, init: Init, settings: Settings | None = None, phases: Phases | None = None):
         init = admit(problem, init, "predict")
         self.problem = problem
-        settings = settings or Settings()
+        settings = Settings() if settings is None else settings
         self.settings = settings.within("agf") if settings.mode == "auto" else settings
         self.start = init
-        self.phases = phases or phases_of(problem, init, self.settings)
+        self.phases = phases_of(problem, init, self.settings) if phases is None else phases
         self.clock = self.phases.clock
 
     def init(self) -> State[Any]:

@@ -150,7 +150,7 @@ class MixedPhases:
             chosen.append(following)
             dormant, row = dormant.taken(modes.vectors, modes.rates, 0.0, following)
             rows.append(row)
-        time = float(self.clock.accelerated(began + wait))
+        time = max(float(self.clock.accelerated(began + wait)), state.time)  # to flow time and back is rounded
         after = self._joined(time, Mixture(dormant, np.concatenate([theta, rows]), 0.0, began), state.level)
         new = len(theta) + np.arange(len(chosen))
         return after, Activation(time, time, new, 0.5 * modes.rates[chosen], runner_up)

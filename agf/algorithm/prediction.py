@@ -21,6 +21,7 @@ from agf.algorithm.smallness import of_start, refuse_size
 from agf.arrays import USUAL
 from agf.clock import Clock
 from agf.contract.admission import admit
+from agf.contract.asked import asked
 from agf.contract.blame import blame, guard, told
 from agf.contract.phases import Phases
 from agf.contract.problem import Problem
@@ -34,6 +35,7 @@ from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 
 
+@asked
 @np.errstate(**USUAL)
 def predict(
     problem: Problem,
@@ -223,6 +225,7 @@ def steps(
     return Status.MAX_DROPS
 
 
+@asked
 @np.errstate(**USUAL)
 def predict_many(
     problem: Problem,

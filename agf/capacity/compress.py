@@ -19,6 +19,7 @@ from agf.capacity.groups import by_direction, cluster
 from agf.capacity.layers import require_two_layer, two_layer
 from agf.capacity.seats import seats as seats_of
 from agf.contract.admission import admit_problem, refuse_nonfinite
+from agf.contract.asked import asked
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.contract.start import check_range
@@ -97,6 +98,7 @@ class Compressed(Tabular):
         return {**out, **{name: getattr(self, name) for name in names}}
 
 
+@asked
 def merge(problem: Problem, theta: Any, *, cosine: float = 0.999, rule: str = "total") -> Compressed:
     """Replace neurons of one direction by one neuron.
 
@@ -180,6 +182,7 @@ def _parallel(unit: FloatArray, strength: FloatArray, cosine: float) -> list[Int
     return out
 
 
+@asked
 def prune(
     problem: Problem,
     theta: Any,

@@ -22,6 +22,7 @@ from agf.capacity.race import SAFE, Race, loss_without_neurons
 from agf.capacity.race import race as race_of
 from agf.capacity.seats import seats
 from agf.contract.admission import admit
+from agf.contract.asked import asked
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -266,6 +267,7 @@ class Tickets(Tabular):
         return {**out, **{name: getattr(self, name).tolist() for name in arrays}}
 
 
+@asked
 def tickets(
     problem: Problem, init: Init, *, keep: float = 0.1, until: float | None = None, rtol: float | None = None
 ) -> Tickets:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from agf.arrays import count
 from agf.conformance.laws import LAWS, NEEDS
+from agf.contract.asked import asked
 from agf.contract.blame import blame, told
 from agf.contract.probe import NotApplicable, Probe, Violation
 from agf.contract.problem import Problem
@@ -88,6 +90,7 @@ class Conformance(Tabular):
         return {"problem": self.problem, "passed": self.passed, "checks": [dict(vars(v)) for v in self.verdicts]}
 
 
+@asked
 def check(problem: Problem, seed: int = 0) -> Conformance:
     """Run every conformance check on a problem.
 
@@ -103,6 +106,7 @@ def check(problem: Problem, seed: int = 0) -> Conformance:
     Conformance
         `passed`, `verdicts`, `table()`. A check that raises is a failed check; nothing is raised here.
     """
+    count(seed, "seed", where="check", least=0)
     verdicts = []
     for name, law in LAWS.items():
         probe = None

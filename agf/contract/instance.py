@@ -6,6 +6,7 @@ import inspect
 from abc import ABC, ABCMeta
 from typing import Any
 
+from agf.contract.asked import refuse
 from agf.contract.copies import copied, frozen
 
 
@@ -13,7 +14,11 @@ class _FromCopies(ABCMeta):
     """Makes instances from copies of their arguments: what a caller does to his arrays afterwards changes nothing."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return super().__call__(*copied(args), **copied(kwargs))
+        try:
+            return super().__call__(*copied(args), **copied(kwargs))
+        except Exception as error:
+            refuse(cls, args, kwargs, error)
+            raise
 
     @property
     def __signature__(cls) -> inspect.Signature:

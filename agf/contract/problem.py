@@ -15,6 +15,7 @@ import numpy as np
 
 from agf import sphere
 from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.contract.asked import asked
 from agf.contract.flow_system import FlowSystem
 from agf.contract.instance import Instance
 from agf.contract.interaction import Span, of_loss
@@ -366,6 +367,7 @@ class Problem(Instance):
 
     # -- derived, for nobody to define --------------------------------------------------------------------------------
 
+    @asked
     def init(self, alpha: float, seed: int | None = 0, kind: str = "gaussian") -> Init:
         """Random initialization at scale alpha.
 

@@ -196,7 +196,7 @@ def _inputs(X: Any, where: str) -> FloatArray:
     """Inputs (n, ...): a vector becomes a column, arrays of more dimensions keep their shape. Raises DataError."""
     try:
         shape = np.shape(X)
-    except ValueError:  # ragged: `matrix` says so
+    except Exception:  # ragged, or nothing that has a shape: `matrix` says so
         shape = ()
     if len(shape) <= 2:
         return matrix(X, "X", where=where)

@@ -157,8 +157,8 @@ def check_writable(path: str | os.PathLike[str], then: str = "Nothing was comput
     """Refuse a path that cannot be written before a long computation starts. Raises FileError."""
     if not isinstance(path, str | os.PathLike):
         raise FileError(explain("this is no path of a file.", found=f"{type(path).__name__} {path!r:.60}", remedy=then))
-    if "\0" in str(path):
-        raise FileError(explain(f"cannot write {str(path)!r}: its name holds a null character.", remedy=then))
+    if why := _no_name(path):
+        raise FileError(explain(f"cannot write {str(path)!r}: {why}.", remedy=then))
     target = Path(os.path.realpath(path))
     if not str(path):
         why = "the name is empty"
@@ -175,6 +175,17 @@ def check_writable(path: str | os.PathLike[str], then: str = "Nothing was comput
     else:
         return
     raise FileError(explain(f"cannot write {near(path)!r}: {why}.", remedy=then))
+
+
+def _no_name(path: str | os.PathLike[str]) -> str:
+    """Why no file can have this name, "" where one can."""
+    if "\0" in os.fsdecode(path):
+        return "its name holds a null character"
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return "its name holds what is no letter"
+    return ""
 
 
 def jsonable(value: Any) -> Any:
@@ -277,6 +288,10 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, n
     def refuse(why: str, remedy: str = "") -> FileError:
         return FileError(explain(f"cannot read {shown}: {why}.", remedy=remedy))
 
+    if not isinstance(path, str | os.PathLike):
+        raise FileError(explain("this is no path of a file.", found=f"{type(path).__name__} {path!r:.60}"))
+    if why := _no_name(path):
+        raise refuse(why)
     if not Path(path).exists():
         raise refuse("there is no such file")
     if Path(path).is_dir():

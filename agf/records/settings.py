@@ -91,10 +91,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, allowed in (("mode", MODES), ("threshold", THRESHOLDS), ("settle", SETTLES)):
-            if getattr(self, name) not in (*allowed, *([None] if name in _APPLY else [])):
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value in allowed) and not (value is None and name in _APPLY):
                 raise RequestError(
                     explain(
-                        f"unknown {name} {getattr(self, name)!r}.",
+                        f"unknown {name} {value!r}.",
                         where="predict",
                         expected="one of " + ", ".join(allowed),
                     )

@@ -8,6 +8,7 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray, positive
 from agf.contract.admission import admit_problem
+from agf.contract.asked import asked
 from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -24,6 +25,7 @@ from agf.sphere import polar
 _RANK = 1e-12
 
 
+@asked
 @guarded
 def align(problem: Problem, init: Init, theta: Any = None, t_max: float | None = None) -> DormantPhase:
     """Follow dormant neurons on a residual that stays as it is: exactly, from one activation cone to the next.

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray
+from agf.contract.asked import asked
 from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -119,6 +120,7 @@ class Course(Tabular):
         return {name: np.asarray(getattr(self, name)).tolist() for name in self.__dataclass_fields__}
 
 
+@asked
 @guarded
 def course(problem: Problem, run: Trajectory, frozen: tuple[int, ...] = ()) -> Course:
     """What the neurons of a ReLU network do along a run: alignment with the classes, cones, ranks, speeds.

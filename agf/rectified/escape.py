@@ -16,6 +16,7 @@ import numpy as np
 from agf import sphere
 from agf.arrays import FloatArray, IntArray
 from agf.contract.admission import admit_problem
+from agf.contract.asked import asked
 from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -218,6 +219,7 @@ class Escape(Tabular):
         return f"<Escape of {self.problem} at {self.at}: {self.verdict}>"
 
 
+@asked
 @guarded
 def escape(problem: Problem, at: Any, *, drop: int | None = None, starts: int = 100) -> Escape:
     """Can this network still learn? Optimal, spurious, or leaving, and when.

@@ -10,6 +10,7 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray, matrix, vector
 from agf.contract.admission import admit_problem
+from agf.contract.asked import asked
 from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -34,6 +35,7 @@ _FEWEST = 8
 _SEED = 0
 
 
+@asked
 @guarded
 def landscape(
     problem: Problem,
@@ -143,7 +145,7 @@ def network_of(problem: Problem, theta: Any, where: str) -> FloatArray:
             raise RequestError(
                 explain(f"`theta` is {said}.", where=where, expected="the neurons (m, P) of a network", remedy=remedy)
             )
-    if np.size(theta) == 0:
+    if getattr(theta, "size", None) == 0 or (isinstance(theta, list | tuple) and len(theta) == 0):
         return np.zeros((0, problem.n_params))
     rows = matrix(theta, "theta", where=where, columns=problem.n_params)
     return rows[np.any(rows != 0, axis=1)] if problem.interchangeable else rows

@@ -10,6 +10,7 @@ import numpy as np
 from agf import sphere
 from agf.arrays import USUAL
 from agf.contract.admission import admitted
+from agf.contract.asked import asked
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
@@ -156,6 +157,7 @@ class Separation(Tabular):
         return f"<Separation of {self.problem.name}, {self.init.width} neurons>"
 
 
+@asked
 def separation(
     problem: Problem, init: Init, *, log_eps: float | None = None, eps: float = 0.3, alpha0: float = 1.0
 ) -> Separation:

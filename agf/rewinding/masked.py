@@ -228,6 +228,8 @@ def _checked(mask: Any, shape: tuple[int, int]) -> BoolArray:
         raise DataError(
             explain("the rows of the mask differ in length.", where="masked", expected=f"{shape}")
         ) from None
+    except Exception as error:  # of a sparse tensor, of a stranger's __array__
+        raise DataError(explain(f"the mask cannot be read ({error}).", where="masked", expected=f"{shape}")) from None
     if given.shape != shape:
         raise DataError(
             explain(f"the mask has shape {given.shape}.", where="masked", expected=f"{shape}, one row a neuron")

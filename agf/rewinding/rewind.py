@@ -19,6 +19,7 @@ import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, count, fraction, number
 from agf.contract.admission import admit
+from agf.contract.asked import asked
 from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -35,6 +36,7 @@ METHODS = ("imp", "wr", "lrr")
 BUDGETS = ("cycle", "equal")
 
 
+@asked
 @guarded
 def rewind(
     problem: Problem | Any,

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agf.contract.asked import asked
 from agf.errors import ComputationError, FileError, RequestError, explain
 from agf.records import files, provenance, schema
 from agf.records.table import Table
@@ -207,6 +208,7 @@ def _tidy(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
 # -- running ------------------------------------------------------------------------------------------------------
 
 
+@asked
 def sweep(
     problem: str,
     *,

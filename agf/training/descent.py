@@ -16,6 +16,7 @@ from agf import sphere
 from agf.arrays import USUAL, FloatArray, IntArray, count, number, positive
 from agf.clock import Clock
 from agf.contract.admission import admit
+from agf.contract.asked import asked
 from agf.contract.blame import guard
 from agf.contract.flow_system import Snapshot
 from agf.contract.problem import Problem
@@ -36,6 +37,7 @@ _LOSS_RATIO = 1.01
 _TELL = 100
 
 
+@asked
 @np.errstate(**USUAL)
 def descend(
     problem: Problem,

@@ -21,6 +21,7 @@ import numpy as np
 from agf.arrays import USUAL, FloatArray, count, positive
 from agf.clock import Clock
 from agf.contract.admission import admit
+from agf.contract.asked import asked
 from agf.contract.blame import guard
 from agf.contract.faint import refuse_faint
 from agf.contract.flow_system import FlowSystem
@@ -74,6 +75,7 @@ _PATIENCE = 0.5
 _MAX_LOG_TIME = 700.0
 
 
+@asked
 @np.errstate(**USUAL)
 def flow(
     problem: Problem,

@@ -101,3 +101,13 @@ def test_predictions_hang_on_no_floor_of_the_coordinates_that_training_is_asked_
     assert agf.flow(weights, init, t_max=1.0).notes  # training says so
     one, other = (agf.predict(problem, init, mode="resolved", conditioning=False) for problem in (weights, factored))
     np.testing.assert_allclose(one.half_times, other.half_times, rtol=2e-5)
+
+
+@pytest.mark.parametrize(("seed", "alpha"), [(0, 1.0), (1, 0.5), (3, 1.0), (7, 1.0), (12, 0.5), (24, 0.5)])
+def test_a_mode_that_activates_with_the_one_before_is_no_step_back_in_time(seed, alpha):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((15, 3))
+    y = X @ [1.0, 0.4, -0.2] + 0.1 * rng.standard_normal(15)
+    problem = agf.TwoLayer(X, y, activation="linear", width=4)
+    stairs = agf.predict(problem, problem.init(alpha, seed), mode="agf")
+    assert np.all(np.diff(stairs.times) >= 0)
