@@ -88,12 +88,8 @@ def new_axes(enlarged: float = 1.0) -> Axes:
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
-<<<<<<< HEAD
     """Refuse a picture that could not be written at `path`, before anything is computed. Raises FileError."""
-=======
-    """Refuse a picture that could not be written, before anything is computed. Raises FileError."""
     files.check_writable(path)
->>>>>>> 90b9d04 (Whatever is given in place of an argument is named by what the signature asks for, messages are one line, and modes that activate together are no step back in time)
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise FileError(
