@@ -14,19 +14,8 @@ from agf.algorithm.threshold import refuse_nonfinite
 from agf.arrays import FloatArray, IntArray
 from agf.clock import log_norm
 from agf.coordinates.vanishing import ENDS, vanishing
-from agf.integrators import (
-    BULGE,
-    ERROR,
-    MAX_STAGES,
-    RADIUS_AGE,
-    STAGES,
-    STAGES_SQUARED,
-    STIFF_PRODUCT,
-    STIFF_STEPS,
-    chebyshev_weights,
-    interpolated,
-    place,
-)
+from agf.formulas.explicit import BULGE, ERROR, STAGES, chebyshev_weights
+from agf.integrators import MAX_STAGES, RADIUS_AGE, STAGES_SQUARED, STIFF_PRODUCT, STIFF_STEPS, interpolated, place
 from agf.rounding import EPS, SUM, TINY
 from agf.sphere import lengths
 

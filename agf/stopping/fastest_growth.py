@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import FloatArray
-from agf.integrators import length_of
+from agf.formulas.explicit import length_of
 
 
 def fastest_growth(
