@@ -160,14 +160,15 @@ def flips(run: Trajectory, kind: str = "inner", problem: Problem | None = None) 
     columns = _columns(problem, kind)
     descent = run.method in ("gd", "sgd")
     found: list[Flip] = []
-    signs = np.sign(run.directions[:, :, columns])
+    neurons = np.setdiff1d(np.arange(run.directions.shape[1]), problem.permanent)  # an output bias is none
+    signs = np.sign(run.directions[:, neurons[:, None], columns])
     with admitted(problem, "flips"):
         for k in np.flatnonzero((signs[1:] * signs[:-1] < 0).any(axis=(1, 2))):
             found += _interpolated(run, int(k), columns) if descent else _integrated(problem, run, int(k), columns)
     return Flips(
         run.problem,
         kind,
-        tuple(sorted(found, key=lambda flip: flip.time)),
+        tuple(sorted((flip for flip in found if flip.neuron in neurons), key=lambda flip: flip.time)),
         signs.shape[1] * columns.size,
         run.log_norms[-1],
         "interpolation" if descent else "dense solution",

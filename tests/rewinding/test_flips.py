@@ -50,6 +50,18 @@ def test_an_output_weight_flips_at_the_smallest_norm_the_neuron_has():
     assert len(run.flips("all")) == 1
 
 
+@pytest.mark.parametrize("training", ["flow", "descend"])
+def test_an_output_bias_that_changes_sign_is_no_flip_of_a_neuron(training):
+    """It follows the mean of the targets first, and was counted as an outer flip of a second neuron."""
+    X = np.random.default_rng(1).standard_normal((60, 2))
+    problem = agf.TwoLayer(X, np.maximum(X[:, 0], 0) - 0.2, width=1, bias="output", kink=0)
+    init = agf.Init.from_params([[0.3, 0.1, 0.3], [0.0, 0.0, -0.1]])
+    run = agf.flow(problem, init, t_max=30.0) if training == "flow" else agf.descend(problem, init, lr=0.1, steps=300)
+    assert (np.diff(np.sign(run.directions[:, 1, 2])) != 0).any()
+    assert len(run.flips("outer")) == 0
+    assert run.flips("outer").watched == 1
+
+
 def test_balanced_neurons_flip_input_weights_and_no_output_weight():
     X, y = race_cases.blobs()
     problem = agf.TwoLayer(X, y == 1, loss="logistic", width=20)
