@@ -270,7 +270,8 @@ def _flow_system(probe: Probe) -> str:
             "a positive rate, or None where it is not known",
             "growth of neurons that are active, or the wrong sign: a flow would count as settled on a plateau",
         )
-    return "starts at the same loss and slope as gradient flow, and says what grows"
+    told = "says what grows" if known is not None else "does not say what grows: flows settle on no plateau by its word"
+    return f"starts at the same loss and slope as gradient flow, and {told}"
 
 
 def _batched(system: FlowSystem, ys: FloatArray) -> None:

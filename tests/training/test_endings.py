@@ -295,6 +295,14 @@ def test_coordinates_that_do_not_say_what_grows_never_settle_on_a_plateau(monkey
     assert flow.losses[-1] < 1e-3 * flow.losses[0] or flow.status is Status.MAX_STEPS
 
 
+def test_the_checks_tell_whether_coordinates_say_what_grows():
+    rng = np.random.default_rng(0)
+    problem = agf.TwoLayer(rng.standard_normal((20, 2)), rng.standard_normal(20), activation="square", width=3)
+    for kind, told in ((Unknown, "does not say what grows"), (PolarSystem, "and says what grows")):
+        problem.flow_system = lambda init, kind=kind: kind(problem, init)
+        assert told in str(agf.check(problem))
+
+
 @pytest.mark.parametrize("name", ["diagonal-linear", "linear", "two-layer", "linear-attention"])
 def test_the_flow_is_that_of_an_integrator_that_shares_no_code(name):
     """LSODA through the same driver: only coordinates and rules are shared with the trainer."""
