@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import graphlib
 import importlib
 import importlib.util
@@ -113,5 +114,32 @@ def test_departures_name_files_that_exist():
     assert len(rows) > 12
     for row in rows:
         for name in re.findall(r"`([\w/]+(?:\.py)?)`", row.rsplit("|", 2)[1]):
-            path = ROOT / name if name.startswith("agf/") else ROOT / "agf" / "algorithm" / name
+            path = ROOT / name if name.startswith(("agf/", "problems/")) else ROOT / "agf" / "algorithm" / name
             assert path.exists(), name
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module, or what one has."""
+    parts = name.split(".")
+    for k in range(len(parts), 0, -1):
+        try:
+            module = importlib.import_module(".".join(parts[:k]))
+        except ModuleNotFoundError:
+            continue
+        try:
+            functools.reduce(getattr, parts[k:], module)
+        except AttributeError:
+            return False
+        return True
+    return False
+
+
+def test_names_of_the_package_in_docstrings_and_pages_exist():
+    pages = [*DOCS.glob("*.md"), *(ROOT / "agf").rglob("*.py"), *(ROOT / "problems").rglob("*.py")]
+    named = {
+        (name, path.name)
+        for path in pages
+        for name in re.findall(r"`((?:agf|agf_problems)\.[\w.]*\w)", path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 100
+    assert not [one for one in named if not exists(one[0])]

@@ -5,7 +5,7 @@ and its rules, and coordinates (docs/how-it-works.md). Three traps are why it ex
 error control off below it and mis-times the first drop (up to never); a long implicit step damps a growing mode and
 reports success, parked at a saddle; float64 leaks rounding of large weights into small modes. Here errors are relative
 to each neuron, in log norms or the problem's own coordinates; no implicit step is longer than growing modes allow; and
-a run is called settled only when that is proved (`agf.training.ending`).
+a run is called settled only when that is proved (`agf.stopping.ending`).
 """
 
 from __future__ import annotations
