@@ -60,7 +60,8 @@ class Init:
                     expected="(H, P) and (H,)",
                 )
             )
-        squares = np.sum(self.directions**2, axis=1)
+        with np.errstate(over="ignore"):
+            squares = np.sum(self.directions**2, axis=1)
         odd = ~(np.abs(squares - 1.0) < 1e-6) & ~((squares == 0) & np.isneginf(self.log_norms))
         odd |= ~(self.log_norms < np.inf)
         if odd.any():

@@ -164,6 +164,8 @@ def check_writable(path: str | os.PathLike[str], then: str = "Nothing was comput
         why = "the name is empty"
     elif str(path) == "-":
         why = "- is not taken for standard output, on which --json prints"
+    elif target.is_symlink():
+        why = "it is a link that leads back to itself"
     elif target.is_dir():
         why = "it is a folder"
     elif target.exists() and not target.is_file():

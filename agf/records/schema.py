@@ -379,12 +379,17 @@ _STATES = {
     "active": Array(("M",), kinds="b"),
     "directions": Array(("M", "Q")),
 }
+#: What gradient descent is resumed with, besides the number of its steps.
+_DESCENT = ("lr", "momentum", "batch_size", "seed", "snapshots")
 #: Arrays that a file of the kind may lack, besides the start of a curve that was trained elsewhere.
 _MAY_LACK = {"landscape": ("samples", "residual")}
 
 
 def check(kind: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Raise `Wrong` where a run file of this kind does not hold what it must; other kinds are not looked at."""
+    """Raise `Wrong` where a run file of this kind does not hold what it must; other kinds are not looked at.
+
+    Its numbers become those that are computed with, float64 and int64, in `arrays` itself.
+    """
     if kind == "comparison":
         parts = header.get("parts")
         record({"stairs": anything, "trajectory": anything})(parts, "parts")
@@ -393,6 +398,7 @@ def check(kind: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> N
             if part in parts:
                 own = {name.removeprefix(f"{part}/"): a for name, a in arrays.items() if name.startswith(f"{part}/")}
                 check("staircase" if part == "stairs" else "trajectory", parts[part], own)
+                arrays.update({f"{part}/{name}": a for name, a in own.items()})
     if kind in _DOCUMENTS:
         _DOCUMENTS[kind](header, "")
         _check_arrays(kind, header, arrays)
@@ -437,6 +443,9 @@ def _check_trajectory(header: dict[str, Any], arrays: dict[str, np.ndarray], siz
     for name in arrays:
         if name.startswith("state_"):
             _member(arrays, name, "biuf", "real numbers")
+    lacks = [name for name in _DESCENT if name not in header["settings"]] if "steps" in header["settings"] else []
+    if lacks:
+        raise Wrong(f"settings.{lacks[0]}", "missing", "it beside the number of steps")
     if sizes["N"] and (np.diff(arrays["times"]) < 0).any():
         raise Wrong("times", "not in order", "times that do not fall")
 
@@ -506,3 +515,5 @@ def _numbers(arrays: dict[str, np.ndarray], name: str, rule: Array, sizes: dict[
         last = sizes[last] - 1 if isinstance(last, str) else last
         if found.min() < first or found.max() > last:
             raise Wrong(name, f"from {found.min()} to {found.max()}", f"values from {first} to {last}")
+    if rule.kinds != "b":  # whatever wrote it: 8 bits, or bytes in another order, are not what is computed with
+        arrays[name] = found.astype(np.float64 if "f" in rule.kinds else np.int64, copy=False)

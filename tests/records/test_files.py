@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import agf
 from agf import datasets
 from agf.errors import DataError, FileError
 from agf.records import files
@@ -239,3 +240,27 @@ def test_an_archive_larger_than_the_memory_is_refused_with_both_sizes(tmp_path, 
     monkeypatch.setattr(files, "memory", lambda: 2**19)
     with pytest.raises(error, match=r"unpacks to 0\.0 GiB, and there are 0\.0 GiB of memory"):
         read(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("kind", ["i1", ">f4", ">f8", "f2", "g"])
+def test_numbers_are_read_as_those_that_are_computed_with_whatever_wrote_them(tmp_path, kind):
+    problem = agf.TwoLayer(np.eye(3), np.ones(3), activation="relu", width=2)
+    run = agf.flow(problem, problem.init(1e-2), t_max=5.0)
+    run.save(tmp_path / "run.npz")
+    name, header, arrays = files.read(tmp_path / "run.npz")
+    logs = np.rint(arrays["log_norms"])
+    files.write(tmp_path / "run.npz", name, header, {**arrays, "log_norms": logs.astype(kind)})
+    found = agf.load(tmp_path / "run.npz").log_norms
+    assert found.dtype == np.float64
+    assert found.dtype.isnative
+    np.testing.assert_array_equal(found, logs)
+
+
+def test_a_descent_without_its_learning_rate_is_refused(tmp_path):
+    problem = agf.TwoLayer(np.eye(3), np.ones(3), activation="relu", width=2)
+    agf.descend(problem, problem.init(1e-2), lr=0.1, steps=5).save(tmp_path / "run.npz")
+    name, header, arrays = files.read(tmp_path / "run.npz")
+    del header["settings"]["lr"]
+    files.write(tmp_path / "run.npz", name, header, arrays)
+    with pytest.raises(FileError, match=r"settings\.lr.*missing"):
+        agf.load(tmp_path / "run.npz")

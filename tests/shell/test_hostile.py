@@ -98,6 +98,15 @@ def test_a_link_stays_a_link_and_what_it_points_to_is_written(tmp_path):
         assert files.read(tmp_path / "real" / "kept.npz")[1]["number"] == number
 
 
+def test_a_link_that_leads_to_itself_is_refused_and_stays(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.npz").symlink_to("other.npz")
+    (tmp_path / "other.npz").symlink_to("one.npz")
+    assert main.main([*PREDICT[:-1], "one.npz"]) == main.WRONG
+    assert "a link that leads back to itself. Nothing was computed." in capsys.readouterr().err
+    assert (tmp_path / "one.npz").is_symlink()
+
+
 @pytest.mark.parametrize("length", [200, 240, 255])
 @pytest.mark.parametrize("letter", ["a", "\u00e9"])
 def test_any_name_that_the_system_takes_is_written(tmp_path, length, letter):
