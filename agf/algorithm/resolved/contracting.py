@@ -21,6 +21,7 @@ import numpy as np
 from agf.algorithm.deviation import of_curve
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
+from agf.algorithm.resolved.meaning import meaning
 from agf.algorithm.resolved.members import Members, Network
 from agf.algorithm.resolved.path import Change, Enough, Path
 from agf.algorithm.smallness import SAID
@@ -154,18 +155,14 @@ class _Followed:
 
     def _ended(self, end: End, ending: Ending) -> Status:
         """The status of an end."""
-        now = end.at
         if end.why is Why.SETTLED:
             self.left = end.left
             if end.left > FLOOR * self.start_level:  # at interpolation a loss falls for ever
                 self.notes.append(f"The curve ends where at most {bound(end.left)} can still be lost.")
-            if now.loss - self.least <= self.settings.rtol * self.start_level:
-                return Status.FITTED
-            return Status.ALL_ACTIVE if self.state.active.all() else Status.NO_GROWTH
-        if end.why is Why.TIME:
-            return Status.MAX_TIME
-        if end.why is Why.PASSED:
-            return Status.MAX_DROPS
+        tolerated = self.settings.rtol * self.start_level
+        known = meaning(end, self.state.active, least=self.least, tolerated=tolerated)
+        if known is not None:
+            return known
         status, sentence, _ = ending.status(end, float(np.exp(self.system.log_time_unit)))
         self.notes.extend(remarks(end, sentence))
         return status

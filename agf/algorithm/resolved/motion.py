@@ -10,6 +10,7 @@ import numpy as np
 
 from agf import integrators
 from agf.algorithm.resolved.coordinates import Riding, riding
+from agf.algorithm.resolved.meaning import meaning
 from agf.algorithm.resolved.path import Enough
 from agf.algorithm.resolved.run import Run
 from agf.algorithm.resolved.stops import Rests, Settles, Undue
@@ -139,16 +140,12 @@ class Motion:
             if end.after is not None:
                 run.state = system.state(end.after[1], run.state, run.state.time)
             return None
+        rtol = run.settings.rtol
         if end.why is Why.SETTLED:
-            rtol = run.settings.rtol
             run.left = max(end.left, RELAXES * rtol * max(now.loss, FLOOR * run.start_level))
-            if now.loss - run.least <= rtol * run.start_level:
-                return Status.FITTED
-            return Status.ALL_ACTIVE if run.state.active.all() else Status.NO_GROWTH
-        if end.why is Why.TIME:
-            return Status.MAX_TIME
-        if end.why is Why.PASSED:
-            return Status.MAX_DROPS
+        known = meaning(end, run.state.active, least=run.least, tolerated=rtol * run.start_level)
+        if known is not None:
+            return known
         before = run.clock.flow_time(stretch.time(0.0))
         status, sentence, numbers = ending.status(end, float(np.exp(system.log_time_unit)), before, remedy="")
         if status is Status.QUIET:
