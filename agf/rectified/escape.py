@@ -25,7 +25,7 @@ from agf.records.table import Table, Tabular, number, percent
 from agf.rectified.ascent import SAME, climb
 from agf.rectified.cones import name
 from agf.rectified.ends import ends
-from agf.rectified.landscape import dropping, landscape, network_of
+from agf.rectified.landscape import Alone, dropping, landscape, network_of
 from agf.rectified.samples import Samples
 from agf.rectified.walls import Walls
 from agf.results.comparison import Comparison
@@ -51,6 +51,9 @@ SLIGHT = 1e-3
 #: still moving. Result: of the verdict `moving`; a frozen residual says little then. At 0.5 ends would be told of
 #: networks that have made half a drop, at 5e-3 one whose residual still changes by a hundredth would not be judged.
 AT_REST = 0.05
+#: Singular value over the largest below which rows are the same. Derived: far above rounding, and below what sets apart
+#: two neurons that are told from one another.
+_SAME_ROW = 1e-12
 #: Size of the neuron that is added to check a direction, over the size at which it would saturate. Cost: the fall it
 #: makes is right to the square.
 _PROBE = 1e-2
@@ -261,19 +264,24 @@ def judged(problem: Problem, there: Neurons, starts: int = 100, worth: float = W
     first = float(problem.loss_grad(*none)[0])
     samples = Samples.of(problem)
     large = network if samples is None else _large(samples, network)
-    motion, rest = (0.0, None) if samples is None else _at_rest(samples, network, large)
+    motion, rest, alone = 0.0, None, _beside(problem, large)
+    if samples is not None:
+        pull = _pull(samples, large)
+        motion, rest = _at_rest(samples, network, pull)
+        alone = _beyond(samples, large, pull)
     found = landscape(
         problem, None if rest is not None else network, rest, at=there.moment, starts=starts, shares=False
     )
     if rest is not None:
-        found = _moved(found, there.moment, level, problem, large)
+        criticals = dropping(list(found.criticals), alone, level, problem.quadratic_loss)
+        found = replace(found, at=there.moment, level=level, criticals=tuple(criticals))
     if motion <= AT_REST:  # what active neurons make already is no way out
         found = replace(found, criticals=tuple(one for one in found.criticals if one.drop != np.inf))
     best = found.best
     counts = best is not None and level > worth * first and (not best.drop <= worth * first)
     if counts and best is not None and samples is not None:  # what rounding leaves of a residual that no neuron feels
         counts = best.utility > TIED * _pulls(samples)
-    reached, neuron, time = _reach(problem, samples, rest, large, there, found)
+    reached, neuron, time = _reach(problem, samples, rest, large, there, alone)
     utility = 0.0 if best is None else best.utility
     if samples is not None and (halfway := _halfway(problem, samples, network, large, worth * first)) > 0.0:
         utility, reached, counts = max(utility, halfway), max(reached, halfway), True
@@ -321,12 +329,6 @@ def _neurons(problem: Problem, at: Any, drop: int | None) -> Neurons:
     return found
 
 
-def _moved(found: Landscape, at: str, level: float, problem: Problem, network: FloatArray) -> Landscape:
-    """A landscape of a residual at rest, said to be that of the network, with drops beside it."""
-    criticals = dropping(problem, list(found.criticals), network, level)
-    return replace(found, at=at, level=level, criticals=tuple(criticals))
-
-
 def _large(samples: Samples, network: FloatArray) -> FloatArray:
     """Neurons that are not dormant; none as long as all together have learned nothing."""
     sizes = np.linalg.norm(network, axis=1)
@@ -335,30 +337,58 @@ def _large(samples: Samples, network: FloatArray) -> FloatArray:
     return network[:0] if nothing else network[sizes > SLIGHT * sizes.max(initial=0.0)]
 
 
-def _at_rest(samples: Samples, network: FloatArray, large: FloatArray) -> tuple[float, FloatArray]:
-    """Residual (n,) of the critical point next to the network, and how far off the present one is, relative to it.
+def _pull(samples: Samples, large: FloatArray) -> FloatArray:
+    """Rows (k, n) that span what large neurons can make by moving a little, along the kinks they are on.
 
-    At a critical point the field of every large neuron is 0, apart from what its kinks hold; the least change of the
-    residual that makes it so is taken, unless it is so large that the network is on its way.
+    They feel nothing of a residual across all of these: members of a group differ by what steps have left, which on a
+    rounded kink would be another direction in which the group could move.
     """
-    r, zero = _residual(samples, network), _residual(samples, network[:0])
-    if large.shape[0] == 0:
-        return 0.0, zero
-    rows = []
-    for pattern in np.unique(_patterns(samples, large), axis=0):
+    rows = [np.zeros((0, samples.X.shape[0]))]
+    for pattern in np.unique(_patterns(samples, large), axis=0) if large.shape[0] else ():
         slopes = np.where(pattern > 0, 1.0, np.where(pattern < 0, samples.leak, 0.0))
         pull = slopes[:, None] * samples.X
         if (pattern == 0).any():
             held = np.linalg.svd(samples.X[pattern == 0], full_matrices=False)[2]
             pull = pull - (pull @ held.T) @ held
         rows.append(pull.T)
-    if not rows or not r.any():
+    return np.concatenate(rows)
+
+
+def _at_rest(samples: Samples, network: FloatArray, pull: FloatArray) -> tuple[float, FloatArray]:
+    """Residual (n,) of the critical point next to the network, and how far off the present one is, relative to it.
+
+    At a critical point the field of every large neuron is 0, apart from what its kinks hold; the least change of the
+    residual that makes it so is taken, unless it is so large that the network is on its way.
+    """
+    r, zero = _residual(samples, network), _residual(samples, network[:0])
+    if pull.shape[0] == 0:
+        return 0.0, zero
+    if not r.any():
         return 0.0, r
-    pull = np.concatenate(rows)
-    change = np.linalg.lstsq(pull, -pull @ r, rcond=1e-12)[0]
+    change = np.linalg.lstsq(pull, -pull @ r, rcond=_SAME_ROW)[0]
     unit = max(np.linalg.norm(r), np.sqrt(SLIGHT) * np.linalg.norm(zero))  # a fit is approached for ever
     motion = float(np.linalg.norm(change) / unit)
     return motion, r + change if motion <= AT_REST else r
+
+
+def _beside(problem: Problem, network: FloatArray) -> Alone:
+    """Self-interaction beside these neurons, as the problem has it."""
+    everyone = np.arange(network.shape[0]) % problem.width
+    return lambda directions, rows: problem.self_interaction(directions, rows, network, everyone)
+
+
+def _beyond(samples: Samples, network: FloatArray, pull: FloatArray) -> Alone:
+    """The same beside neurons that can make the rows of `pull`."""
+    _, values, span = np.linalg.svd(samples.curved(network, pull), full_matrices=False)
+    span = span[values > _SAME_ROW * values.max(initial=0.0)]
+
+    def alone(directions: FloatArray, rows: IntArray) -> FloatArray:
+        del rows
+        heights = directions[:, :-1] @ samples.X.T
+        out = samples.curved(network, directions[:, -1:] * np.maximum(heights, samples.leak * heights))
+        return np.asarray(0.5 * np.sum((out - (out @ span.T) @ span) ** 2, axis=1))
+
+    return alone
 
 
 def _halfway(problem: Problem, samples: Samples, network: FloatArray, large: FloatArray, least: float) -> float:
@@ -423,7 +453,7 @@ def _reach(
     rest: FloatArray | None,
     network: FloatArray,
     there: Neurons,
-    found: Landscape,
+    alone: Alone,
 ) -> tuple[float, int | None, float]:
     """Largest utility that the neurons come to on the frozen residual, which neuron, and the time to the next drop."""
     rows = np.flatnonzero(np.isfinite(there.log_norms))
@@ -445,16 +475,15 @@ def _reach(
     best = int(np.argmax(utilities))
     if utilities[best] <= 0:
         return 0.0, None, np.nan
-    return float(utilities[best]), int(rows[best]), _next(problem, network, rows, turned, utilities, lines)
+    return float(utilities[best]), int(rows[best]), _next(problem, alone, rows, turned, utilities, lines)
 
 
 def _next(
-    problem: Problem, network: FloatArray, rows: IntArray, turned: FloatArray, utilities: FloatArray, lines: FloatArray
+    problem: Problem, alone: Alone, rows: IntArray, turned: FloatArray, utilities: FloatArray, lines: FloatArray
 ) -> float:
     """First time at which a group of neurons of one end reaches the size at which it saturates, for degree 2."""
     if problem.degree != 2:
         return np.nan
-    everyone = np.arange(network.shape[0]) % problem.width
     left = np.flatnonzero(utilities > SLIGHT * utilities.max())
     times = []
     while left.size:
@@ -462,7 +491,7 @@ def _next(
         same = np.linalg.norm(turned[left] - turned[i], axis=1) <= SAME
         if not problem.interchangeable:
             same &= rows[left] == rows[i]
-        own = problem.self_interaction(turned[i : i + 1], rows[i : i + 1], network, everyone)
+        own = alone(turned[i : i + 1], rows[i : i + 1])
         if own[0] > 0:
             size = 0.5 * np.logaddexp.reduce(2 * lines[left[same]])
             radius = 0.5 * np.log(utilities[i] / (2 * own[0]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,8 @@ from agf.rectified.walls import Walls
 from agf.results.landscape import Critical, Landscape, Region
 from agf.results.trajectory import Trajectory
 
+#: Unit rows (m, P) and which neurons they are (m,) -> self-interaction beside the active ones (m,).
+Alone = Callable[[FloatArray, IntArray], FloatArray]
 #: Letters of a pattern that are printed. Limit: the rest is three dots.
 _LETTERS = 24
 #: Neurons of either sign whose ends give the shares above two dimensions. Cost: shares are right to 1.6 %, and their
@@ -116,7 +119,11 @@ def landscape(
         how, complete = f"Found by ascent from {starts} starts; shares are of those", False
     criticals = [one if one.label else replace(one, label=f"direction {k}") for k, one in enumerate(criticals)]
     criticals = _ordered(criticals)
-    criticals = dropping(problem, criticals, network, level)
+
+    def alone(rows: FloatArray, who: IntArray) -> FloatArray:
+        return problem.self_interaction(rows, who, network, everyone)
+
+    criticals = dropping(criticals, alone, level, problem.quadratic_loss)
     return Landscape(problem.name, problem.degree, at, level, tuple(criticals), tuple(flats), complete, how,
                      tuple(notes), **extra)  # fmt: skip
 
@@ -300,19 +307,17 @@ def _arc(X: FloatArray, pattern: np.ndarray) -> tuple[float, float]:
     return float(edges[inside[0]]), float(widths[inside].sum())
 
 
-def dropping(problem: Problem, criticals: list[Critical], network: FloatArray, level: float) -> list[Critical]:
+def dropping(criticals: list[Critical], alone: Alone, level: float, quadratic: bool) -> list[Critical]:
     """With U^2 / 4C where they grow; inf where that is more than the loss `level`: active ones make it."""
     growing = [k for k, one in enumerate(criticals) if one.grows]
     if not growing:
         return criticals
     directions = np.array([criticals[k].direction for k in growing])
-    neurons = np.array([criticals[k].neuron or 0 for k in growing], dtype=np.int64)
-    everyone = np.arange(network.shape[0]) % problem.width
-    own = problem.self_interaction(directions, neurons, network, everyone)
+    own = alone(directions, np.array([criticals[k].neuron or 0 for k in growing], dtype=np.int64))
     out = list(criticals)
     for k, C in zip(growing, own, strict=True):
         square = criticals[k].utility ** 2
-        if problem.quadratic_loss and square > 8 * C * level:  # twice the loss; equal where it would fit all, to a kink
+        if quadratic and square > 8 * C * level:  # twice the loss; equal where it would fit all, to a kink
             out[k] = replace(criticals[k], drop=np.inf)
         elif C > 0:
             out[k] = replace(criticals[k], drop=square / (4 * float(C)))

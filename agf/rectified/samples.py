@@ -38,3 +38,10 @@ class Samples:
     def weigh(self, residual: FloatArray) -> FloatArray:
         """c (n,) for residuals -dl/df (n,)."""
         return self.problem.weigh(self.problem._backend.array(residual[:, None]))[:, 0]
+
+    def curved(self, theta: FloatArray, out: FloatArray) -> FloatArray:
+        """Outputs (m, n) in the metric of the loss at this network: half their squares is what they cost."""
+        problem, b = self.problem, self.problem._backend
+        curvature = problem.loss.curvature(b, problem._predict(theta, np.arange(theta.shape[0])), problem._y)
+        rooted = b.numpy(curvature.root(b.array(out[:, :, None])))[:, :, 0]
+        return np.asarray(rooted * np.sqrt(self.weigh(np.ones(out.shape[1]))))

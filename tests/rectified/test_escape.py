@@ -8,6 +8,8 @@ from rectified_cases import M4, T3, linear_residual
 
 import agf
 from agf import registry
+from agf.rectified.escape import _beyond, _pull
+from agf.rectified.samples import Samples
 from agf.shell.main import main
 
 T3A = np.array([[-0.9, 1.0], [0.0, 1.0], [0.9, 1.0]]), np.array([1.0, 0.1, 1.1])
@@ -231,3 +233,39 @@ def test_predictions_and_flows_end_with_the_verdict():
     assert not any("Can it still learn" in note for note in agf.flow(p, start, t_max=1e-3).notes[:-1])
     other = agf.TwoLayer(*T3, width=3, activation="tanh")
     assert not any("Can it still learn" in note for note in agf.predict(other, other.init(1e-6), mode="agf").notes)
+
+
+#: Six and five samples on which a group of neurons ends on a kink.
+ON_KINKS = [
+    (
+        [[-1.26, 1.51], [1.35, 0.78], [0.26, -0.31], [1.46, 1.96], [1.8, 1.32], [0.36, -1.21]],
+        [0.0, 0.66, -1.29, 0.4, 0.43, 0.7],
+    ),
+    ([[0.12, 0.19], [0.2, -0.05], [-0.57, 1.67], [-1.02, -1.17], [-0.68, 0.25]], [0.63, -0.45, 0.02, -0.33, 0.39]),
+]
+
+
+@pytest.mark.parametrize(("X", "y"), ON_KINKS)
+def test_members_of_a_group_that_steps_left_side_by_side_on_a_rounded_kink_are_no_way_out(X, y):
+    """Their differences were taken for a direction that the group can make, so that these ends were "optimal", and the
+    first flow ended before a drop that takes two thirds of the loss."""
+    problem = agf.TwoLayer(X, y, width=6)
+    init = problem.init(1e-4, seed=0, kind="balanced")
+    flow, stairs = agf.flow(problem, init), agf.predict(problem, init)
+    assert [drop.after for drop in flow.drops] == pytest.approx(list(stairs.levels[1:]), rel=1e-4)
+    for run in (flow, stairs):
+        end = agf.escape(problem, run)
+        assert end.verdict == "spurious"
+        assert end.gain == pytest.approx(1.0, abs=0.01)  # a small neuron there lowers the loss
+
+
+@pytest.mark.parametrize("loss", ["half-squared", "logistic"])
+def test_what_neurons_cost_beside_active_ones_is_the_problem_s_own_where_no_kink_is_near(loss):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((8, 3)), np.sign(rng.standard_normal(8))
+    problem = agf.TwoLayer(X, y, loss=loss, width=3, kink=0)
+    large, directions = rng.standard_normal((2, 4)), rng.standard_normal((3, 4))
+    directions /= np.linalg.norm(directions, axis=1)[:, None]
+    samples = Samples.of(problem)
+    own = problem.self_interaction(directions, np.arange(3), large, np.arange(2))
+    assert _beyond(samples, large, _pull(samples, large))(directions, np.arange(3)) == pytest.approx(own, rel=1e-9)
