@@ -11,6 +11,9 @@ from agf.arrays import FloatArray
 _DRAWN = 2e-4
 #: Fewest and most points of it between two computed ones. Cost: of points; plateaus lie where lines are flattest.
 _BETWEEN = 8, 100
+#: Slope at an end over that of the line between the ends, beyond which no cubic is monotone. Derived: a cubic falls
+#: throughout for slopes within an ellipse [Fritsch & Carlson 1980], which ends at 4.
+_STEEPEST = 4.0
 
 
 def interpolate(times: FloatArray, losses: FloatArray, slopes: FloatArray, t: FloatArray) -> FloatArray:
@@ -22,9 +25,23 @@ def interpolate(times: FloatArray, losses: FloatArray, slopes: FloatArray, t: Fl
     h = times[i + 1] - times[i]
     x = np.where(h > 0, (t - times[i]) / np.where(h > 0, h, 1.0), 1.0)
     rise = losses[i + 1] - losses[i]
-    first = h * slopes[i] - rise
-    second = rise - h * slopes[i + 1] - first
+    left, right = _held(h * slopes[i], h * slopes[i + 1], rise, _STEEPEST * float(np.ptp(losses)))
+    first = left - rise
+    second = rise - right - first
     return losses[i] + x * (rise + (1 - x) * (first + x * second))
+
+
+def _held(left: FloatArray, right: FloatArray, rise: FloatArray, most: float) -> tuple[FloatArray, FloatArray]:
+    """Slopes at both ends of cubics, times their lengths, without those that lead out of the whole curve.
+
+    At the end of a plateau of 1e30 the slope is that of the drop, or rounding: a cubic would swing by any number.
+    Where one is beyond `most` both are no steeper than monotone cubics have them.
+    """
+    out = (np.abs(left) > most) | (np.abs(right) > most)
+    if not out.any():
+        return left, right
+    low, high = np.minimum(_STEEPEST * rise, 0.0), np.maximum(_STEEPEST * rise, 0.0)
+    return np.where(out, np.clip(left, low, high), left), np.where(out, np.clip(right, low, high), right)
 
 
 def drawn(times: FloatArray, losses: FloatArray, slopes: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -61,8 +78,9 @@ def crossing(times: FloatArray, losses: FloatArray, slopes: FloatArray, level: f
         share = (losses[j - 1] - level) / (losses[j - 1] - losses[j])
         return low + float(share) * (high - low)
     before, rise, h = float(losses[j - 1]), float(losses[j] - losses[j - 1]), high - low
-    first = h * float(slopes[j - 1]) - rise
-    second = rise - h * float(slopes[j]) - first
+    steep = _held(h * slopes[j - 1], h * slopes[j], np.asarray(rise), _STEEPEST * float(np.ptp(losses)))
+    first = float(steep[0]) - rise
+    second = rise - float(steep[1]) - first
     left, right = low, high
     for _ in range(200):
         middle = 0.5 * (left + right)

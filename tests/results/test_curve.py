@@ -143,6 +143,21 @@ def test_a_drop_that_times_hardly_resolve_is_one_drop(resolved):
     assert drop.after == pytest.approx(np.exp(-6.0))
 
 
+@pytest.mark.parametrize("slope", [-1e-22, 1e-22, 0.0])
+def test_a_slope_that_is_rounding_does_not_swing_over_a_plateau_of_1e30(slope):
+    # drops at log 2 and at 1e30, the second within one time; a plateau in between whose ends have slopes of their own
+    early, late = np.linspace(0, 40, 400), np.linspace(0, 40, 400)
+    t = np.concatenate([early, np.full(400, 1e30), [2e30]])
+    loss = np.concatenate([0.5 + 0.5 * np.exp(-early), 0.5 * np.exp(-late), [0.0]])
+    slopes = np.concatenate([-0.5 * np.exp(-early), -0.5 * np.exp(-late), [0.0]])
+    slopes[399] = slope
+    first, second = detect(t, loss, slopes=slopes)
+    assert first.time == pytest.approx(np.log(2), rel=1e-4)
+    assert first.after == pytest.approx(0.5, rel=1e-4)
+    assert second.time == pytest.approx(1e30, rel=1e-12)
+    assert crossing(t, loss, slopes, 0.6) == pytest.approx(np.log(5), rel=1e-4)
+
+
 def test_a_negative_loss_is_measured_from_its_end():
     drops = detect(T, stairs([2, 40], [2, -1, -3], 0.02))
     assert np.allclose([d.time for d in drops], [2, 40], rtol=1e-3)
