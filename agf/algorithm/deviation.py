@@ -78,7 +78,7 @@ class _Leg:
     turned : the part of newcomers in it.
     share : output of the dormant neurons, and of those that join in another direction, over that of the newcomer.
     late : by how much a loss that is not quadratic has moved its middle (`saturation.later`), and the size at which its
-    neurons began.
+    neurons began, or left in an earlier drop.
     lag : by how much it is late for drops before it and for those that follow it (`lag.Lag`); None where neurons turn.
     """
 
@@ -122,6 +122,7 @@ class Deviation:
     _lag: Lag = field(default_factory=Lag, init=False)
     _straight: bool = field(default=True, init=False)
     _began: FloatArray | None = field(default=None, init=False)
+    _left: dict[int, float] = field(default_factory=dict, init=False)
 
     def add(self, settled: State[Any], activated: State[Any], after: State[Any], drop: Drop) -> None:
         """A drop that led from a settled state by the end of a dormant phase to the next."""
@@ -154,8 +155,22 @@ class Deviation:
         # a coordinate that starts at beta = 0 does so with weights; its law is a logistic but for half this part of it
         grown = size - max(self._began[new].tolist(), default=-np.inf)
         late += 2.0 * float(width) * math.exp(-kappa * max(grown, 0.0))
+        late += float(width) * max((self._left.pop(k, 0.0) for k in new.tolist()), default=0.0)
+        if drop.collapsed.size and after.directions.shape[0] == self.problem.width:
+            self._leave(drop.collapsed, after, float(width))
         tail = self._tail(active, theta, after)
         self.legs.append(_Leg(drop.time, float(width), tail, moved, turned, min(float(share), 1.0), late, lag))
+
+    def _leave(self, neurons: IntArray, after: State[Any], width: float) -> None:
+        """By how much the log norms of neurons that leave in a drop of this `width` are not known.
+
+        They shrink by some e-fold before they let go of the others, at a time within the drop, and fall freely then.
+        """
+        active = after.active.nonzero()[0]
+        residual = self.problem.residual(after.rows(active), active)
+        utility = self.problem.utility(after.directions[neurons], neurons, residual)[0]
+        for k, rate in zip(neurons.tolist(), (self.problem.degree * np.abs(utility)).tolist(), strict=True):
+            self._left[k] = 1.0 + rate * width
 
     def _follows(self, new: IntArray, active: IntArray, before: State[Any]) -> bool:
         """Whether the measures of `Lag` are there: rows are neurons, and of few enough."""

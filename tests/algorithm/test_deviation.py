@@ -99,3 +99,22 @@ def test_the_bar_of_a_level_covers_how_two_neighbours_mix_and_little_more(gap):
     there = fall[0] * (1.0 - growth(t, 0)) ** 2 + fall[1] * (1.0 - (1.0 - growth(t, 1)) ** 2)
     assert there <= mixture[0] <= 1.5 * there  # exponentials are above the logistic law
     assert mixture[1] == 0.0
+
+
+@pytest.mark.parametrize("seed", [4, 57, 115, 136])
+def test_a_coordinate_that_leaves_comes_back_at_a_time_that_is_known_to_the_drop_it_left_in(seed):
+    # it shrinks by some e-folds before it lets go, at a time within that drop; bars without it were below these errors
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((6, 3)) @ rng.standard_normal((3, 3))
+    y = x @ rng.standard_normal(3) + rng.standard_normal(6)
+    problem = agf.problem("diagonal-linear", X=x, y=y)
+    paper, truth = (agf.predict(problem, problem.init(1e-30), mode=mode) for mode in ("agf", "resolved"))
+    assert len(paper.drops) == len(truth.drops)
+    returned, gone = [], set()
+    for drop, right in zip(paper.drops, truth.drops, strict=True):
+        if gone.intersection(drop.neurons.tolist()):
+            returned.append((abs(drop.half_time / right.half_time - 1.0), drop.error))
+        gone.update(drop.collapsed.tolist())
+    assert returned
+    for error, bar in returned:
+        assert 2e-3 < error < bar < 20 * error
