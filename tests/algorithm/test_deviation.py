@@ -117,4 +117,4 @@ def test_a_coordinate_that_leaves_comes_back_at_a_time_that_is_known_to_the_drop
         gone.update(drop.collapsed.tolist())
     assert returned
     for error, bar in returned:
-        assert 2e-3 < error < bar < 20 * error
+        assert 1e-3 < error < bar < 20 * error
