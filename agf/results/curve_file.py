@@ -178,14 +178,19 @@ def _table(path: str | os.PathLike[str]) -> tuple[list[str], FloatArray]:
         raise FileError(explain(f"cannot read {where!r}: {error.strerror or error}.")) from None
     except UnicodeDecodeError:
         raise FileError(explain(f"cannot read {where!r}: it is not text.", expected="a csv file")) from None
+    except (ValueError, TypeError) as error:  # a null character in it, or no path at all
+        raise FileError(explain(f"cannot read {where!r}: {error}.")) from None
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if not lines:
         raise DataError(explain("the file is empty.", where=where))
     separator = max(_SEPARATORS, key=lambda mark: (lines[0].strip().count(mark), -_SEPARATORS.index(mark)))
-    rows = [
-        [cell.strip() for cell in row if cell or separator != " "]
-        for row in csv.reader(lines, delimiter=separator, skipinitialspace=True)
-    ]
+    try:
+        rows = [
+            [cell.strip() for cell in row if cell or separator != " "]
+            for row in csv.reader(lines, delimiter=separator, skipinitialspace=True)
+        ]
+    except csv.Error as error:  # a cell of thousands of letters, say
+        raise FileError(explain(f"cannot read {where!r}: {error}.", expected="a csv file")) from None
     if any(parsed(cell) is None for cell in rows[0]):
         header, rows = rows[0], rows[1:]
     else:

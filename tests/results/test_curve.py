@@ -443,3 +443,18 @@ def test_chatter_of_losses_that_their_slopes_do_not_have_makes_no_drops():
     losses = np.exp(-t - 0.95 * np.sin(600.0 * t) / 600.0)
     assert len(detect(t, losses, slopes=-np.exp(-t), left=1e-9)) == 1
     assert len(detect(t, losses, slopes=-losses * (1.0 + 0.95 * np.cos(600.0 * t)), left=1e-9)) > 100
+
+
+@pytest.mark.parametrize(
+    "content", ["time,loss\n0," + "1" * 200_000 + "\n", "time,loss\n0,1\n1," + "x" * 200_000, "x" * 200_000]
+)
+def test_a_cell_that_no_csv_has_is_a_sentence(tmp_path, content):
+    (tmp_path / "curve.csv").write_text(content, encoding="utf-8")
+    with pytest.raises(agf.FileError, match=r"cannot read .*curve\.csv"):
+        agf.Trajectory.from_csv(tmp_path / "curve.csv")
+
+
+@pytest.mark.parametrize("path", ["a\0b", None, 3.5, "absent.csv"])
+def test_what_is_no_curve_file_is_a_sentence(path):
+    with pytest.raises(agf.FileError, match="cannot read"):
+        agf.Trajectory.from_csv(path)
