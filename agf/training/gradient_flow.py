@@ -179,6 +179,8 @@ def flow(
         raise RequestError(
             explain("rkc2 needs a smooth flow, and this one has kinks.", where="flow", remedy='Use method="rk45".')
         )
+    if method == "auto" and not system.smooth and not isinstance(system, SharpSystem):  # no Hessian, in no cone
+        method = "rk45"
     if rtol is None:
         sharp = 0.0 < problem.kink < _NARROW or problem.kink_normals() is not None
         rtol = RTOL_SHARP if sharp else RTOL
