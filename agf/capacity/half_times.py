@@ -20,7 +20,8 @@ from agf.stopping.drive import Moment
 
 #: Error of one step of the race relative to each neuron: a cost, since a half time is asked for to a percent.
 RTOL = 1e-3
-#: Errors are measured by a race at this multiple of the tolerance. Cost: a third of the other race, or two.
+#: Tolerance of the second race, by which errors are told (`SAFE`), over that of the first. Cost: it takes a third of
+#: what the first does, or two; a coarser one tells larger errors.
 _COARSER = 10.0
 #: The race is over when the loss has fallen to this fraction of that without neurons: a cost, since who falls after
 #: that takes off less than a hundredth of it.

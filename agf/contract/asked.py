@@ -22,7 +22,7 @@ from agf.errors import AgfError, ProblemError, RequestError, explain
 Function = TypeVar("Function", bound=Callable[..., Any])
 #: Items of a sequence that are looked at. Cost: a list may hold millions.
 _LOOKED_AT = 1000
-#: Letters of a value in a message.
+#: Letters of a value in a message. Limit: the rest is three dots.
 _LONGEST = 60
 
 

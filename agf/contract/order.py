@@ -46,10 +46,15 @@ def rounded(problem: Problem, directions: FloatArray, neurons: IntArray, residua
 
 
 def noise(problem: Problem, directions: FloatArray, neurons: IntArray, loss: float) -> float:
-    """Length of the gradient of a utility up to which it is rounding: of what it may be at most."""
+    """Length of the gradient of a utility up to which it is rounding."""
+    return SUM * largest(problem, directions, neurons, loss)
+
+
+def largest(problem: Problem, directions: FloatArray, neurons: IntArray, loss: float) -> float:
+    """Length that the gradient of a utility of these neurons, unit rows (m, P), may have at a residual of this loss."""
     chosen = _chosen(neurons)
     alone = problem.self_interaction(directions[chosen], neurons[chosen], *problem.empty)
-    return SUM * largest_pull(problem.degree, float(np.max(alone)), loss)
+    return largest_pull(problem.degree, float(np.max(alone)), loss)
 
 
 def _chosen(neurons: IntArray) -> IntArray:

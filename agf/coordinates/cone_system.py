@@ -41,10 +41,11 @@ class ConeSystem(WeightSystem):
     def hessian(self, y: FloatArray) -> FloatArray | None:
         """That of the loss in this cone, along the kinks."""
         matrix = super().hessian(y)
-        for _ in range(0 if matrix is None else 2):  # rows, then columns
-            assert matrix is not None
-            matrix = self.sharp.along(np.array(matrix.T).reshape(-1, *self.shape)).reshape(matrix.shape)
-        return matrix
+        return None if matrix is None else self._along(self._along(matrix).T)  # rows, then columns
+
+    def _along(self, rows: FloatArray) -> FloatArray:
+        """Rows (N, N) of derivatives by the weights without what leads off the kinks."""
+        return self.sharp.along(np.array(rows).reshape(-1, *self.shape)).reshape(rows.shape)
 
     def over(self, y: FloatArray, step: float) -> bool:
         """Whether y is in another cone, a kink lets go, or the next `step` is cut short by one."""

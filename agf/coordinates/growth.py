@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray
-from agf.contract.interaction import SOME, largest_pull
+from agf.contract.order import largest
 from agf.coordinates.mode_system import ACTIVE, FALLEN
 from agf.coordinates.turning import Turning
 from agf.rounding import SUM
@@ -99,11 +99,9 @@ class Growth:
         longest = self._longest(directions, log_norms)
         if not system.smooth or longest == 0.0:
             return longest
-        some = system.neurons[system.alive][:SOME]
-        nobody = directions[:0], system.neurons[:0]
-        alone = float(np.max(system.problem.self_interaction(directions[some], some, *nobody)))
+        alive, loss = system.alive, float(system.problem.loss_grad(*system.problem.empty)[0])
         with np.errstate(over="ignore", invalid="ignore"):
-            most = largest_pull(system.problem.degree, alone, float(system.problem.loss_grad(*nobody)[0]))
+            most = largest(system.problem, directions[alive], system.neurons[alive], loss)
             vanishes = max(longest, self._longest(directions, np.zeros_like(log_norms))) <= SUM * most
         return most if vanishes else longest
 

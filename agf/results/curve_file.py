@@ -105,33 +105,8 @@ def fields(
     momentum: float,
     loss_scale: float,
 ) -> dict[str, Any]:
-    """The fields of a `Trajectory` from the file at `path`; see `Trajectory.from_csv`."""
-    times, losses, note = _read(path, time, loss, step, lr, momentum, loss_scale)
-    settings: dict[str, Any] = {"path": str(path)}
-    if lr is not None:
-        settings |= {"lr": float(lr), "momentum": momentum}
-    if loss_scale != 1:
-        settings["loss_scale"] = float(loss_scale)
-    return {
-        "method": "csv",
-        "times": times,
-        "losses": losses,
-        "status": Status.CURVE,
-        "settings": settings,
-        "notes": (note,),
-    }
-
-
-def _read(
-    path: str | os.PathLike[str],
-    time: str | int | None,
-    loss: str | int | None,
-    step: str | int | None,
-    lr: float | None,
-    momentum: float,
-    loss_scale: float,
-) -> tuple[FloatArray, FloatArray, str]:
-    """Flow times, losses and a sentence that states the time map."""
+    """The fields of a `Trajectory` from the file at `path`, with a note that states the time map; see
+    `Trajectory.from_csv`."""
     where = str(path)
     header, table = _table(path)
     if time is not None and step is not None:
@@ -166,7 +141,19 @@ def _read(
             f" The loss in the file is {loss_scale:g} times that of the problem: divided by it, and times multiplied."
         )
     times, losses = curve.check(times, losses, where)
-    return times, losses, note
+    settings: dict[str, Any] = {"path": where}
+    if lr is not None:
+        settings |= {"lr": float(lr), "momentum": momentum}
+    if loss_scale != 1:
+        settings["loss_scale"] = float(loss_scale)
+    return {
+        "method": "csv",
+        "times": times,
+        "losses": losses,
+        "status": Status.CURVE,
+        "settings": settings,
+        "notes": (note,),
+    }
 
 
 def _table(path: str | os.PathLike[str]) -> tuple[list[str], FloatArray]:
