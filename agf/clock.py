@@ -81,7 +81,7 @@ def half_drop_ratio(degree: int) -> float:
     return float((power * (h**-power / power - lost)) ** (-1.0 / power))
 
 
-#: Natural log of the largest flow time per unit of accelerated time; float64 ends at 709.
+#: Natural log of the largest flow time per unit of accelerated time. Limit: float64 ends at 709.
 _MAX_LOG_SCALE = 700.0
 
 

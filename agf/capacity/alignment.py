@@ -28,7 +28,8 @@ from agf.sphere import cartesian, lengths, polar
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Log norms below this are no part of the residual: their parameters are 0 in float64 arithmetic.
+#: Log norms below this are no part of the residual. Derived: squares of their
+#: parameters are below 1e-299.
 _VANISHED = -345.0
 #: What `_driven` finds, in order.
 _COLUMNS = ("utility", "drive", "cos_delta", "rate", "gate_share", "side", "target", "driven")

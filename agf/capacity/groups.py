@@ -36,9 +36,10 @@ from agf.sphere import cartesian, normalize, polar
 BY = ("direction", "cell", "class")
 #: Smallest cosine between a member of a group by direction and its largest. Setting: `cosine`; that of [Pinson].
 COSINE = 0.999
-#: Group totals that grew by less than this factor over a run have no half time to measure: they made no drop.
+#: Group totals that grew by less than this factor over a run have no half time to measure. Limit: they made
+#: no drop.
 _GREW = 10.0
-#: Groups, the largest, that may be past their drop: a cost, of a residual each.
+#: Groups, the largest, that may be past their drop. Cost: a residual each.
 _MOST_GROWN = 50
 #: Statuses of runs after which nothing falls any more.
 _OVER = (Status.SETTLED, Status.NO_CRITICAL_POINT, Status.QUIET, Status.SADDLE)

@@ -18,13 +18,13 @@ from agf.results.trajectory import Trajectory
 from agf.sphere import cartesian
 from agf.stopping.drive import Moment
 
-#: Error of one step of the race relative to each neuron: a cost, since a half time is asked for to a percent.
+#: Error of one step of the race relative to each neuron. Cost: a half time is asked for to a percent.
 RTOL = 1e-3
 #: Tolerance of the second race, by which errors are told (`SAFE`), over that of the first. Cost: it takes a third of
 #: what the first does, or two; a coarser one tells larger errors.
 _COARSER = 10.0
-#: The race is over when the loss has fallen to this fraction of that without neurons: a cost, since who falls after
-#: that takes off less than a hundredth of it.
+#: The race is over when the loss has fallen to this fraction of that without neurons. Cost: who falls after that
+#: takes off less than a hundredth of it.
 _DECIDED = 0.01
 #: Gradients of a race. Limit: groups that are not past their drop by then have no half time, and what is left of the
 #: loss is part of the error of the others; those of the examples take a few hundred.

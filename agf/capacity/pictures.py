@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["bars", "cosines", "ranks", "save", "trajectory_of"]
 
-#: Groups with a colour of their own; the rest is grey.
+#: Groups with a colour of their own. Limit: the rest is grey.
 COLOURED = 6
 
 

@@ -36,10 +36,10 @@ from agf.training.gradient_flow import RTOL as FINEST
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Error of one step relative to a neuron at first: a cost, since an order asks for far less than a time does. Every
+#: Error of one step relative to a neuron at first. Cost: an order asks for far less than a time does. Every
 #: step's error is common to a group, so that 3e-2 places neurons to 1e-3 of the ranks.
 RTOL = 3e-2
-#: The order is decided when the loss has fallen to this fraction of that without neurons: a cost, since norms still
+#: The order is decided when the loss has fallen to this fraction of that without neurons. Cost: norms still
 #: grow afterwards but hardly pass one another (Spearman .996 there, .9998 at a loss ten times smaller, on digits).
 DECIDED = 0.03
 #: Largest tolerance that can be asked for. Limit: steps of the coarser run, at .2, are hardly a flow.

@@ -16,7 +16,8 @@ from agf.init import Init
 from agf.numerics.derivatives import LENGTH, central
 from agf.records.table import number
 
-#: A remainder below this fraction of the value is rounding.
+#: A remainder below this fraction of the value is rounding. Limit: of what a law can tell; sums of
+#: thousands of samples are off by less.
 ROUNDING = 1e-12
 
 

@@ -20,7 +20,7 @@ from agf.rounding import SUM
 #: Steps of a Taylor remainder, relative to the size of the point: all, and as few as tell its order.
 STEPS = 2.0 ** -np.arange(3.0, 24.0)
 FEW_STEPS = STEPS[[5, 7, 9, 11]]
-#: Neurons that take part, at most.
+#: Neurons that take part, at most. Cost: of the laws; they hold for each neuron.
 _MOST = 6
 
 

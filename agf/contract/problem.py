@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from agf.results.landscape import Critical
     from agf.results.staircase import Staircase
 
-#: Arrays of the size of the weights that a prediction or a training holds at once, measured on a linear network.
+#: Arrays of the size of the weights that a prediction or a training holds at once. Limit: of the widths that are
+#: refused; measured on a linear network.
 _ARRAYS = 16
 
 
