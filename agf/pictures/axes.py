@@ -149,6 +149,8 @@ def drop_rules(ax: Axes, times: FloatArray, labels: Sequence[str]) -> None:
     gap = _LABEL_GAP * font / (72 * ax.bbox.width / figure.dpi)
     if shown.size > min(_MOST_LABELS, 1 / gap) or not any(labels):
         return
+    if any(len(label) > _LONGEST_LABEL and _names(label) for label in labels):  # of one picture all alike
+        labels = [_names(label) or label for label in labels]
     order = shown[np.argsort(at[shown], kind="stable")]
     placed = spread(at[order], gap)
     placed += max(-placed.min(initial=0.0), 0.0) - max(placed.max(initial=1.0) - 1.0, 0.0)
@@ -171,9 +173,7 @@ def drop_rules(ax: Axes, times: FloatArray, labels: Sequence[str]) -> None:
 def short(label: str, most: int = _LONGEST_LABEL) -> str:
     """A label of so many letters at most: the names of coordinates or the numbers alone, then as many items as fit."""
     bare = re.sub(r"\s*\([^()]*\)", "", label)
-    named = re.fullmatch(r"coordinates? \d+ \(([^()]+)\)((?:, \d+ \([^()]+\))*)", label)
-    names = [named[1], *re.findall(r"\(([^()]+)\)", named[2])] if named else []
-    for whole in (label, ", ".join(names), bare):
+    for whole in (label, _names(label), bare):
         if 0 < len(whole) <= most:
             return whole
     items = re.split(r", | and ", bare)
@@ -182,6 +182,12 @@ def short(label: str, most: int = _LONGEST_LABEL) -> str:
         if len(some) <= most:
             return some
     return bare[: most - 3] + "..."
+
+
+def _names(label: str) -> str:
+    """The names of coordinates alone, of a label that is these and their numbers; "" for others."""
+    named = re.fullmatch(r"coordinates? \d+ \(([^()]+)\)((?:, \d+ \([^()]+\))*)", label)
+    return ", ".join([named[1], *re.findall(r"\(([^()]+)\)", named[2])]) if named else ""
 
 
 def plain(name: object) -> str:

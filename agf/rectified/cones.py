@@ -24,6 +24,8 @@ from agf.rounding import TIED
 MAX_FACES = 2_000_000
 #: Entries of one block of sign patterns. Cost: memory.
 _BLOCK = 2**23
+#: Letters of a pattern that are printed. Limit: the rest is three dots.
+_LETTERS = 24
 
 
 def n_cones(n: int, d: int) -> int:
@@ -277,6 +279,12 @@ def name(pattern: IntArray) -> str:
     if (pattern < 0).all():
         return "none"
     return "".join("-0+"[int(s) + 1] for s in pattern)
+
+
+def brief(pattern: IntArray) -> str:
+    """The same, of many inputs cut."""
+    word = name(pattern)
+    return word if len(word) <= _LETTERS else word[: _LETTERS - 3] + "..."
 
 
 def _ranks(arrangement: Arrangement, faces: IntArray) -> IntArray:

@@ -23,7 +23,7 @@ from agf.errors import RequestError, explain
 from agf.records.settings import Settings
 from agf.records.table import Table, Tabular, number, percent
 from agf.rectified.ascent import SAME, climb
-from agf.rectified.cones import name
+from agf.rectified.cones import brief
 from agf.rectified.ends import ends
 from agf.rectified.landscape import Alone, dropping, landscape, network_of
 from agf.rectified.samples import Samples
@@ -164,7 +164,7 @@ class Escape(Tabular):
             ["not at rest by", percent(self.motion)],
         ]
         if self.groups:
-            words = [f"{'+' if g.sign > 0 else '-'} ({_short(name(g.pattern))})" for g in self.groups[:6]]
+            words = [f"{'+' if g.sign > 0 else '-'} ({brief(g.pattern)})" for g in self.groups[:6]]
             rows.append(["effective neurons", f"{len(self.groups)}: {', '.join(words)}"])
         if self.least_squares is not None:
             rows.append(["least-squares fit", "yes" if self.least_squares else "no"])
@@ -519,7 +519,3 @@ def _linear(problem: Problem, samples: Samples | None, network: FloatArray) -> b
     y = samples.problem.Y[:, 0]
     best = y - samples.X @ np.linalg.lstsq(samples.X, y, rcond=None)[0]
     return bool(np.linalg.norm(r - best) <= SLIGHT * np.linalg.norm(y))
-
-
-def _short(word: str) -> str:
-    return word if len(word) <= 24 else word[:21] + "..."

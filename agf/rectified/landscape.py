@@ -17,7 +17,7 @@ from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.rectified.ascent import FOLLOWED, SAME, STARTS, maxima
-from agf.rectified.cones import MAX_FACES, Arrangement, name
+from agf.rectified.cones import MAX_FACES, Arrangement, brief
 from agf.rectified.ends import ends, isotropic
 from agf.rectified.extremal import MAXIMUM, MINIMUM, Extremal, extremal
 from agf.rectified.samples import Samples
@@ -27,8 +27,6 @@ from agf.results.trajectory import Trajectory
 
 #: Unit rows (m, P) and which neurons they are (m,) -> self-interaction beside the active ones (m,).
 Alone = Callable[[FloatArray, IntArray], FloatArray]
-#: Letters of a pattern that are printed. Limit: the rest is three dots.
-_LETTERS = 24
 #: Neurons of either sign whose ends give the shares above two dimensions. Cost: shares are right to 1.6 %, and their
 #: number is said.
 _DRAWN = 1000
@@ -185,7 +183,7 @@ def listed(
 
 
 def _region(pattern: IntArray, kind: str, dead: bool, share: float) -> Region:
-    words = "no sample is active" if dead else f"pattern {_short(name(pattern))}"
+    words = "no sample is active" if dead else f"pattern {brief(pattern)}"
     return Region(words, kind, dead, float(share), pattern)
 
 
@@ -232,11 +230,7 @@ def _label(v: FloatArray, sign: float, pattern: np.ndarray) -> str:
     if v.size == 2:
         angle = float(np.degrees(np.arctan2(v[1], v[0])))
         return f"{side} at {180.0 if angle <= -180 + 1e-9 else angle:.3f} deg"
-    return f"{side} in {_short(name(pattern))}"
-
-
-def _short(word: str) -> str:
-    return word if len(word) <= _LETTERS else word[: _LETTERS - 3] + "..."
+    return f"{side} in {brief(pattern)}"
 
 
 def _shares(samples: Samples, c: FloatArray, found: Extremal) -> tuple[FloatArray, FloatArray, str]:

@@ -185,3 +185,12 @@ def test_a_letter_that_no_font_of_the_user_has_is_written_out_and_others_are_dra
         assert axes.plain("\u0416x") == r"\u0416x"
     with mpl.rc_context({"font.family": ["cmr10", "no such font", "DejaVu Sans"]}):
         assert axes.plain("\u0416x") == "\u0416x"
+
+
+def test_drops_of_one_picture_are_all_called_alike():
+    several, one = "coordinates 2 (pressure), 8 (cholesterol)", "coordinate 3 (age)"
+    for labels, shown in (([several, one], ["pressure, cholesterol", "age"]), ([one], [one])):
+        ax = Figure().subplots()
+        ax.set_xlim(0, 3)
+        axes.drop_rules(ax, np.arange(1.0, 1 + len(labels)), labels)
+        assert [text.get_text() for text in ax.texts] == shown
