@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time as wall
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from agf.algorithm.task import Task
 from agf.arrays import FloatArray
-from agf.clock import Clock
-from agf.contract.problem import Problem
-from agf.init import Init
-from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
@@ -20,38 +16,36 @@ from agf.results.staircase import Staircase
 _NO_CURVE = (np.zeros(0), np.zeros(0))
 
 
-class Run(Protocol):
-    """What every mode keeps while it predicts."""
-
-    clock: Clock
-    start_level: float
-    stats: dict[str, float]
-    notes: list[str]
-
-
 def staircase(
-    problem: Problem,
-    init: Init,
-    settings: Settings,
-    run: Run,
+    task: Task,
     status: Status,
     drops: Sequence[Drop],
+    *,
+    stats: Mapping[str, float],
+    notes: Sequence[str],
     began: float,
     curve: tuple[FloatArray, FloatArray] = _NO_CURVE,
 ) -> Staircase:
-    """The prediction so far. began : of `time.perf_counter`.  curve : flow times and losses, mode resolved."""
+    """The prediction so far, of no more drops than were requested.
+
+    stats, notes : counters and sentences of the run.  began : of `time.perf_counter`.  curve : flow times and losses,
+    mode resolved.
+    """
+    problem, most = task.problem, task.settings.max_drops
+    if most is not None and len(drops) > most:  # a curve shows a drop beyond, by which the last one is known to be over
+        drops, status = drops[:most], status if status is Status.INTERRUPTED else Status.MAX_DROPS
     return Staircase(
         problem=problem.name,
         degree=problem.degree,
-        clock=run.clock,
-        start_level=run.start_level,
+        clock=task.clock,
+        start_level=task.start_level,
         drops=tuple(drops),
         status=status,
-        settings=settings,
-        init=init,
+        settings=task.settings,
+        init=task.init,
         arguments=problem.arguments,
-        stats={**run.stats, "seconds": wall.perf_counter() - began},
-        notes=(*problem.remarks(), *run.notes),
+        stats={**stats, "seconds": wall.perf_counter() - began},
+        notes=(*problem.remarks(), *notes),
         curve_times=curve[0],
         curve_losses=curve[1],
     )

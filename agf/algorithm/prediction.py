@@ -6,7 +6,7 @@ import os
 import time as wall
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from agf.algorithm.engine import Engine
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.smallness import of_start, refuse_size
+from agf.algorithm.task import Task
 from agf.arrays import USUAL
-from agf.clock import Clock
 from agf.contract.admission import admit
 from agf.contract.asked import asked
 from agf.contract.blame import blame, guard, told
@@ -175,16 +175,6 @@ def _predicted(
     return stairs
 
 
-@dataclass
-class _Record:
-    """What `outcome.staircase` needs of phases, which may lack counters and notes."""
-
-    clock: Clock
-    start_level: float
-    stats: dict[str, float]
-    notes: list[str]
-
-
 def _alternate(engine: Engine, observer: Observer | None, kept: Checkpoint) -> Staircase:
     """The drops of an engine until one of its steps ends the run; kept and handed back whatever ends it."""
     problem, phases = engine.problem, engine.phases
@@ -192,11 +182,12 @@ def _alternate(engine: Engine, observer: Observer | None, kept: Checkpoint) -> S
     state = engine.init()
     drops: list[Drop] = []
     deviation = Deviation(problem, engine.clock, getattr(phases, "rates", None))
-    record = _Record(engine.clock, state.level, getattr(phases, "stats", {}), getattr(phases, "notes", []))
+    task = Task(problem, engine.start, engine.settings, engine.clock, state.level)
+    stats, notes = getattr(phases, "stats", {}), getattr(phases, "notes", [])  # which phases may lack
 
     def result(status: Status) -> Staircase:
-        told = deviation.barred(drops, record.start_level) if engine.settings.mode == "agf" else drops
-        return staircase(problem, engine.start, engine.settings, record, status, told, began)
+        told = deviation.barred(drops, task.start_level) if engine.settings.mode == "agf" else drops
+        return staircase(task, status, told, stats=stats, notes=notes, began=began)
 
     observer = kept.watching(observer, lambda: result(Status.INTERRUPTED))
     try:

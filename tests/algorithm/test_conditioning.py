@@ -82,7 +82,7 @@ def test_an_interrupt_before_the_bars_are_measured_leaves_them_unknown_and_says_
     def cut(motion, *moment):
         see(motion, *moment)
         run = motion.run
-        if (run.members.joining > run.settings.joining) == known and run.state.level < 0.2:
+        if (run.members.joining > run.given.settings.joining) == known and run.state.level < 0.2:
             raise KeyboardInterrupt
 
     init = problem.init(1e-4, seed=1)

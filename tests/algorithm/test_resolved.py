@@ -10,6 +10,7 @@ from tiny import Sensing
 
 import agf
 from agf.algorithm.resolved import path, stops
+from agf.algorithm.resolved.given import Given
 from agf.algorithm.resolved.motion import Motion
 from agf.algorithm.resolved.path import Path, label
 from agf.algorithm.resolved.plateau import Plateau
@@ -277,7 +278,7 @@ def test_a_drop_is_named_by_what_the_output_acquired(features):
 
 def test_a_drop_in_which_nobody_arrives_is_named_by_who_grew():
     problem = orthogonal()
-    run = Run(problem, problem.init(1e-6), Settings(mode="resolved"), None)
+    run = Run(Given.of(problem, problem.init(1e-6), Settings(mode="resolved")))
     go(run)
     first, second = run.drops()
     between = run.path.state(0.5 * (first.accelerated_time + second.accelerated_time))
@@ -293,7 +294,7 @@ def test_a_drop_in_which_nobody_arrives_is_named_by_who_grew():
 def test_slopes_of_the_predicted_curve_are_those_of_its_losses(network, rng):
     x = rng.standard_normal((6, 2))
     problem = agf.TwoLayer(x, np.maximum(x @ [1.0, 0.5], 0.0) - 0.5 * x[:, 1] ** 2, activation=network, width=2)
-    run = Run(problem, problem.init(1e-4, seed=1), Settings(mode="resolved"), None)
+    run = Run(Given.of(problem, problem.init(1e-4, seed=1), Settings(mode="resolved")))
     go(run)
     times, losses, slopes = (np.array(part) for part in (run.path.times, run.path.losses, run.path.slopes))
     fallen = -0.5 * (slopes[1:] + slopes[:-1]) * np.diff(times)  # by the trapezoidal rule, from point to point
@@ -307,7 +308,7 @@ def test_a_plateau_that_is_all_but_over_is_left_as_it_was_reached(monkeypatch):
     rng = np.random.default_rng(11)
     x = rng.standard_normal((6, 2))
     problem = agf.TwoLayer(x, rng.standard_normal(6), width=2)
-    run = Run(problem, problem.init(1e-3, seed=11), Settings(mode="resolved"), None)
+    run = Run(Given.of(problem, problem.init(1e-3, seed=11), Settings(mode="resolved")))
     began, bend = [], Plateau._bend
     monkeypatch.setattr(Plateau, "_bend", lambda self, *args: (began.append(run.path.times[-1]), bend(self, *args)))
     go(run)
@@ -319,10 +320,10 @@ def test_a_plateau_that_is_all_but_over_is_left_as_it_was_reached(monkeypatch):
 
 def test_states_that_tell_drops_apart_are_bounded_in_memory(monkeypatch):
     problem = orthogonal()
-    free = Run(problem, problem.init(1e-6), Settings(mode="resolved"), None)
+    free = Run(Given.of(problem, problem.init(1e-6), Settings(mode="resolved")))
     go(free)
     monkeypatch.setattr(path, "_STATE_BYTES", 10 * free.path.states[0].directions.nbytes)
-    tight = Run(problem, problem.init(1e-6), Settings(mode="resolved"), None)
+    tight = Run(Given.of(problem, problem.init(1e-6), Settings(mode="resolved")))
     go(tight)
     assert len(tight.path.states) <= 11 < len(free.path.states)
     assert [drop.label for drop in tight.drops()] == [drop.label for drop in free.drops()]
@@ -469,12 +470,12 @@ def test_the_second_pass_begins_where_the_first_has_landed(rng):
     problem = agf.TwoLayer(x, rng.standard_normal((8, 2)), width=3)
     settings = Settings(mode="resolved")
     init = problem.init(1e-6, seed=1)
-    first, again, anew = (Run(problem, init, settings, None, probe=probe) for probe in (False, True, True))
+    first, again, anew = (Run(Given.of(problem, init, settings, probe=probe)) for probe in (False, True, True))
     go(first)
     again.follow(first)
     for run in (again, anew):
         go(run)
-    middles = np.linspace(0.9, first.path.losses[-1] / first.start_level + 0.1, 6) * first.start_level
+    middles = np.linspace(0.9, first.path.losses[-1] / first.given.start_level + 0.1, 6) * first.given.start_level
     times = [np.interp(-middles, -np.minimum.accumulate(run.path.losses), run.path.times) for run in (again, anew)]
     np.testing.assert_allclose(*times, rtol=1e-4)
     assert again.stats["utility_evaluations"] <= 0.6 * anew.stats["utility_evaluations"]
@@ -482,7 +483,7 @@ def test_the_second_pass_begins_where_the_first_has_landed(rng):
 
 def test_a_last_drop_is_barred_by_what_a_quiet_end_does_not_wait_for():
     problem = orthogonal()
-    run = Run(problem, problem.init(1e-4), Settings(mode="resolved"), None)
+    run = Run(Given.of(problem, problem.init(1e-4), Settings(mode="resolved")))
     stretch = SimpleNamespace(system=SimpleNamespace(log_time_unit=0.0), time=lambda s: s)
     ending = SimpleNamespace(status=lambda *asked, **options: (Status.QUIET, "It has all but stopped.", {"left": 1e-3}))
     end = SimpleNamespace(why=Why.QUIET, at=None, left=0.0, note="")

@@ -25,9 +25,9 @@ from agf.algorithm.resolved.meaning import meaning
 from agf.algorithm.resolved.members import Members, Network
 from agf.algorithm.resolved.path import Change, Enough, Path
 from agf.algorithm.smallness import SAID
+from agf.algorithm.task import Task
 from agf.algorithm.tied import whole
 from agf.arrays import FloatArray, IntArray
-from agf.clock import Clock
 from agf.contract.blame import guard
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.contract.problem import Problem
@@ -74,16 +74,15 @@ def resolve_contracting(
     `conditioning` is a bound on the relative change of half-drop times by what the steps err by. What is stepped is the
     `system` of the problem that `ties` leave.
     """
-    run = _Followed(ties.problem, system, ties.init, settings, observer)
+    task = Task.of(ties.problem, ties.init, settings)
+    run = _Followed(task, system, observer)
     began = wall.perf_counter()
 
     def result(status: Status) -> Staircase:
-        drops, most = run.drops(), settings.max_drops
-        if most is not None and len(drops) > most:
-            drops, status = drops[:most], status if status is Status.INTERRUPTED else Status.MAX_DROPS
+        drops = run.drops()
         times, losses, _ = run.path.curve()
-        curve = run.clock.flow(times), losses
-        stairs = staircase(ties.problem, ties.init, settings, run, status, drops, began, curve)
+        curve = task.clock.flow(times), losses
+        stairs = staircase(task, status, drops, stats=run.stats, notes=run.notes, began=began, curve=curve)
         return whole(of_curve(stairs), ties, problem, init)
 
     if kept is not None:
@@ -101,27 +100,23 @@ def resolve_contracting(
             found = result(Status.INTERRUPTED)
     if observer is not None:
         for drop in found.drops:  # which they are is known in the end
-            observer(run.path.state(float(run.clock.accelerated(drop.half_time))), drop)
+            observer(run.path.state(float(task.clock.accelerated(drop.half_time))), drop)
     return found
 
 
 class _Followed:
     """One run: its curve, who joined and left along it, and what its steps err by."""
 
-    def __init__(
-        self, problem: Problem, system: FlowSystem, init: Init, settings: Settings, observer: Observer | None
-    ) -> None:
+    def __init__(self, task: Task, system: FlowSystem, observer: Observer | None) -> None:
+        problem, init, settings = task.problem, task.init, task.settings
         assert settings.joining is not None  # in this mode it is never left out
-        self.problem, self.system, self.settings, self.observer = problem, system, settings, observer
-        self.clock = Clock.from_norms(problem.degree, init.log_norms)
-        self.unit = float(np.exp(system.log_time_unit - self.clock.log_scale))  # accelerated time per unit of s
+        self.task, self.system, self.observer = task, system, observer
+        self.unit = float(np.exp(system.log_time_unit - task.clock.log_scale))  # accelerated time per unit of s
         self.stats: dict[str, float] = {}
         self.notes: list[str] = []
-        self.start_level = float(problem.loss_grad(*problem.empty)[0])
         self.least = float(problem.least_loss(init))
-        self.state: State = State(
-            0.0, np.zeros(init.width, dtype=bool), init.directions, init.log_norms, self.start_level
-        )
+        nobody = np.zeros(init.width, dtype=bool)
+        self.state: State = State(0.0, nobody, init.directions, init.log_norms, task.start_level)
         self.alive = np.isfinite(init.log_norms)
         self.members = Members(problem, init.width, settings.threshold == "natural", settings.joining, self.stats)
         self.first = float(system.loss(system.start()))  # of weights that are not small it is not that of no network
@@ -133,17 +128,18 @@ class _Followed:
 
     def go(self) -> Status:
         """Until a rule ends it."""
-        rtol, stop = self.settings.rtol, self.settings.t_max
-        ending = Ending(SETTLE, self.start_level, self.least, 1.0 / self.unit)  # as the trainer's: the same drops count
+        settings, start_level = self.task.settings, self.task.start_level
+        ending = Ending(SETTLE, start_level, self.least, 1.0 / self.unit)  # as the trainer's: the same drops count
         stops: list[Stop] = ending.rules(self.system.smooth)
-        if self.settings.max_drops is not None:
-            stops.append(Enough(self.curve, self.settings.max_drops))
+        if settings.max_drops is not None:
+            stops.append(Enough(self.curve, settings.max_drops))
         stops += [Timeless(), Budget(BUDGET)]
         start = self.system.start()
         self.path.slopes = [self.system.loss_rate(start) / self.unit]
-        end_time = np.inf if stop is None else float(self.clock.accelerated(stop)) / self.unit
+        limit = settings.t_max
+        s_end = np.inf if limit is None else float(self.task.clock.accelerated(limit)) / self.unit
         try:
-            end = drive(self.system, Auto(rtol), stops, start, s_end=end_time, each=self._see)
+            end = drive(self.system, Auto(settings.rtol), stops, start, s_end=s_end, each=self._see)
             self.record()
         except KeyboardInterrupt:
             self.path.cut(len(self.delays))
@@ -157,9 +153,9 @@ class _Followed:
         """The status of an end."""
         if end.why is Why.SETTLED:
             self.left = end.left
-            if end.left > FLOOR * self.start_level:  # at interpolation a loss falls for ever
+            if end.left > FLOOR * self.task.start_level:  # at interpolation a loss falls for ever
                 self.notes.append(f"The curve ends where at most {bound(end.left)} can still be lost.")
-        tolerated = self.settings.rtol * self.start_level
+        tolerated = self.task.settings.rtol * self.task.start_level
         known = meaning(end, self.state.active, least=self.least, tolerated=tolerated)
         if known is not None:
             return known
@@ -196,7 +192,7 @@ class _Followed:
         """Steps (k,) of points, their places in these, the ends among them, with what `_read` tells of them, and the
         states (k, N) there."""
         ends = np.array([self.path.losses[-1], *(now.loss for now in moments)])
-        folds = -np.diff(np.log(np.maximum(ends - self.least, _DEEP * self.start_level)))
+        folds = -np.diff(np.log(np.maximum(ends - self.least, _DEEP * self.task.start_level)))
         counts = np.minimum(_POINTS + (_POINTS_FOLD * np.maximum(folds, 0.0)).astype(np.int64), _MOST_POINTS)
         inside = np.concatenate([np.linspace(s.s0, s.s1, n + 2)[1:] for s, n in zip(steps, counts, strict=True)])
         of = np.repeat(np.arange(len(steps)), counts + 1)
@@ -209,7 +205,7 @@ class _Followed:
             order = np.lexsort((places, which))
             which, places, table, ys = which[order], places[order], table[:, order], np.vstack([ys, states])[order]
             fall = np.append(-self.path.slopes[-1] * self.unit, table[1]) * np.append(ages[0], ages[which])
-            apart = np.abs(np.diff(np.log(np.maximum(fall, LEFT * self.start_level)))) > _JUMP
+            apart = np.abs(np.diff(np.log(np.maximum(fall, LEFT * self.task.start_level)))) > _JUMP
             if not apart.any():
                 break
             left = np.where(np.diff(which, prepend=-1) > 0, starts[which], np.roll(places, 1))
@@ -242,12 +238,12 @@ class _Followed:
     def _change(self, before: State) -> None:
         """Who has joined, arrived and left since the state before."""
         state = self.state
-        network = Network(self.problem, before.active, self.alive, state.directions, state.log_norms)
+        network = Network(self.task.problem, before.active, self.alive, state.directions, state.log_norms)
         gaps, low = self.members.joins(network), self.members.leaves(network)
         new, gone = np.flatnonzero(gaps >= 0.0), np.flatnonzero(low > 0.0)
         self.state = state = replace(state, active=(before.active | (gaps >= 0.0)) & ~(low > 0.0))
         if new.size:
-            utility = self.problem.utility(state.directions[new], new, network.residual())[0]
+            utility = self.task.problem.utility(state.directions[new], new, network.residual())[0]
             thresholds = state.log_norms.copy()
             thresholds[new] -= gaps[new]
             self.members.join(new, thresholds, utility)
@@ -268,7 +264,7 @@ class _Followed:
         """Visible drops so far, each with the bound on the change of its time."""
         times, late = np.array(self.path.times), np.array(self.delays)
         drops = []
-        for drop in self.path.drops(self.problem, self.clock, self.left):
+        for drop in self.path.drops(self.task.problem, self.task.clock, self.left):
             k = int(np.searchsorted(times, drop.accelerated_time))
             bound = float(np.max(late[max(k - 1, 1) : k + 1], initial=0.0))
             drops.append(
@@ -278,10 +274,11 @@ class _Followed:
 
     def _fitted_before(self) -> list[Drop]:
         """What the initial weights have learned when training begins, as a drop at time 0, where it is worth saying."""
-        if self.start_level - self.first <= SAID * self.start_level:
+        problem, level = self.task.problem, self.task.start_level
+        if level - self.first <= SAID * level:
             return []
         start, nobody = self.path.states[0], np.zeros(0, dtype=np.int64)
-        everyone = np.arange(self.problem.width)
+        everyone = np.arange(problem.width)
         return [
             Drop(
                 time=0.0,
@@ -293,7 +290,7 @@ class _Followed:
                 label="what the initial weights have learned",
                 utility=np.zeros(0),
                 how="curve",
-                features=self.problem.features(start.params, everyone),
+                features=problem.features(start.params, everyone),
                 log_norms=start.log_norms,
                 active=start.active,
                 directions=kept(start.directions),

@@ -18,8 +18,8 @@ from agf.algorithm.conditioning import conditioned, shaken
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved.tolerances import COARSEST, STEP
+from agf.algorithm.task import Task
 from agf.arrays import FloatArray
-from agf.clock import Clock
 from agf.contract.flow_system import Snapshot
 from agf.contract.order import Order, order
 from agf.contract.problem import Problem
@@ -53,7 +53,7 @@ def resolve_modes(
 
     `conditioning` is the relative change of half-drop times when the tolerance and the initial weights change a little.
     """
-    run = _Modes(problem, init, settings)
+    run = _Modes(Task.of(problem, init, settings))
     stairs = run.go(observer, kept)
     if observer is not None:
         for drop in stairs.drops:  # which they are is known in the end
@@ -63,7 +63,7 @@ def resolve_modes(
     try:
         start, looser = shaken(init, settings)
         middle = 0.5 * (stairs.levels[-2] + stairs.levels[-1])
-        again = _Modes(problem, start, looser, middle - settings.rtol * stairs.start_level)
+        again = _Modes(Task.of(problem, start, looser), middle - settings.rtol * stairs.start_level)
         return _told(stairs, again.go(None, Checkpoint(None)))
     except KeyboardInterrupt:  # what was predicted first is there
         return replace(stairs, status=Status.INTERRUPTED)
@@ -82,9 +82,7 @@ def _told(stairs: Staircase, again: Staircase) -> Staircase:
 class _Modes:
     """One run: its curve, and the network at points of it. floor : loss at which it may end, before all is fitted."""
 
-    problem: Problem
-    init: Init
-    settings: Settings
+    task: Task
     floor: float = -np.inf
     notes: list[str] = field(default_factory=list)
     stats: dict[str, float] = field(default_factory=lambda: {"velocity_evaluations": 0.0})
@@ -92,12 +90,11 @@ class _Modes:
     shots: list[tuple[float, Snapshot]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.system = flow_system(self.problem, self.init)
+        problem, init = self.task.problem, self.task.init
+        self.system = flow_system(problem, init)
         if self.system.warnings(self.system.start()):  # of a floor, where training asks for such coordinates
-            self.system = ModeSystem(self.problem, self.init)
+            self.system = ModeSystem(problem, init)
         self.unit = float(np.exp(self.system.log_time_unit))
-        self.clock = Clock.from_norms(2, self.init.log_norms)
-        self.start_level = float(self.problem.loss_grad(*self.problem.empty)[0])
 
     def go(self, observer: Observer | None, kept: Checkpoint) -> Staircase:
         """Until a rule ends it; always hands back what there is."""
@@ -106,11 +103,10 @@ class _Modes:
 
         def result(status: Status) -> Staircase:
             drops = self._drops()
-            most = self.settings.max_drops
-            if most is not None and len(drops) > most:
-                drops, status = drops[:most], status if status is Status.INTERRUPTED else Status.MAX_DROPS
             times, losses, _ = np.array(self.points).T
-            return staircase(self.problem, self.init, self.settings, self, status, drops, began, (times, losses))
+            return staircase(
+                self.task, status, drops, stats=self.stats, notes=self.notes, began=began, curve=(times, losses)
+            )
 
         watching = kept.watching(observer, lambda: result(Status.INTERRUPTED))
 
@@ -121,8 +117,8 @@ class _Modes:
                 watching(self._state(self.shots[-1]), None)
 
         if self._inert():
-            return result(Status.NO_GROWTH if self.start_level > 0.0 else Status.FITTED)
-        ending = Ending.of(self.problem, self.init, self.system, SETTLE)
+            return result(Status.NO_GROWTH if self.task.start_level > 0.0 else Status.FITTED)
+        ending = Ending.of(self.task.problem, self.task.init, self.system, SETTLE)
         try:
             return result(self._ended(self._drive(ending, start, each), ending))
         except KeyboardInterrupt:
@@ -130,7 +126,8 @@ class _Modes:
 
     def _drive(self, ending: Ending, start: FloatArray, each: Callable[[Moment, Saved], None]) -> End:
         """The end of the flow, in other coordinates from where those that it started in are stiff."""
-        limit, saved, steps = self.settings.t_max, Saved(start), Auto(min(STEP * self.settings.rtol, COARSEST))
+        settings, saved = self.task.settings, Saved(start)
+        limit, steps = settings.t_max, Auto(min(STEP * settings.rtol, COARSEST))
         s_end = np.inf if limit is None else limit / self.unit
         stops: list[Stop] = [
             Stiff(),
@@ -149,10 +146,10 @@ class _Modes:
 
     def _inert(self) -> bool:
         """Whether nothing ever grows, by a symmetry."""
-        alive = np.flatnonzero(np.isfinite(self.init.log_norms))
-        residual = self.problem.residual(*self.problem.empty)
-        units = self.init.directions[alive]
-        return order(self.problem, units, alive, residual, self.start_level) is Order.NONE
+        problem, init = self.task.problem, self.task.init
+        alive = np.flatnonzero(np.isfinite(init.log_norms))
+        residual = problem.residual(*problem.empty)
+        return order(problem, init.directions[alive], alive, residual, self.task.start_level) is Order.NONE
 
     def _ended(self, end: End, ending: Ending) -> Status:
         """The status of an end, whose evidence goes into the notes where it is more than a word."""
@@ -164,7 +161,7 @@ class _Modes:
 
     def _record(self, now: Moment) -> None:
         """A step, with points inside where the loss falls much."""
-        fall = abs(self.points[-1][1] - now.loss) / (_FINE * abs(self.start_level))
+        fall = abs(self.points[-1][1] - now.loss) / (_FINE * abs(self.task.start_level))
         begun = self.points[-1][0] / self.unit
         for t in np.linspace(begun, now.t, min(int(fall), 8) + 2)[1:-1]:
             inside = now.inside(float(t))
@@ -204,11 +201,11 @@ class _Modes:
         return Drop(
             time=seen.time,
             half_time=seen.time,
-            accelerated_time=float(self.clock.accelerated(seen.time)),
+            accelerated_time=float(self.task.clock.accelerated(seen.time)),
             level=seen.after,
             neurons=np.array([number]),
             collapsed=np.zeros(0, dtype=np.int64),
-            label=self.problem.acquired(before[1].features, features) or f"mode {number}",
+            label=self.task.problem.acquired(before[1].features, features) or f"mode {number}",
             utility=np.zeros(0),
             how="curve",
             overlap=close,
@@ -222,7 +219,7 @@ class _Modes:
         time, units = shot
         alive = np.isfinite(units.log_norms)
         loss = self._loss(cartesian(units.directions, np.maximum(units.log_norms, LOG_LEAST))[alive])
-        return State(float(self.clock.accelerated(time)), alive, units.directions, units.log_norms, loss)
+        return State(float(self.task.clock.accelerated(time)), alive, units.directions, units.log_norms, loss)
 
     def _loss(self, theta: FloatArray) -> float:
-        return float(self.problem.loss_grad(theta, np.zeros(len(theta), dtype=np.int64))[0])
+        return float(self.task.problem.loss_grad(theta, np.zeros(len(theta), dtype=np.int64))[0])

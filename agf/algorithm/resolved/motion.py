@@ -21,7 +21,7 @@ from agf.records.status import Status
 from agf.results.curve import RELAXES
 from agf.stopping.coordinates import Stiff
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
-from agf.stopping.ending import FLOOR, Ending, remarks
+from agf.stopping.ending import Ending, remarks
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit
 from agf.stopping.rules import BUDGET, Budget, Certified, Event, Timeless, Tolerance, Unaffordable
 
@@ -39,31 +39,31 @@ class Motion:
     """
 
     def __init__(self, run: Run) -> None:
-        self.run = run
+        self.given, self.run = run.given, run
         self._gradients = 0.0  # of all stretches so far
 
     def flow(self) -> Status | None:
         """All neurons in real time until the active set changes or has settled; a status at an end."""
-        run, settings = self.run, self.run.settings
+        given, run, settings = self.given, self.run, self.given.settings
         run.last |= bool(run.state.active[np.isfinite(run.state.log_norms)].all())
-        system = riding(run.problem, run.state, run.init, run.last)
-        unit = float(np.exp(system.log_time_unit - run.clock.log_scale))
+        system = riding(given.problem, run.state, given.init, run.last)
+        unit = float(np.exp(system.log_time_unit - given.clock.log_scale))
         stretch = Stretch(system, run.state, unit)
         began = run.state.time
         start: FloatArray = system.start()
         if began == 0.0:
             run.path.slopes[0] = system.loss_rate(start) / unit
-            run.count("loss_evaluations", 1)
+            run.stats["loss_evaluations"] += 1
         saved = Saved(start, method=self._resumed(system, start, unit))
         if isinstance(run.planned, History) and (weights := system.stiff(start)) is not None:
             stretch.moving, start = weights
             saved = Saved(start, method=History(run.planned.step / unit))
         spent = sum(run.stats.get(name, 0.0) for name in ("velocity_evaluations", "utility_evaluations"))
-        ending = Ending(settings.rtol, run.start_level, run.least, max(began, 1.0) / unit, spent=spent)
+        ending = Ending(settings.rtol, given.start_level, given.least, max(began, 1.0) / unit, spent=spent)
         if run.last and (known := self._prospects) is not None:
             ending = replace(ending, prospects=lambda now: known(*system.polar(stretch.riding(now.y))))
-        budget, s_end = Budget(BUDGET - self._gradients, hessian=PER_ENTRY * start.size), (run.stop - began) / unit
-        rtol = run.tolerances.step
+        budget, s_end = Budget(BUDGET - self._gradients, hessian=PER_ENTRY * start.size), (given.stop - began) / unit
+        rtol = given.tolerances.step
         steps = Auto(rtol) if system.smooth else Explicit(rtol, "rk45")
 
         def joins(y: FloatArray, now: Moment) -> FloatArray:
@@ -79,7 +79,7 @@ class Motion:
             stops: list[Stop] = [
                 Event(joins, Why.JOINED, _SHARP),
                 Event(leaves, Why.LEFT, _SHARP),
-                Certified(Tolerance(settings.rtol, run.start_level), run.least),
+                Certified(Tolerance(settings.rtol, given.start_level), given.least),
             ]
             if run.last:
                 stops += [*ending.rules(system.smooth), Rests(run, stretch, ending.leaving)]
@@ -97,19 +97,19 @@ class Motion:
             saved = Saved(y, end.at.t, 0.0, History(length), None, end.at.work)
         work = end.at.work
         self._gradients += work.gradients + PER_ENTRY * start.size * work.hessians
-        run.count("velocity_evaluations", work.gradients)
-        run.count("hessians", work.hessians)
+        run.stats["velocity_evaluations"] += work.gradients
+        run.stats["hessians"] += work.hessians
         run.planned = _planned(end.at, unit)
         return self._ended(end, ending, stretch)
 
     @cached_property
     def _prospects(self) -> Callable[[FloatArray, FloatArray], float | None] | None:
         """What small neurons beside kinks will come to, where that is known exactly: see the rule's `prospects`."""
-        if self.run.problem.layers is None:
+        if self.given.problem.layers is None:
             return None
         from agf.rectified.prospects import prospects  # a tenth of a second to import, and few problems have kinks
 
-        return prospects(self.run.problem, self.run.state.active.size)
+        return prospects(self.given.problem, self.run.state.active.size)
 
     def _see(self, now: Moment, stretch: Stretch) -> None:
         """Take a step into the curve, and where it ends into the state."""
@@ -121,7 +121,7 @@ class Motion:
 
     def _ended(self, end: End, ending: Ending, stretch: Stretch) -> Status | None:
         """What follows the end of a stretch: None to go on, or the status of the run."""
-        run, now, system = self.run, end.at, stretch.system
+        given, run, now, system = self.given, self.run, end.at, stretch.system
         if end.why in (Why.JOINED, Why.LEFT):
             inside = now.y if now.step is None else self._inside(stretch, now)
             now = replace(now, y=inside, loss=stretch.moving.loss(inside), answers={})
@@ -134,19 +134,18 @@ class Motion:
                 return None
             directions, _ = system.polar(y)
             who, residual = end.who, system.residual(y)
-            run.join(who, run.problem.utility(directions[who], who, residual)[0])
+            run.join(who, given.problem.utility(directions[who], who, residual)[0])
             return None
         if end.why is Why.HORIZON:  # of `Settles`: the plateau is next, or the last stretch
             if end.after is not None:
                 run.state = system.state(end.after[1], run.state, run.state.time)
             return None
-        rtol = run.settings.rtol
         if end.why is Why.SETTLED:
-            run.left = max(end.left, RELAXES * rtol * max(now.loss, FLOOR * run.start_level))
-        known = meaning(end, run.state.active, least=run.least, tolerated=rtol * run.start_level)
+            run.left = max(end.left, RELAXES * given.lost(now.loss))
+        known = meaning(end, run.state.active, least=given.least, tolerated=given.tolerated)
         if known is not None:
             return known
-        before = run.clock.flow_time(stretch.time(0.0))
+        before = given.clock.flow_time(stretch.time(0.0))
         status, sentence, numbers = ending.status(end, float(np.exp(system.log_time_unit)), before, remedy="")
         if status is Status.QUIET:
             run.left = run.drift = numbers["left"]
@@ -167,8 +166,8 @@ class Motion:
         if planned.method == "rk45":
             return integrators.Memory(step)
         fastest = float(np.max(np.abs(system.rates(y, system.velocity(y)))))
-        self.run.count("velocity_evaluations", 1)
-        rtol = self.run.tolerances.step
+        self.run.stats["velocity_evaluations"] += 1
+        rtol = self.given.tolerances.step
         return integrators.Memory(min(step, rtol ** (1 / 3) / fastest) if fastest > 0 else step, method="rkc2")
 
     def _inside(self, stretch: Stretch, now: Moment) -> FloatArray:
@@ -182,12 +181,12 @@ class Motion:
         assert step is not None
         if s >= step.s1 or (step.memory.method == "rk45" and not isinstance(step.memory, History)):
             return now.y
-        rtol, implicit = self.run.tolerances.step, isinstance(step.memory, History)
+        rtol, implicit = self.given.tolerances.step, isinstance(step.memory, History)
         memory = (History if implicit else integrators.Memory)(s - step.s0, method=step.memory.method)
         again = Saved(step.y0, local=step.s0, method=memory)
         last = drive(stretch.moving, Auto(rtol) if implicit else Explicit(rtol, "rkc2"), [], again, s_end=s).at
-        self.run.count("velocity_evaluations", last.work.gradients)
-        self.run.count("hessians", last.work.hessians)
+        self.run.stats["velocity_evaluations"] += last.work.gradients
+        self.run.stats["hessians"] += last.work.hessians
         return last.y
 
 

@@ -27,15 +27,15 @@ class Plateau:
     """
 
     def __init__(self, run: Run) -> None:
-        self.run = run
+        self.given, self.run = run.given, run
 
     def cross(self) -> Status | None:
         """Dormant neurons on the frozen residual until one joins; the status when none will."""
-        run, state, settings = self.run, self.run.state, self.run.settings
+        given, run, state = self.given, self.run, self.run.state
         dormant = np.flatnonzero(~state.active & np.isfinite(state.log_norms))
-        if settings.max_drops is not None and len(run.drops()) > settings.max_drops:
+        if given.settings.max_drops is not None and len(run.drops()) > given.settings.max_drops:
             return Status.MAX_DROPS  # the last one found may not be over
-        if state.level <= settings.rtol * run.start_level:
+        if state.level <= given.tolerated:
             return Status.FITTED
         decides = run.waiting.order(state, dormant)
         if decides is Order.NONE:
@@ -46,10 +46,10 @@ class Plateau:
         if dormant.size == 0:
             return self._none_joins()
         small = np.flatnonzero(run.members.small(state))
-        found = run.waiting.next(state, small, run.tolerances.plateau, max(run.stop - state.time, 0.0))
+        found = run.waiting.next(state, small, given.tolerances.plateau, max(given.stop - state.time, 0.0))
         if isinstance(found, Status):
-            if found is Status.MAX_TIME and np.isfinite(run.stop):
-                run.path.add(run.stop, state.level, 0.0)
+            if found is Status.MAX_TIME and np.isfinite(given.stop):
+                run.path.add(given.stop, state.level, 0.0)
                 return found
             return self._none_joins() if found in (Status.MAX_TIME, Status.NO_GROWTH) else found
         log_norms = found.state.log_norms
@@ -73,15 +73,16 @@ class Plateau:
         utility, log_norm : at which it joins.  grown : its log norm over that at which the plateau begins, where its
         part of the loss is in the level.
         """
-        run, state, problem = self.run, self.run.state, self.run.problem
+        run, state, problem = self.run, self.run.state, self.given.problem
         theta = state.directions * np.exp(np.maximum(state.log_norms, -700.0))[:, None]
         alive = np.flatnonzero(np.isfinite(state.log_norms))
         level, loss = state.level, float(problem.loss_grad(theta[alive], alive)[0])
         kappa = problem.degree
         before = np.array(_BEND)
         left = charge(np.full(before.shape, log_norm), log_norm - before, kappa) / (kappa * utility)
-        times = state.time - left * np.exp(-run.clock.log_scale)
-        speeds = kappa**2 * utility * np.exp((kappa - 2) * (log_norm - before) + run.clock.log_scale)
+        log_scale = self.given.clock.log_scale
+        times = state.time - left * np.exp(-log_scale)
+        speeds = kappa**2 * utility * np.exp((kappa - 2) * (log_norm - before) + log_scale)
         if grown > before[0]:
             # What is skipped may be so long that a cubic on the slopes at its ends would swing: it is level.
             run.path.slopes[-1] = speeds[0] = 0.0

@@ -14,6 +14,7 @@ from agf.algorithm.conditioning import conditioned, undetermined
 from agf.algorithm.deviation import of_curve
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
+from agf.algorithm.resolved.given import Given
 from agf.algorithm.resolved.motion import Motion
 from agf.algorithm.resolved.plateau import Plateau
 from agf.algorithm.resolved.run import Run
@@ -35,14 +36,13 @@ def resolve_riding(
 ) -> Staircase:
     """The predicted curve and its drops; see `agf.algorithm.resolved.resolve.resolve`, whose contract this keeps."""
     began = wall.perf_counter()
-    run = Run(problem, init, settings, observer)
+    run = Run(Given.of(problem, init, settings), observer)
+    given = run.given
 
     def result(status: Status, drops: list[Drop]) -> Staircase:
-        most = settings.max_drops
-        if most is not None and len(drops) > most:
-            drops, status = drops[:most], status if status is Status.INTERRUPTED else Status.MAX_DROPS
         times, losses, _ = run.path.points()
-        stairs = staircase(problem, init, settings, run, status, drops, began, (run.clock.flow(times), losses))
+        curve = given.clock.flow(times), losses
+        stairs = staircase(given, status, drops, stats=run.stats, notes=run.notes, began=began, curve=curve)
         return of_curve(stairs, decades(problem, settings), run.drift)
 
     if kept is not None:
@@ -53,16 +53,16 @@ def resolve_riding(
             run.warn()
             drops = run.drops()
             if drops and settings.conditioning is not False and status is not Status.INTERRUPTED:
-                middle = 0.5 * (drops[-1].level + (drops[-2].level if len(drops) > 1 else run.start_level))
-                probe = Run(problem, init, settings, None, probe=True, floor=middle)
+                middle = 0.5 * (drops[-1].level + (drops[-2].level if len(drops) > 1 else given.start_level))
+                probe = Run(Given.of(problem, init, settings, probe=True, floor=middle))
                 probe.follow(run)
                 ended = go(probe)
                 times, losses, _ = probe.path.curve()
-                told, notes = conditioned(drops, run.start_level, run.clock.flow(times), losses, ended)
+                told, notes = conditioned(drops, given.start_level, given.clock.flow(times), losses, ended)
                 drops, forks = undetermined(told, run.waiting.forked)
                 run.notes.extend([*notes, *forks])
                 for name, value in probe.stats.items():
-                    run.stats[name] = run.stats.get(name, 0) + value
+                    run.stats[name] += value
                 status = ended if ended is Status.INTERRUPTED else status
             found = result(status, drops)
         except KeyboardInterrupt:  # between the passes, or while drops are looked for: the curve is there
@@ -75,7 +75,7 @@ def resolve_riding(
 
 def go(run: Run) -> Status:
     """Alternate plateaus and stretches of flow until nothing is left to happen."""
-    if run.start_level == 0.0:  # losses are told from one another by shares of it
+    if run.given.start_level == 0.0:  # losses are told from one another by shares of it
         return Status.FITTED
     plateau, motion = Plateau(run), Motion(run)
     try:

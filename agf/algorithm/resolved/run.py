@@ -2,81 +2,52 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
 
 from agf import integrators
-from agf.algorithm.conditioning import LONGER
 from agf.algorithm.observer import Observer
+from agf.algorithm.resolved.given import Given
 from agf.algorithm.resolved.members import Members, Network, leading
 from agf.algorithm.resolved.path import Change, Path
-from agf.algorithm.resolved.tolerances import Tolerances
 from agf.algorithm.resolved.waiting import Waiting
 from agf.arrays import BoolArray, FloatArray, IntArray
-from agf.clock import Clock
 from agf.contract.order import Order
-from agf.contract.problem import Problem
 from agf.coordinates.floors import of_returns
-from agf.init import Init
-from agf.records.settings import Settings
 from agf.records.state import State
 from agf.results.drop import Drop
 from agf.stopping.drive import Moment
 
 
 class Run:
-    """The state of a pass, what it has gone through, and which phase is next.
+    """Where a pass is and what it has gone through. What it was given stays as it is, in `given`.
 
     Parameters
     ----------
-    problem : Problem
-        What is trained.
-    init : Init
-        From where.
-    settings : Settings
-        How to predict.
-    observer : Observer or None
+    given : Given
+        What it is to follow, how exactly, and how far.
+    observer : Observer or None, optional
         Who is shown every state.
-    probe : bool, optional
-        Whether it is the pass by whose difference from the first one conditioning is measured.
-    floor : float or None, optional
-        Loss at which it may end, before all is fitted.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        init: Init,
-        settings: Settings,
-        observer: Observer | None,
-        *,
-        probe: bool = False,
-        floor: float | None = None,
-    ) -> None:
-        self.problem, self.init, self.settings, self.observer = problem, init, settings, observer
-        self.tolerances = Tolerances.of(problem, settings, probe)
-        self.clock = Clock.from_norms(problem.degree, np.delete(init.log_norms, problem.permanent))
-        self.stats: dict[str, float] = {}
+    def __init__(self, given: Given, observer: Observer | None = None) -> None:
+        self.given, self.observer = given, observer
+        problem, init, settings = given.problem, given.init, given.settings
+        self.stats = defaultdict[str, float](int)
         self.notes: list[str] = []
         first = np.isin(np.arange(init.width), problem.permanent)
-        self.start_level = float(problem.loss_grad(*problem.empty)[0])
-        self.state: State = State(0.0, first, init.directions, init.log_norms, self.start_level)
+        self.state: State = State(0.0, first, init.directions, init.log_norms, given.start_level)
         reading = "rates" if problem.cornered else "losses"
-        self.path = Path(losses=[self.start_level], states=[self.state], reading=reading)
+        self.path = Path(losses=[given.start_level], states=[self.state], reading=reading)
         assert settings.joining is not None
-        natural = settings.threshold == "natural"
-        joining = self.tolerances.joining * leading(problem, init, settings.joining)
-        self.members = Members(problem, init.width, natural, joining, self.stats)
-        norms, ties = self.members.threshold, settings.tie_rtol
-        self.waiting = Waiting(problem, self.clock, init, norms, ties, self.stats, contrary=probe)
-        limit = settings.t_max
-        self.stop = np.inf if limit is None else float(self.clock.accelerated(LONGER * limit if probe else limit))
+        joining = given.tolerances.joining * leading(problem, init, settings.joining)
+        self.members = Members(problem, init.width, settings.threshold == "natural", joining, self.stats)
+        self.waiting = Waiting(given, self.members.threshold, self.stats)
         self.settled = not first.any()  # a plateau is next; else no neuron is active yet
         self.moving = 0.0  # time before which the active set is known not to be settled
         self.last = False  # whether no neuron will join any more
-        # what is asked is over when no more than the tolerance is left above this
-        self.least = float(problem.least_loss(init)) if floor is None else floor - settings.rtol * self.start_level
         self.left: float | None = None  # loss that may still be lost at the end
         self.drift = 0.0  # the same where nothing says that it stops
         self.planned: integrators.Memory | None = None  # the method that stepped last, and its next step
@@ -97,7 +68,7 @@ class Run:
         alive = np.isfinite(self.state.log_norms)
         if self.waiting.order(self.state, np.flatnonzero(alive & ~self.state.active)) is Order.NONE:
             return
-        network = Network(self.problem, self.state.active, alive, self.state.directions, self.state.log_norms)
+        network = Network(self.given.problem, self.state.active, alive, self.state.directions, self.state.log_norms)
         large, heights, utility = self.members.large(network)
         if large.size:
             log_norms = self.state.log_norms.copy()
@@ -133,15 +104,11 @@ class Run:
 
     def drops(self) -> list[Drop]:
         """Visible drops so far."""
-        return self.path.drops(self.problem, self.clock, self.left)
+        return self.path.drops(self.given.problem, self.given.clock, self.left)
 
     def evaluations(self, now: Moment) -> float:
         """All so far, those of the stretch under way until now among them."""
         return now.work.gradients + sum(value for name, value in self.stats.items() if name.endswith("evaluations"))
-
-    def count(self, name: str, number: float) -> None:
-        """Add to a counter."""
-        self.stats[name] = self.stats.get(name, 0) + number
 
     def warn(self) -> None:
         """Note the neurons that shrank after they had grown so much that float64 lost what their return hangs on."""
@@ -149,4 +116,4 @@ class Run:
         if states[-1] is not self.state:
             states = [*states, self.state]
         log_norms = np.array([state.log_norms for state in states])
-        self.notes.extend(of_returns(self.problem, np.isfinite(self.init.log_norms), log_norms))
+        self.notes.extend(of_returns(self.given.problem, np.isfinite(self.given.init.log_norms), log_norms))

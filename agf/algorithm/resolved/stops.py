@@ -57,8 +57,7 @@ class Settles:
         rate = self._rate(now)
         steepest = max(steepest, rate)
         tired = now.work.gradients > patience
-        size = max(now.loss, FLOOR * run.start_level)
-        quiet = rate * now.t <= run.settings.rtol * size and now.t > 1.25 * looked
+        quiet = rate * now.t <= run.given.lost(now.loss) and now.t > 1.25 * looked
         if not (quiet or tired) or self.stretch.time(now.t) < run.moving:
             return (looked, patience, steepest, asked, due), None
         y = self.stretch.riding(now.y)
@@ -87,11 +86,11 @@ class Settles:
         if np.isinf(ahead):
             return End(Why.HORIZON, now)
         # On plateaus too long for any relaxation to end, what is left of it is rounding.
-        run.count("loss_evaluations", 1)
+        run.stats["loss_evaluations"] += 1
         rate = min(self._rate(now), system.relaxing(y))
         path = np.sqrt(rate * np.exp(system.log_time_unit)) * ahead  # that the active weights would go
-        off = run.tolerances.step * system.length(y)  # by which they may be off until then
-        lost = run.settings.rtol * max(now.loss, FLOOR * run.start_level)
+        off = run.given.tolerances.step * system.length(y)  # by which they may be off until then
+        lost = run.given.lost(now.loss)
         still = (rate * ahead <= lost and path <= off) or rate <= SUM**2 * steepest
         held = None if still else at_minimum(run, system, y)
         if held is not None and (system.apart_from(held[1], y) ** 2 > off * path or self._falls(held[1], now) > lost):
@@ -102,7 +101,7 @@ class Settles:
 
     def _falls(self, there: FloatArray, now: Moment) -> float:
         """Loss that is taken off at once by going there."""
-        self.run.count("loss_evaluations", 1)
+        self.run.stats["loss_evaluations"] += 1
         return now.loss - self.stretch.system.loss_and_rate(there)[0]
 
     def _rate(self, now: Moment) -> float:
@@ -166,8 +165,7 @@ def wait(run: Run, stretch: Stretch, now: Moment) -> float:
         return float(np.inf)
     nobody, most = np.zeros(0, dtype=np.int64), _WORTH * run.evaluations(now)
     found = run.waiting.next(run.state, nobody, 1e-3, np.inf, most)
-    least = FLOOR * run.settings.rtol * max(now.loss, FLOOR * run.start_level)
-    if not isinstance(found, Landing) or found.gain <= least:
+    if not isinstance(found, Landing) or found.gain <= FLOOR * run.given.lost(now.loss):
         return float(np.inf)
     return found.time / stretch.unit
 
@@ -199,8 +197,7 @@ class Rests:
     def look(self, now: Moment, memory: tuple[float, ...]) -> tuple[tuple[float, ...], End | None]:
         """Whether they are there."""
         run = self.run
-        size = max(now.loss, FLOOR * run.start_level)
-        if now.rate * now.t > run.settings.rtol * size or now.t <= 1.25 * memory[0]:
+        if now.rate * now.t > run.given.lost(now.loss) or now.t <= 1.25 * memory[0]:
             return memory, None
         y, system = self.stretch.riding(now.y), self.stretch.system
         run.state = self.stretch.state(y, now)
@@ -215,9 +212,9 @@ def at_minimum(run: Run, system: Riding, y: FloatArray) -> tuple[HeldSystem, Flo
 
     The flow would come as near only after stepping through most of the plateau.
     """
-    found = hold(system, y, run.tolerances.step, run.state.active & system.alive)
+    found = hold(system, y, run.given.tolerances.step, run.state.active & system.alive)
     if found is None:
         return None
     plateau, y, evaluations = found
-    run.count("loss_evaluations", evaluations)
+    run.stats["loss_evaluations"] += evaluations
     return plateau, y

@@ -10,12 +10,10 @@ import numpy as np
 from agf.algorithm import dormant
 from agf.algorithm.dormant import Crossing
 from agf.algorithm.field import Batch
+from agf.algorithm.resolved.given import Given
 from agf.algorithm.threshold import Threshold
 from agf.arrays import FloatArray, IntArray
-from agf.clock import Clock
 from agf.contract.order import Order, order
-from agf.contract.problem import Problem
-from agf.init import Init
 from agf.records.state import State
 from agf.records.status import Status
 from agf.rounding import TIED
@@ -44,20 +42,12 @@ class Waiting:
 
     Parameters
     ----------
-    problem : Problem
-        Whose neurons.
-    clock : Clock
-        What accelerated time is.
-    init : Init
-        Where training started.
+    given : Given
+        Whose neurons, and whether they go the other way at forks, where the flow is not unique (`probe`).
     threshold : Threshold
         Norms at which they join.
-    tie_rtol : float
-        Fraction of the time within which several join together.
     stats : dict[str, float]
         Counters to add to.
-    contrary : bool, optional
-        Whether neurons go the other way at forks, where the flow is not unique.
 
     Attributes
     ----------
@@ -68,27 +58,17 @@ class Waiting:
         go the other way.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        clock: Clock,
-        init: Init,
-        threshold: Threshold,
-        tie_rtol: float,
-        stats: dict[str, float],
-        *,
-        contrary: bool = False,
-    ) -> None:
-        self.problem, self.clock, self.init, self.threshold = problem, clock, init, threshold
-        self.tie_rtol, self.stats = tie_rtol, stats
-        self.contrary, self.forked = contrary, set[int]()
-        self.stepped = contrary and problem.cornered and problem.restriction() is not None
+    def __init__(self, given: Given, threshold: Threshold, stats: dict[str, float]) -> None:
+        self.given, self.threshold, self.stats = given, threshold, stats
+        self.forked = set[int]()
+        self.stepped = given.probe and given.problem.cornered and given.problem.restriction() is not None
 
     def order(self, state: State, neurons: IntArray) -> Order:
         """The order that decides whether these dormant neurons (k,) grow."""
-        if neurons.size == 0 or not self.problem.smooth:
+        problem = self.given.problem
+        if neurons.size == 0 or not problem.smooth:
             return Order.LEADING
-        return order(self.problem, state.directions[neurons], neurons, self._residual(state), state.level)
+        return order(problem, state.directions[neurons], neurons, self._residual(state), state.level)
 
     def next(self, state: State, small: IntArray, rtol: float, stop: float, most: float = np.inf) -> Landing | Status:
         """The next to join, on the residual of the active neurons, of which `small` (k,) ride along and the others are
@@ -100,10 +80,10 @@ class Waiting:
             stop = min(stop, NEVER * state.time)
         waiting = np.flatnonzero(~state.active)
         batch = self._everyone(state)
-        directions, log_norms, tie_rtol = batch.directions, batch.log_norms, self.tie_rtol
+        directions, log_norms, ties = batch.directions, batch.log_norms, self.given.settings.tie_rtol
         free = batch.some(waiting, directions, log_norms)
         found = dormant.cross(
-            free, self.threshold, rtol=rtol, tie_rtol=tie_rtol, align=False, stop=stop, most=most, stats=self.stats
+            free, self.threshold, rtol=rtol, tie_rtol=ties, align=False, stop=stop, most=most, stats=self.stats
         )
         if not isinstance(found, Crossing):
             return found
@@ -124,22 +104,21 @@ class Waiting:
     def _residual(self, state: State) -> object:
         """What the active neurons leave to fit."""
         active = np.flatnonzero(state.active)
-        return self.problem.residual(state.params[active], active)
+        return self.given.problem.residual(state.params[active], active)
 
     def _everyone(self, state: State) -> Batch:
         """All neurons on the residual of the active ones, in copies."""
         directions: FloatArray = state.directions.copy()
         log_norms, everyone = state.log_norms.copy(), np.arange(state.active.size)
-        residual = self._residual(state)
         return Batch(
-            self.problem,
-            residual,
-            self.clock,
+            self.given.problem,
+            self._residual(state),
+            self.given.clock,
             directions,
             log_norms,
             everyone,
-            self.init,
-            self.contrary,
+            self.given.init,
+            self.given.probe,
             rounded=True,
             stepped=self.stepped,
         )

@@ -1,0 +1,43 @@
+"""What a prediction is given, in every mode: problem, start, settings, and the units in which all of it is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agf.clock import Clock
+from agf.contract.problem import Problem
+from agf.init import Init
+from agf.records.settings import Settings
+
+
+@dataclass(frozen=True)
+class Task:
+    """It stays as it is while a run moves on.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is trained.
+    init : Init
+        From where.
+    settings : Settings
+        How to predict.
+    clock : Clock
+        What accelerated time is.
+    start_level : float
+        Loss of the zero function, to which losses are compared.
+    """
+
+    problem: Problem
+    init: Init
+    settings: Settings
+    clock: Clock
+    start_level: float
+
+    @classmethod
+    def of(cls, problem: Problem, init: Init, settings: Settings) -> Task:
+        """Time is counted by the neurons that start dormant."""
+        clock = Clock.from_norms(problem.degree, np.delete(init.log_norms, problem.permanent))
+        return cls(problem, init, settings, clock, float(problem.loss_grad(*problem.empty)[0]))
