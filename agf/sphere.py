@@ -10,7 +10,7 @@ import numpy as np
 
 from agf.arrays import FloatArray
 
-#: The smallest normal number of float64.
+#: Squares below this lose digits. Derived: the smallest normal number of float64.
 _SUBNORMAL = float(np.finfo(np.float64).tiny)
 
 

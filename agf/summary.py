@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
     from agf.sweeping.sweep import Sweep
 
-#: Quantiles shown for every distribution.
+#: Quantiles shown for every distribution. Setting: of pictures; the runs are all there.
 QUANTILES = (0.05, 0.5, 0.95)
-#: Digits in which quantiles may be told apart: as many as predictions are made to.
+#: Digits in which quantiles may be told apart. Derived: as many as predictions are made to.
 _DIGITS = 1 - round(math.log10(Settings.rtol))
-#: A picture with more groups than this has no legend: it would hide the staircases.
+#: Groups of a picture that are named. Limit: with more there is no legend, which would hide the staircases.
 _MOST_NAMES = 12
 
 

@@ -1,4 +1,4 @@
-"""Constants of the numerics, read where they stand: `docs/constants.py` renews the page.
+"""Constants that decide numbers, read where they stand: `docs/constants.py` renews the page.
 
 A constant is a number (or several) at the top of a module or of a class, in capitals. The `#:` comment above it says
 what it means, in its unit, and then what it decides: one of the words of `KINDS` with a colon, and the reason.
@@ -38,10 +38,8 @@ TIMES = {2.0: "x2 and /2 move", 10.0: "x10 and /10"}
 MEASURED = {2.0: HERE / "constants.json", 10.0: HERE / "tenfold.json"}
 KIND = re.compile(r"\b(Result|Setting|Derived|Cost|Limit|Source): ")
 BLOCK = re.compile(r"(?<=<!-- constants -->\n).*?(?=<!-- end of constants -->)", re.DOTALL)
-#: Where numbers decide numbers; rooms of pictures, tables and commands have sizes, which are theirs.
-NUMERICS = ("algorithm", "coordinates", "training", "stopping", "numerics", "integrators", "factored", "rounding",
-            "networks", "rectified", "records/settings", "results/curve", "results/interpolant",
-            "results/matching")  # fmt: skip
+#: Where numbers are sizes on a page or a terminal, and decide no others: in pictures and in commands.
+SHOWN = ("pictures", "figures", "page", "plot", "graph", "shell")
 #: What a constant may decide.
 KINDS = {
     "Result": "tuned: another value can give another answer",
@@ -95,16 +93,14 @@ class Constant:
 
 
 def modules() -> dict[str, Path]:
-    """Modules of the numerics, with their files."""
+    """All modules, with their files, but for those of pictures and commands."""
     found = {}
-    for part in NUMERICS:
-        path = ROOT / "agf" / part
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]:
-            found["agf." + ".".join(file.relative_to(ROOT / "agf").with_suffix("").parts)] = file
-    plugins = ROOT / "problems"
-    for file in sorted(plugins.rglob("*.py")):
-        found[".".join(file.relative_to(plugins).with_suffix("").parts)] = file
-    return {name: file for name, file in found.items() if not name.endswith("__init__")}
+    for top, root in (("agf", ROOT), ("problems", ROOT / "problems")):
+        for file in sorted((ROOT / top).rglob("*.py")):
+            name = file.relative_to(root).with_suffix("").parts
+            if name[1] not in SHOWN and name[-1] != "__init__":
+                found[".".join(name)] = file
+    return found
 
 
 def _numbers(value: Any) -> bool:
@@ -208,6 +204,17 @@ def _aligned(phase: Any) -> Outcome:
     return Outcome(tuple(map(str, phase.fates)), np.concatenate([phase.event_times, phase.utilities]))
 
 
+def _raced(found: Any) -> Outcome:
+    """The order of the final norms, and of how many it is sure: norms are coarse, and say by how much."""
+    return Outcome((*map(str, found.order), str(found.decided)), np.zeros(0))
+
+
+def _grouped(found: Any) -> Outcome:
+    """Which neurons race as one, and when each group will have done half of what it does."""
+    members, times = zip(*((str(one.members), one.predicted_half_time) for one in found.groups), strict=True)
+    return Outcome(members, np.array(times))
+
+
 def _listed(found: agf.Landscape) -> Outcome:
     """Kinds and utilities of critical directions."""
     return Outcome(tuple(one.kind for one in found.criticals), np.array([one.utility for one in found.criticals]))
@@ -268,6 +275,9 @@ def runs() -> dict[str, Callable[[], Any]]:
     out["relu align"] = lambda: _aligned(agf.align(relu, small))
     out["relu landscape"] = lambda: _listed(agf.landscape(relu))
     out["tanh landscape"] = lambda: _listed(agf.landscape(_systems()["tanh"][0], starts=20))
+    linear = _systems()["linear"][0]
+    out["linear tickets"] = lambda: _raced(agf.tickets(linear, linear.init(0.05, seed=1)))
+    out["linear groups"] = lambda: _grouped(agf.groups(linear, linear.init(0.05, seed=1)))
     out["relu escape"] = lambda: _escaping(agf.escape(relu, out["relu agf"]()))
     out["relu descent"] = lambda: agf.descend(relu, large, lr=0.05, steps=300, batch_size=4)
     out["diagonal compare"] = lambda: _matched(agf.compare(out["diagonal agf"](), out["diagonal flow"]()))

@@ -19,6 +19,7 @@ from agf.contract.problem import Problem
 from agf.errors import DataError, explain
 from agf.losses import loss_of
 from agf.numerics.backend import Backend
+from agf.rounding import RANK
 
 #: Entries of one work array: blocks of samples are cut so that (samples, neurons) stays below this. 1 MB stays in
 #: cache: two thirds of the time of unblocked arrays at 1,000 neurons.
@@ -178,8 +179,8 @@ class SampledProblem(Problem):
             key = active.tobytes() + np.asarray(active_neurons).tobytes()
             if self._projector is None or self._projector[0] != key:
                 gram = self._backend.numpy(self._gram(active, active_neurons, f))
-                # pivots down to 1e-12: singular values above 1e-6 of the largest, what a Gram matrix resolves
-                factor, pivots, rank, _ = dpstrf(gram, tol=1e-12 * float(gram.diagonal().max()))
+                # singular values above RANK^(1/2) of the largest, what a Gram matrix resolves
+                factor, pivots, rank, _ = dpstrf(gram, tol=RANK * float(gram.diagonal().max()))
                 self._projector = key, np.ascontiguousarray(factor[:rank, :rank]), pivots[:rank] - 1
             _, factor, pivots = self._projector
             inside = solve_triangular(factor, cross[:, pivots].T, trans="T", check_finite=False)

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from agf.errors import ComputationError
 from agf.records import files
 
-#: Seconds between writes: a tenth of the age of the run within these bounds, and ten times what a write takes.
+#: Seconds between writes: a tenth of the age of the run within these bounds, and ten times what a write takes. Cost: of
+#: writing, and of what is lost with a run that is killed.
 _SOONEST, _LATEST = 1.0, 60.0
 
 

@@ -26,10 +26,12 @@ from agf.errors import FileError, explain
 from agf.records import schema
 
 FORMAT = "agf-run"
+#: Version of run files. Limit: a file of a later one is refused.
 VERSION = 1
-#: A header is text; anything larger is not one of ours.
+#: Bytes of a header at most. Limit: it is text; anything larger is refused.
 _MAX_HEADER = 64 * 2**20
-#: An archive that unpacks to more than this, and to so many times its size, holds nothing but zeros or means harm.
+#: Bytes, and times its size, to which an archive unpacks at most. Limit: one beyond both holds nothing but zeros or
+#: means harm, and is refused.
 _LARGE, _PACKED = 2**30, 200
 #: What names with these suffixes are taken for; a file of another format does not get one.
 _FORMATS = {

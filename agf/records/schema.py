@@ -16,7 +16,7 @@ import numpy as np
 from agf.records.status import Status
 
 Rule = Callable[[Any, str], None]
-#: Integers of a file are counts and indices.
+#: Largest integer of a file. Derived: integers are counts and indices, which float64 holds up to here.
 _MOST = 2**53
 
 

@@ -60,7 +60,7 @@ def bound(value: float) -> str:
     return f"{float(text) + 10.0 ** (np.floor(np.log10(value)) - 1.0):.2g}"
 
 
-#: Digits that a float64 has.
+#: Digits of a number at most. Derived: those that a float64 has.
 _MOST_DIGITS = 15
 
 
@@ -100,7 +100,8 @@ def percent(value: float | None) -> str:
     return f"{100 * value:.2g} %" if abs(value) < 0.995 else f"{100 * value:.0f} %"
 
 
-#: A cell is read at a glance: a longer one (the label of a million tied coordinates) is cut, and says so.
+#: Letters of a cell. Limit: it is read at a glance; a longer one (the label of a million tied coordinates) is cut, and
+#: says so.
 _LONGEST = 400
 
 

@@ -21,15 +21,18 @@ from agf.results.trajectory import Trajectory
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Lateness of a first drop through the size of the steps, from which on it is told: below, times have other errors.
+#: Lateness of a first drop through the size of the steps, from which on it is told. Limit: below, times have other
+#: errors, and nothing is said.
 _LATE = 2e-3
-#: Log of a common factor of all observed times, from which on it is told. Result: predictions miss by percents.
+#: Log of a common factor of all observed times, from which on it is told. Limit: predictions miss by
+#: percents, and nothing is said of that.
 _OFF = 0.05
-#: Spread of the logs of the single factors, as a fraction of the common one, up to which it is told. Result: the
-#: sentence speaks where one factor explains four fifths of the misses; a momentum of 0.9 makes the first of four drops
-#: late by a third besides.
+#: Spread of the logs of the single factors, as a fraction of the common one, up to which it is told. Limit:
+#: nothing is said where it explains less than four fifths of the misses; a momentum of 0.9 makes the first of four
+#: drops late by a third besides.
 _ONE_FACTOR = 0.2
-#: A repeat of the training has the tolerance times this.
+#: Tolerance of a repeated training, over that of the first. Derived: for steps of order 5 errors grow as much, and what
+#: changes is then what the tolerance does.
 _LOOSER = 10.0
 
 

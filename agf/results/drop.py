@@ -10,7 +10,10 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray
 from agf.records.table import number, visible
 
-#: Numbers of the directions that a drop keeps: memory (8 MB a drop).
+#: Part of a drop, over that of the first one, from which on a neuron or a frequency shares its name. Result: of the
+#: label of such a drop alone; above 1 it would have one name, at 0.025 that of each that moved a little.
+SHARED = 0.25
+#: Numbers of the directions that a drop keeps. Limit: 8 MB a drop; of wider networks none are kept.
 MAX_KEPT = 10**6
 _NOBODY = np.zeros(0, dtype=np.int64)
 

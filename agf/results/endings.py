@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from agf.results.staircase import Staircase
     from agf.results.trajectory import Trajectory
 
-#: A loss below this fraction of that of the zero function is called none: below what is printed of a share.
+#: A loss below this fraction of that of the zero function is called none. Limit: it is below what is printed of
+#: a share.
 _NOTHING = 1e-5
-#: Tolerances up to here may be loosened by a factor ten and still be tolerances.
+#: Largest tolerance that a sentence offers to loosen. Limit: ten times this is none.
 _LOOSE = 1e-2
 
 

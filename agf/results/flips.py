@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from agf.results.trajectory import Trajectory
 
 KINDS = ("inner", "outer", "all")
-#: Between snapshots the flow is integrated again at this tolerance, or that of the run where it is tighter.
+#: Tolerance at which the flow is integrated again between snapshots; that of the run where it is tighter. Cost: times
+#: of flips are as exact as those of the run.
 _RTOL = 1e-6
-#: Halvings that locate a sign change inside a step: to rounding.
+#: Halvings that locate a sign change inside a step. Derived: float64 has 53 digits; what is left is rounding.
 _HALVINGS = 50
 
 

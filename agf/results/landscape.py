@@ -15,7 +15,7 @@ from agf.records.table import Table, Tabular, number, percent
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Rows of the printed table; all are in the result.
+#: Rows of the printed table. Limit: all are in the result.
 _ROWS = 40
 
 

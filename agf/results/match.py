@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from agf.results.staircase import Staircase
     from agf.results.trajectory import Trajectory
 
-#: Relative change of an observed time under the repeat, up to which the drop counts as reproducible.
+#: Relative change of an observed time under the repeat, up to which the drop counts as reproducible. Limit:
+#: of one beyond it the table says so; half-drop times at the usual tolerance repeat to a tenth of it.
 REPRODUCIBLE = 3e-3
 #: Consecutive drops that are listed one by one, at most. Cost: of reading.
 _FEW = 3

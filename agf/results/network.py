@@ -8,13 +8,11 @@ import numpy as np
 
 from agf.arrays import BoolArray, FloatArray
 from agf.contract.problem import Problem
+from agf.coordinates.mode_system import ACTIVE
 from agf.errors import RequestError, explain
 from agf.results.comparison import Comparison
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
-
-#: Neurons of a trajectory below this fraction of the largest norm count as dormant.
-_SMALL = 1e-3
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ def _of_trajectory(curve: Trajectory, drop: int | None) -> Neurons:
         middle = np.sqrt(max(curve.drops[k - 1].end, 1e-300) * max(curve.drops[k].start, 1e-300))
         at, moment = int(np.argmin(np.abs(curve.snapshot_times - middle))), f"drop {k}"
     log_norms = curve.log_norms[at]
-    active = log_norms > log_norms.max(initial=-np.inf) + np.log(_SMALL) if k != 0 else np.zeros(log_norms.size, bool)
+    active = log_norms > log_norms.max(initial=-np.inf) + np.log(ACTIVE) if k != 0 else np.zeros(log_norms.size, bool)
     return Neurons(curve.directions[at], log_norms, active, moment, float(curve.snapshot_times[at]))
 
 

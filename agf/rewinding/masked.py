@@ -12,11 +12,8 @@ from agf.contract.problem import Problem
 from agf.errors import DataError, RequestError, explain
 from agf.init import Init
 from agf.networks.sampled import SampledProblem
+from agf.rounding import RANK
 from agf.sphere import polar
-
-#: Singular values of the active Jacobian above this fraction of the largest count as directions it spans; it decides a
-#: result, and is what the unmasked self-interactions resolve.
-_RANK = 1e-6
 
 
 class Masked(Problem):
@@ -158,7 +155,7 @@ class Masked(Problem):
         out, span = base.curved(directions * self.mask[neurons], neurons, active, active_neurons)
         span = span[self.mask[active_neurons].ravel()]
         _, values, rows = np.linalg.svd(span, full_matrices=False)
-        rows = rows[values > _RANK * values.max(initial=0.0)]
+        rows = rows[values > RANK**0.5 * values.max(initial=0.0)]  # what a Gram matrix resolves, as without a mask
         return np.asarray(0.5 * np.sum((out - (out @ rows.T) @ rows) ** 2, axis=1))
 
     def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:

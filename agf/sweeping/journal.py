@@ -17,7 +17,8 @@ from typing import Any
 from agf.errors import FileError, explain
 from agf.records import files, schema
 
-#: Longest time, in seconds, for which a line is not yet forced to the disk while others follow.
+#: Longest time, in seconds, for which a line is not yet forced to the disk while others follow. Cost: of writing, and
+#: of what is lost with the machine.
 SYNC = 0.5
 
 

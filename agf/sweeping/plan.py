@@ -24,9 +24,9 @@ from agf.records import files, provenance
 from agf.records.settings import Settings
 
 ACTIONS = ("predict", "train", "compare")
-#: Seeds a chunk: large enough to batch, small enough to share and to show progress.
+#: Seeds a chunk. Cost: large enough to batch, small enough to share and to show progress.
 CHUNK = 32
-#: Runs of a sweep at most: its plan is held in memory, some hundred bytes a run.
+#: Runs of a sweep at most. Limit: its plan is held in memory, some hundred bytes a run.
 MOST = 10**7
 _INIT_AXES = ("alpha", "seed", "kind", "init")
 _SETTINGS_AXES = Settings.options()

@@ -14,7 +14,7 @@ from agf.sweeping.plan import key
 
 #: Called as observer(finished, total, failed).
 Observer = Callable[[int, int, int], None]
-#: Seconds between two looks at the rows: cost only.
+#: Seconds between two looks at the rows. Cost: of looking.
 _EVERY = 0.3
 
 

@@ -33,6 +33,7 @@ from agf.sweeping.progress import Count, Observer
 __all__ = ["Observer", "Plan", "Sweep", "key", "reopen", "run", "sweep"]
 
 FORMAT = "agf-sweep"
+#: Version of the folder of a sweep. Limit: one of another is refused.
 VERSION = 1
 
 

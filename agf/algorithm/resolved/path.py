@@ -14,14 +14,10 @@ from agf.contract.problem import Problem
 from agf.records.settings import FINE_DEPTH
 from agf.records.state import State
 from agf.results.curve import FLOOR, CurveDrop, crowded, detect
-from agf.results.drop import Drop, kept
+from agf.results.drop import SHARED, Drop, kept
 from agf.results.interpolant import drawn
 from agf.stopping.drive import End, Moment, Why
 
-#: Growth of a neuron, in what it contributes, over that of the first one, from which on it shares a drop without
-#: arrivals. Result: of the label of such a drop alone; above 1 it would have one neuron, at 0.025 each that moved a
-#: little.
-_SHARED = 0.25
 #: Fall of the loss, over the first, between two points of the curve at most. Cost: half-drop times are found on a cubic
 #: between points, which is right to 1e-8 of the fall of a lone neuron then.
 _FINE = 0.01
@@ -226,7 +222,7 @@ def label(problem: Problem, before: State, after: State, neurons: IntArray, feat
         gain = sizes[1] - sizes[0]
         if not (gain > 0).any():
             return "re-arrangement"
-        neurons = np.flatnonzero(gain >= _SHARED * gain.max())
+        neurons = np.flatnonzero(gain >= SHARED * gain.max())
         rose = "" if np.isin(neurons, problem.permanent).all() else " grew on"
     return problem.label(after.params[active], active, neurons) + rose
 

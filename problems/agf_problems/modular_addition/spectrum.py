@@ -8,12 +8,10 @@ import numpy as np
 
 from agf import Problem
 from agf.arrays import FloatArray, IntArray
+from agf.results.drop import SHARED
 from agf_problems.modular_addition.kernels import Moments, Quadratic, Sources
 from agf_problems.modular_addition.template import Characters, ComplexArray, Template
 
-#: Frequencies that take this fraction of what the first one takes in a drop share it. Result: of the label of a drop
-#: alone; above 1 a drop would have one frequency, at 0.025 every one of which its neurons have a trace.
-_SHARED = 0.25
 #: Pairs on which `features` measures the accuracy; `accuracy` takes all of them. Result: of the accuracies along a run,
 #: exact up to p = 32 and beyond to 1/_PAIRS^(1/2) = 3 %; to 10 % with a tenth of them, and ten times more cost ten
 #: times the evaluation of the network.
@@ -129,7 +127,7 @@ class Spectral(Problem):
         share = fallen[1] - fallen[0]
         if not (share > 0).any():
             return ""
-        chosen = at[share >= _SHARED * share.max()]
+        chosen = at[share >= SHARED * share.max()]
         return " and ".join(self.characters.name(k) for k in self.characters.frequencies[chosen])
 
     @cached_property
