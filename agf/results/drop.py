@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.records.table import number, visible
 
-#: Part of a drop, over that of the first one, from which on a neuron or a frequency shares its name. Result: of the
-#: label of such a drop alone; above 1 it would have one name, at 0.025 that of each that moved a little.
-SHARED = 0.25
 #: Numbers of the directions that a drop keeps. Limit: 8 MB a drop; of wider networks none are kept.
 MAX_KEPT = 10**6
 _NOBODY = np.zeros(0, dtype=np.int64)
@@ -70,6 +67,10 @@ class Drop:
     directions : float ndarray or None, shape (H, P)
         Unit rows after the drop, of dormant and active neurons; None where they are more than `MAX_KEPT` numbers.
     """
+
+    #: Part of a drop, over that of the first one, from which on a neuron or a frequency shares its name. Result: of
+    #: the label of such a drop alone; above 1 it would have one name, at 0.025 that of each that moved a little.
+    SHARED: ClassVar[float] = 0.25
 
     time: float
     half_time: float

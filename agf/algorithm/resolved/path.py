@@ -14,7 +14,7 @@ from agf.contract.problem import Problem
 from agf.records.settings import FINE_DEPTH
 from agf.records.state import State
 from agf.results.curve import FLOOR, CurveDrop, crowded, detect
-from agf.results.drop import SHARED, Drop, kept
+from agf.results.drop import Drop, kept
 from agf.results.interpolant import drawn
 from agf.stopping.drive import End, Moment, Why
 
@@ -222,7 +222,7 @@ def label(problem: Problem, before: State, after: State, neurons: IntArray, feat
         gain = sizes[1] - sizes[0]
         if not (gain > 0).any():
             return "re-arrangement"
-        neurons = np.flatnonzero(gain >= SHARED * gain.max())
+        neurons = np.flatnonzero(gain >= Drop.SHARED * gain.max())
         rose = "" if np.isin(neurons, problem.permanent).all() else " grew on"
     return problem.label(after.params[active], active, neurons) + rose
 

@@ -6,9 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from agf import Problem
+from agf import Drop, Problem
 from agf.arrays import FloatArray, IntArray
-from agf.results.drop import SHARED
 from agf_problems.modular_addition.kernels import Moments, Quadratic, Sources
 from agf_problems.modular_addition.template import Characters, ComplexArray, Template
 
@@ -127,7 +126,7 @@ class Spectral(Problem):
         share = fallen[1] - fallen[0]
         if not (share > 0).any():
             return ""
-        chosen = at[share >= SHARED * share.max()]
+        chosen = at[share >= Drop.SHARED * share.max()]
         return " and ".join(self.characters.name(k) for k in self.characters.frequencies[chosen])
 
     @cached_property
