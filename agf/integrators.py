@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from agf.errors import RequestError, explain
 from agf.formulas.explicit import Velocity, bogacki_shampine, chebyshev_step, dormand_prince, length_of
 from agf.rounding import EPS
 
+Number = TypeVar("Number", float, FloatArray)
 METHODS = ("rk45", "rkc2", "auto")
 #: "auto" of low order, for tolerances of some percent.
 LOW = "rough"
@@ -186,13 +187,8 @@ class Accepted:
 
 
 def interpolated(
-    x: FloatArray | float,
-    y0: FloatArray,
-    y1: FloatArray,
-    f0: FloatArray,
-    f1: FloatArray,
-    bulge: FloatArray | float,
-) -> FloatArray:
+    x: Number | float, y0: Number, y1: Number, f0: Number, f1: Number, bulge: Number | float = 0.0
+) -> Number:
     """Dense output at places x in 0..1 of steps from y0 to y1; all arrays of one shape, or broadcast to it.
 
     f0, f1 : slopes at both ends, times the length of the step.  bulge : quartic term (0: the cubic Hermite polynomial).
@@ -200,7 +196,7 @@ def interpolated(
     rise = y1 - y0
     first = f0 - rise
     second = rise - f1 - first + (1 - x) * bulge
-    return np.asarray(y0 + x * (rise + (1 - x) * (first + x * second)))
+    return y0 + x * (rise + (1 - x) * (first + x * second))
 
 
 def place(time: float, t0: FloatArray, t1: FloatArray, f0: FloatArray, f1: FloatArray, bulge: FloatArray) -> FloatArray:

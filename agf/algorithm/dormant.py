@@ -26,6 +26,9 @@ from agf.init import Init
 from agf.records.status import Status
 from agf.sphere import lengths
 
+#: Error of one step where it is only asked when the next neuron comes. Cost: of asking again and again; the crossing
+#: itself is found at the tolerance of the run.
+ROUGH = 1e-3
 #: Rounds of steps of a dormant phase, and of all questions of an active phase for its horizon. Limit: the first ends as
 #: `max_steps` beyond, and the second keeps the last answer; nothing runs practically for ever.
 _MAX_ROUNDS = 20_000
@@ -147,14 +150,13 @@ def wait(
     batch: Batch,
     threshold: Threshold,
     *,
-    rtol: float = 1e-3,
     stop: float = np.inf,
     stats: dict[str, float] | None = None,
     rounds: Rounds | None = None,
 ) -> tuple[float, Threshold]:
     """Accelerated time to the first crossing, inf when none is found before `stop` or with `rounds`: `cross` without
     the state there; and the threshold with the self-interactions that were found on the way, to ask again with."""
-    race = _Race(batch, threshold, rtol, rounds)
+    race = _Race(batch, threshold, ROUGH, rounds)
     try:
         time = float(race.crossings.crossed.min()) if race.run(stop) is None else np.inf
         return time, race.crossings.learned()

@@ -15,9 +15,9 @@ from agf.results.comparison import Comparison
 _LEAST = 1e-7
 
 
-def authors(size: int = 10, commuting: bool = False) -> dict[str, np.ndarray]:
+def authors(commuting: bool = False) -> dict[str, np.ndarray]:
     """The problem of the authors' notebook, numpy legacy seed 0; `commuting`: Sxx turned into the right basis of B."""
-    state = np.random.RandomState(0)
+    state, size = np.random.RandomState(0), 10
     state.randn(size, size)
     u, v = (np.linalg.qr(state.randn(size, size))[0] for _ in range(2))
     m = u @ np.diag(1.0 / np.arange(1, size + 1)) @ v
@@ -28,19 +28,19 @@ def authors(size: int = 10, commuting: bool = False) -> dict[str, np.ndarray]:
     return {"Sxx": (right * np.linalg.svd(m @ m.T)[1]) @ right.T, "B": b}
 
 
-def swapped(seed: int = 0) -> dict[str, np.ndarray]:
+def swapped() -> dict[str, np.ndarray]:
     """Sxx and B diagonal in one basis, where singular value (6, 1.6, .8, .3, .1) and energy order modes differently.
 
     The second mode of five takes off 1.0, the third 1.6.
     """
-    basis = np.linalg.qr(np.random.default_rng(seed).standard_normal((5, 5)))[0]
+    basis = np.linalg.qr(np.random.default_rng(0).standard_normal((5, 5)))[0]
     sigma, energy = np.array([6.0, 1.6, 0.8, 0.3, 0.1]), np.array([60.0, 2.0, 3.2, 0.09, 0.02])
     return {"Sxx": (basis * (sigma**2 / energy)) @ basis.T, "B": (basis * (energy / sigma)) @ basis.T}
 
 
-def turned(size: int = 5, seed: int = 3) -> dict[str, np.ndarray]:
+def turned() -> dict[str, np.ndarray]:
     """Sxx and B with unrelated bases."""
-    rng = np.random.default_rng(seed)
+    rng, size = np.random.default_rng(3), 5
     basis = np.linalg.qr(rng.standard_normal((size, size)))[0]
     return {"Sxx": (basis / np.arange(1, size + 1)) @ basis.T, "B": 3 * rng.standard_normal((size, size))}
 

@@ -18,14 +18,15 @@ from agf.results.comparison import Comparison
 TIMES = (0.0, 2.5, 5.0)
 
 
-def setting(each: int, width: int, scale: float = 1e-4) -> tuple[agf.TwoLayer, agf.Init]:
-    """Digits, `each` of a kind, raw pixels; all weights N(0, scale^2), hidden biases at zero."""
+def setting(each: int, width: int) -> tuple[agf.TwoLayer, agf.Init]:
+    """Digits, `each` of a kind, raw pixels; all weights N(0, 1e-8), hidden biases at zero."""
     data = agf.datasets.load("digits")
     labels = np.asarray(data["labels"])
     rows = np.concatenate([np.flatnonzero(labels == k)[:each] for k in (0, 3, 1, 2)])
     problem = agf.TwoLayer(
         np.asarray(data["X"])[rows], np.isin(labels[rows], (0, 3)), loss="cross-entropy", width=width, bias="hidden"
     )
+    scale = 1e-4
     theta = scale * np.random.default_rng(0).standard_normal((width, problem.n_params))
     theta[:, problem.n_inputs - 1] = 0.0
     return problem, agf.Init.from_params(theta, alpha=scale)

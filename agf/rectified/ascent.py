@@ -28,11 +28,9 @@ SAME = 1e-6
 _NEAR = SAME**0.5
 
 
-def maxima(
-    problem: Problem, residual: object, starts: int = STARTS, seed: int = 0
-) -> tuple[list[Critical], list[Region]]:
+def maxima(problem: Problem, residual: object, starts: int = STARTS) -> tuple[list[Critical], list[Region]]:
     """The different ends of `starts` ascents from the problem's own random directions, and what stays at 0."""
-    theta, neurons = _starts(problem, starts, seed)
+    theta, neurons = _starts(problem, starts)
     theta, utility = climb(problem, residual, theta, neurons)
     exact = np.ones(starts, dtype=bool)
     if isinstance(problem, TwoLayer) and not problem.activation.smooth and not problem.permanent:
@@ -80,8 +78,8 @@ def _written(direction: FloatArray) -> str:
     return ", ".join(f"theta[{j}] {direction[j]:.2f}" for j in largest if round(direction[j], 2))
 
 
-def _starts(problem: Problem, starts: int, seed: int) -> tuple[FloatArray, IntArray]:
-    rng = np.random.default_rng(seed)
+def _starts(problem: Problem, starts: int) -> tuple[FloatArray, IntArray]:
+    rng = np.random.default_rng(0)
     parts = [problem.initial(1.0, rng, problem.kinds[0]) for _ in range(-(-starts // problem.width))]
     theta = sphere.normalize(np.concatenate(parts)[:starts])
     return theta, np.arange(starts, dtype=np.int64) % problem.width

@@ -73,7 +73,7 @@ class Early:
     eps, alpha0 : exponent of the alignment time, and condition on the start.
     log_lambda : of the start.  log_star : largest lambda of Theorem 1.  tau : alignment time.
     turn, turn_any : bounds on the rotation time, Theorems 1 and 3.
-    log_constant, log_constant_any : hidden constants of their case (ii).
+    log_constant : hidden constant of their case (ii).
     log_content : largest log lambda at which case (ii) says more than nothing, for the fastest extremal vector.
     log_dominance : least log |a| - log |w|, at least 0 where the start is balanced or dominated.
     found : the extremal vectors.  unit : flow time of the problem per unit of time here.
@@ -130,11 +130,6 @@ class Early:
         """Log of the constant of Theorem 1 (ii) (37)."""
         q = min(self.alpha, self.alpha0)
         return self._constant(_log(_over(4 * self.D_max, q**2)) + 4 * _over(self.D_max, self.D_min * q) ** 2)
-
-    @property
-    def log_constant_any(self) -> float:
-        """Log of the constant of Theorem 3 (40)."""
-        return self._constant(np.log(self.D_max) + 2 * _over(self.D_max, self.D_min * self.alpha) ** 2)
 
     def _constant(self, first: float) -> float:
         late = np.sqrt(2 * self.s2 / (self.D_max * np.exp(2.0)))

@@ -41,7 +41,7 @@ class Orthogonal:
     rate : alpha of the 1/t bound of the loss.
     t2_plus, t2_minus : bounds on the time at which a class has an output 1/4.
     unit : flow time of the problem per unit of time here.  soft : statistics of the pairs.
-    log_W_max, log_W_min : logs of the largest and smallest |W0_j|.  h : neurons.
+    log_W_max : log of the largest |W0_j|.  h : neurons.
     """
 
     mu: float
@@ -59,7 +59,6 @@ class Orthogonal:
     m1: float
     h: int
     log_W_max: float
-    log_W_min: float
     log_eps: float
     log_eps_lemma: float
     log_eps_A: float
@@ -153,7 +152,6 @@ def orthogonal(
         m1=m1,
         h=h,
         log_W_max=log_max,
-        log_W_min=log_min,
         log_eps=log_eps,
         log_eps_lemma=-np.log(4.0) - half - np.log(high) - 2 * log_max,
         log_eps_A=float(eps_A),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from agf.arrays import FloatArray
+from agf.integrators import interpolated
+
+Point = tuple[float, float, float]  # time, loss, slope
 
 #: What a line between two points of a drawn curve may be off by, over the first loss. Cost: of points; pictures show a
 #: thousandth.
@@ -26,9 +29,14 @@ def interpolate(times: FloatArray, losses: FloatArray, slopes: FloatArray, t: Fl
     x = np.where(h > 0, (t - times[i]) / np.where(h > 0, h, 1.0), 1.0)
     rise = losses[i + 1] - losses[i]
     left, right = _held(h * slopes[i], h * slopes[i + 1], rise, _STEEPEST * float(np.ptp(losses)))
-    first = left - rise
-    second = rise - right - first
-    return losses[i] + x * (rise + (1 - x) * (first + x * second))
+    return interpolated(x, losses[i], losses[i + 1], left, right)
+
+
+def between(before: Point, after: Point, time: float, span: float) -> float:
+    """Loss at a time between two points of a curve whose losses span so much, as `interpolate` has it."""
+    (ta, la, sa), (tb, lb, sb) = before, after
+    left, right = _held(np.asarray((tb - ta) * sa), np.asarray((tb - ta) * sb), np.asarray(lb - la), _STEEPEST * span)
+    return interpolated((time - ta) / (tb - ta), la, lb, float(left), float(right))
 
 
 def _held(left: FloatArray, right: FloatArray, rise: FloatArray, most: float) -> tuple[FloatArray, FloatArray]:
@@ -77,17 +85,15 @@ def crossing(times: FloatArray, losses: FloatArray, slopes: FloatArray, level: f
     if slopes.size == 0:
         share = (losses[j - 1] - level) / (losses[j - 1] - losses[j])
         return low + float(share) * (high - low)
-    before, rise, h = float(losses[j - 1]), float(losses[j] - losses[j - 1]), high - low
-    steep = _held(h * slopes[j - 1], h * slopes[j], np.asarray(rise), _STEEPEST * float(np.ptp(losses)))
-    first = float(steep[0]) - rise
-    second = rise - float(steep[1]) - first
+    before, after, h = float(losses[j - 1]), float(losses[j]), high - low
+    steep = _held(h * slopes[j - 1], h * slopes[j], np.asarray(after - before), _STEEPEST * float(np.ptp(losses)))
+    first, last = map(float, steep)
     left, right = low, high
     for _ in range(200):
         middle = 0.5 * (left + right)
         if not left < middle < right:
             break
-        x = (middle - low) / h  # the cubic of `interpolate`, in plain numbers
-        if before + x * (rise + (1 - x) * (first + x * second)) < level:
+        if interpolated((middle - low) / h, before, after, first, last) < level:
             right = middle
         else:
             left = middle

@@ -11,8 +11,6 @@ import click
 
 from agf import registry
 from agf.algorithm.prediction import predict_with
-from agf.algorithm.smallness import refuse_size
-from agf.contract.admission import admit
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.errors import ComputationError, ProblemError, RequestError, explain
@@ -132,7 +130,7 @@ def train(
     else:
         if descent and not {"lr", "steps"} <= set(descent):
             raise RequestError(explain("gradient descent needs --lr and --steps."))
-        problem, init = _problem_and_init(name, options, out.report, predict=False)
+        problem, init = _problem_and_init(name, options, out.report)
         if descent and options["seed"] is not None:
             descent["seed"] = options["seed"]
     writer = Checkpoint(out.output if checkpoint is None else os.path.abspath(checkpoint))
@@ -242,14 +240,11 @@ def _settings(options: dict[str, Any], *more: str) -> Settings:
     return Settings.of(_choice(options, (*_SETTINGS, *more)))
 
 
-def _problem_and_init(name: str, options: dict[str, Any], report: Silent, predict: bool = True) -> tuple[Problem, Init]:
+def _problem_and_init(name: str, options: dict[str, Any], report: Silent) -> tuple[Problem, Init]:
     requested = arguments.problem(name, **{key: options[key] for key in arguments.STARTED})
     alpha, seed, kind, file = (options[key] for key in _INIT)
     init = arguments.initialization(requested.problem, alpha=alpha, seed=seed, kind=kind, file=file)
     with guard(requested.problem):
-        if predict:
-            init = admit(requested.problem, init, "predict")
-            refuse_size(requested.problem, init)
         report.say(visible(requested.problem.describe()))
     for note in requested.notes:
         report.say(note)

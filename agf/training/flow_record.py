@@ -13,10 +13,11 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.integrators import Accepted
+from agf.results.interpolant import Point
 from agf.rounding import SUM
 from agf.stopping.along import along, enough, inside
 from agf.stopping.drive import Counted, Moment
-from agf.training.recorder import Point, Recorder
+from agf.training.recorder import Recorder
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,9 @@ from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import Snapshot
 from agf.errors import AgfError, ProblemError, RequestError, explain
 from agf.results.curve import FLOOR
-from agf.results.interpolant import interpolate
+from agf.results.interpolant import Point, between, interpolate
 from agf.results.trajectory import Trajectory
 
-Point = tuple[float, float, float]  # time, loss, slope
 Evaluate = Callable[[IntArray, FloatArray], tuple[FloatArray, FloatArray]]
 Shoot = Callable[[IntArray, FloatArray], list[Snapshot]]
 
@@ -200,7 +199,7 @@ class Recorder:
             self.point(*point)
             time, loss, _ = point
             while self.due < time:
-                blank(self.due, _between(before, point, self.due), owner)
+                blank(self.due, between(before, point, self.due, self.points[0][1] - loss), owner)
             if self.deserves(loss) or self.due == time:
                 blank(time, loss, owner)
             before = point
@@ -327,15 +326,6 @@ class Recorder:
             )
             for k, time in enumerate(snapshots["snapshot_times"][: state["snapshot_losses"].size])
         ]
-
-
-def _between(left: Point, right: Point, time: float) -> float:
-    """Loss at a time between two points, by the cubic through them."""
-    (ta, la, sa), (tb, lb, sb) = left, right
-    h = tb - ta
-    x, rise = (time - ta) / h, lb - la
-    first = h * sa - rise
-    return la + x * (rise + (1 - x) * (first + x * (rise - h * sb - first)))
 
 
 def _drawn(kept: list[tuple[float, float, Snapshot]]) -> tuple[FloatArray, list[FloatArray]]:

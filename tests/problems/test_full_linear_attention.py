@@ -26,7 +26,9 @@ def test_whole_matrices_hold_the_rank_one_heads():
     heads, full = LinearAttention(covariance, 9, 3), FullLinearAttention(covariance, 9, 3, 2)
     theta = _random(heads, rng)
     loss, gradient = heads.loss_grad(theta, np.arange(heads.width))
-    whole_loss, whole_gradient = full.loss_grad(full.embed(theta), np.arange(full.width))
+    whole = np.zeros((3, 5, 5))
+    whole[:, 0, 4], whole[:, 1, :4], whole[:, 3, :4] = theta[:, 0], theta[:, 1:5], theta[:, 5:]
+    whole_loss, whole_gradient = full.loss_grad(whole.reshape(3, -1), np.arange(full.width))
     assert whole_loss == pytest.approx(loss, rel=1e-14)
     shaped = whole_gradient.reshape(3, 5, 5)
     np.testing.assert_allclose(shaped[:, 0, 4], gradient[:, 0], rtol=1e-12, atol=1e-14)

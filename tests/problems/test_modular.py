@@ -162,7 +162,7 @@ def test_inputs_are_not_modified_and_no_neurons_are_legal():
     ],
     ids=str,
 )
-def test_hessian_and_its_products_are_slopes_of_the_gradient(case):
+def test_products_of_the_hessian_are_slopes_of_the_gradient(case):
     problem = ModularAddition(width=3, **case)
     rng = np.random.default_rng(5)
     theta, vectors = 0.4 * rng.standard_normal((2, 3, problem.n_params))
@@ -170,26 +170,12 @@ def test_hessian_and_its_products_are_slopes_of_the_gradient(case):
     size = np.abs(hessian).max()
     np.testing.assert_allclose(hessian, hessian.T, atol=1e-13 * size)
     product = hessian @ vectors.ravel()
-    exact = problem.hessian_product(theta, np.arange(3), vectors)
-    np.testing.assert_allclose(exact.ravel(), product, atol=1e-12 * np.abs(product).max())
     # second-order slope of a central difference: error falls fourfold when the step is halved
     errors = []
     for h in (0.2, 0.1):
         ahead, behind = (problem.loss_grad(theta + s * h * vectors, np.arange(3))[1] for s in (1, -1))
         errors.append(np.abs((ahead - behind).ravel() / (2 * h) - product).max())
     assert np.log2(errors[0] / errors[1]) == pytest.approx(2.0, abs=0.1)
-
-
-def test_hessian_products_of_cubic_neurons_are_exact_too():
-    problem = ModularAddition(p=4, width=2, terms=3)
-    rng = np.random.default_rng(5)
-    theta, one, two = 0.4 * rng.standard_normal((3, 2, problem.n_params))
-    left = np.sum(two * problem.hessian_product(theta, np.arange(2), one))
-    right = np.sum(one * problem.hessian_product(theta, np.arange(2), two))
-    assert left == pytest.approx(right, rel=1e-11)
-    h = 1e-4
-    slope = problem.loss_grad(theta + h * one, np.arange(2))[1] - problem.loss_grad(theta - h * one, np.arange(2))[1]
-    assert left == pytest.approx(np.sum(two * slope) / (2 * h), rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))

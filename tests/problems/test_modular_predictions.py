@@ -9,7 +9,6 @@ from modular_cases import NOBODY, cosine, six_neurons
 from scipy.integrate import quad, solve_ivp
 
 import agf
-from agf.results.drop import Drop
 from agf.shell import arguments as request
 
 
@@ -145,37 +144,6 @@ def test_a_constant_template_is_nothing_to_learn():
     assert stairs.levels.tolist() == [0.0]
     assert not stairs.status.failed
     assert len(problem.theory().drops) == 0
-
-
-def test_bundling_keeps_the_middle_drop_of_each_frequency():
-    def drop(time, level, label, neuron):
-        return Drop(time, time + 0.5, time / 10, level, np.array([neuron]), label=label)
-
-    problem = ModularAddition(p=7, template={1: 4.0, 2: 2.0}, width=4)
-    made = problem.theory()
-    rows = [
-        drop(1, 9.0, "frequency 1", 0),
-        drop(2, 4.0, "frequency 1", 1),
-        drop(3, 3.0, "frequency 1", 2),
-        drop(9, 0.0, "frequency 2", 3),
-    ]
-    stairs = agf.Staircase("modular-addition", 3, made.clock, 10.0, tuple(rows), agf.Status.ALL_ACTIVE)
-    bundled = problem.frequency_drops(stairs)
-    assert bundled.times.tolist() == [0.0, 2.0, 9.0]
-    assert bundled.levels.tolist() == [10.0, 3.0, 0.0]
-    assert [d.neurons.tolist() for d in bundled.drops] == [[0, 1, 2], [3]]
-
-
-def test_bundles_of_a_resolved_prediction_have_the_half_times_of_the_flow():
-    problem = ModularAddition(p=5, template={1: 4.0, 2: 2.0}, width=8)
-    init = problem.init(1e-2, seed=0)
-    stairs = agf.predict(problem, init, mode="resolved", t_max=60.0)
-    bundled = problem.frequency_drops(stairs)
-    assert len(bundled.drops) < len(stairs.drops)
-    flow = agf.flow(problem, init, t_max=60.0, rtol=1e-4)
-    for k, drop in enumerate(bundled.drops):
-        middle = 0.5 * (bundled.levels[k] + bundled.levels[k + 1])
-        assert drop.half_time == pytest.approx(flow.time_at(middle), rel=2e-3)  # the mode's accuracy, not a reading
 
 
 def test_accuracy_counts_the_pairs_whose_sum_is_named():

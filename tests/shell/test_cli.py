@@ -470,7 +470,13 @@ def test_a_scale_that_is_none_is_refused(run, alpha):
 
 
 def test_a_scale_too_large_for_the_theory_is_refused(run):
-    refused(run("predict", "diagonal-linear", "--alpha", "10"), "Choose a smaller alpha")
+    code, out, err = run("predict", "diagonal-linear", "--alpha", "10")
+    assert (code, out) == (2, "")
+    assert "Choose a smaller alpha" in err.splitlines()[-1]
+
+
+def test_a_limit_is_answered_at_any_scale_as_in_python(run):
+    assert run("predict", "diagonal-linear", "--mode", "limit", "--alpha", "0.9")[0] == 0
 
 
 def test_bad_data_are_refused(run, tmp_path):

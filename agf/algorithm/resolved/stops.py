@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agf.algorithm.active import Cost
+from agf.algorithm.dormant import ROUGH
 from agf.algorithm.resolved.coordinates import Riding
 from agf.algorithm.resolved.members import STILL
 from agf.algorithm.resolved.run import Run
@@ -164,7 +165,7 @@ def wait(run: Run, stretch: Stretch, now: Moment) -> float:
     if run.state.active.all():
         return float(np.inf)
     nobody, most = np.zeros(0, dtype=np.int64), _WORTH * run.evaluations(now)
-    found = run.waiting.next(run.state, nobody, 1e-3, np.inf, most)
+    found = run.waiting.next(run.state, nobody, ROUGH, np.inf, most)
     if not isinstance(found, Landing) or found.gain <= FLOOR * run.given.lost(now.loss):
         return float(np.inf)
     return found.time / stretch.unit

@@ -45,7 +45,6 @@ class Linear(Problem):
 
     Minibatches (`agf.descend(..., batch_size=b)`) are rows of X. With moments they are rows of a Gaussian sample of
     16,384 inputs with exactly these second moments and targets B x, so descent of that many samples is online.
-    `gradient_noise` states their noise.
 
     Parameters
     ----------
@@ -166,19 +165,6 @@ class Linear(Problem):
         gap = self.samples[1][rows] - x @ (a @ w).T
         pull = gap.T @ x / rows.size
         return 0.5 * float(np.sum(gap**2)) / rows.size, -np.concatenate([a.T @ pull, w @ pull.T], axis=1)
-
-    def gradient_noise(self, theta: FloatArray, batch_size: int) -> FloatArray:
-        """Standard deviation of each entry of M = E[r x^T] on a minibatch of rows drawn without replacement, (c, d).
-
-        Its mean is M of all rows; the gradient of a weight is A^T M or M W^T. With few rows of many, Gaussian inputs
-        and no unfitted part the variance is (E[r_i^2] E[x_j^2] + M_ij^2) / batch_size.
-        """
-        w, a = self.weights(theta)
-        x, y = self.samples
-        r = y - x @ (a @ w).T
-        variance = (r**2).T @ x**2 / self.n_samples - (r.T @ x / self.n_samples) ** 2
-        unseen = (self.n_samples - batch_size) / max(self.n_samples - 1, 1)
-        return np.sqrt(np.maximum(variance, 0.0) * unseen / batch_size)
 
     def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """W W^T - A^T A, (m, m), flattened: exact under gradient flow."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from agf.arrays import FloatArray, IntArray, count, matrix
+from agf.arrays import FloatArray, IntArray, count
 from agf.errors import DataError, explain
 from agf_problems.linear_attention.in_context import ContextRegression, default_eigenvalues
 
@@ -89,16 +89,6 @@ class FullLinearAttention(ContextRegression):
         d, r = self.dimension, self.head_rank
         last = (d + 1) * (1 + np.arange(2 * r)) + d
         return np.concatenate([np.arange(d), last])
-
-    def embed(self, theta: Any) -> FloatArray:
-        """Parameters (m, P) of heads that compute what rank-one heads (V, K, Q), rows of `theta` (m, 1 + 2d), do."""
-        d, r = self.dimension, self.head_rank
-        theta = matrix(theta, "theta", where=f"problem {self.name!r}", columns=1 + 2 * d)
-        out = np.zeros((theta.shape[0], 1 + 2 * r, d + 1))
-        out[:, 0, d] = theta[:, 0]
-        out[:, 1, :d] = theta[:, 1 : 1 + d]
-        out[:, 1 + r, :d] = theta[:, 1 + d :]
-        return out.reshape(theta.shape[0], self.n_params)
 
     def merged(self, theta: FloatArray) -> FloatArray:
         left, queries = self._odd(theta)

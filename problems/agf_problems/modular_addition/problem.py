@@ -14,7 +14,6 @@ import numpy as np
 from agf import Critical, Init, RequestError, Staircase
 from agf.arrays import BoolArray, FloatArray, IntArray, count, positive
 from agf.errors import explain
-from agf_problems.modular_addition.bundles import bundled
 from agf_problems.modular_addition.kernels import Moments, Quadratic, Sources, Span
 from agf_problems.modular_addition.products import products_of
 from agf_problems.modular_addition.spectrum import Spectral
@@ -138,24 +137,6 @@ class ModularAddition(Spectral):
             return self.kernel.hessian(theta)
         return self.tuples.hessian(theta) if self.tuples.fits(theta.shape[0]) else None
 
-    def hessian_product(self, theta: FloatArray, neurons: IntArray, vectors: FloatArray) -> FloatArray:
-        """Hessian of the loss times `vectors`, (m, P), exact up to rounding, in 2 `degree` gradients.
-
-        The gradient along a line is a polynomial of degree 2 degree - 1: a central difference of that order is exact.
-        """
-        size = np.abs(vectors).max(initial=0.0)
-        if size == 0.0:
-            return np.zeros_like(vectors)
-        step = max(np.abs(theta).max(), np.finfo(np.float64).tiny) / size
-        points = np.arange(1, self.degree + 1, dtype=np.float64)
-        odd = points[:, None] ** (2 * np.arange(self.degree) + 1)
-        weights = np.linalg.solve(odd.T, 0.5 * np.eye(self.degree)[0])
-        total = np.zeros_like(theta)
-        for point, weight in zip(points * step, weights, strict=True):
-            ahead = self.loss_grad(theta + point * vectors, neurons)[1]
-            total += weight * (ahead - self.loss_grad(theta - point * vectors, neurons)[1])
-        return total / step
-
     def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """Balance |u|^2 + |v|^2 - k |w|^2 of each neuron, in units of its squared norm (initially)."""
         squares = np.sum(theta.reshape(theta.shape[0], self.terms + 1, self.p) ** 2, axis=2)
@@ -256,14 +237,6 @@ class ModularAddition(Spectral):
             words = self.characters.name(self.characters.frequencies[position])
             out.append(Critical(row, float(utilities[position]), "maximum", f"{words}, up to phases"))
         return out
-
-    def frequency_drops(self, stairs: Staircase) -> Staircase:
-        """The staircase `stairs` with consecutive drops of one label bundled into one: what a loss curve shows.
-
-        Each has the time at which the loss crossed the middle of its fall, read off the predicted curve where there is
-        one (mode "resolved"), else that of the drop which crossed it; and the last level.
-        """
-        return bundled(stairs)
 
     def describe(self) -> str:
         largest = np.abs(self.template.spectrum).max(initial=0.0)
