@@ -18,6 +18,7 @@ from tiny import Broken, Cliff, Mixing, Product, Samples, Slide
 
 import agf
 from agf import Init, ProblemError, RequestError, Status
+from agf.contract.flow_system import Snapshot
 from agf.coordinates.held_neurons import hold
 from agf.coordinates.polar_system import PolarSystem
 from agf.stopping.methods import PER_ENTRY
@@ -365,6 +366,21 @@ def test_a_thinned_curve_does_not_swing_where_it_bends_into_a_plateau(monkeypatc
     assert times.size <= 200
     on = agf.results.interpolant.interpolate(times, losses, steep, np.geomspace(60.0, 0.9e9, 1000))
     assert np.allclose(on, 1.0, atol=1e-3)
+
+
+def test_snapshots_on_a_long_plateau_have_losses_of_the_curve():
+    """The slope at its end is that of the drop: a cubic that is not held swings by it times 1e27."""
+    record = Recorder(100, 1e-8, sloped=True)
+    record.point(1.0, 1.0, 0.0)
+    shots = [Snapshot(np.zeros(1), np.ones((1, 1)))] * 100_000
+    record.record(
+        [(2.0, 1.0, 0.0), (1e30, 0.5, -0.1)],
+        lambda which, times: (np.ones(times.size), np.zeros(times.size)),
+        lambda which, times: shots[: times.size],
+    )
+    losses = [loss for _, loss, _ in record.kept]
+    assert min(losses) >= 0.5
+    assert max(losses) <= 1.0
 
 
 def test_the_observer_is_told_of_every_step():
