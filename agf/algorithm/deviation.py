@@ -124,6 +124,7 @@ class Deviation:
     _began: FloatArray | None = field(default=None, init=False)
     _left: dict[int, float] = field(default_factory=dict, init=False)
 
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def add(self, settled: State[Any], activated: State[Any], after: State[Any], drop: Drop) -> None:
         """A drop that led from a settled state by the end of a dormant phase to the next."""
         kappa, new = self.problem.degree, drop.neurons[drop.neurons < after.log_norms.size]
@@ -131,12 +132,11 @@ class Deviation:
         before = settled if activated.active[new].any() else activated
         size = max(after.log_norms[new].tolist(), default=-np.inf)
         largest = max(drop.utility.tolist(), default=0.0)
-        with np.errstate(over="ignore"):
-            width = np.exp((2 - kappa) * size) / (kappa * largest) if largest > 0 and math.isfinite(size) else np.inf
-            rest = after.log_norms[~after.active]
-            if new.size > 1:
-                rest = np.append(rest, after.log_norms[_elsewhere(new, after)])
-            share = np.exp(np.minimum(kappa * (rest - size), 0.0)).sum() if size > -np.inf else np.isfinite(rest).sum()
+        width = np.exp((2 - kappa) * size) / (kappa * largest) if largest > 0 and math.isfinite(size) else np.inf
+        rest = after.log_norms[~after.active]
+        if new.size > 1:
+            rest = np.append(rest, after.log_norms[_elsewhere(new, after)])
+        share = np.exp(np.minimum(kappa * (rest - size), 0.0)).sum() if size > -np.inf else np.isfinite(rest).sum()
         active, began = after.active.nonzero()[0], before.active.nonzero()[0]
         theta, earlier = after.rows(active), before.rows(began)
         parts = self.problem.outputs(theta, active)
@@ -145,8 +145,7 @@ class Deviation:
         if parts is not None and gained is not None:
             moved, turned = self._moved(active, parts, gained, before, after)
             if self._straight and turned <= TIED and self._follows(new, active, before):
-                with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                    lags = self._lag.add(self.problem, before, after, drop, active, parts, gained, float(share))
+                lags = self._lag.add(self.problem, before, after, drop, active, parts, gained, float(share))
                 lag = sum(map(abs, lags))
         self._straight = lag is not None
         late = abs(later(self.problem, theta, active, new, 0.5 * (before.level + drop.level)))

@@ -99,7 +99,7 @@ class Field:
         unit = theta / lengths(theta)[:, None]
         utility, gradient = self.utility(unit, neurons)
         out = np.empty_like(y)
-        np.subtract(gradient, np.einsum("ij,ij->i", unit, gradient)[:, None] * unit, out=out[:, :p])
+        np.subtract(gradient, np.vecdot(unit, gradient)[:, None] * unit, out=out[:, :p])
         np.multiply(utility, degree, out=out[:, p])
         if degree == 2:
             out[:, p + 1] = self.pace

@@ -48,8 +48,8 @@ def refuse_faint(problem: Problem, init: Init, where: str, nothing: Nothing | No
     A problem may sum what is beyond the leading order by itself (`TwoLayer` of half-squared loss does): its pulls are
     powers of the norm at any size, and nothing is refused.
     """
-    if problem.cornered:
-        return
+    if problem.cornered or type(problem).pull is Problem.pull:
+        return  # neurons of one order
     alive = np.isfinite(init.log_norms)
     alive[list(problem.permanent)] = False
     rows = alive.nonzero()[0][:SOME]

@@ -18,6 +18,7 @@ from agf.coordinates.weight_system import WeightSystem
 from agf.errors import ProblemError, explain
 from agf.init import Init
 from agf.rounding import LOG_FAINT, LOG_LEAST, TINY
+from agf.sphere import lengths as row_lengths
 from agf.sphere import norms, polar
 
 #: Log norms below this are 0 in the parameters handed to the problem. Derived: a product of two such entries is not a
@@ -157,7 +158,7 @@ class PolarSystem(FlowSystem):
                 )
             )
         width = self.neurons.size
-        radial = np.einsum("ij,ij->i", directions, pull)
+        radial = np.vecdot(directions, pull)
         out = np.empty_like(y)
         turn = out[:-width].reshape(directions.shape)
         np.multiply(directions, radial[:, None], out=turn)
@@ -286,9 +287,8 @@ class PolarSystem(FlowSystem):
         """Unit directions (H, P), log norms (H,), and the lengths (H,) the rows of y had."""
         width = self.neurons.size
         rows = y[:-width].reshape(width, -1)
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        sizes, lengths = y[-width:], row_lengths(rows)
         lengths += lengths == 0
-        sizes = y[-width:]
         if self.power:  # a stage beyond the blow-up has a negative size: NaN, and the step is rejected
             sizes = self.log_largest - np.log(sizes) / self.power
         return rows / lengths[:, None], sizes, lengths

@@ -106,17 +106,17 @@ class _Follower:
             if step == np.inf:
                 return
             moved = v * step
-            there = np.flatnonzero(outward + (1.0 + TIED) * np.abs(moved) >= 1.0 - SUM)
+            there = (outward + (1.0 + TIED) * np.abs(moved) >= 1.0 - SUM).nonzero()[0]
             self.s += moved
             self.s[there] = np.sign(v[there])
             self.time += step
-            edge = np.flatnonzero(np.abs(self.s) == 1.0)
+            edge = (np.abs(self.s) == 1.0).nonzero()[0]
             columns, signs = self.columns[edge], self.s[edge]
             self.fit.minimize(columns, signs)
             coefficients = self.fit.shared(columns, signs)
             inside = np.zeros_like(self.inside)
             inside[edge] = coefficients != 0.0
-            changed = np.flatnonzero(inside != self.inside)
+            changed = (inside != self.inside).nonzero()[0]
             entered, left = changed[inside[changed]], changed[~inside[changed]]
             if entered.size == 0:  # what reached +-1 lies in the span of the others, up to rounding
                 self.idle[there] = True

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg.lapack import dsyevd
 
 import agf
 from agf.arrays import BoolArray, FloatArray, IntArray
@@ -184,7 +185,8 @@ class DiagonalPhases:
         inside = state.active.nonzero()[0]
         sizes = np.exp(state.log_norms[inside])
         matrix = sizes[:, None] * self._fit.inner(inside) * (sizes / self._n)
-        return np.asarray(np.linalg.eigvalsh(matrix), dtype=np.float64)
+        rates: FloatArray = dsyevd(matrix, compute_v=0, overwrite_a=1)[0]  # numpy's takes three times as long
+        return rates
 
     def _at(self, coefficients: FloatArray) -> SignedFit:
         """The fit at these coefficients."""

@@ -104,7 +104,7 @@ class FullLinearAttention(ContextRegression):
         """What is left of the odd part, (d, d), and minus the even part, None where it is zero."""
         del neurons
         merged = self.merged(theta)
-        odd = self.drive - self._gram(merged @ self.covariance)
+        odd = self.drive - self.gram @ merged @ self.covariance
         return odd, self._even_moments(theta)
 
     def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
@@ -185,11 +185,6 @@ class FullLinearAttention(ContextRegression):
         """V K + k u^T (m, R, d) and Q (m, R, d): M is the sum over heads of the transpose of one times the other."""
         u, values, keys, tags, queries = self._blocks(theta)
         return values[:, None, None] * keys + tags[:, :, None] * u[:, None, :], queries
-
-    def _gram(self, columns: FloatArray) -> FloatArray:
-        """G times the columns."""
-        once = self.covariance @ columns
-        return self.context * (self.trace * once + (self.context + 1) * self.covariance @ once)
 
     def _even_moments(self, theta: FloatArray) -> _Even | None:
         """Minus the derivative of half the even part's mean square; None where the even part vanishes.

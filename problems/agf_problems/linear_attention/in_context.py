@@ -103,6 +103,8 @@ class ContextRegression(Problem):
         #: (d,) amplitudes A_i = 1 / (tr S + (N+1) lam_i) at which component i is fully learned ([AGF] section 4.3).
         self.amplitudes = 1.0 / (self.trace + (self.context + 1) * self.eigenvalues)
         self.drive = self.context * self.covariance @ self.covariance
+        #: G of the loss, (d, d)
+        self.gram = self.trace * self.context * self.covariance + (self.context + 1) * self.drive
 
     @property
     def rank(self) -> int:

@@ -92,7 +92,7 @@ class LinearAttention(ContextRegression):
         """E[Xhat beta r x^T] = N S^2 - G M S, (d, d): all that a head can see of what is left to fit."""
         del neurons
         values, keys, queries = self.split(theta)
-        return self.drive - (values[:, None] * self._gram(keys)).T @ (queries @ self.covariance)
+        return self.drive - (values[:, None] * (keys @ self.gram)).T @ (queries @ self.covariance)
 
     def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
         """V K^T R Q with R the residual; at the start V K^T (N S^2) Q, at most N lam_1^2 / (3 sqrt 3) at unit norm."""
@@ -129,16 +129,15 @@ class LinearAttention(ContextRegression):
             return None
         values, keys, queries = self.split(theta)
         residual = self.residual(theta, neurons)
-        gk, sq = self._gram(keys), queries @ self.covariance
+        gk, sq = keys @ self.gram, queries @ self.covariance
         kk, qq = gk @ keys.T, sq @ queries.T  # (m, m) inner products of keys and of queries
         vv = np.outer(values, values)
-        gram = self._gram(np.eye(d))
         out = np.empty((m, self.n_params, m, self.n_params))
         key, query = slice(1, 1 + d), slice(1 + d, None)
         out[:, 0, :, 0] = kk * qq
         out[:, 0, :, key] = (qq * values)[:, :, None] * gk[:, None, :]
         out[:, 0, :, query] = (kk * values)[:, :, None] * sq[:, None, :]
-        out[:, key, :, key] = (vv * qq)[:, None, :, None] * gram[None, :, None, :]
+        out[:, key, :, key] = (vv * qq)[:, None, :, None] * self.gram[None, :, None, :]
         out[:, query, :, query] = (vv * kk)[:, None, :, None] * self.covariance[None, :, None, :]
         out[:, key, :, query] = np.einsum("hg,gi,hj->higj", vv, gk, sq)
         for h in range(m):  # each head's own second derivative, -R contracted with it
@@ -279,11 +278,6 @@ class LinearAttention(ContextRegression):
     def split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Values (m,), keys (m, d) and queries (m, d) of rows (V, K, Q)."""
         return theta[:, 0], theta[:, 1 : 1 + self.dimension], theta[:, 1 + self.dimension :]
-
-    def _gram(self, keys: FloatArray) -> FloatArray:
-        """Rows of `keys` times G."""
-        once = keys @ self.covariance
-        return self.context * (self.trace * once + (self.context + 1) * once @ self.covariance)
 
     def _weighted_keys(self, keys: FloatArray) -> FloatArray:
         """Rows times G^(1/2), in the principal basis."""

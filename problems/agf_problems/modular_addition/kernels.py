@@ -410,7 +410,8 @@ class Span:
         for row in (0, 1):
             x, y = self._active.pre[row, kept], self._active.pre[1 - row, kept]
             hats = others.pre[row] @ self._basis
-            first = np.einsum("ja,ar,la->jrl", x, self._basis, others.partner[row], optimize=True)
+            lifted = (x[:, None] * self._basis.T).reshape(-1, p)
+            first = (lifted @ others.partner[row].T).reshape(*out.shape[1:])
             second = 2.0 * (y @ others.pre[1 - row].T)[:, None] * hats.T
             out[row] = (first + second) / np.sqrt(p)
         return out.reshape(-1, others.w.shape[0])
