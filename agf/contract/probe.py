@@ -101,11 +101,11 @@ class Probe:
 
     def sharp(self) -> Probe:
         """The same points of the problem with sharp corners: where slopes are rounded, a force is no derivative."""
-        problem = self.problem.sharpened()
+        problem = self.problem.rounded(0.0)
         if problem is self.problem:
             return self
         if problem is None:
-            raise NotApplicable("slopes at corners are rounded, and `sharpened` does not say how to make them sharp")
+            raise NotApplicable("slopes at corners are rounded, and `rounded` does not say how to make them sharp")
         _ = self.theta
         other = copy(self)
         other.problem = problem

@@ -240,12 +240,13 @@ class Problem(Instance):
         """
         return None
 
-    def sharpened(self) -> Problem | None:
-        """The same problem with sharp corners (`kink` 0), or None where they cannot be made sharp.
+    def rounded(self, kink: float) -> Problem | None:
+        """The same problem with corners rounded over another width (`kink`; sharp at 0), or None where they cannot be.
 
-        Slopes that are rounded without their values are no derivatives: laws on derivatives are tested on this one.
+        A wider one measures what rounding moves. Slopes that are rounded without their values are no derivatives: laws
+        on derivatives are tested on the sharp one.
         """
-        return None if self.kink else self
+        return self if kink == self.kink else None
 
     @property
     def footprint(self) -> int:

@@ -245,7 +245,7 @@ def _is_problem(value: Any) -> bool:
     return callable(getattr(value, "loss_grad", None)) and hasattr(value, "degree")
 
 
-def _sharpened(value: Any, *rest: Any) -> None:
+def _rounded(value: Any, *rest: Any) -> None:
     if value is not None and not _is_problem(value):
         raise _Odd(a(value), "a problem, or None", "a return left out")
 
@@ -340,7 +340,7 @@ _RULES: dict[str, Callable[..., None]] = {
     "ties": _ties,
     "start_of": _start,
     "kink_normals": _kink_normals,
-    "sharpened": _sharpened,
+    "rounded": _rounded,
     "restriction": _restriction,
     "critical": _critical,
     "least_loss": _least_loss,

@@ -215,12 +215,13 @@ class TwoLayer(SecondOrder):
         """The inputs (n, d) where kinks are sharp, else None."""
         return None if self.smooth else self.X
 
-    def sharpened(self) -> TwoLayer:
-        """The same network with `kink` 0."""
+    def rounded(self, kink: float) -> TwoLayer:
+        """The same network with another `kink`."""
         other = object.__new__(type(self))  # as it is now: a copy would be built again from its arguments
         vars(other).update(vars(self))
-        other.kink, other.smooth = 0.0, self.activation.smooth
-        other.layer = HiddenLayer(self._backend, self._x, self.activation, 0.0)
+        other.kink = 0.0 if self.activation.smooth else kink
+        other.smooth = self.activation.smooth or other.kink > 0
+        other.layer = HiddenLayer(self._backend, self._x, self.activation, other.kink)
         return other
 
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:

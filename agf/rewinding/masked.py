@@ -71,9 +71,9 @@ class Masked(Problem):
         """The problem, and the mask."""
         return self.unmasked, self.mask
 
-    def sharpened(self) -> Masked | None:
-        """The masked problem with sharp corners."""
-        base = self.unmasked.sharpened()
+    def rounded(self, kink: float) -> Masked | None:
+        """The masked problem with another width of its corners."""
+        base = self.unmasked.rounded(kink)
         return None if base is None else Masked(base, self.mask)
 
     def kink_normals(self) -> FloatArray | None:

@@ -25,7 +25,7 @@ ODD = [
     ("kink_normals", np.full((10, 2), np.nan), "finite float64"),
     ("kink_normals", np.ones((3, 9)), "finite float64"),
     ("kink_normals", np.ones((4, 10, 2)), "finite float64"),
-    ("sharpened", 3, "a problem"),
+    ("rounded", 3, "a problem"),
     ("restriction", 3, "booleans"),
     ("restriction", (agf.TwoLayer(X, X[:, 0], activation="relu", width=3), np.ones((1, 1), bool)), "booleans"),
     ("critical", [1, 2], "a list of agf.Critical"),

@@ -25,6 +25,9 @@ COARSEST = 3e-3
 #: Factor of the joining fraction in the second pass by which conditioning is measured. Result: of the conditioning
 #: alone; at 1.1 what joining moves would not be seen, at 10 it would be that of another method.
 _PROBE_JOINING = 2.0
+#: Width of rounded kinks in this pass, over that of the problem. Derived: what rounding moves is in proportion to the
+#: width, so that the difference of the passes is all of it.
+_PROBE_KINK = 2.0
 #: Factor of the tolerance in this pass. Derived: that of a repeated prediction, and of joining.
 _PROBE_STEP = TOLERANCE * _PROBE_JOINING
 
@@ -61,9 +64,14 @@ class Tolerances:
         return cls(_step(problem, settings, probe), plateau, joining)
 
 
+def widened(problem: Problem) -> Problem:
+    """What the second pass follows: the same problem with kinks rounded twice as far, where they are rounded."""
+    return problem.rounded(min(_PROBE_KINK * problem.kink, 1.0)) or problem
+
+
 def decades(problem: Problem, settings: Settings) -> float:
     """Logarithm of the factor between the tolerances of the two passes, over that where kinks do not bound them."""
-    first, second = (_step(problem, settings, probe) for probe in (False, True))
+    first, second = _step(problem, settings, False), _step(widened(problem), settings, True)
     return float(np.log(second / first) / np.log(_PROBE_STEP)) if first < second < COARSEST else 1.0
 
 
