@@ -65,11 +65,17 @@ def test_a_slow_mode_inside_a_cone_is_waited_for(kink):
     assert flow.stats["evaluations"] < 10_000  # in steps that stability allows it takes 60,000
 
 
-def test_a_drop_that_a_slow_mode_makes_comes_when_an_implicit_integrator_has_it():
-    X, y = BIASED
+@pytest.fixture(scope="module")
+def biased():
+    """That network, small starting weights, and its flow."""
     theta = np.array([[-0.565, 1.006, 1.154], [-1.301, 0.841, -1.549]])
-    flow = agf.flow(agf.TwoLayer(X, y, width=2, kink=0), agf.Init.from_params(theta))
-    k = int(np.searchsorted(flow.snapshot_times, 1500.0))  # it has slid until 1,400
+    problem, init = agf.TwoLayer(*BIASED, width=2, kink=0), agf.Init.scaled(theta, 1e-4)
+    return problem, init, agf.flow(problem, init)
+
+
+def test_a_drop_that_a_slow_mode_makes_comes_when_an_implicit_integrator_has_it(biased):
+    (X, y), (_, _, flow) = BIASED, biased
+    k = int(np.searchsorted(flow.snapshot_times, 1500.0))  # it has slid until 1,340
     then, start = float(flow.snapshot_times[k]), flow.params(k)
     active = (start[:, :2] @ X.T > 0).astype(float)
 
@@ -96,3 +102,13 @@ def test_a_stretch_in_a_cone_is_resumed(tmp_path):
     on = agf.flow(problem, init, t_max=4e3, resume=half)
     assert on.losses[-1] == pytest.approx(whole.losses[-1], rel=1e-7)
     assert on.stats["evaluations"] < 1.1 * whole.stats["evaluations"]
+
+
+def test_a_prediction_crosses_what_is_stiff_in_a_cone_by_implicit_steps(biased):
+    """In steps that stability allows the last drop was out of reach: no answer after 36,000 velocities."""
+    problem, init, flow = biased
+    stairs = agf.predict(problem, init, mode="resolved")
+    trained = [drop.time for drop in flow.drops]
+    assert trained[-1] > 1e5
+    assert stairs.half_times[1:] == pytest.approx(trained, rel=2e-3)  # what its steps along kinks leave
+    assert stairs.stats["velocity_evaluations"] < 10_000

@@ -114,6 +114,10 @@ class Riding(PolarSystem):
 class Sliding(Riding, SharpSystem):
     """The same where kinks are sharp: neurons slide along them."""
 
+    def stiff(self, y: FloatArray) -> tuple[FlowSystem, FloatArray] | None:
+        """The weights in the cone of the last state, where nobody will join any more and all flow together."""
+        return SharpSystem.stiff(self, y) if self.last else None
+
 
 def riding(problem: Problem, state: State, origin: Init, last: bool = False) -> Riding:
     """Everybody in real time, in the coordinates that the kinks of the problem ask for; see `Riding`."""

@@ -16,6 +16,8 @@ from agf.algorithm.resolved.run import Run
 from agf.algorithm.resolved.stops import Rests, Settles, Undue
 from agf.algorithm.resolved.stretch import Stretch
 from agf.arrays import FloatArray
+from agf.coordinates.cone_system import ConeSystem
+from agf.coordinates.weight_system import WeightSystem
 from agf.numerics.ndf import History
 from agf.records.status import Status
 from agf.results.curve import RELAXES
@@ -55,7 +57,7 @@ class Motion:
             run.path.slopes[0] = system.loss_rate(start) / unit
             run.stats["loss_evaluations"] += 1
         saved = Saved(start, method=self._resumed(system, start, unit))
-        if isinstance(run.planned, History) and (weights := system.stiff(start)) is not None:
+        if system.smooth and isinstance(run.planned, History) and (weights := system.stiff(start)) is not None:
             stretch.moving, start = weights
             saved = Saved(start, method=History(run.planned.step / unit))
         spent = sum(run.stats.get(name, 0.0) for name in ("velocity_evaluations", "utility_evaluations"))
@@ -64,7 +66,6 @@ class Motion:
             ending = replace(ending, prospects=lambda now: known(*system.polar(stretch.riding(now.y))))
         budget, s_end = Budget(BUDGET - self._gradients, hessian=PER_ENTRY * start.size), (given.stop - began) / unit
         rtol = given.tolerances.step
-        steps = Auto(rtol) if system.smooth else Explicit(rtol, "rk45")
 
         def joins(y: FloatArray, now: Moment) -> FloatArray:
             return run.members.joins(stretch.network(y))
@@ -89,12 +90,15 @@ class Motion:
             if settings.max_drops is not None:
                 stops.append(Enough(run.path.curve, settings.max_drops))
             stops += [Stiff(), Timeless(), Unaffordable(budget, s_end, ending.grown, ending.perturbed), budget]
-            end = drive(stretch.moving, steps, stops, saved, s_end=s_end, each=each)
+            end = drive(stretch.moving, Auto(rtol), stops, saved, s_end=s_end, each=each)
+            if end.why is Why.STALLED and isinstance(stretch.moving, ConeSystem):  # at a kink
+                end = replace(end, why=Why.TURNED, after=stretch.moving.back(end.at.y))
             if end.why is not Why.TURNED or end.after is None:
                 break
             stretch.moving, y = end.after
             length = 0.0 if end.at.step is None else end.at.step.s1 - end.at.step.s0
-            saved = Saved(y, end.at.t, 0.0, History(length), None, end.at.work)
+            implicit = isinstance(stretch.moving, WeightSystem)
+            saved = Saved(y, end.at.t, 0.0, History(length) if implicit else None, None, end.at.work)
         work = end.at.work
         self._gradients += work.gradients + PER_ENTRY * start.size * work.hessians
         run.stats["velocity_evaluations"] += work.gradients
@@ -163,7 +167,7 @@ class Motion:
         if planned is None:
             return None
         step = planned.step / unit
-        if planned.method == "rk45":
+        if planned.method == "rk45" or not system.smooth:
             return integrators.Memory(step)
         fastest = float(np.max(np.abs(system.rates(y, system.velocity(y)))))
         self.run.stats["velocity_evaluations"] += 1
