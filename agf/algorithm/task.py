@@ -41,3 +41,8 @@ class Task:
         """Time is counted by the neurons that start dormant."""
         clock = Clock.from_norms(problem.degree, np.delete(init.log_norms, problem.permanent))
         return cls(problem, init, settings, clock, float(problem.loss_grad(*problem.empty)[0]))
+
+    @property
+    def tolerated(self) -> float:
+        """Loss above the least at which all is fitted."""
+        return self.settings.rtol * self.start_level

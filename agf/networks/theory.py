@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import agf  # by the front door: prediction and landscape stand above networks
 from agf.arrays import FloatArray, positive
 from agf.clock import Clock
 from agf.errors import NoTheory, RequestError, explain
@@ -54,8 +55,6 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
 
     Raises NoTheory for other networks, losses that are not half-squared, several outputs, and too many cones.
     """
-    import agf  # by the front door: prediction and landscape stand above networks
-
     unit = np.nan
     if alpha is not None:
         unit = -np.log(positive(alpha, "alpha", where="theory"))
@@ -166,8 +165,6 @@ def _drops(
     Where no direction lowers the loss, or none of the neurons ever comes to one that does, utilities are rounding, of
     numbers or of kinks, and what grew on them would take for ever.
     """
-    import agf
-
     state, drops, faces = engine.init(), list[Drop](), 0.0
     level = first
     while len(drops) < most and _work(engine) + _FACE * faces < share * _WORK:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+import agf
 from agf.records.table import Table
 from agf.rectified.dormant_phase import DormantPhase
 from agf.shell import arguments
@@ -31,8 +32,6 @@ def align(
     **options: Any,
 ) -> int:
     """The dormant phase of the ReLU problem NAME alone, exact and event by event: where each neuron ends, and when."""
-    import agf
-
     out = Output(output, picture, as_json, quiet, [options["data"], options["init_file"]])
     requested = arguments.problem(name, **{key: options[key] for key in arguments.STARTED})
     for note in requested.notes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+import agf
 from agf import registry
 from agf.shell.main import DONE
 from agf.shell.output import Output, print_json
@@ -18,7 +19,6 @@ from agf.shell.output import Output, print_json
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
 def escape(run: str, drop: int | None, problem: str | None, picture: str | None, as_json: bool, quiet: bool) -> int:
     """Whether the network of the run file RUN can still learn: optimal at any width, spurious, or leaving, and when."""
-    import agf
     from agf.loading.runs import training
     from agf.results.comparison import Comparison
 

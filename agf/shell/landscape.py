@@ -6,13 +6,15 @@ from typing import Any
 
 import click
 
+import agf
+from agf import registry
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.rectified.ascent import STARTS
 from agf.shell import arguments
 from agf.shell.main import DONE
 from agf.shell.options import data_options, output_options
-from agf.shell.output import Output
+from agf.shell.output import Output, print_json
 
 VIEWS = ("auto", "circle", "sphere", "bars")
 
@@ -40,8 +42,6 @@ def landscape(
     (Leaky) ReLU networks of one output are enumerated exactly; other problems have closed forms, or are climbed from
     many starts.
     """
-    import agf
-
     run = None if at is None else _split(at)
     out = Output(output, picture, as_json, quiet, [options["data"], None if run is None else run[0]])
     problem, theta, moment = _requested(name, options, run, out)
@@ -66,7 +66,6 @@ def _requested(
     name: str, options: dict[str, Any], run: tuple[str, int | None] | None, out: Output
 ) -> tuple[Problem, Any, str]:
     """The problem, the network and what it is called; data come from the run where none are given."""
-    from agf import registry
     from agf.loading.runs import training
     from agf.results.comparison import Comparison
     from agf.results.network import neurons
@@ -95,9 +94,6 @@ def _requested(
 @click.option("--quiet", is_flag=True, help="Print nothing for people but errors.")
 def cones(name: str, as_json: bool, quiet: bool, **options: Any) -> int:
     """Activation cones of the inputs of the problem NAME: how many there are, of which dimension, and their names."""
-    import agf
-    from agf.shell.output import print_json
-
     out = Output(None, None, as_json, quiet, [options["data"]])
     requested = arguments.problem(name, **options)
     X = getattr(requested.problem, "X", None)

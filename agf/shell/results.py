@@ -8,6 +8,7 @@ import click
 
 from agf.loading.runs import prediction, training
 from agf.records import files
+from agf.records.table import Table, counted, number, percent
 from agf.results.comparison import Comparison
 from agf.shell import signals
 from agf.shell.console import reporter
@@ -27,7 +28,6 @@ def graph(runs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool)
 
     from agf import graph as saddle_graph
     from agf import plot
-    from agf.records.table import Table, counted, number, percent
 
     if output is not None:
         files.check_writable(output)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import agf
 from agf import registry
 from agf.algorithm.prediction import predict_with
 from agf.contract.blame import guard
@@ -173,7 +174,6 @@ def compare(
     NAME is a problem, which is predicted and trained from the same initialization; or the run file of a prediction,
     with --curve. A csv curve has a column `loss` and a column `time` (flow time) or `step`, with --lr and --momentum.
     """
-    import agf
     from agf.loading import runs
 
     out = Output(output, picture, as_json, quiet, [*_read(name, options), curve])

@@ -12,6 +12,7 @@ from agf.records import files
 from agf.rectified.dormant_phase import DormantPhase
 from agf.results.landscape import Landscape
 from agf.results.rewinding import Rewinding
+from agf.results.trajectory import Trajectory
 from agf.shell.console import reporter
 from agf.shell.main import DONE
 from agf.shell.output import print_json
@@ -90,7 +91,6 @@ def plot(runs: tuple[str, ...], picture: str, view: str, feature: str | None) ->
 
 def _view(result: Any, view: str, feature: str | None, run: str) -> Any:
     import agf.plot
-    from agf.results.trajectory import Trajectory
 
     result = getattr(result, "trajectory", result)
     if view == "features":

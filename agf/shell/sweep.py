@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from agf import datasets, registry
+from agf import datasets, plot, registry
+from agf import graph as saddle_graph
 from agf.arrays import parsed
 from agf.errors import RequestError, explain
 from agf.records import files
@@ -142,8 +143,6 @@ def sweep(
     named = Path(table or Path(folder) / "table.csv")
     path, root = named.absolute(), Path(folder).absolute()  # whoever changes the folder later
     if picture is not None:
-        from agf import plot
-
         if not {"predict", "compare"} & set(do):
             raise RequestError(explain("the picture shows predictions.", where="--plot", expected="--do predict"))
         plot.check_path(picture)
@@ -283,8 +282,6 @@ def summary(folder: str, picture: str | None, errors: str | None, graph: str | N
         report.table(table)
     for path, draw in ((picture, found.draw), (errors, found.draw_errors)):
         if path is not None:
-            from agf import plot
-
             plot.save(draw(), path)
             report.say(f"Wrote {path}.")
     if graph is not None:
@@ -301,10 +298,8 @@ def summary(folder: str, picture: str | None, errors: str | None, graph: str | N
 
 
 def _write_graph(found: Summary, path: str) -> None:
-    from agf import graph, plot
-
     merged = found.graph()
     if path.endswith((".graphml", ".dot")):
-        graph.write(merged, path)
+        saddle_graph.write(merged, path)
     else:
-        plot.save(graph.draw(merged), path)
+        plot.save(saddle_graph.draw(merged), path)

@@ -22,21 +22,20 @@ from agf.algorithm.deviation import of_curve
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved.meaning import meaning
-from agf.algorithm.resolved.members import Members, Network
-from agf.algorithm.resolved.path import Change, Enough, Path
+from agf.algorithm.resolved.path import Enough, Path
+from agf.algorithm.resolved.roll import Roll
 from agf.algorithm.smallness import SAID
 from agf.algorithm.task import Task
 from agf.algorithm.tied import whole
 from agf.arrays import FloatArray, IntArray
 from agf.contract.blame import guard
-from agf.contract.flow_system import FlowSystem, Snapshot
+from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.contract.ties import Ties
 from agf.init import Init
 from agf.integrators import Accepted
 from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
-from agf.records.state import State
 from agf.records.status import Status
 from agf.records.table import bound
 from agf.results.curve import FLOOR, LEFT
@@ -86,7 +85,7 @@ def resolve_contracting(
         return whole(of_curve(stairs), ties, problem, init)
 
     if kept is not None:
-        run.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED))
+        run.roll.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED))
 
     def partial() -> Staircase | None:
         with suppress(Exception):  # what is asked here may be what has raised
@@ -105,22 +104,17 @@ def resolve_contracting(
 
 
 class _Followed:
-    """One run: its curve, who joined and left along it, and what its steps err by."""
+    """One run: its curve, and what its steps err by."""
 
     def __init__(self, task: Task, system: FlowSystem, observer: Observer | None) -> None:
-        problem, init, settings = task.problem, task.init, task.settings
-        assert settings.joining is not None  # in this mode it is never left out
-        self.task, self.system, self.observer = task, system, observer
+        self.task, self.system = task, system
         self.unit = float(np.exp(system.log_time_unit - task.clock.log_scale))  # accelerated time per unit of s
         self.stats: dict[str, float] = {}
         self.notes: list[str] = []
-        self.least = float(problem.least_loss(init))
-        nobody = np.zeros(init.width, dtype=bool)
-        self.state: State = State(0.0, nobody, init.directions, init.log_norms, task.start_level)
-        self.alive = np.isfinite(init.log_norms)
-        self.members = Members(problem, init.width, settings.threshold == "natural", settings.joining, self.stats)
+        self.least = float(task.problem.least_loss(task.init))
         self.first = float(system.loss(system.start()))  # of weights that are not small it is not that of no network
-        self.path = Path(losses=[self.first], states=[self.state])
+        self.path = Path(losses=[self.first])
+        self.roll = Roll(task, self.path, self.stats, observer)
         self.waiting: list[tuple[Moment, Accepted, float]] = []  # steps that are no part of the curve yet, and `error`
         self.error = 0.0  # bound on that of the state so far, in the norm that contracts
         self.delays = [0.0]  # bound on how late the curve may be, accelerated time, at each of its points
@@ -155,8 +149,7 @@ class _Followed:
             self.left = end.left
             if end.left > FLOOR * self.task.start_level:  # at interpolation a loss falls for ever
                 self.notes.append(f"The curve ends where at most {bound(end.left)} can still be lost.")
-        tolerated = self.task.settings.rtol * self.task.start_level
-        known = meaning(end, self.state.active, least=self.least, tolerated=tolerated)
+        known = meaning(end, self.roll.state.active, least=self.least, tolerated=self.task.tolerated)
         if known is not None:
             return known
         status, sentence, _ = ending.status(end, float(np.exp(self.system.log_time_unit)))
@@ -180,13 +173,13 @@ class _Followed:
         which, places, losses, rates, late, ys = self._points(moments, steps)
         times = (np.array([now.origin for now in moments])[which] + places) * self.unit
         ends = np.flatnonzero(np.append(np.diff(which), 1))
-        before = np.append(self.state.level, losses[ends[:-1]])[which]
+        before = np.append(self.roll.state.level, losses[ends[:-1]])[which]
         seen = losses < (1.0 - self.path.spacing) * before
         seen[ends] = True
         for point in zip(times.tolist(), losses.tolist(), (-rates / self.unit).tolist(), strict=True):
             self.path.add(*point)
         self.delays.extend((np.array(errors)[which] * self.unit * late).tolist())
-        self._look(times[seen], losses[seen], self.system.snapshots(ys[seen]))
+        self.roll.call(times[seen], losses[seen], self.system.snapshots(ys[seen]))
 
     def _points(self, moments: Sequence[Moment], steps: Sequence[Accepted]) -> tuple[Any, ...]:
         """Steps (k,) of points, their places in these, the ends among them, with what `_read` tells of them, and the
@@ -220,40 +213,6 @@ class _Followed:
         change = self.system.changes(gradients)
         late = np.divide(change, -slopes, out=np.full(places.size, np.inf), where=slopes < 0)
         return np.array([losses, -slopes, late]), ys
-
-    def _look(self, times: FloatArray, losses: FloatArray, shots: Sequence[Snapshot]) -> None:
-        """Who has joined, arrived and left by each of these times; it changes names alone."""
-        log_norms = np.array([shot.log_norms for shot in shots])
-        idle = self.members.idle(self.state.active, self.alive, log_norms)
-        for k, (time, loss, shot) in enumerate(zip(times.tolist(), losses.tolist(), shots, strict=True)):
-            before = self.state
-            self.state = State(time, before.active, shot.directions, shot.log_norms, loss)
-            if not idle[k]:
-                self._change(before)
-                idle[k:] = self.members.idle(self.state.active, self.alive, log_norms[k:])
-            self.path.keep(self.state)
-            if self.observer is not None:
-                self.observer(self.state, None)
-
-    def _change(self, before: State) -> None:
-        """Who has joined, arrived and left since the state before."""
-        state = self.state
-        network = Network(self.task.problem, before.active, self.alive, state.directions, state.log_norms)
-        gaps, low = self.members.joins(network), self.members.leaves(network)
-        new, gone = np.flatnonzero(gaps >= 0.0), np.flatnonzero(low > 0.0)
-        self.state = state = replace(state, active=(before.active | (gaps >= 0.0)) & ~(low > 0.0))
-        if new.size:
-            utility = self.task.problem.utility(state.directions[new], new, network.residual())[0]
-            thresholds = state.log_norms.copy()
-            thresholds[new] -= gaps[new]
-            self.members.join(new, thresholds, utility)
-        if gone.size:
-            self.members.leave(gone)
-            self.path.events.append(Change(state.time, gone, False, np.zeros(0), state))
-        for k in self.members.arrive(state.log_norms):  # since the last look log norms have grown about evenly
-            grown = np.array([before.log_norms[k], state.log_norms[k]])
-            at = float(np.interp(self.members.grown[k], grown, [before.time, state.time]))
-            self.path.events.append(Change(at, np.array([k]), True, self.members.utility[[k]], state))
 
     def curve(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Times, losses and slopes so far."""

@@ -52,11 +52,6 @@ class Given(Task):
             probe=probe,
         )
 
-    @property
-    def tolerated(self) -> float:
-        """Loss above the least at which all is fitted."""
-        return self.settings.rtol * self.start_level
-
     def lost(self, loss: float) -> float:
         """Loss that may be lost unseen where it is `loss`."""
         return self.settings.rtol * max(loss, FLOOR * self.start_level)

@@ -17,6 +17,8 @@ import numpy as np
 
 import agf
 from agf.arrays import FloatArray
+from agf.clock import Clock
+from agf.errors import RequestError, explain
 
 #: Nodes of the quadratures over angles: integrands are smooth, and 200 Gauss-Legendre nodes are rounding.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
@@ -171,8 +173,6 @@ class NeuronTheory(agf.Staircase):
         RequestError
             For an unknown method, or an imbalance whose probability is not known.
         """
-        from agf.errors import RequestError, explain
-
         if method not in ("lrr", "wr", "imp"):
             raise RequestError(explain(f"unknown method {method!r}.", where="success", expected="lrr, wr or imp"))
         balanced, until = imbalance in ("balanced", 1.0), {"lrr": time, "wr": min(rewind, time), "imp": 0.0}[method]
@@ -257,8 +257,6 @@ def theory_of(
     name: str, arguments: dict[str, Any], inputs: int, scale: float, strength: float, up: bool, alpha: float | None
 ) -> NeuronTheory:
     """The theory of one neuron; flow times when alpha is given."""
-    from agf.clock import Clock
-
     level = 0.25 * scale * strength**2  # E f*^2 / 2
     utility = 0.25 * scale * strength  # at the teacher's direction, |w| = |a|
     accelerated = 1 / (2 * utility)  # in units of -log alpha
