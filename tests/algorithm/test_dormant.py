@@ -412,11 +412,17 @@ def test_a_neuron_that_slides_to_where_all_kinks_meet_takes_steps_as_long_as_its
          [-0.87, -0.03, -1.34], [-0.24, 0.83, 1.19], [-1.39, -2.53, 0.54], [1.67, -0.7, 0.26], [0.03, -2.16, -2.67],
          [-0.07, 0.49, -1.52]]  # fmt: skip
     problem = agf.TwoLayer(x, y, width=1)
-    init = agf.Init.from_params(1e-7 * np.array([[-0.08, 0.4, 0.3, -0.31, 0.79]]))
-    clock, stats = Clock.from_norms(2, init.log_norms), {}
-    there, _ = dormant.carry(
-        problem, problem.residual(*problem.empty), clock, init.directions, init.log_norms, np.arange(1), 0.3,
-        rtol=1e-9, stats=stats,
-    )  # fmt: skip
-    assert np.isfinite(there).all()
-    assert stats["utility_evaluations"] < 4000  # 6,139 before, and 121,201 of a neighbour of this one
+    residual = problem.residual(*problem.empty)
+    rng, evaluations = np.random.default_rng(0), []
+    for _ in range(
+        9
+    ):  # rounding decides whether it ends there or leaves by another kink: of nine neighbours, the middle one
+        weights = 1e-7 * np.array([[-0.08, 0.4, 0.3, -0.31, 0.79]]) * (1 + 1e-12 * rng.standard_normal((1, 5)))
+        init, stats = agf.Init.from_params(weights), {}
+        clock = Clock.from_norms(2, init.log_norms)
+        there, _ = dormant.carry(
+            problem, residual, clock, init.directions, init.log_norms, np.arange(1), 0.3, rtol=1e-9, stats=stats
+        )
+        assert np.isfinite(there).all()
+        evaluations.append(stats["utility_evaluations"])
+    assert np.median(evaluations) < 4000  # 6,139 before, and 121,201 of a neighbour of this one
