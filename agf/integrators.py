@@ -369,22 +369,33 @@ def _advance(
             longer = min(longer, h * _DAMPED_PRODUCT / trial.stiffness)
         if h < step:  # cut by s_end: the plan stands
             longer = max(longer, step)
-        many, back = STIFF_STEPS if norm.rtol < _ROUGH else _ROUGH_STIFF_STEPS
-        stiff = memory.stiff + int(trial.stiffness > STIFF_PRODUCT)
-        if trial.stiffness < 0.5 * _DAMPED_PRODUCT:
-            stiff = max(stiff - back, 0)
-        after = memory.method
-        if method in ("auto", LOW):
-            if not chebyshev and (unstable or stiff >= many):
-                after, stiff, vector = "rkc2", 0, None
-            elif chebyshev and longer * radius < 1:
-                # rk45 at its stability limit covers 3.3 / radius in 6 evaluations: it would be no slower.
-                after = _single(method)
+        after, stiff = _next_method(method, memory, trial.stiffness, longer * radius, unstable, norm.rtol)
+        vector = vector if after == memory.method else None
         following = Memory(longer, max(error, 1e-4), after, stiff, radius, vector, age + 1)
         return Accepted(s, s1, y, y1, f, f1, trial.bulge, trial.error, velocity.count, following, last=trial.f1)
     if not finite:
         raise NonFinite("the velocity is not finite however short the step.", s, y)
     raise Stalled(f"the step fell to {step:.3g} at s = {s:.6g}.", s, y)
+
+
+def _next_method(
+    method: str, memory: Memory, stiffness: float, reach: float, unstable: bool, rtol: float
+) -> tuple[str, int]:
+    """The method of the next step where `method` leaves a choice, and the steps so far that stability has limited.
+
+    stiffness : length of the step times the spectral radius, as the step tells it.  reach : that of the next one, as
+    rkc2 knows it.  unstable : whether the loss rose in a step of such a length.
+    """
+    many, back = STIFF_STEPS if rtol < _ROUGH else _ROUGH_STIFF_STEPS
+    stiff = memory.stiff + int(stiffness > STIFF_PRODUCT)
+    if stiffness < 0.5 * _DAMPED_PRODUCT:
+        stiff = max(stiff - back, 0)
+    if method in ("auto", LOW):
+        if memory.method != "rkc2":
+            return ("rkc2", 0) if unstable or stiff >= many else (memory.method, stiff)
+        if reach < 1:  # rk45 at its stability limit covers 3.3 / radius in 6 evaluations: it would be no slower
+            return _single(method), stiff
+    return memory.method, stiff
 
 
 def _single(method: str) -> str:

@@ -61,19 +61,10 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
         if not unit > 0:
             message = "alpha must be below 1: time is in units of -log alpha."
             raise RequestError(explain(message, where="theory", found=alpha))
-    if problem.permanent:
-        message = "has no closed form with an output bias, which moves before any neuron grows."
-        raise NoTheory(explain(message, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
-    if problem.activation.name not in ("relu", "leaky-relu") or problem.n_outputs != 1:
-        message = "has a closed form for relu and leaky-relu neurons with one output."
-        raise NoTheory(explain(message, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
-    if not problem.quadratic_loss:
-        message = f"has no closed form for the {problem.loss.name} loss, which separable classes let fall for ever."
-        raise NoTheory(explain(message, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
+    _refuse(problem)
     found = agf.landscape(problem, starts=1)  # of use only where it is complete
     if not found.complete:
-        message = "has too many activation cones to list where neurons align."
-        raise NoTheory(explain(message, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
+        raise _none(problem, "has too many activation cones to list where neurons align.")
     ends = found.ends
     start = found.level
     if not ends:
@@ -152,6 +143,21 @@ def _moved(drops: list[Drop], repeats: list[list[Drop]], first: float) -> list[f
 def _apart(drop: Drop, other: Drop, before: float) -> float:
     late = abs(other.accelerated_time / drop.accelerated_time - 1.0)
     return late if abs(other.level - drop.level) <= _SAME * (before - drop.level) else np.inf
+
+
+def _refuse(problem: TwoLayer) -> None:
+    """Raise NoTheory for another network than those of this theory."""
+    if problem.permanent:
+        raise _none(problem, "has no closed form with an output bias, which moves before any neuron grows.")
+    if problem.activation.name not in ("relu", "leaky-relu") or problem.n_outputs != 1:
+        raise _none(problem, "has a closed form for relu and leaky-relu neurons with one output.")
+    if not problem.quadratic_loss:
+        name = problem.loss.name
+        raise _none(problem, f"has no closed form for the {name} loss, which separable classes let fall for ever.")
+
+
+def _none(problem: TwoLayer, message: str) -> NoTheory:
+    return NoTheory(explain(message, where=f"problem {problem.name!r}", remedy='Use mode="limit".'))
 
 
 def _drops(

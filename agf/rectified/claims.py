@@ -254,7 +254,18 @@ def _classes(
     out.append(_wrong_caps(s, samples, run, t, theorem))
     out.append(_claim("neurons away from their cones at the end", "[Min23] Theorem 1", away[-1], 0.0,
                       theorem or ("" if t[-1] >= s.t1 else short)))  # fmt: skip
-    reached = []
+    found, reached = _grown(s, y, run, t, theorem, short)
+    out += found
+    out.append(_decay(s, samples, trajectory, reached, theorem or margin))
+    out += _rank(s, run, home, first, theorem or margin)
+    return out
+
+
+def _grown(
+    s: Orthogonal, y: FloatArray, run: _Run, t: FloatArray, theorem: str, short: str
+) -> tuple[list[Claim], list[float]]:
+    """When the outputs of each class are large, t2, and what is said of it; short : that the run ends before."""
+    out, reached = [], []
     for sign, bound, label in ((1, s.t2_plus, "positives"), (-1, s.t2_minus, "negatives")):
         rows = y == sign
         if not rows.any():
@@ -265,9 +276,7 @@ def _classes(
         why = theorem or (late if t[-1] <= bound else "")
         out.append(_claim(f"t2 of the {label} above T", "[Min23] P5", s.T, when, theorem or late))
         out.append(_claim(f"t2 of the {label}", "[Min23] P5", when, bound, why))
-    out.append(_decay(s, samples, trajectory, reached, theorem or margin))
-    out += _rank(s, run, home, first, theorem or margin)
-    return out
+    return out, reached
 
 
 def _speeds(s: Orthogonal, samples: Samples, run: _Run, trajectory: Trajectory, why: str) -> list[Claim]:

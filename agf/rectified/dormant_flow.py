@@ -82,8 +82,6 @@ class DormantFlow:
         self.fate = np.full(m, Fate.TURNING, dtype=np.int64)
         self.at, self.pieces = Sides(walls, self.w, contrary), Pieces(m, d)
         self._passed, self._pace = np.zeros(m, dtype=np.int64), np.ones(m)
-        #: What ends the present piece: an `Event` or 0, its wall, and w . u there.
-        self._event, self._wall, self._stop = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64), np.zeros(m)
         dead = ~np.isfinite(log_norms) | ~self.w.any(axis=1)
         self.fate[dead] = Fate.VANISHED
         self._aim(np.flatnonzero(~dead))
@@ -140,8 +138,9 @@ class DormantFlow:
 
     def step(self, rows: IntArray) -> Events:
         """Take neurons `rows` to the ends of their pieces, past the events there."""
-        event, wall, sign = self._event[rows], self._wall[rows], self.pieces.sign[rows]
-        w, size = self.pieces.at(rows, self._stop[rows])
+        pieces = self.pieces
+        event, wall, sign = pieces.event[rows], pieces.wall[rows], pieces.sign[rows]
+        w, size = pieces.at(rows, pieces.stop[rows])
         size[event == Event.FLIP] = 0.0
         unit, norms = _unit(w, sign * size)
         self.w[rows], self.a[rows] = unit[:, :-1], unit[:, -1]
@@ -233,26 +232,32 @@ class DormantFlow:
         square = np.einsum("ij,ij->i", across, across)
         k = square + self._balance.over(self.log_norms[rows], rows)
         self.pieces.begin(rows, u, across, speed, sign, p, k, a)
-        # -- walls ahead, or the output weight passes through 0, or the input weights do
+        straight = along & ((walls.rank > 1) | (square == 0.0))  # beside the origin one wall is as any other
+        event, wall, stop, opposed = self._ending(rows, w, u, p, k, straight)
+        span = self.pieces.end(rows, event, wall, stop)
+        self.until[rows] = self.time[rows] + np.maximum(span, 0.0) / speed
+        self.fate[rows] = np.where(event != 0, Fate.TURNING, np.where(opposed, Fate.OPPOSED, Fate.ALIGNS))
+
+    def _ending(
+        self, rows: IntArray, w: FloatArray, u: FloatArray, p: FloatArray, k: FloatArray, straight: BoolArray
+    ) -> tuple[IntArray, IntArray, FloatArray, BoolArray]:
+        """Events (k,) that end the pieces of rows, 0 for none, at which walls (k,), and w . u there (k,): a wall ahead,
+        or the output weight passes through 0, or the input weights do; and who shrinks for ever, (k,).
+
+        straight : who moves on a line through the origin.
+        """
         wall, step = self._wall_ahead(rows, w, u)
         event = np.where(np.isfinite(step), Event.SLIDE, 0)  # or a crossing: decided there
         back = (p < 0) & (k < 0)
         turn = np.where(back, -p - np.sqrt(np.maximum(-k, 0.0)), np.inf)
         flips = back & (turn <= step)
         step, event = np.where(flips, turn, step), np.where(flips, Event.FLIP, event)
-        against = (p < 0) & along & ((walls.rank > 1) | (square == 0.0))  # beside the origin one wall is as any other
+        against, lengths = (p < 0) & straight, np.sqrt(np.einsum("ij,ij->i", w, w))
         ends = against & (step >= -p * (1.0 - 1e-12) - UNIT * lengths)
         vanish, never = ends & (k > 0), ends & (k == 0)
         step = np.where(vanish, -p, np.where(never, np.inf, step))
         event = np.where(vanish, Event.VANISH, np.where(never, 0, event))
-        stop = p + step
-        with np.errstate(invalid="ignore"):
-            end = np.where(flips, 0.0, np.sqrt(np.maximum(stop * stop + k, 0.0)))
-        span = np.where(event == 0, np.inf, self.pieces.until(rows, stop, end))
-        self._event[rows], self._wall[rows], self._stop[rows] = event, wall, stop
-        self.until[rows] = self.time[rows] + np.maximum(span, 0.0) / speed
-        opposed = against & (k == 0) & (event == 0)
-        self.fate[rows] = np.where(event != 0, Fate.TURNING, np.where(opposed, Fate.OPPOSED, Fate.ALIGNS))
+        return event, wall, p + step, against & (k == 0) & (event == 0)
 
     def _wall_ahead(self, rows: IntArray, w: FloatArray, u: FloatArray) -> tuple[IntArray, FloatArray]:
         """The wall that each of rows meets first, and the change of p up to there, which changes w . n by u . n of it;

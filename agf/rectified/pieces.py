@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
+from agf.rectified.events import Event
 
 
 class Pieces:
@@ -28,12 +29,15 @@ class Pieces:
         Of the output weight.
     plus, minus, k : numpy.ndarray, shape (m,)
         P, M and K.
+    event, wall, stop : numpy.ndarray, shape (m,)
+        What ends it, an `Event` or 0; at which wall; and w . u there.
     """
 
     def __init__(self, m: int, d: int) -> None:
         self.u, self.across = np.zeros((m, d)), np.zeros((m, d))
         self.speed, self.sign = np.zeros(m), np.ones(m)
         self.plus, self.minus, self.k = np.zeros(m), np.zeros(m), np.zeros(m)
+        self.event, self.wall, self.stop = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64), np.zeros(m)
 
     def begin(
         self,
@@ -54,6 +58,13 @@ class Pieces:
             self.plus[rows] = np.where(ahead, p + size, k / (size - p))
             self.minus[rows] = np.where(ahead, -k / (p + size), p - size)
         self.u[rows], self.across[rows], self.speed[rows], self.sign[rows], self.k[rows] = u, across, speed, sign, k
+
+    def end(self, rows: IntArray, event: IntArray, wall: IntArray, stop: FloatArray) -> FloatArray:
+        """Those of `rows` end so; |D| t until then, (k,), inf where nothing ends them."""
+        self.event[rows], self.wall[rows], self.stop[rows] = event, wall, stop
+        with np.errstate(invalid="ignore"):
+            size = np.where(event == Event.FLIP, 0.0, np.sqrt(np.maximum(stop * stop + self.k[rows], 0.0)))
+        return np.where(event == 0, np.inf, self.until(rows, stop, size))
 
     def at(self, rows: IntArray, p: FloatArray) -> tuple[FloatArray, FloatArray]:
         """w (k, d) and |a| (k,) of `rows` where w . u is p (k,)."""

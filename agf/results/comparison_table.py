@@ -118,6 +118,20 @@ def _sentences(report: Comparison) -> list[str]:
     ]
     if not np.isnan(report.curve_error):
         lines.append(f"The predicted curve is within {percent(report.curve_error)} of L(0) throughout.")
+    return [
+        *lines,
+        *_pairing(report),
+        *_certainty(report),
+        f"prediction {report.stairs.status.word}: {report.stairs.ending}",
+        f"trajectory {report.trajectory.status.word}: {report.trajectory.ending}",
+        *report.notes,
+        *_of_both(report),
+    ]
+
+
+def _pairing(report: Comparison) -> list[str]:
+    """Which drops of one side are several or none of the other."""
+    lines = []
     for j in sorted({match.visible for match in report.matches if match.visible is not None and match.bundled}):
         members = [match.k for match in report.matches if match.visible == j]
         small = [k for k in members if _small(report, k)]
@@ -146,6 +160,12 @@ def _sentences(report: Comparison) -> list[str]:
     if len(alone) > _NAMED:
         until, level_then = number(report.drops[alone[-1] - 1].time), number(report.drops[alone[-1] - 1].after)
         lines.append(f"Nor were drops {listed(alone[_NAMED:])}, until time {until}, to {level_then}.")
+    return lines
+
+
+def _certainty(report: Comparison) -> list[str]:
+    """How sure the times of both sides are."""
+    lines = []
     shaky = [match.k for match in report.matches if match.conditioning > REPRODUCIBLE]
     if shaky:
         lines.append(
@@ -167,13 +187,7 @@ def _sentences(report: Comparison) -> list[str]:
             f"Not reproduced to {percent(REPRODUCIBLE)} by a repeat of the training, and left out of the largest "
             f"time error: {listed(lost)}."
         )
-    return [
-        *lines,
-        f"prediction {report.stairs.status.word}: {report.stairs.ending}",
-        f"trajectory {report.trajectory.status.word}: {report.trajectory.ending}",
-        *report.notes,
-        *_of_both(report),
-    ]
+    return lines
 
 
 def _taken_in_several(report: Comparison, match: Match) -> list[str]:

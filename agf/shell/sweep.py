@@ -15,7 +15,7 @@ from agf.errors import RequestError, explain
 from agf.records import files
 from agf.records.table import counted
 from agf.shell.arguments import complete, data_arguments, parameters, parse, typed, width_name
-from agf.shell.console import reporter
+from agf.shell.console import Silent, reporter
 from agf.shell.main import DONE, FAILED
 from agf.shell.output import print_json
 from agf.summary import Summary, summarize
@@ -126,19 +126,7 @@ def sweep(
     axes.update({} if conditioning is None else {"conditioning": [conditioning]})
     arguments.update(_data(cls, data, target, standardize, {**arguments, **axes}))
     do = tuple(actions.split(","))
-    times = [] if t_max is None else _numbers(t_max, "--t-max")
-    trained = {"train", "compare"} & set(do)
-    if trained and len(times) > 1:
-        raise RequestError(explain("training stops at one time.", where="--t-max", found=t_max))
-    starts, seeds = _starts(alpha, seed, init)
-    plan = Plan(
-        problem=name,
-        axes={**starts, **axes, **({"t_max": times} if times and not trained else {}), **seeds},
-        arguments=arguments,
-        do=do,
-        flow={"t_max": times[0]} if times and trained else {},
-        keep_files=not no_files,
-    )
+    plan = _plan(name, arguments, axes, _starts(alpha, seed, init), do, t_max, keep_files=not no_files)
     report = reporter(quiet)
     named = Path(table or Path(folder) / "table.csv")
     path, root = named.absolute(), Path(folder).absolute()  # whoever changes the folder later
@@ -163,16 +151,46 @@ def sweep(
     result.write_table(path)
     failures = result.failures()
     report.say(f"{counted(len(plan.runs()), 'run')}, {len(failures)} failed. Wrote {named}.")
-    for settings, message in failures[:5]:
-        report.say(f"  failed: {', '.join(f'{k}={v}' for k, v in settings.items())}: {message}")
-    if len(failures) > 5:
-        report.say(f"  and {len(failures) - 5} more, in the column `error` of the table.")
+    _tell(failures, report)
     if as_json:
         print_json({"problem": plan.problem, "failed": len(failures), "rows": list(result.table())})
     if drawn is not None:
         plot.save(summarize(result).draw(), drawn)
         report.say(f"Wrote {picture}.")
     return FAILED if failures else DONE
+
+
+def _plan(
+    name: str,
+    arguments: dict[str, Any],
+    axes: dict[str, list[Any]],
+    starts: tuple[dict[str, list[Any]], ...],
+    do: tuple[str, ...],
+    t_max: str | None,
+    keep_files: bool,
+) -> Plan:
+    """What is run: the axes of the start first and those of seeds last; training stops at one time."""
+    times = [] if t_max is None else _numbers(t_max, "--t-max")
+    trained = {"train", "compare"} & set(do)
+    if trained and len(times) > 1:
+        raise RequestError(explain("training stops at one time.", where="--t-max", found=t_max))
+    first, seeds = starts
+    return Plan(
+        problem=name,
+        axes={**first, **axes, **({"t_max": times} if times and not trained else {}), **seeds},
+        arguments=arguments,
+        do=do,
+        flow={"t_max": times[0]} if times and trained else {},
+        keep_files=keep_files,
+    )
+
+
+def _tell(failures: list[tuple[dict[str, Any], str]], report: Silent) -> None:
+    """The first runs that failed, and why."""
+    for settings, message in failures[:5]:
+        report.say(f"  failed: {', '.join(f'{k}={v}' for k, v in settings.items())}: {message}")
+    if len(failures) > 5:
+        report.say(f"  and {len(failures) - 5} more, in the column `error` of the table.")
 
 
 def _starts(alpha: str | None, seed: str | None, init: str | None) -> tuple[dict[str, list[Any]], ...]:
