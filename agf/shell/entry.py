@@ -1,11 +1,13 @@
-"""Where the command starts: a Ctrl-C that comes while the rest is still being imported is a sentence too."""
+"""Where the command starts: a Ctrl-C that comes while the rest is still being imported is a sentence too.
+
+What comes before, the start of Python itself and its reading of this file, is short as nothing else is imported here:
+an interrupt is Python's own word until then.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-from typing import Any
 
 #: The matrices of a step are small: threads of the linear algebra that wait for one another on them cost, on a machine
 #: that has other work, several times what they gain (`agf predict relu`: 10 CPU s in one, over 44 in two). They are
@@ -15,23 +17,22 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 def main() -> int:
     """The command line of this process; see `agf.shell.main`."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, leave)
     if not any(name in os.environ for name in THREADS):
         os.environ.update(dict.fromkeys(THREADS, "1"))
-    listening = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if listening:
-        signal.signal(signal.SIGINT, _leave)
     from agf.shell import listeners
 
     listeners.occupied()
     from agf.shell.main import main as run
 
-    if listening:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     return run()
 
 
-def _leave(*_: Any) -> None:
-    """End the process: nothing is computed yet, and an exception is lost in some of the places where imports call."""
-    with contextlib.suppress(OSError):
+def leave(*_: object) -> None:
+    """End the process before and after `agf.shell.signals` listens: nothing is computed yet, or all is written, and an
+    exception is lost in some of the places where imports and the end of Python call."""
+    try:
         os.write(2, b"agf: interrupted\n")
-    os._exit(130)
+    finally:
+        os._exit(130)

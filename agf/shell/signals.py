@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
+from agf.shell import entry
+
 #: By name, since not every system has them all.
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 #: Seconds within which more signals are the same request: process groups, containers and shells send several.
@@ -80,7 +82,7 @@ def heeded() -> Iterator[Interrupts]:
     try:
         if threading.current_thread() is threading.main_thread():
             for number in [getattr(signal, name) for name in NAMES if hasattr(signal, name)]:
-                if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+                if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler, entry.leave):
                     replaced[number] = signal.signal(number, _current.stop)
         with _watched(_current, bool(replaced)), _caught(_current):
             yield _current

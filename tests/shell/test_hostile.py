@@ -309,6 +309,29 @@ def test_an_early_interrupt_is_a_sentence(tmp_path, delay):
     assert "Traceback" not in process.communicate(timeout=60)[1]
 
 
+def test_the_command_listens_before_it_imports_anything_that_takes_time():
+    code = "import os, signal, sys; before = set(sys.modules); import agf.shell.entry; print(*set(sys.modules) - before)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert set(out.split()) == {"agf", "agf.shell", "agf.shell.entry"}
+
+
+#: A command that is done at once, and a module that is told to stop while Python ends.
+LEAVING = """
+import atexit, os, signal, sys
+from agf.shell import entry
+
+atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+sys.argv = ["agf", "--version"]
+sys.exit(entry.main())
+"""
+
+
+def test_an_interrupt_when_all_is_done_is_a_sentence_too():
+    process = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True)
+    assert process.stdout.startswith("agf ")
+    assert process.stderr == "agf: interrupted\n"
+
+
 @pytest.mark.parametrize(("mine", "used"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, None)])
 def test_the_command_computes_in_one_thread_unless_told_otherwise(monkeypatch, mine, used):
     for name in entry.THREADS:
@@ -317,6 +340,7 @@ def test_the_command_computes_in_one_thread_unless_told_otherwise(monkeypatch, m
         monkeypatch.setenv(name, value)
     # put back afterwards whatever the command sets
     monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
     monkeypatch.setattr(main, "main", lambda: 0)
     assert entry.main() == 0
     assert {name: os.environ.get(name) for name in entry.THREADS} == {
