@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agf.errors import DataError, explain
+from agf.errors import DataError, explain, shown
 
 #: numpy's own way with floating-point exceptions, whatever the caller has set (`numpy.seterr(all="raise")`, say).
 USUAL: dict[str, Any] = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
@@ -175,9 +175,21 @@ def in_range(array: FloatArray, name: str, *, where: str = "", power: int = 2) -
     return array
 
 
+def numbers(value: Any, name: str) -> FloatArray:
+    """Real numbers in an array of any shape, NaN and infinities too, as float64. Raises DataError."""
+    array = np.asarray(value)
+    odd = _not_numbers(array)
+    if odd:
+        raise DataError(explain(f"`{name}` holds {odd}.", expected="real numbers"))
+    return array.astype(np.float64, copy=False)
+
+
 def number(value: Any) -> float:
     """The float that a number is; NaN for what is none, or none of float64."""
-    if isinstance(value, bool | np.bool_ | str | bytes):
+    dtype = getattr(value, "dtype", None)  # of numpy, pandas or torch, whose dtypes have no kind
+    if getattr(dtype, "kind", "f") not in "iufO" or str(dtype) == "torch.bool":
+        return np.nan
+    if isinstance(value, bool | str | bytes | bytearray | memoryview):
         return np.nan
     try:
         return float(value)
@@ -189,7 +201,7 @@ def positive(value: Any, name: str, *, where: str = "") -> float:
     """A finite positive float. Raises DataError."""
     found = number(value)
     if not (np.isfinite(found) and found > 0):
-        raise DataError(explain(f"`{name}` must be a positive finite number.", where=where, found=repr(value)))
+        raise DataError(explain(f"`{name}` must be a positive finite number.", where=where, found=shown(value)))
     return found
 
 
@@ -197,7 +209,7 @@ def fraction(value: Any, name: str, *, where: str = "") -> float:
     """A number in (0, 1]. Raises DataError."""
     found = number(value)
     if not 0.0 < found <= 1.0:
-        raise DataError(explain(f"`{name}` must be in (0, 1].", where=where, found=repr(value)))
+        raise DataError(explain(f"`{name}` must be in (0, 1].", where=where, found=shown(value)))
     return found
 
 
@@ -207,7 +219,7 @@ def count(value: Any, name: str, *, where: str = "", least: int = 1) -> int:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         else:
-            raise DataError(explain(f"`{name}` must be an integer.", where=where, found=repr(value)))
+            raise DataError(explain(f"`{name}` must be an integer.", where=where, found=shown(value)))
     if value < least:
         raise DataError(explain(f"`{name}` must be at least {least}.", where=where, found=value))
     return int(value)

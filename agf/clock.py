@@ -14,7 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
-from agf.arrays import USUAL, FloatArray
+from agf.arrays import USUAL, FloatArray, numbers
+from agf.asked import asked
 from agf.errors import RequestError, explain
 
 
@@ -85,6 +86,7 @@ def half_drop_ratio(degree: int) -> float:
 _MAX_LOG_SCALE = 700.0
 
 
+@asked
 @dataclass(frozen=True)
 class Clock:
     """Converts between flow time, accelerated time and optimizer steps.
@@ -113,7 +115,8 @@ class Clock:
         RequestError
             Where flow times leave float64.
         """
-        finite = np.asarray(log_norms)[np.isfinite(log_norms)]
+        log_norms = numbers(log_norms, "log_norms")
+        finite = log_norms[np.isfinite(log_norms)]
         if finite.size == 0:
             return cls(degree, 0.0)
         radius = 0.0 if (finite < 0).any() else float(finite.max()) + 1.0
@@ -137,7 +140,7 @@ class Clock:
     @np.errstate(**USUAL | {"over": "ignore", "invalid": "ignore"})
     def flow(self, accelerated: FloatArray | float) -> FloatArray:
         """Flow time of accelerated times, in the shape of these."""
-        times = np.asarray(accelerated, dtype=np.float64)
+        times = numbers(accelerated, "accelerated")
         return np.where(times == 0, 0.0, times * self.scale)
 
     def flow_time(self, accelerated: float) -> float:
@@ -147,14 +150,14 @@ class Clock:
     @np.errstate(**USUAL)
     def accelerated(self, flow_time: FloatArray | float) -> FloatArray:
         """Accelerated time of flow times: flow_time / scale, in the shape of these."""
-        return np.asarray(flow_time, dtype=np.float64) * np.exp(-self.log_scale)
+        return numbers(flow_time, "flow_time") * np.exp(-self.log_scale)
 
     @staticmethod
     def steps(flow_time: FloatArray | float, lr: float, momentum: float = 0.0) -> FloatArray:
         """Optimizer steps that cover a flow time: flow_time (1 - momentum) / lr, right to first order in lr."""
-        return np.asarray(flow_time, dtype=np.float64) * (1.0 - momentum) / lr
+        return numbers(flow_time, "flow_time") * (1.0 - numbers(momentum, "momentum")) / numbers(lr, "lr")
 
     @staticmethod
     def flow_of_steps(steps: FloatArray | float, lr: float, momentum: float = 0.0) -> FloatArray:
         """Flow time of optimizer steps: steps lr / (1 - momentum), right to first order in lr."""
-        return np.asarray(steps, dtype=np.float64) * lr / (1.0 - momentum)
+        return numbers(steps, "steps") * numbers(lr, "lr") / (1.0 - numbers(momentum, "momentum"))

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from agf.arrays import FloatArray, parsed
+from agf.asked import asked
 from agf.errors import DataError, RequestError, explain
 from agf.records import files
 
@@ -40,6 +41,7 @@ class Dataset:
     description: str
 
 
+@asked
 def load(source: str | os.PathLike[str], target: str | None = None, standardize: bool = False) -> dict[str, np.ndarray]:
     """The arrays of a named set ("diabetes", "digits", "mnist5k") or of an npz or csv file.
 
@@ -67,11 +69,13 @@ def load(source: str | os.PathLike[str], target: str | None = None, standardize:
     return read(source, target, standardize).arrays
 
 
+@asked
 def describe(source: str | os.PathLike[str], target: str | None = None, standardize: bool = False) -> str:
     """Where data come from and how they were prepared, in one sentence; see `read` for source, target, standardize."""
     return read(source, target, standardize).description
 
 
+@asked
 def read(source: str | os.PathLike[str], target: str | None = None, standardize: bool = False) -> Dataset:
     """A named set, or a file; files are taken as they are, unless they are to be standardized.
 

@@ -11,6 +11,8 @@ from typing import Any
 
 #: Where a value that is shown goes on on the next line, as arrays do: a message is one line.
 _LINES = re.compile(r"\s*\n\s*")
+#: Letters of a value in a message. Limit: the rest is three dots.
+_LONGEST = 60
 
 
 def explain(what: str, *, where: str = "", found: object = None, expected: str = "", remedy: str = "") -> str:
@@ -27,6 +29,15 @@ def explain(what: str, *, where: str = "", found: object = None, expected: str =
     if remedy:
         parts.append(remedy)
     return _LINES.sub(" ", " ".join(part.strip() for part in parts))
+
+
+def shown(value: object) -> str:
+    """A value in a few words on one line, whatever it does when it is asked for them."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # of a stranger
+        return f"a {type(value).__name__} without words"
+    return text[:_LONGEST] + "..." * (len(text) > _LONGEST)
 
 
 class AgfError(Exception):

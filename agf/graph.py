@@ -20,6 +20,7 @@ import numpy as np
 
 from agf import plot
 from agf.arrays import FloatArray
+from agf.asked import asked
 from agf.errors import RequestError, explain
 from agf.pictures.axes import loss_scale, plain, short
 from agf.records import files
@@ -38,6 +39,7 @@ START = "nothing"
 _MOST_TOLD = 20
 
 
+@asked
 def feature(label: str) -> str:
     """The part of a drop's label that means the same in every run.
 
@@ -47,6 +49,7 @@ def feature(label: str) -> str:
     return _joined(_parts(label)) or label
 
 
+@asked
 def learned(drop: Drop) -> str:
     """The same of a `drop`; coordinates with names, their numbers mean the same in all runs: "coordinate 1 (bmi)"."""
     return _joined(f"coordinate {i} ({name})" for i, name in _named(drop, None).items()) or feature(drop.label)
@@ -128,6 +131,7 @@ def _without(after: dict[int, str], drop: Drop) -> dict[int, str]:
     return after
 
 
+@asked
 def saddles(stairs: Iterable[Staircase]) -> nx.DiGraph:
     """Transition graph of one or many staircases `stairs` of the same problem.
 
@@ -204,6 +208,7 @@ def _clock(runs: list[Staircase]) -> str:
     return "flow time" if known and max(units) - min(units) <= math.log(_SAME_CLOCK) else "accelerated time"
 
 
+@asked
 def edge_time(graph: nx.DiGraph, edge: tuple[str, str]) -> float:
     """Mean jump time of a transition on the clock of the graph (its attribute `clock`)."""
     return float(graph.edges[edge]["time" if graph.graph["clock"] == "flow time" else "accelerated_time"])
@@ -213,6 +218,7 @@ def _mean(values: list[float]) -> float:
     return math.fsum(values) / len(values) if values else math.nan
 
 
+@asked
 def most_likely_path(graph: nx.DiGraph) -> list[str]:
     """The path from nothing learned to an end that maximizes the product of the transition and ending probabilities.
 
@@ -231,12 +237,14 @@ def most_likely_path(graph: nx.DiGraph) -> list[str]:
     return list(paths[best])
 
 
+@asked
 def story(graph: nx.DiGraph) -> str:
     """The most likely path as a chain of changes."""
     path = most_likely_path(graph)
     return " > ".join([path[0], *[graph.edges[step]["change"] for step in itertools.pairwise(path)]])
 
 
+@asked
 def write(graph: nx.DiGraph, path: str | os.PathLike[str]) -> None:
     """Export to `path` by suffix, .graphml or .dot.
 
@@ -283,6 +291,7 @@ _LONGEST_NAME = 44
 _BEND = 0.08
 
 
+@asked
 def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
     """Draw the graph with the level (loss) as height, against the number of drops from the start.
 

@@ -9,13 +9,15 @@ import numpy as np
 
 from agf import sphere
 from agf.arrays import USUAL, FloatArray, matrix, number
-from agf.errors import DataError, explain
+from agf.asked import asked
+from agf.errors import DataError, explain, shown
 from agf.records import torch_weights
 
 #: What the constructors of problems call the number of neurons, where it is a choice.
 WIDTHS = ("width", "heads")
 
 
+@asked
 @dataclass(frozen=True, repr=False)
 class Init:
     """Initial neurons in polar form.
@@ -104,7 +106,7 @@ class Init:
             )
         if alpha is None:
             alpha = float(np.exp(log_norms[alive].mean()))
-        return cls(directions, log_norms, float(alpha), seed, kind)
+        return cls(directions, log_norms, check_alpha(alpha), seed, kind)
 
     @classmethod
     def from_torch(cls, model: Any) -> Init:
@@ -184,7 +186,7 @@ def check_alpha(alpha: Any) -> float:
             explain(
                 "alpha, the initialization scale, must be a positive finite number.",
                 where="init",
-                found=repr(alpha),
+                found=shown(alpha),
                 remedy="Use for example alpha=1e-8; values down to 1e-300 are ordinary.",
             )
         )

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from agf.arrays import FloatArray, matrix
+from agf.asked import asked
 from agf.errors import DataError, explain
 from agf.numerics.backend import Backend
 
@@ -263,6 +264,7 @@ class CrossEntropy(Loss):
         return e / e.sum(1)[:, None]
 
 
+@asked
 def one_hot(labels: Any, where: str) -> tuple[FloatArray, tuple[Any, ...]]:
     """One-hot rows (n, c) of a column of class labels (numbers or text), and the labels in order.
 
@@ -306,6 +308,7 @@ _LOSSES: dict[str, Loss] = {
 NAMES = tuple(_LOSSES)
 
 
+@asked
 def loss_of(name: str) -> Loss:
     """The loss of that name.
 

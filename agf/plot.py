@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf.arrays import FloatArray
+from agf.asked import asked
 from agf.errors import RequestError, explain
 from agf.pictures.axes import (
     OBSERVED,
@@ -72,6 +73,7 @@ _THIN = 2e-3
 # -- staircase --------------------------------------------------------------------------------------------------
 
 
+@asked
 def staircase(
     stairs: Staircase, *, ax: Axes | None = None, color: str = PREDICTED, label: str = "predicted", rules: bool = True
 ) -> Axes:
@@ -138,6 +140,7 @@ def _first_positive(times: FloatArray) -> float:
 # -- trajectory -------------------------------------------------------------------------------------------------
 
 
+@asked
 def trajectory(
     traj: Trajectory, *, ax: Axes | None = None, color: str = OBSERVED, label: str | None = None, marks: bool = True
 ) -> Axes:
@@ -167,6 +170,7 @@ def trajectory(
 # -- both -------------------------------------------------------------------------------------------------------
 
 
+@asked
 def comparison(report: Comparison, *, ax: Axes | None = None) -> Axes:
     """The trained loss curve with the predicted steps over it, and the rules and names of the predicted drops.
 
@@ -191,6 +195,7 @@ def _under(curve: Trajectory, *, ax: Axes, **how: Any) -> None:
     ax.lines[before].set_linewidth(2 * ax.lines[before].get_linewidth())
 
 
+@asked
 def overlay(results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes | None = None) -> Axes:
     """Several results on one pair of axes, each in a colour of its own where there are several of a kind.
 
@@ -254,6 +259,7 @@ def _words(run: Staircase | Trajectory, what: str, named: bool) -> str:
     return f"{plain(run.problem)}, {what}{start}" if named else what + start
 
 
+@asked
 def bands(
     results: Sequence[Staircase | Trajectory | Comparison], *, ax: Axes | None = None, share: float = 0.9
 ) -> Axes:

@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from agf.asked import asked
 from agf.contract.blame import guard, staying, told
 from agf.contract.problem import Problem
 from agf.errors import DataError, ProblemError, RequestError, explain
@@ -81,6 +82,7 @@ def listing() -> list[Listed]:
     return out
 
 
+@asked
 def find(name: str) -> type[Problem]:
     """The class registered under `name`, or named by file as `path.py:Class`.
 
@@ -125,6 +127,7 @@ def find(name: str) -> type[Problem]:
         ) from error
 
 
+@asked
 def problem(name: str, /, **arguments: Any) -> Problem:
     """A problem by name with its constructor arguments.
 
@@ -150,6 +153,7 @@ def problem(name: str, /, **arguments: Any) -> Problem:
     return build(find(name), arguments)
 
 
+@asked
 def build(cls: type[Problem], arguments: dict[str, Any]) -> Problem:
     """Construct `cls`; unknown and missing `arguments` are refused in a sentence that lists the valid ones."""
     signature = inspect.signature(cls.__init__)
@@ -183,6 +187,7 @@ def build(cls: type[Problem], arguments: dict[str, Any]) -> Problem:
             raise DataError(f"{error} {_hint(cls)}".strip()) from None
 
 
+@asked
 def rebuilt(name: str, arguments: dict[str, Any], file: str | None = None) -> Problem:
     """The problem of a saved run, built again.
 

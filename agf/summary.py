@@ -18,6 +18,7 @@ import numpy as np
 
 from agf import plot
 from agf.arrays import FloatArray
+from agf.asked import asked
 from agf.clock import Clock
 from agf.errors import RequestError, explain
 from agf.graph import learned, saddles
@@ -62,6 +63,7 @@ class Fit:
     n: int
 
 
+@asked
 def power_law(x: Iterable[float], y: Iterable[float]) -> Fit | None:
     """Slope of log y against log x with its standard error, or None with fewer than three usable points."""
     pairs = [(a, b) for a, b in zip(x, y, strict=True) if a > 0 and b > 0 and math.isfinite(a) and math.isfinite(b)]
@@ -384,6 +386,7 @@ class Summary:
         return notes
 
 
+@asked
 def summarize(sweep: Sweep) -> Summary:
     """Statistics of the finished runs of a sweep.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray
-from agf.contract.asked import asked
+from agf.asked import asked
 from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import USUAL
+from agf.asked import asked
 from agf.contract.admission import admit
-from agf.contract.asked import asked
 from agf.contract.phases import Phases
 from agf.contract.problem import Problem
 from agf.coordinates.mode_system import mixes

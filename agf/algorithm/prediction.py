@@ -20,8 +20,8 @@ from agf.algorithm.outcome import staircase
 from agf.algorithm.smallness import of_start, refuse_size
 from agf.algorithm.task import Task
 from agf.arrays import USUAL
+from agf.asked import asked
 from agf.contract.admission import admit
-from agf.contract.asked import asked
 from agf.contract.blame import blame, guard, told
 from agf.contract.phases import Phases
 from agf.contract.problem import Problem

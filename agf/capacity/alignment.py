@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray, matrix
+from agf.asked import asked
 from agf.capacity.layers import favoured, gates, output_names, two_layer
 from agf.contract.admission import admitted, refuse_nonfinite
 from agf.contract.problem import Problem
@@ -35,6 +36,7 @@ _VANISHED = -345.0
 _COLUMNS = ("utility", "drive", "cos_delta", "rate", "gate_share", "side", "target", "driven")
 
 
+@asked
 @dataclass(frozen=True, repr=False)
 class Alignment(Tabular):
     """How H neurons are driven at T moments.
@@ -144,6 +146,7 @@ class Alignment(Tabular):
         return {**out, **{name: getattr(self, name).tolist() for name in names}}
 
 
+@asked
 def alignment(problem: Problem, theta: Any) -> Alignment:
     """How every neuron is driven at weights, or along a trajectory.
 

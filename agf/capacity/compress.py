@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray, count, fraction, matrix, positive
+from agf.asked import asked
 from agf.capacity.group import Group
 from agf.capacity.groups import by_direction, cluster
 from agf.capacity.layers import require_two_layer, two_layer
 from agf.capacity.seats import seats as seats_of
 from agf.contract.admission import admit_problem, refuse_nonfinite
-from agf.contract.asked import asked
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.contract.start import check_range

@@ -14,13 +14,13 @@ import numpy as np
 
 from agf import registry
 from agf.arrays import FloatArray, IntArray, count, fraction, matrix
+from agf.asked import asked
 from agf.capacity.alignment import Alignment, alignment
 from agf.capacity.group import Group, Groups
 from agf.capacity.half_times import falls, foresee, halfway
 from agf.capacity.layers import favoured, gates, output_names, require_two_layer, similarity
 from agf.capacity.race import SAFE
 from agf.contract.admission import admitted
-from agf.contract.asked import asked
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain

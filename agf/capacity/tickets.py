@@ -16,13 +16,13 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray, positive
 from agf.arrays import number as number_of
+from agf.asked import asked
 from agf.capacity.alignment import Alignment, alignment
 from agf.capacity.layers import gates, two_layer
 from agf.capacity.race import SAFE, Race, loss_without_neurons
 from agf.capacity.race import race as race_of
 from agf.capacity.seats import seats
 from agf.contract.admission import admit
-from agf.contract.asked import asked
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain

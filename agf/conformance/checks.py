@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import count
+from agf.asked import asked
 from agf.conformance.laws import LAWS, NEEDS
-from agf.contract.asked import asked
 from agf.contract.blame import blame, told
 from agf.contract.probe import NotApplicable, Probe, Violation
 from agf.contract.problem import Problem

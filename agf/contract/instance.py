@@ -6,7 +6,7 @@ import inspect
 from abc import ABC, ABCMeta
 from typing import Any
 
-from agf.contract.asked import refuse
+from agf.asked import refuse
 from agf.contract.copies import copied, frozen
 
 

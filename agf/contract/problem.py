@@ -15,7 +15,7 @@ import numpy as np
 
 from agf import sphere
 from agf.arrays import BoolArray, FloatArray, IntArray
-from agf.contract.asked import asked
+from agf.asked import asked
 from agf.contract.flow_system import FlowSystem
 from agf.contract.instance import Instance
 from agf.contract.interaction import Span, of_loss

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 
+from agf.asked import asked
 from agf.errors import RequestError, explain
 from agf.figures.figure import Rendition
 
@@ -59,6 +60,7 @@ FIGURES = {
 }
 
 
+@asked
 def make(name: str, fast: bool = False, data: str | os.PathLike[str] | None = None) -> Rendition:
     """Compute one figure.
 

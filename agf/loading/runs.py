@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from agf.asked import asked
 from agf.errors import FileError, RequestError, explain
 from agf.records import files
 from agf.rectified.dormant_phase import DormantPhase
@@ -26,6 +27,7 @@ _KINDS: dict[str, Any] = {
 }
 
 
+@asked
 def load(path: str | os.PathLike[str]) -> Loaded:
     """What was saved under `path`.
 

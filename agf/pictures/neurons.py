@@ -14,7 +14,6 @@ import numpy as np
 
 from agf.arrays import FloatArray
 from agf.clock import charge
-from agf.errors import RequestError, explain
 from agf.pictures.axes import PALETTE, RULE, new_axes, plain, say
 from agf.pictures.ticks import log_time
 from agf.pictures.time_axis import drop_times, eventful, predicted, time_axis
@@ -89,11 +88,7 @@ def features(
         empty = predicted(result) and not result.drops
         say(ax, f"{'no drop is predicted' if empty else 'this result holds no features'} ({result.status.word})")
         return ax
-    name = known[0] if name is None else name
-    if name not in known:
-        raise RequestError(
-            explain(f"there is no feature {name!r}.", where=result.problem, expected="one of " + ", ".join(known))
-        )
+    name = known[0] if name is None else naming.feature(name, known, result.problem)
     values = result.features(name)
     values = values.reshape(values.shape[0], -1)
     names = naming.components(result, name, values.shape[1]) if names is None else names

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+
+from agf.errors import RequestError, explain, shown
 
 #: Neurons that a list names, and how many where they are more. Limit: results have them all.
 _MOST_NAMED, _FIRST_NAMED = 20, 8
@@ -27,6 +29,15 @@ def given(arguments: Mapping[str, Any], count: int) -> list[str] | None:
     if not isinstance(names, list | tuple | np.ndarray) or np.shape(names) != (count,):
         return None
     return [str(name) for name in names]
+
+
+def feature(name: Any, known: Iterable[str], where: str) -> str:
+    """The name of a feature that there is. Raises RequestError, with all their names, for another one."""
+    names = list(known)
+    if isinstance(name, str) and name in names:
+        return name
+    expected = f"one of {', '.join(names)}" if names else "none: it has no features"
+    raise RequestError(explain(f"there is no feature {shown(name)}.", where=where, expected=expected))
 
 
 def neurons(run: Named, count: int, word: str = "neuron") -> list[str]:

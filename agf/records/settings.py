@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import count
-from agf.errors import RequestError, explain
+from agf.asked import asked
+from agf.errors import RequestError, explain, shown
 
 MODES = ("auto", "agf", "limit", "resolved")
 THRESHOLDS = ("natural", "unit")
@@ -39,6 +40,7 @@ _APPLY: dict[str, tuple[Any, tuple[str, ...]]] = {
 _PAPER = {"threshold", "settle", "horizon"}
 
 
+@asked
 @dataclass(frozen=True)
 class Settings:
     """How to predict. Every tolerance is relative to the scale of the thing it bounds.
@@ -95,7 +97,7 @@ class Settings:
             if not (isinstance(value, str) and value in allowed) and not (value is None and name in _APPLY):
                 raise RequestError(
                     explain(
-                        f"unknown {name} {value!r}.",
+                        f"unknown {name} {shown(value)}.",
                         where="predict",
                         expected="one of " + ", ".join(allowed),
                     )
@@ -119,16 +121,16 @@ class Settings:
                 continue
             if not (_number(value) and least <= value <= most and value > 0):
                 expected = "positive" if most == math.inf else f"between {least:g} and {most:g}"
-                raise RequestError(explain(f"`{name}` must be {expected}.", where="predict", found=repr(value)))
+                raise RequestError(explain(f"`{name}` must be {expected}.", where="predict", found=shown(value)))
         if self.conditioning is not None and not isinstance(self.conditioning, bool):
             raise RequestError(
-                explain("`conditioning` must be True, False or None.", where="predict", found=repr(self.conditioning))
+                explain("`conditioning` must be True, False or None.", where="predict", found=shown(self.conditioning))
             )
         if self.max_drops is not None:
             count(self.max_drops, "max_drops", where="predict", least=0)
         if self.t_max is not None and not (_number(self.t_max) and self.t_max >= 0):
             raise RequestError(
-                explain("`t_max` (formerly `max_time`) must not be negative.", where="predict", found=repr(self.t_max))
+                explain("`t_max` (formerly `max_time`) must not be negative.", where="predict", found=shown(self.t_max))
             )
 
     @classmethod

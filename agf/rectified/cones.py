@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray, matrix
+from agf.asked import asked
 from agf.errors import RequestError, explain
 from agf.records.table import Table, Tabular
 from agf.rounding import TIED
@@ -217,6 +218,7 @@ def _null(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     return turn[:, -1], values[:, -1]
 
 
+@asked
 @dataclass(frozen=True, repr=False)
 class Cones(Tabular):
     """Activation cones of inputs and their faces, none with w = 0.
@@ -301,6 +303,7 @@ def _rank(normals: FloatArray) -> int:
     return int(np.linalg.matrix_rank(normals, tol=TIED))
 
 
+@asked
 def cones(X: Any) -> Cones:
     """Activation cones of inputs: every sign pattern that (x_k . w)_k takes for some w other than 0.
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray
-from agf.contract.asked import asked
+from agf.asked import asked
 from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -25,6 +25,7 @@ _ROWS = 20
 _COLUMNS = ("time", "own_cone", "dead", "stable_rank", "spectral", "norm_change", "direction_change")
 
 
+@asked
 @dataclass(frozen=True, repr=False)
 class Course(Tabular):
     """Statistics of m neurons at the T snapshots of a run.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
+from agf.asked import asked
 from agf.errors import RequestError, explain
 from agf.records import files
 from agf.records.table import Table, Tabular, number, percent
@@ -62,6 +63,7 @@ class Cluster:
     last: float
 
 
+@asked
 @dataclass(frozen=True, repr=False)
 class DormantPhase(Tabular):
     """The dormant phase of m neurons, alone and exact: on a residual that stays as it is.

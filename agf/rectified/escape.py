@@ -15,8 +15,8 @@ import numpy as np
 
 from agf import sphere
 from agf.arrays import FloatArray, IntArray
+from agf.asked import asked
 from agf.contract.admission import admit_problem
-from agf.contract.asked import asked
 from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -76,6 +76,7 @@ class Group:
     weights: FloatArray
 
 
+@asked
 @dataclass(frozen=True, repr=False)
 class Escape(Tabular):
     """Whether a network can still learn.

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray, matrix, vector
+from agf.asked import asked
 from agf.contract.admission import admit_problem
-from agf.contract.asked import asked
 from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain

@@ -9,8 +9,8 @@ import numpy as np
 
 from agf import sphere
 from agf.arrays import USUAL
+from agf.asked import asked
 from agf.contract.admission import admitted
-from agf.contract.asked import asked
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
@@ -46,6 +46,7 @@ def _numbers(source: str, kind: str, names: dict[str, str], values: Any, unit: f
     return [[f"{source} {name}", kind, number(unit * getattr(values, key), 8)] for name, key in names.items()]
 
 
+@asked
 @dataclass(frozen=True, repr=False)
 class Separation(Tabular):
     """Constants, bounds and assumptions of both papers.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf.arrays import USUAL
+from agf.asked import asked
 from agf.errors import FileError, RequestError, explain
 from agf.records import files, provenance
 from agf.records.table import Table, Tabular, number, percent
@@ -36,6 +37,7 @@ _ONE_FACTOR = 0.2
 _LOOSER = 10.0
 
 
+@asked
 @dataclass(frozen=True, repr=False)
 class Comparison(Tabular):
     """Predicted and observed drops, matched in order.
@@ -257,6 +259,7 @@ class Comparison(Tabular):
         )
 
 
+@asked
 @np.errstate(**USUAL)
 def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | None = None) -> Comparison:
     """Match predicted drops with those visible in a loss curve.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import FloatArray, count, parsed, positive
+from agf.asked import asked
 from agf.clock import Clock
 from agf.errors import DataError, FileError, RequestError, explain
 from agf.records import files
@@ -25,6 +26,7 @@ _SEPARATORS = ",;\t "
 _ROWS = 200
 
 
+@asked
 class CurveWriter:
     """Writes the loss of a training loop of your own, as `Trajectory.from_csv` and `agf compare --curve` read it.
 

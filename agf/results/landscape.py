@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
+from agf.asked import asked
 from agf.records import files
 from agf.records.table import Table, Tabular, number, percent
 
@@ -89,6 +90,7 @@ class Region:
     pattern: IntArray | None = None
 
 
+@asked
 @dataclass(frozen=True, repr=False)
 class Landscape(Tabular):
     """Critical directions of the utility at one network, in order of falling utility.

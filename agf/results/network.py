@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agf.arrays import BoolArray, FloatArray
+from agf.arrays import BoolArray, FloatArray, number
 from agf.contract.problem import Problem
 from agf.coordinates.mode_system import ACTIVE
-from agf.errors import RequestError, explain
+from agf.errors import RequestError, explain, shown
 from agf.results.comparison import Comparison
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
@@ -78,9 +78,9 @@ def _of_trajectory(curve: Trajectory, drop: int | None) -> Neurons:
 def _checked(drop: int | None, count: int) -> int:
     if drop is None:
         return count
-    if not 0 <= drop <= count:
-        raise RequestError(explain(f"there is no drop {drop}.", expected=f"a number from 0 to {count}"))
-    return drop
+    if number(drop) not in range(count + 1):
+        raise RequestError(explain(f"there is no drop {shown(drop)}.", expected=f"a number from 0 to {count}"))
+    return int(drop)
 
 
 def _lost(what: str) -> RequestError:

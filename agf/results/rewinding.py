@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.asked import asked
 from agf.init import Init
 from agf.records import files
 from agf.records.table import Table, Tabular, number
@@ -37,6 +38,7 @@ class Signs:
     flips: IntArray
 
 
+@asked
 @dataclass(frozen=True, repr=False)
 class Rewinding(Tabular):
     """Cycles of training and pruning; cycle 0 is the dense network. L + 1 cycles are done.

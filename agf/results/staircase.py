@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agf.arrays import FloatArray
+from agf.arrays import FloatArray, numbers
+from agf.asked import asked
 from agf.clock import Clock
 from agf.init import Init
-from agf.records import files
+from agf.records import files, naming
 from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.records.table import Table, Tabular, counted
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@asked
 @dataclass(frozen=True, repr=False)
 class Staircase(Tabular):
     """The predicted staircase of K drops.
@@ -98,19 +100,20 @@ class Staircase(Tabular):
         """(K+1,) loss on each plateau, levels[0] that of the zero function."""
         return np.array([self.start_level, *[drop.level for drop in self.drops]])
 
-    def level(self, t: Any) -> FloatArray:
+    def level(self, t: FloatArray | float) -> FloatArray:
         """Loss of the staircase at flow times t (any shape), right-continuous."""
-        t = np.asarray(t, dtype=np.float64)
-        return self.levels[np.searchsorted(self.times[1:], t, side="right")]
+        return self.levels[np.searchsorted(self.times[1:], numbers(t, "t"), side="right")]
 
-    def curve(self, t: Any) -> FloatArray:
+    def curve(self, t: FloatArray | float) -> FloatArray:
         """Predicted loss at flow times t: the resolved curve where there is one, else the steps."""
         if self.curve_times.size == 0:
             return self.level(t)
-        return np.interp(np.asarray(t, dtype=np.float64), self.curve_times, self.curve_losses)
+        return np.interp(numbers(t, "t"), self.curve_times, self.curve_losses)
 
     def features(self, name: str) -> FloatArray:
-        """(K, ...) one feature after each drop, by name. KeyError when the problem has no such feature."""
+        """(K, ...) one feature after each drop, by name. RequestError when the problem has no such feature."""
+        if self.drops:
+            naming.feature(name, self.drops[0].features, self.problem)
         return np.array([drop.features[name] for drop in self.drops])
 
     # -- looking at it ----------------------------------------------------------------------------------------

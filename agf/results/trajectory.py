@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf import sphere
-from agf.arrays import FloatArray
+from agf.arrays import FloatArray, numbers
+from agf.asked import asked
 from agf.clock import Clock
 from agf.errors import RequestError, explain
 from agf.init import Init
-from agf.records import files
+from agf.records import files, naming
 from agf.records.status import Status
 from agf.records.table import Table, Tabular, number
 from agf.results import endings, observed, trajectory_file
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _EMPTY = np.zeros(0)
 
 
+@asked
 @dataclass(frozen=True, repr=False)
 class Trajectory(Tabular):
     """Training as it happened. T snapshots, T_dense recorded losses (every accepted step or so).
@@ -193,12 +195,12 @@ class Trajectory(Tabular):
         return sphere.cartesian(self.directions[k], self.log_norms[k])
 
     def features(self, name: str) -> FloatArray:
-        """(T, ...) the feature `name` over the snapshots. KeyError when there is no such feature."""
-        return self.features_over_time[name]
+        """(T, ...) the feature `name` over the snapshots. RequestError when there is no such feature."""
+        return self.features_over_time[naming.feature(name, self.features_over_time, self.problem)]
 
-    def loss_at(self, t: Any) -> FloatArray:
+    def loss_at(self, t: FloatArray | float) -> FloatArray:
         """Loss at flow times t, interpolated between recorded points (cubic where slopes are known)."""
-        return interpolate(self.times, self.losses, self.slopes, np.asarray(t, dtype=np.float64))
+        return interpolate(self.times, self.losses, self.slopes, numbers(t, "t"))
 
     def time_at(self, loss: float) -> float:
         """First flow time at which the loss is below `loss`; inf if it never is. Located on the dense solution."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from agf import registry
 from agf.arrays import BoolArray, FloatArray, IntArray
+from agf.asked import asked
 from agf.contract.problem import Problem
 from agf.errors import DataError, RequestError, explain
 from agf.init import Init
@@ -194,6 +195,7 @@ class Masked(Problem):
         return f"{self.unmasked.describe()}, with {int(self.mask.sum())} of {self.mask.size} parameters"
 
 
+@asked
 def masked(problem: Problem, mask: Any) -> Masked:
     """Restrict a problem to the parameters that a mask keeps.
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, count, fraction, number
+from agf.asked import asked
 from agf.contract.admission import admit
-from agf.contract.asked import asked
 from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain

@@ -17,6 +17,7 @@ import numpy as np
 from agf import registry
 from agf.contract import weights
 from agf.contract.admission import admit
+from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import AgfError, RequestError, explain
 from agf.init import Init, check_alpha
@@ -162,6 +163,7 @@ class Plan:
         return ""
 
 
+@guarded
 def init(problem: Problem, run: Mapping[str, Any]) -> Init:
     """Where a run starts."""
     if "init" in run:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agf.contract.asked import asked
+from agf.asked import asked
 from agf.errors import ComputationError, FileError, RequestError, explain
 from agf.records import files, provenance, schema
 from agf.records.table import Table

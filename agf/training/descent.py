@@ -14,9 +14,9 @@ import numpy as np
 
 from agf import sphere
 from agf.arrays import USUAL, FloatArray, IntArray, count, number, positive
+from agf.asked import asked
 from agf.clock import Clock
 from agf.contract.admission import admit
-from agf.contract.asked import asked
 from agf.contract.blame import guard
 from agf.contract.flow_system import Snapshot
 from agf.contract.problem import Problem

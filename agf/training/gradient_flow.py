@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import USUAL, FloatArray, count, positive
+from agf.asked import asked
 from agf.clock import Clock
 from agf.contract.admission import admit
-from agf.contract.asked import asked
 from agf.contract.blame import guard
 from agf.contract.faint import refuse_faint
 from agf.contract.flow_system import FlowSystem

@@ -1,10 +1,14 @@
 """Whatever is given in place of an argument, the sentence names it; what is as declared is no argument's fault."""
 
+import inspect
+from enum import Enum
+
 import numpy as np
 import pytest
 
 import agf
-from agf.contract.asked import asked
+from agf.arrays import number
+from agf.asked import asked
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((12, 3))
@@ -36,6 +40,12 @@ CASES = [
     (lambda **given: agf.TwoLayer(X, X[:, 0], **given), ("kink", "bias", "reduction")),
     (lambda **given: agf.sweep("diagonal-linear", **given), ("folder",)),
     (lambda **given: PROBLEM.init(1e-2, **given), ("kind",)),
+    (lambda **given: agf.Settings(**given), ("mode", "rtol", "t_max")),
+    (lambda **given: agf.Init.scaled(**{"theta": np.ones((2, 2)), "alpha": 1e-3, **given}), ("alpha",)),
+    (lambda **given: agf.Init.from_params(np.ones((2, 2)), **given), ("alpha",)),
+    (lambda **given: agf.Clock.from_norms(**{"degree": 2, "log_norms": np.zeros(2), **given}), ("degree",)),
+    (lambda **given: agf.Clock(2, 1.0).flow(**given), ("accelerated",)),
+    (lambda **given: agf.Clock.steps(**{"flow_time": 1.0, "lr": 0.1, **given}), ("lr", "momentum")),
 ]
 
 
@@ -46,10 +56,50 @@ def test_what_is_no_such_argument_is_named(ask, names):
             empty = name == "theta" and isinstance(value, np.ndarray) and value.size == 0
             if empty or isinstance(value, {"folder": str, "observer": type}.get(name, ())):
                 continue
+            if name in ("accelerated", "lr", "momentum") and isinstance(value, np.ndarray):
+                continue  # times and rates of any shape
             with pytest.raises(agf.RequestError) as raised:
                 ask(**{name: value})
             assert "\n" not in str(raised.value)
             assert len(str(raised.value)) < 700
+
+
+#: Modules whose functions people call, as `agf.NAME` or `agf.module.NAME`; those of the others are for plugins' loops.
+CALLED = ("datasets", "figures", "graph", "losses", "plot", "registry", "summary")
+#: What takes nothing that could be wrong.
+FREE = {"names", "listing", "watch"}
+#: What is no more than a record of what was computed; what a plugin derives from says itself what it takes.
+RECORDS = (agf.Certificate, agf.Critical, agf.Drop, agf.State, agf.Activation, agf.Settled, agf.Snapshot)
+DERIVED = (agf.AgfError, agf.Problem, agf.FlowSystem, agf.Ties, Enum)
+
+
+def asks(public) -> bool:
+    if isinstance(public, type):
+        return issubclass(public, (*DERIVED, *RECORDS)) or hasattr(public.__init__, "__wrapped__")
+    return hasattr(public, "__wrapped__") or public.__name__ in FREE
+
+
+def test_whatever_people_call_names_its_arguments():
+    public = [getattr(agf, name) for name in agf._EXPORTS if name not in ("Step", "Phases")]
+    for module in CALLED:
+        found = vars(getattr(agf, module))
+        public += [one for one in found.values() if inspect.isfunction(one) and one.__module__ == f"agf.{module}"]
+    assert [one.__name__ for one in public if one.__name__[0] != "_" and not asks(one)] == []
+
+
+@pytest.mark.parametrize("name", ["nothing", 3, None, [], {}])
+def test_a_feature_that_there_is_not_is_named_with_those_that_there_are(name):
+    stairs = agf.predict(agf.problem("diagonal-linear", X=X, y=X[:, 0]), agf.Init.from_params(np.full((3, 2), 1e-4)))
+    with pytest.raises(agf.RequestError, match=r"there is no feature .* Expected one of .*coefficients"):
+        stairs.features(name)
+
+
+@pytest.mark.parametrize("times", [True, "3", np.array("3"), [True], 1j, None, Rude()])
+def test_what_is_no_number_is_not_read_as_one(times):
+    run = agf.flow(PROBLEM, INIT, t_max=1.0)
+    with pytest.raises(agf.RequestError):
+        run.loss_at(times)
+    assert np.isnan(number(times if isinstance(times, Rude) else np.array(times)))
 
 
 @pytest.mark.parametrize("frozen", [None, 3, ["a"], np.array(1.0), [1.5]])

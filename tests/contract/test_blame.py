@@ -52,6 +52,7 @@ ARGUMENTS = {
     "features": "theta, neurons",
     "initial": "alpha, rng, kind",
     "describe": "",
+    "init": "*given, **options",
 }
 
 
@@ -166,9 +167,18 @@ def test_memory_that_really_runs_out_keeps_the_result(plugin):
     assert left.losses.size > 3
 
 
-def test_a_plugin_that_leaves_the_program_is_told_too(plugin, capsys):
-    assert main.main(["train", plugin("loss_grad", 1, "raise SystemExit(0)")]) == main.WRONG
+@pytest.mark.parametrize("words", [["train"], ["sweep", "--alpha", "1e-3,1e-2", "-o", "s"], ["check"]])
+@pytest.mark.parametrize("method", ["loss_grad", "initial"])
+def test_a_plugin_that_leaves_the_program_is_told_too(plugin, capsys, words, method):
+    name = plugin(method, 1, "raise SystemExit(0)")
+    assert main.main([words[0], name, *words[1:]]) in (main.WRONG, main.FAILED)
     assert "SystemExit: 0" in capsys.readouterr().err
+
+
+def test_a_plugin_whose_start_takes_anything_is_described_as_others_are(plugin, capsys):
+    name = plugin("init", -1)
+    assert main.main(["problems", name]) == main.DONE
+    assert "gaussian (default)" in capsys.readouterr().err
 
 
 def test_what_a_method_returned_is_blamed_when_the_package_cannot_use_it():

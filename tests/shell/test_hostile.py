@@ -310,7 +310,9 @@ def test_an_early_interrupt_is_a_sentence(tmp_path, delay):
 
 
 def test_the_command_listens_before_it_imports_anything_that_takes_time():
-    code = "import os, signal, sys; before = set(sys.modules); import agf.shell.entry; print(*set(sys.modules) - before)"
+    code = (
+        "import os, signal, sys; before = set(sys.modules); import agf.shell.entry; print(*set(sys.modules) - before)"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert set(out.split()) == {"agf", "agf.shell", "agf.shell.entry"}
 

@@ -17,13 +17,19 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from agf.arrays import number
-from agf.errors import AgfError, ProblemError, RequestError, explain
+from agf.errors import AgfError, ProblemError, RequestError, explain, shown
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Public = TypeVar("Public", bound=Callable[..., Any])
 #: Items of a sequence that are looked at. Cost: a list may hold millions.
 _LOOKED_AT = 1000
-#: Letters of a value in a message. Limit: the rest is three dots.
-_LONGEST = 60
+
+
+def _numeric(value: Any) -> bool:
+    """Whether numpy reads real numbers in a value."""
+    try:
+        return np.asarray(value).dtype.kind in "iuf"
+    except Exception:  # also of a stranger's __array__
+        return False
 
 
 def _listed(value: Any, kind: Any) -> bool:
@@ -38,6 +44,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "bool": ("True or False", lambda value: isinstance(value, bool | np.bool_)),
     "int": ("an integer", lambda value: number(value) == np.floor(number(value))),
     "float": ("a number", lambda value: not np.isnan(number(value))),
+    "FloatArray": ("an array of real numbers", _numeric),
     "str": ("text", lambda value: isinstance(value, str)),
     "os.PathLike": ("a path", lambda value: hasattr(value, "__fspath__")),
     "Callable": ("a function", callable),
@@ -47,15 +54,32 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "tuple": ("a tuple", lambda value: isinstance(value, tuple | list)),
     "Iterable": ("a list", lambda value: _listed(value, Iterable)),
     "Problem": ("a problem", lambda value: hasattr(value, "loss_grad") and not isinstance(value, type)),
+    "Axes": ("matplotlib axes", lambda value: hasattr(value, "plot") and hasattr(value, "figure")),
+    "nx.DiGraph": ("a directed graph of networkx", lambda value: hasattr(value, "successors")),
     "Phases": ("phases", lambda value: all(hasattr(value, name) for name in ("clock", "start", "dormant", "active"))),
 }
 #: Classes of the package that arguments may be, by name: they need not be imported for this.
-_CLASSES = ("Init", "Settings", "State", "Staircase", "Trajectory", "Comparison", "Rewinding", "Checkpoint")
+_CLASSES = (
+    "Init", "Settings", "State", "Drop", "Staircase", "Trajectory", "Comparison", "Rewinding", "Checkpoint", "Sweep",
+)  # fmt: skip
 
 
-def asked(function: Function) -> Function:
-    """A public function that names the argument which is not of its kind when an error other than ours leaves it."""
+def asked(public: Public) -> Public:
+    """A public function that names the argument which is not of its kind when an error other than ours leaves it; of a
+    class, its constructor and all its public methods."""
+    if not isinstance(public, type):
+        return _naming(public)
+    for name, member in list(vars(public).items()):
+        if name != "__init__" and name.startswith("_"):
+            continue
+        if isinstance(member, classmethod | staticmethod):
+            setattr(public, name, type(member)(_naming(member.__func__)))
+        elif inspect.isfunction(member):
+            setattr(public, name, _naming(member))
+    return public
 
+
+def _naming(function: Public) -> Public:
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         try:
@@ -64,7 +88,7 @@ def asked(function: Function) -> Function:
             refuse(function, args, options, error)
             raise
 
-    return cast(Function, call)
+    return cast(Public, call)
 
 
 def refuse(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any], error: Exception) -> None:
@@ -79,8 +103,9 @@ def refuse(function: Callable[..., Any], args: Sequence[Any], options: Mapping[s
     for name, value in given.items():
         words = _expected(str(signature.parameters[name].annotation).strip("'"), value)
         if words is not None:
+            found = f"{shown(value)}, of type {type(value).__name__}"
             raise RequestError(
-                explain(f"`{name}` cannot be used.", where=_name(function), found=_shown(value), expected=words)
+                explain(f"`{name}` cannot be used.", where=_name(function), found=found, expected=words)
             ) from error
 
 
@@ -91,27 +116,30 @@ def _name(function: Callable[..., Any]) -> str:
 def _expected(annotation: str, value: Any) -> str | None:
     """In words what an annotation asks for, where the value is none of it; None where it is, or where nobody knows."""
     words = []
-    for kind in re.split(r"\s*\|\s*(?![^\[]*\])", annotation):
-        head, _, items = kind.rstrip("]").partition("[")
-        if head in _CLASSES:
-            name, fits = f"an agf.{head}", any(cls.__name__ == head for cls in type(value).__mro__)
-        elif head in _KINDS:
-            name, fits = _KINDS[head][0], _KINDS[head][1](value)
-        else:
+    for kind in _alternatives(annotation):
+        head, _, items = kind.partition("[")
+        known = _known(head)
+        if known is None:
             return None
-        inside = items.partition(",")[0] if head in ("Sequence", "tuple", "Iterable") else ""
-        if fits and inside in _KINDS and isinstance(value, Sequence | np.ndarray):
-            fits = all(_KINDS[inside][1](item) for item in value[:_LOOKED_AT])
-        if fits:
-            return None
-        words.append(name + (f" of which each is {_KINDS[inside][0]}" if inside in _KINDS else ""))
+        name, fits = known
+        inside = items.removesuffix("]").removesuffix(", ...") if head in ("Sequence", "tuple", "Iterable") else ""
+        if fits(value):
+            looked_at = value[:_LOOKED_AT] if inside and isinstance(value, Sequence | np.ndarray) else ()
+            if all(_expected(inside, item) is None for item in looked_at):
+                return None
+        item = [_known(one) for one in _alternatives(inside)]
+        if None not in item:
+            name += " of which each is " + " or ".join(one[0] for one in item if one is not None)
+        words.append(name)
     return " or ".join(words)
 
 
-def _shown(value: Any) -> str:
-    """A value in a few words on one line, whatever it does when it is asked for them."""
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:  # of a stranger
-        text = ""
-    return f"{text[:_LONGEST]}{'...' * (len(text) > _LONGEST)}, of type {type(value).__name__}".lstrip(", ")
+def _alternatives(annotation: str) -> list[str]:
+    return re.split(r"\s*\|\s*(?![^\[]*\])", annotation)
+
+
+def _known(head: str) -> tuple[str, Callable[[Any], bool]] | None:
+    """What the head of an annotation asks for, in words, and whether a value is it."""
+    if head in _CLASSES:
+        return f"an agf.{head}", lambda value: any(cls.__name__ == head for cls in type(value).__mro__)
+    return _KINDS.get(head)
