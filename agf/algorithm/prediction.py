@@ -22,7 +22,7 @@ from agf.algorithm.task import Task
 from agf.arrays import USUAL
 from agf.asked import asked
 from agf.contract.admission import admit
-from agf.contract.blame import blame, guard, told
+from agf.contract.blame import blame, guard, guarded, told
 from agf.contract.phases import Phases
 from agf.contract.problem import Problem
 from agf.errors import AgfError
@@ -36,6 +36,7 @@ from agf.results.staircase import Staircase
 
 
 @asked
+@guarded
 @np.errstate(**USUAL)
 def predict(
     problem: Problem,

@@ -20,7 +20,7 @@ from agf.capacity.groups import by_direction, cluster
 from agf.capacity.layers import require_two_layer, two_layer
 from agf.capacity.seats import seats as seats_of
 from agf.contract.admission import admit_problem, refuse_nonfinite
-from agf.contract.blame import guard
+from agf.contract.blame import guard, guarded
 from agf.contract.problem import Problem
 from agf.contract.start import check_range
 from agf.errors import RequestError, explain
@@ -99,6 +99,7 @@ class Compressed(Tabular):
 
 
 @asked
+@guarded
 def merge(problem: Problem, theta: Any, *, cosine: float = 0.999, rule: str = "total") -> Compressed:
     """Replace neurons of one direction by one neuron.
 
@@ -183,6 +184,7 @@ def _parallel(unit: FloatArray, strength: FloatArray, cosine: float) -> list[Int
 
 
 @asked
+@guarded
 def prune(
     problem: Problem,
     theta: Any,

@@ -23,7 +23,7 @@ from agf.capacity.race import SAFE, Race, loss_without_neurons
 from agf.capacity.race import race as race_of
 from agf.capacity.seats import seats
 from agf.contract.admission import admit
-from agf.contract.blame import guard
+from agf.contract.blame import guard, guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
@@ -268,6 +268,7 @@ class Tickets(Tabular):
 
 
 @asked
+@guarded
 def tickets(
     problem: Problem, init: Init, *, keep: float = 0.1, until: float | None = None, rtol: float | None = None
 ) -> Tickets:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import signal
 
+from agf.shell.leaving import leave
+
 #: The matrices of a step are small: threads of the linear algebra that wait for one another on them cost, on a machine
 #: that has other work, several times what they gain (`agf predict relu`: 10 CPU s in one, over 44 in two). They are
 #: read once, when numpy is loaded; what the user has set counts.
@@ -27,12 +29,3 @@ def main() -> int:
     from agf.shell.main import main as run
 
     return run()
-
-
-def leave(*_: object) -> None:
-    """End the process before and after `agf.shell.signals` listens: nothing is computed yet, or all is written, and an
-    exception is lost in some of the places where imports and the end of Python call."""
-    try:
-        os.write(2, b"agf: interrupted\n")
-    finally:
-        os._exit(130)

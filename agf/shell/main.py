@@ -268,7 +268,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         if isinstance(error, FileNotFoundError) and error.filename is None:  # of getcwd
             return _complain("the working folder has been removed. Change to one that exists.", WRONG)
         return _complain(f"cannot write the output ({error.strerror or error}).", WRONG)
-    except Exception as error:
+    except BaseException as error:  # SystemExit of a plugin as well
         from agf.contract.blame import stranger
 
         if (sentence := stranger(error)) is None:

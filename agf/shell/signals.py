@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from agf.shell import entry
+from agf.shell.leaving import leave
 
 #: By name, since not every system has them all.
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -82,7 +82,7 @@ def heeded() -> Iterator[Interrupts]:
     try:
         if threading.current_thread() is threading.main_thread():
             for number in [getattr(signal, name) for name in NAMES if hasattr(signal, name)]:
-                if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler, entry.leave):
+                if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler, leave):
                     replaced[number] = signal.signal(number, _current.stop)
         with _watched(_current, bool(replaced)), _caught(_current):
             yield _current

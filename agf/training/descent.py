@@ -17,7 +17,7 @@ from agf.arrays import USUAL, FloatArray, IntArray, count, number, positive
 from agf.asked import asked
 from agf.clock import Clock
 from agf.contract.admission import admit
-from agf.contract.blame import guard
+from agf.contract.blame import guard, guarded
 from agf.contract.flow_system import Snapshot
 from agf.contract.problem import Problem
 from agf.contract.ties import Ties
@@ -38,6 +38,7 @@ _TELL = 100
 
 
 @asked
+@guarded
 @np.errstate(**USUAL)
 def descend(
     problem: Problem,

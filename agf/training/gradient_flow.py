@@ -22,7 +22,7 @@ from agf.arrays import USUAL, FloatArray, count, positive
 from agf.asked import asked
 from agf.clock import Clock
 from agf.contract.admission import admit
-from agf.contract.blame import guard
+from agf.contract.blame import guard, guarded
 from agf.contract.faint import refuse_faint
 from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
@@ -76,6 +76,7 @@ _MAX_LOG_TIME = 700.0
 
 
 @asked
+@guarded
 @np.errstate(**USUAL)
 def flow(
     problem: Problem,

@@ -31,11 +31,9 @@ _SPACING = 0.05
 _FINE_SPACING = 0.01
 #: Spacing of snapshots in loss, as a fraction of the first. Cost: of snapshots that are kept.
 _FALL = 0.01
-#: Least spacing of snapshots in points of the curve, which are close where it bends, however little of the loss that
-#: is. Cost: of snapshots that are kept.
-_POINTS = 2
-#: Spacing of snapshots in points of the curve is at least the number of points so far over this many times the room.
-#: Cost: of snapshots that are not kept, in runs of many points.
+#: Spacing of snapshots in points of the curve, which are close where it bends, however little of the loss that is, is
+#: at least the number of points so far over this many times the room. Cost: of snapshots that are not kept, in runs of
+#: many points.
 _TIMES = 2
 #: Part of the room that snapshots have when they are thinned: what came last is not thinned yet. Cost: of thinning more
 #: often.
@@ -243,7 +241,7 @@ class Recorder:
         """Whether one more point of the curve, at this loss, deserves a snapshot: it has fallen, or bent for long."""
         self.waited += 1
         fallen = bool(self.kept) and self.kept[-1][1] - loss > self._sparser * _FALL * abs(self.kept[0][1])
-        apart = max(self._sparser * _POINTS, len(self.points) / (_TIMES * self.capacity))
+        apart = max(self._sparser, len(self.points) / (_TIMES * self.capacity))
         return fallen or (self.sloped and self.waited >= apart)
 
     @property

@@ -235,3 +235,11 @@ def test_no_check_is_advised_of_what_cannot_be_made():
     with pytest.raises(agf.ProblemError, match="ValueError: nope") as raised:
         agf.registry.build(Mine, {})
     assert "agf check" not in str(raised.value)
+
+
+def test_a_method_that_a_class_is_given_later_leaves_no_program_either(plugin, capsys):
+    with open(plugin("loss_grad", -1), "a", encoding="utf-8") as file:
+        file.write("\n\ndef leave(self, init):\n    raise SystemExit(0)\n\n\nRaising.start_of = leave\n")
+    for words in (["train"], ["predict"], ["sweep", "--alpha", "1e-3,1e-2", "-o", "s"]):
+        assert main.main([words[0], "raising.py", *words[1:]]) in (main.WRONG, main.FAILED)
+        assert "it raised SystemExit: 0" in capsys.readouterr().err

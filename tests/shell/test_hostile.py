@@ -314,7 +314,7 @@ def test_the_command_listens_before_it_imports_anything_that_takes_time():
         "import os, signal, sys; before = set(sys.modules); import agf.shell.entry; print(*set(sys.modules) - before)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert set(out.split()) == {"agf", "agf.shell", "agf.shell.entry"}
+    assert set(out.split()) == {"agf", "agf.shell", "agf.shell.entry", "agf.shell.leaving"}
 
 
 #: A command that is done at once, and a module that is told to stop while Python ends.

@@ -576,6 +576,16 @@ def test_each_drop_has_about_the_snapshots_of_any_other(train):
     assert max(inside) < 1.6 * min(inside)
 
 
+def test_drops_of_a_thousandth_that_take_a_fiftieth_of_the_time_have_snapshots_too():
+    """The nine drops of the diabetes data had 13, 6, 5, 8, 4, 5, 3, 5 and 4."""
+    data = agf.datasets.load("diabetes")
+    problem = agf.problem("diagonal-linear", X=data["X"], y=data["y"])
+    run = agf.flow(problem, problem.init(1e-16))
+    inside = [int(((run.snapshot_times >= d.start) & (run.snapshot_times <= d.end)).sum()) for d in run.drops]
+    assert len(inside) == 9
+    assert max(inside) <= 3 * min(inside)
+
+
 @pytest.mark.parametrize(
     "train",
     [
