@@ -42,7 +42,7 @@ def _listed(value: Any, kind: Any) -> bool:
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "None": ("None", lambda value: value is None),
     "bool": ("True or False", lambda value: isinstance(value, bool | np.bool_)),
-    "int": ("an integer", lambda value: number(value) == np.floor(number(value))),
+    "int": ("an integer", lambda value: number(value).is_integer()),
     "float": ("a number", lambda value: not np.isnan(number(value))),
     "FloatArray": ("an array of real numbers", _numeric),
     "str": ("text", lambda value: isinstance(value, str)),

@@ -143,7 +143,7 @@ class Init:
             Unless 0 < alpha and alpha is finite.
         """
         alpha = check_alpha(alpha)
-        directions, log_norms = sphere.polar(theta)
+        directions, log_norms = sphere.polar(matrix(theta, "theta", where="Init.scaled"))
         return cls(directions, log_norms + np.log(alpha), alpha, seed, kind)
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from agf.arrays import FloatArray, matrix, vector
-from agf.errors import DataError, FileError, explain
+from agf.errors import DataError, FileError, explain, shown
 
 #: torch's modules by their class -> the activation of `TwoLayer`.
 _ACTIVATIONS = {
@@ -56,7 +56,7 @@ def read(model: Any) -> Weights:
         return _of_tensors({str(name): value for name, value in model.items()})
     if isinstance(model, type) or not (hasattr(model, "state_dict") and hasattr(model, "modules")):
         raise DataError(
-            explain("this is no torch network.", where="from_torch", found=f"{type(model).__name__} {model!r:.60}",
+            explain("this is no torch network.", where="from_torch", found=f"{type(model).__name__} {shown(model)}",
                     expected="an nn.Module, a state_dict, or the path of a file of one",
                     remedy="Call it: a network, not its class." if isinstance(model, type) else "")
         )  # fmt: skip

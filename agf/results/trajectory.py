@@ -11,9 +11,10 @@ import numpy as np
 
 from agf import sphere
 from agf.arrays import FloatArray, numbers
+from agf.arrays import number as as_number
 from agf.asked import asked
 from agf.clock import Clock
-from agf.errors import RequestError, explain
+from agf.errors import RequestError, explain, shown
 from agf.init import Init
 from agf.records import files, naming
 from agf.records.status import Status
@@ -192,7 +193,11 @@ class Trajectory(Tabular):
         """Parameters (H, P) of snapshot k (negative k counts from the end), a fresh array. RequestError if not kept."""
         if self.directions.shape[0] == 0:
             raise RequestError(explain("this trajectory holds no parameters.", where=f"trajectory of {self.problem}"))
-        return sphere.cartesian(self.directions[k], self.log_norms[k])
+        count = self.directions.shape[0]
+        if as_number(k) not in range(-count, count):
+            expected = f"a number from {-count} to {count - 1}"
+            raise RequestError(explain(f"there is no snapshot {shown(k)}.", expected=expected))
+        return sphere.cartesian(self.directions[int(k)], self.log_norms[int(k)])
 
     def features(self, name: str) -> FloatArray:
         """(T, ...) the feature `name` over the snapshots. RequestError when there is no such feature."""

@@ -94,6 +94,12 @@ def test_a_feature_that_there_is_not_is_named_with_those_that_there_are(name):
         stairs.features(name)
 
 
+@pytest.mark.parametrize("k", [np.inf, 1.5, True, "0", 10**30, None, np.zeros(2)])
+def test_a_snapshot_that_there_is_not_is_a_sentence(k):
+    with pytest.raises(agf.RequestError, match=r"there is no snapshot|`k` cannot be used"):
+        agf.flow(PROBLEM, INIT, t_max=1.0).params(k)
+
+
 @pytest.mark.parametrize("times", [True, "3", np.array("3"), [True], 1j, None, Rude()])
 def test_what_is_no_number_is_not_read_as_one(times):
     run = agf.flow(PROBLEM, INIT, t_max=1.0)
