@@ -99,7 +99,8 @@ def phases(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str,
         ax.set(xlabel="epoch", ylabel="change, over its largest; loss", title=f"{name} trained", xlim=(0, epochs),
                ylim=(0, 1.5))  # fmt: skip
         if frozen:
-            ax.set(xscale="log", xlim=(epochs / steps, epochs))
+            ax.set_xscale("log", nonpositive="mask")  # else a line comes from what 0 is clipped to
+            ax.set_xlim(epochs / steps, epochs)
         ax.legend(frameon=False, fontsize="small", loc="upper right")
         panels[name.replace(" ", "-")] = {"epoch": epoch, "norms": along.norm_change,
                                           "directions": along.direction_change}  # fmt: skip

@@ -14,6 +14,7 @@ from math import comb
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agf.arrays import FloatArray, IntArray, matrix
 from agf.asked import asked
@@ -21,10 +22,14 @@ from agf.errors import RequestError, explain
 from agf.records.table import Table, Tabular
 from agf.rounding import TIED
 
+#: Sides of hyperplanes, -1, 0 or 1.
+SignArray = NDArray[np.int8]
 #: Faces beyond which an enumeration is refused. Limit: some tens of seconds and a gigabyte.
 MAX_FACES = 2_000_000
 #: Entries of one block of sign patterns. Cost: memory.
 _BLOCK = 2**23
+#: Signs of all patterns, faces times inputs, beyond which they are not listed. Limit: a gigabyte at the peak.
+MAX_SIGNS = 2**27
 #: Letters of a pattern that are printed. Limit: the rest is three dots.
 _LETTERS = 24
 
@@ -104,7 +109,7 @@ class Arrangement:
         """Faces in general position; fewer where more hyperplanes meet than must."""
         return n_faces(self.size, self.rank)
 
-    def refuse_large(self, where: str, limit: int = MAX_FACES) -> None:
+    def refuse_large(self, where: str, limit: float = MAX_FACES) -> None:
         """Raise RequestError, with the number, where there are more than `limit` faces."""
         if self.bound > limit:
             raise RequestError(
@@ -146,18 +151,18 @@ class Arrangement:
                 for side in (1, -1):
                     yield Rays(side * directions[i : i + 1], side * signs[i : i + 1], None)
 
-    def around(self, on: IntArray) -> IntArray:
+    def around(self, on: IntArray) -> SignArray:
         """All sides (m, k) of the hyperplanes `on` (k,) that meet in one ray, seen from it; the ray itself as 0s."""
         local = Arrangement.of(self.normals[on])
         faces = local.faces()  # in terms of the local hyperplanes, which are those of `on` in their order
-        faces = faces[:, local.owner] * local.orient.astype(np.int64)
-        return np.vstack([faces, np.zeros((1, on.size), dtype=np.int64)])
+        faces = faces[:, local.owner] * local.orient.astype(np.int8)
+        return np.vstack([faces, np.zeros((1, on.size), dtype=np.int8)])
 
-    def faces(self) -> IntArray:
-        """Sign patterns (F, N) of all faces of the arrangement but 0, each once."""
+    def faces(self) -> SignArray:
+        """Sign patterns (F, N) of all faces of the arrangement but 0, each once, one byte a sign."""
         r = self.rank
         if r == 0:
-            return np.zeros((0, 0), dtype=np.int64)
+            return np.zeros((0, 0), dtype=np.int8)
         sides = np.array(list(product((-1, 0, 1), repeat=r - 1)), dtype=np.int8).reshape(3 ** (r - 1), r - 1)
         found: list[np.ndarray] = []
         for rays in self.rays():
@@ -173,10 +178,10 @@ class Arrangement:
                 np.put_along_axis(block, at, np.broadcast_to(sides, at.shape), axis=2)
                 block = block.reshape(-1, self.size)
             found.append(distinct(block))
-        return distinct(np.concatenate(found)).astype(np.int64)
+        return distinct(np.concatenate(found))
 
 
-def distinct(signs: np.ndarray) -> np.ndarray:
+def distinct(signs: IntArray | SignArray) -> SignArray:
     """The different rows of sign patterns (m, N), int8; a row is compared as one string of bytes."""
     rows = np.ascontiguousarray(signs, dtype=np.int8)
     if rows.shape[1] == 0:
@@ -224,13 +229,13 @@ class Cones(Tabular):
     """Activation cones of inputs and their faces, none with w = 0.
 
     X : (n, d) the inputs.
-    patterns : (F, n) sign of x_k . w on each face: 1 active, -1 inactive, 0 on the kink.
+    patterns : (F, n) sign of x_k . w on each face, one byte each: 1 active, -1 inactive, 0 on the kink.
     dimensions : (F,) of each face; d for an open cone.
     general : (open cones, all faces) that as many distinct inputs have in general position (Cover).
     """
 
     X: FloatArray
-    patterns: IntArray
+    patterns: SignArray
     dimensions: IntArray
     general: tuple[int, int]
 
@@ -274,7 +279,7 @@ class Cones(Tabular):
         return f"<Cones of {self.X.shape[0]} inputs: {self.n_open} open, {self.dimensions.size} in all>"
 
 
-def name(pattern: IntArray) -> str:
+def name(pattern: IntArray | SignArray) -> str:
     """A pattern as text: "+-0" for one input active, one inactive, one on its kink; "all", "none" where that is so."""
     if pattern.size and (pattern > 0).all():
         return "all"
@@ -289,7 +294,7 @@ def brief(pattern: IntArray) -> str:
     return word if len(word) <= _LETTERS else word[: _LETTERS - 3] + "..."
 
 
-def _ranks(arrangement: Arrangement, faces: IntArray) -> IntArray:
+def _ranks(arrangement: Arrangement, faces: SignArray) -> IntArray:
     """Rank of the hyperplanes that hold each face; each set of hyperplanes is looked at once."""
     out = np.sum(faces == 0, axis=1)
     for i in np.flatnonzero(out > 1):
@@ -320,23 +325,22 @@ def cones(X: Any) -> Cones:
     Raises
     ------
     RequestError
-        More than two million cones and faces; the message has the number.
+        More than two million cones and faces, or 1.3e8 signs of inputs in them; the message has the number.
     DataError
         Not numbers, or nothing in it.
     """
     X = matrix(X, "X", where="cones")
     arrangement = Arrangement.of(X)
-    arrangement.refuse_large("cones")
+    arrangement.refuse_large("cones", min(MAX_FACES, MAX_SIGNS / X.shape[0]))
     faces = arrangement.faces()
     if arrangement.size == 0:
-        patterns = np.zeros((1, X.shape[0]), dtype=np.int64)
+        patterns = np.zeros((1, X.shape[0]), dtype=np.int8)
         ranks = np.zeros(1, dtype=np.int64)
     else:
-        side = faces[:, np.maximum(arrangement.owner, 0)] * arrangement.orient.astype(np.int64)
-        patterns = side
+        patterns = faces[:, np.maximum(arrangement.owner, 0)] * arrangement.orient.astype(np.int8)
         ranks = _ranks(arrangement, faces)
         if arrangement.rank < X.shape[1]:  # directions across all inputs
-            patterns = np.vstack([patterns, np.zeros((1, X.shape[0]), dtype=np.int64)])
+            patterns = np.vstack([patterns, np.zeros((1, X.shape[0]), dtype=np.int8)])
             ranks = np.append(ranks, arrangement.rank)
     order = np.lexsort((*(-patterns.T[::-1]), ranks))
     patterns, dimensions = patterns[order], X.shape[1] - ranks[order]

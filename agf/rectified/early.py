@@ -157,7 +157,7 @@ def early(
     arrangement = Arrangement.of(X)
     if arrangement.size == 0 or n_faces(arrangement.size, arrangement.rank) > MAX_FACES or not g.any():
         return None
-    faces = arrangement.faces()
+    faces = arrangement.faces().astype(np.int64)
     walls = Walls.of(X, g / n, leak)
     D = _fields(walls, faces)
     sizes = np.linalg.norm(D, axis=1)
@@ -269,7 +269,7 @@ def spurious(X: FloatArray, y: FloatArray) -> Spurious | None:
     few = arrangement.size and n_faces(arrangement.size, arrangement.rank) <= MAX_FACES
     if not few or comb(n, min(n, d)) > _SUBSETS or (arrangement.owner < 0).any():
         return None
-    faces = arrangement.faces()[:, arrangement.owner] * arrangement.orient.astype(np.int64)
+    faces = arrangement.faces().astype(np.int64)[:, arrangement.owner] * arrangement.orient.astype(np.int64)
     gram = X @ X.T
     extreme = np.flatnonzero([((faces >= 0).all(axis=1) & (faces[:, k] == 0)).any() for k in range(n)])
     beta = np.linalg.lstsq(X, y, rcond=None)[0]
@@ -297,6 +297,7 @@ def _mixed(X: FloatArray, rest: FloatArray, faces: IntArray, extreme: IntArray) 
     n = X.shape[0]
     gram = X @ X.T
     wall, mixed = np.inf, np.inf
+    scale = float(np.abs(rest) @ np.linalg.norm(X, axis=1)) / n
     units = X / np.linalg.norm(X, axis=1)[:, None]
     chosen = faces[(faces > 0).any(axis=1) & (faces < 0).any(axis=1)]
     for u in chosen:
@@ -309,5 +310,6 @@ def _mixed(X: FloatArray, rest: FloatArray, faces: IntArray, extreme: IntArray) 
             wall = min(wall, float(u[k] * (D @ X[k])) + swing)
         rays = _rays(units, u)
         if rays.shape[0]:
-            mixed = min(mixed, float((rays @ D).max()) if (rays @ D).min() > -TIED else float((rays @ D).min()))
+            low, high = float((rays @ D).min()), float((rays @ D).max())
+            mixed = min(mixed, high if low > -TIED * scale else low)
     return wall, mixed

@@ -1,8 +1,8 @@
 """On which side of each wall dormant (leaky) ReLU neurons are, and what happens to that where they meet one.
 
-At a wall whose two sides push the same way the neuron crosses; where both push towards it, it slides along, on the
-field of least norm that slopes between the two give (Filippov); a wall at which both push away is left at once to the
-side that relu'(0) = 0 makes inactive.
+At a wall beyond which it is not pushed back the neuron crosses; where both sides push towards it, it slides along, on
+the field of least norm that slopes between the two give (Filippov); a wall at which both push away is left at once to
+the side that relu'(0) = 0 makes inactive.
 
 There the flow is not unique, and neither is a prediction: a *fork*. Neurons come to such walls after their output
 weight has changed sign. From then on they go back the way they came, as dw/dt = a D has changed sign with it, and on
@@ -112,7 +112,7 @@ class Sides:
         bends = walls.bends[wall]
         pushed = side * sign * np.einsum("ij,ij->i", self.D[rows], normals)  # negative: towards the wall
         beyond = pushed - 2.0 * sign * bends  # the same on the other side
-        crosses = beyond < -SUM * walls.scale
+        crosses = beyond <= SUM * walls.scale  # where nothing is active beyond it comes to rest there
         alone = (self.slides[rows] == 0) & ~self.ties[rows]
         parts = []
         simple = alone & crosses
@@ -190,7 +190,7 @@ class Sides:
                 w[rows[some[new]]] -= np.einsum("mdk,mke,me->md", back, normals, before_it)
         i, k = np.nonzero(held)
         share, was = shares[i, k], before[i, k]
-        free = np.abs(share) >= 1.0
+        free = np.abs(share) >= 1.0 - SUM
         sides[i[free], k[free]] = np.sign(share[free])
         shares[i[free], k[free]] = 0.0
         self.sides[rows], self.shares[rows], self.D[rows] = sides, shares, D

@@ -116,8 +116,8 @@ class Walls:
         |jump| width s (1 - s), s the share between 0 and 1. A field below that is none.
         """
         assert self.layers is not None
-        slower = np.where(shares != 0, 0.5 * (1.0 - shares**2), 0.0) @ (np.abs(self.bends) * self.layers)
-        return np.maximum(1.0 - slower / np.maximum(speed, np.finfo(float).tiny), 0.0)
+        slower = np.where(shares != 0, 0.5 * np.maximum(1.0 - shares**2, 0.0), 0.0) @ (np.abs(self.bends) * self.layers)
+        return np.maximum(speed - slower, 0.0) / np.maximum(speed, np.finfo(float).tiny)
 
     def active(self, sides: FloatArray) -> BoolArray:
         """Whether some sample is strictly active, (m,), from sides (m, N)."""

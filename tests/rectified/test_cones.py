@@ -79,6 +79,15 @@ def test_too_many_cones_are_refused_with_their_number():
         agf.cones(X)
 
 
+def test_patterns_take_a_byte_a_sign_and_are_refused_where_they_would_fill_the_memory():
+    X = np.random.default_rng(0).standard_normal((700, 3))
+    assert agf.cones(X[:20]).patterns.itemsize == 1
+    with pytest.raises(
+        agf.RequestError, match=r"700 distinct inputs of rank 3 have up to 1\.96e\+06 .* most 1\.92e\+05"
+    ):
+        agf.cones(X)
+
+
 def test_names_and_table():
     found = agf.cones(T3[0])
     assert found.names[:2] == ("all", "++-")

@@ -82,6 +82,8 @@ def test_neurons_die_between_the_angles_that_the_data_say():
         assert np.array_equal(flow.fate == Fate.DEAD, (wedge[0] < GRID16) & (wedge[1] > GRID16))
         moved = np.intersect1d(np.flatnonzero(flow.fate == Fate.DEAD), events.neuron)
         assert np.rad2deg(np.arctan2(flow.w[moved, 1], flow.w[moved, 0])) == pytest.approx(stop, abs=1e-11)
+        # each gave up its last sample: it slides along nothing
+        assert set(events.kind[np.isin(events.neuron, moved)]) == {Event.LOSS}
 
 
 @pytest.mark.parametrize("s", [0.1, 0.001])
