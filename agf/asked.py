@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -124,8 +125,8 @@ def _expected(annotation: str, value: Any) -> str | None:
         name, fits = known
         inside = items.removesuffix("]").removesuffix(", ...") if head in ("Sequence", "tuple", "Iterable") else ""
         if fits(value):
-            looked_at = value[:_LOOKED_AT] if inside and isinstance(value, Sequence | np.ndarray) else ()
-            if all(_expected(inside, item) is None for item in looked_at):
+            looked_at = value if inside and isinstance(value, Sequence | Set | np.ndarray) else ()
+            if all(_expected(inside, item) is None for item in itertools.islice(looked_at, _LOOKED_AT)):
                 return None
         item = [_known(one) for one in _alternatives(inside)]
         if None not in item:

@@ -66,6 +66,11 @@ class Fit:
 @asked
 def power_law(x: Iterable[float], y: Iterable[float]) -> Fit | None:
     """Slope of log y against log x with its standard error, or None with fewer than three usable points."""
+    x, y = list(x), list(y)
+    if len(x) != len(y):
+        raise RequestError(
+            explain(f"there are {len(x)} x and {len(y)} y.", where="power_law", expected="as many of both")
+        )
     pairs = [(a, b) for a, b in zip(x, y, strict=True) if a > 0 and b > 0 and math.isfinite(a) and math.isfinite(b)]
     if len(pairs) < 3 or len({a for a, _ in pairs}) < 2:
         return None

@@ -13,6 +13,7 @@ import numpy as np
 
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.asked import asked
+from agf.contract.admission import admit_problem
 from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
@@ -85,7 +86,10 @@ def certificate(problem: Problem, state: State, rtol: float = 1e-6) -> Certifica
     ------
     RequestError
         The Hessian would be of order above 4,000, or the state is of another problem.
+    ProblemError
+        As `predict`.
     """
+    admit_problem(problem, "certificate")
     shape = state.directions.shape
     if shape[0] > problem.width or shape[1] != problem.n_params:
         raise RequestError(

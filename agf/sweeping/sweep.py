@@ -309,12 +309,12 @@ def sweep(
         "tie_rtol": tie_rtol, "joining": joining, "max_drops": max_drops, "t_max": t_max,
         "conditioning": conditioning, **parameters,
     }  # fmt: skip
-    axes = {name: list(values) for name, values in given.items() if values is not None}
+    axes = {name: _listed(name, values) for name, values in given.items() if values is not None}
     if init is None:
-        axes = {"alpha": _listed("alpha", alpha or ()), **axes, "seed": _listed("seed", seed)}
+        axes = {"alpha": _listed("alpha", () if alpha is None else alpha), **axes, "seed": _listed("seed", seed)}
     else:
         axes = {"init": [marked(path) for path in init], **axes}
-        axes |= {} if alpha is None else {"alpha": list(alpha)}
+        axes |= {} if alpha is None else {"alpha": _listed("alpha", alpha)}
     plan = Plan(
         problem,
         axes,
@@ -333,7 +333,7 @@ def _listed(name: str, values: Iterable[Any]) -> list[Any]:
     found = list(itertools.islice(values, MOST + 1))
     if len(found) > MOST:
         raise RequestError(explain(f"the range of `{name}` is too long.", where="sweep", expected=f"at most {MOST:,}"))
-    return found
+    return [value.item() if hasattr(value, "detach") else value for value in found]  # of tensors, which no file holds
 
 
 def run(

@@ -312,6 +312,7 @@ def test_every_way_in_passes_the_same_door(written, capsys, tmp_path):
         lambda: agf.flow(problem, init),
         lambda: agf.descend(problem, init, lr=0.1, steps=3),
         lambda: agf.Engine(problem, init),
+        lambda: agf.certificate(problem, agf.State(0.0, init.log_norms < 0, init.directions, init.log_norms, 0.0)),
         lambda: agf.landscape(problem),
         lambda: agf.groups(problem, init),
         lambda: agf.merge(problem, init),

@@ -5,6 +5,7 @@ from enum import Enum
 
 import numpy as np
 import pytest
+import torch
 
 import agf
 from agf.arrays import number
@@ -92,6 +93,14 @@ def test_a_feature_that_there_is_not_is_named_with_those_that_there_are(name):
     stairs = agf.predict(agf.problem("diagonal-linear", X=X, y=X[:, 0]), agf.Init.from_params(np.full((3, 2), 1e-4)))
     with pytest.raises(agf.RequestError, match=r"there is no feature .* Expected one of .*coefficients"):
         stairs.features(name)
+
+
+@pytest.mark.parametrize(
+    "axis", [{"alpha": np.zeros(0)}, {"init": {1, 2}}, {"rtol": torch.tensor([True])}, {"seed": 3}]
+)
+def test_a_wrong_axis_of_a_sweep_is_a_sentence(axis, tmp_path):
+    with pytest.raises(agf.RequestError):
+        agf.sweep("diagonal-linear", folder=tmp_path / "s", **{"alpha": [1e-3], **axis})
 
 
 @pytest.mark.parametrize("k", [np.inf, 1.5, True, "0", 10**30, None, np.zeros(2)])

@@ -440,3 +440,10 @@ def test_a_theory_whose_flow_times_leave_float64_is_refused_in_a_sentence():
     assert np.isfinite(problem.theory(alpha=1e-300).bounds).all()
     with pytest.raises(agf.RequestError, match="beyond float64"):
         problem.theory(alpha=1e-320)
+
+
+@pytest.mark.parametrize("terms", [99, 200, 10**6])
+def test_terms_whose_factors_leave_float64_are_refused_at_once(terms):
+    with pytest.raises(agf.DataError, match=r"beyond float64\. Expected fewer than 99 terms"):
+        agf.problem("modular-addition", p=2, terms=terms)
+    assert agf.problem("modular-addition", p=2, terms=98).terms == 98

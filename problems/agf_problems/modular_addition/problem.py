@@ -7,13 +7,14 @@ L = (1/2p^2) sum |(a+b).x - f|^2. Rows of theta are (u, v, w). With `terms` = k,
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from agf import Critical, Init, RequestError, Staircase
 from agf.arrays import BoolArray, FloatArray, IntArray, count, positive
-from agf.errors import explain
+from agf.errors import DataError, explain
 from agf_problems.modular_addition.kernels import Moments, Quadratic, Sources, Span
 from agf_problems.modular_addition.products import products_of
 from agf_problems.modular_addition.spectrum import Spectral
@@ -74,6 +75,9 @@ class ModularAddition(Spectral):
         self.p = self.characters.order
         self.width = count(width, "width", where=where)
         self.terms = count(terms, "terms", where=where, least=2)
+        if 2 * math.lgamma(self.terms + 1) > math.log(np.finfo(np.float64).max):
+            words = f"with {self.terms:,} terms the loss has factors (terms!)^2, beyond float64."
+            raise DataError(explain(words, where=where, expected="fewer than 99 terms"))
         self.degree = self.terms + 1
         self.n_params = (self.terms + 1) * self.p
         self.kernel = Quadratic(self.template) if self.terms == 2 else Moments(self.template, self.terms)
