@@ -324,4 +324,7 @@ def test_command(tmp_path, capsys, monkeypatch):
     assert document["early"]["D_max"] == pytest.approx(0.7339467, abs=1e-6)
     assert document["check"]["hold"]
     assert "[BF24] assumption 5" in shown.err
+    assert main(["bounds", *words, "--eps", "0.1", "--alpha0", "0.5", "--json"]) == 0
+    other = json.loads(capsys.readouterr().out)["early"]
+    assert (other["eps"], other["alpha0"]) == (0.1, 0.5)
     assert main(["bounds", "linear"]) == 2
