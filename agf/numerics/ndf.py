@@ -159,24 +159,7 @@ def march(
             raise Stalled(f"{_STUCK} implicit steps of {h:.2g} at time {s:.3g}: float64 resolves no longer ones.", s, y)
         if h > s_end - s:
             h, equal = _rescale(past, order, h, s_end - s), 0
-        while True:
-            if h > solver.longest:
-                h, equal = _rescale(past, order, h, solver.longest), 0
-            if h <= 10 * np.spacing(abs(s)):
-                raise Stalled(f"an implicit step fell to {h:.3g}.", s, y)
-            ahead = past[: order + 1].sum(axis=0)
-            known = _GAMMA[1 : order + 1] @ past[1 : order + 1] / _ALPHA[order]
-            change = solver.solve(ahead, known, h / _ALPHA[order], norm, s, y)
-            if change is None:  # the Hessian is that of this place, and still Newton fails
-                if metric is not None:  # far ahead it may be larger by orders of magnitude
-                    solver.matrix = None
-                h, equal = _rescale(past, order, h, 0.5 * h), 0
-                continue
-            ahead = ahead + change
-            error = norm(_ERROR[order] * change, ahead)
-            if error <= 1.0:
-                break
-            h, equal = _rescale(past, order, h, h * max(0.2, 0.8 * error ** (-1 / (order + 1)))), 0
+        ahead, change, error, h, equal = _passed(solver, past, order, h, equal, norm, s, y)
         slope = velocity(ahead)
         past[order + 2] = change - past[order + 1]
         past[order + 1] = change
@@ -202,6 +185,31 @@ def march(
             ),
         )  # fmt: skip
     raise OutOfSteps(f"{max_steps} implicit steps were not enough.", s, y)
+
+
+def _passed(
+    solver: _Solver, past: FloatArray, order: int, h: float, equal: int, norm: Norm, s: float, y: FloatArray
+) -> tuple[FloatArray, FloatArray, float, float, int]:
+    """The next state, by how much it differs from what `past` foretells, and its error, at the first length that
+    passes; that length, at most h, to which `past` is scaled; and the steps of equal length so far."""
+    while True:
+        if h > solver.longest:
+            h, equal = _rescale(past, order, h, solver.longest), 0
+        if h <= 10 * np.spacing(abs(s)):
+            raise Stalled(f"an implicit step fell to {h:.3g}.", s, y)
+        ahead = past[: order + 1].sum(axis=0)
+        known = _GAMMA[1 : order + 1] @ past[1 : order + 1] / _ALPHA[order]
+        change = solver.solve(ahead, known, h / _ALPHA[order], norm, s, y)
+        if change is None:  # the Hessian is that of this place, and still Newton fails
+            if solver.metric is not None:  # far ahead it may be larger by orders of magnitude
+                solver.matrix = None
+            h, equal = _rescale(past, order, h, 0.5 * h), 0
+            continue
+        ahead = ahead + change
+        error = norm(_ERROR[order] * change, ahead)
+        if error <= 1.0:
+            return ahead, change, error, h, equal
+        h, equal = _rescale(past, order, h, h * max(0.2, 0.8 * error ** (-1 / (order + 1)))), 0
 
 
 def _next(past: FloatArray, order: int, h: float, error: float, norm: Norm, y: FloatArray) -> tuple[int, float]:

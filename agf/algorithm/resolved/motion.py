@@ -65,32 +65,14 @@ class Motion:
         if run.last and (known := self._prospects) is not None:
             ending = replace(ending, prospects=lambda now: known(*system.polar(stretch.riding(now.y))))
         budget, s_end = Budget(BUDGET - self._gradients, hessian=PER_ENTRY * start.size), (given.stop - began) / unit
-        rtol = given.tolerances.step
-
-        def joins(y: FloatArray, now: Moment) -> FloatArray:
-            return run.members.joins(stretch.network(y))
-
-        def leaves(y: FloatArray, now: Moment) -> FloatArray:
-            return run.members.leaves(stretch.network(y))
+        dear = Unaffordable(budget, s_end, ending.grown, ending.perturbed)
 
         def each(now: Moment, saved: Saved) -> None:
             self._see(now, stretch)
 
         while True:
-            stops: list[Stop] = [
-                Event(joins, Why.JOINED, _SHARP),
-                Event(leaves, Why.LEFT, _SHARP),
-                Certified(Tolerance(settings.rtol, given.start_level), given.least),
-            ]
-            if run.last:
-                stops += [*ending.rules(system.smooth), Rests(run, stretch, ending.leaving)]
-            else:
-                unending = [Undue(run, stretch, rule) for rule in ending.unending(system.smooth)]
-                stops += [Settles(run, stretch), *unending]
-            if settings.max_drops is not None:
-                stops.append(Enough(run.path.curve, settings.max_drops))
-            stops += [Stiff(), Timeless(), Unaffordable(budget, s_end, ending.grown, ending.perturbed), budget]
-            end = drive(stretch.moving, Auto(rtol), stops, saved, s_end=s_end, each=each)
+            stops = [*self._stops(stretch, ending), dear, budget]
+            end = drive(stretch.moving, Auto(given.tolerances.step), stops, saved, s_end=s_end, each=each)
             if end.why is Why.STALLED and isinstance(stretch.moving, ConeSystem):  # at a kink
                 end = replace(end, why=Why.TURNED, after=stretch.moving.back(end.at.y))
             if end.why is not Why.TURNED or end.after is None:
@@ -105,6 +87,29 @@ class Motion:
         run.stats["hessians"] += work.hessians
         run.planned = _planned(end.at, unit)
         return self._ended(end, ending, stretch)
+
+    def _stops(self, stretch: Stretch, ending: Ending) -> list[Stop]:
+        """What ends a stretch: a neuron joins or leaves, they have settled, or the run is over."""
+        given, run, smooth, most = self.given, self.run, stretch.system.smooth, self.given.settings.max_drops
+
+        def joins(y: FloatArray, now: Moment) -> FloatArray:
+            return run.members.joins(stretch.network(y))
+
+        def leaves(y: FloatArray, now: Moment) -> FloatArray:
+            return run.members.leaves(stretch.network(y))
+
+        stops: list[Stop] = [
+            Event(joins, Why.JOINED, _SHARP),
+            Event(leaves, Why.LEFT, _SHARP),
+            Certified(Tolerance(given.settings.rtol, given.start_level), given.least),
+        ]
+        if run.last:
+            stops += [*ending.rules(smooth), Rests(run, stretch, ending.leaving)]
+        else:
+            stops += [Settles(run, stretch), *(Undue(run, stretch, rule) for rule in ending.unending(smooth))]
+        if most is not None:
+            stops.append(Enough(run.path.curve, most))
+        return [*stops, Stiff(), Timeless()]
 
     @cached_property
     def _prospects(self) -> Callable[[FloatArray, FloatArray], float | None] | None:
