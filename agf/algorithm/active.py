@@ -13,33 +13,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agf import integrators
-from agf.algorithm.departures.collapse import below
+from agf.algorithm.cost import Cost, SlidingCost, Turns, Wait
 from agf.arrays import BoolArray, FloatArray, IntArray
-from agf.contract.flow_system import Snapshot
 from agf.contract.problem import Problem
-from agf.coordinates.weight_system import Weights
 from agf.integrators import Memory
 from agf.rounding import EPS
-from agf.sphere import norms, polar
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.horizon import Below, Course, Decayed, Horizon, Spent
 from agf.stopping.methods import Auto, Explicit
 from agf.stopping.rules import Budget, Certified, Event, Tolerance
 
-#: Norm over the one at the start of the phase below which a neuron no longer counts in the error test. Cost: it has
-#: collapsed before, and what it adds to the loss is the square, 1e-6.
-_NEGLIGIBLE = 1e-3
 #: Accepted steps of a phase. Limit: a flow that goes nowhere ends as `max_steps`.
 MAX_STEPS = 100_000
-#: Tolerance of implicit steps in that of explicit ones. Cost: it is the same over some decades of this.
+#: Tolerance of implicit steps in that of explicit ones along smooth losses. Cost: it is the same over some decades of
+#: this.
 _IMPLICIT = 1e-3
 #: Steps at each tolerance, in decades, by which a state that slides along kinks is brought onto them. Cost: a few
 #: steps are enough, and more only go on with the slide.
 _POLISH_STEPS = 15
-#: Factor over a doubling of the age from which on the largest norm grows. Derived: it lies between the two that are to
-#: be told apart, 1 + 1e-3 at most by the tolerance of a path, and 1.014 by the slowest drift that is told, t^0.02
-#: (`rules.Drifting`).
-_GROWS = 1.001
 
 
 @dataclass(frozen=True)
@@ -87,7 +78,6 @@ class Rest:
 #: `Rest.how` for each end of the flow.
 _HOW = {Why.SETTLED: "flow", Why.DRIFTING: "infimum", Why.ROUNDING: "rounding", Why.HORIZON: "horizon"}
 
-Wait = Callable[[FloatArray, IntArray], float]
 #: Sees the neurons that move, and their accepted step.
 Watch = Callable[[IntArray, integrators.Accepted], None]
 
@@ -136,7 +126,8 @@ def settle(
     saved = Saved(np.zeros(0))
     while True:
         kept = np.flatnonzero(~collapsed)
-        cost = Cost(problem, neurons[kept], theta[kept], gone[kept])
+        follows = Cost if problem.kink_normals() is None else SlidingCost
+        cost = follows(problem, neurons[kept], theta[kept], gone[kept])
         saved = Saved(cost.start(), origin=saved.origin, work=saved.work)
         course = Course(cost.asking(horizon), least=least)
         end = _follow(cost, course, saved, rtol, negligible, before, watch, most)
@@ -185,19 +176,28 @@ def _follow(
         Spent(course, tolerated),
         decayed,
         Budget(np.inf, most),
+        Turns(),
     ]
 
+    last = saved
+
     def seen(now: Moment, saved: Saved) -> None:
-        del saved
+        nonlocal last
+        last = saved
         if watch is not None and now.step is not None:
             watch(cost.neurons, now.step)
 
-    end = drive(cost, Auto(accuracy, _IMPLICIT), stops, saved, each=None if watch is None else seen)
+    explicit = min(accuracy, cost.coarsest)
+    steps = Auto(explicit, _IMPLICIT * accuracy / explicit)
+    going: Saved | None = saved
+    while going is not None:
+        end = drive(cost, steps, stops, going, each=seen)
+        going = cost.turned(end, last)
     if end.why is Why.STALLED and cost.curved:
         return decayed.stalled(end.at)
     if end.why in _FAILED:
         raise _FAILED[end.why](end.note, end.at.t, end.at.y)
-    return end if cost.smooth or end.why is Why.COLLAPSED else _polished(cost, end, accuracy)
+    return end if not cost.chatters or end.why is Why.COLLAPSED else _polished(cost, end, accuracy)
 
 
 _FAILED = {
@@ -220,68 +220,3 @@ def _polished(cost: Cost, end: End, rtol: float) -> End:
         now = drive(cost, Explicit(0.1**k * rtol), [budget], saved).at
         length = now.step.s1 - now.step.s0 if now.step is not None else 0.1 * length
     return replace(end, at=replace(now, t=end.at.t))
-
-
-class Cost(Weights):
-    """Gradient flow of the active neurons alone, whose errors are relative to norms that still count.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is trained.
-    neurons : int ndarray, shape (m,)
-        Which are active.
-    theta : float ndarray, shape (m, P)
-        Where they start.
-    gone : float ndarray, shape (m,)
-        Norms below which they have collapsed.
-    """
-
-    def __init__(self, problem: Problem, neurons: IntArray, theta: FloatArray, gone: FloatArray) -> None:
-        super().__init__(problem, neurons)
-        self.theta, self.gone = theta, gone
-        self.stiffness = 0.0  # size of the last Hessian
-        self.curved = not problem.cornered  # whether there may be one
-        rho = norms(theta)
-        self._floor = _NEGLIGIBLE * np.maximum(rho, _NEGLIGIBLE * rho.max(initial=0.0))
-
-    def start(self) -> FloatArray:
-        return self.theta.flatten()
-
-    def scale(self, y: FloatArray) -> FloatArray:
-        """Norm of the neuron, as long as it counts, for each entry, (N,)."""
-        return np.repeat(np.maximum(norms(y.reshape(self.shape)), self._floor), self.shape[1])
-
-    def hessian(self, y: FloatArray) -> FloatArray | None:
-        """Of the loss, (N, N), or None where the problem has none."""
-        matrix = super().hessian(y) if self.curved else None
-        if matrix is None:
-            self.curved = False
-        else:
-            self.stiffness = float(np.linalg.norm(matrix))
-        return matrix
-
-    def snapshot(self, y: FloatArray) -> Snapshot:
-        directions, log_norms = polar(y.reshape(self.shape))
-        return Snapshot(log_norms, directions)
-
-    def asking(self, horizon: Wait) -> Callable[[Moment], float]:
-        """moment -> horizon, at the state without the chatter of a slide, roughly."""
-
-        def ask(now: Moment) -> float:
-            slides = now.step is not None and not self.smooth
-            y = 0.5 * (now.step.y0 + now.step.y1) if now.step is not None and slides else now.y
-            return horizon(y.reshape(self.shape), self.neurons)
-
-        return ask
-
-    def lost(self, y: FloatArray, now: Moment) -> FloatArray:
-        """Positive for neurons whose norm has fallen below what counts as gone, and still falls, (m,)."""
-        if now.step is None:
-            return np.full(self.gone.size, -1.0)
-        return below(y.reshape(self.shape), now.step.f1.reshape(self.shape), self.gone)
-
-    def grew(self, course: Course, now: Moment) -> bool:
-        """Whether the largest norm has grown since the time was half of what it is."""
-        then, there = (norms(y.reshape(self.shape)).max() for y in (course.before.y, now.y))
-        return bool(there > _GROWS * then)

@@ -54,7 +54,7 @@ _CHUNK = 10.0
 _FINE = 0.2
 #: Accepted steps of the active neurons at such a tolerance. Limit: some seconds; what creeps along kinks for longer
 #: ends a staircase as `max_steps`, with the drops before it.
-_MAX_FINE = 2_000
+_MAX_FINE = 5_000
 
 
 def closed_form(problem: Problem, init: Init, settings: Settings) -> Staircase | None:
@@ -238,8 +238,9 @@ class LimitPhases:
         """The flow of the active neurons to their critical point; dormant ones keep their charges meanwhile."""
         residual = self.run.residual(state)
         waiting = np.setdiff1d(np.flatnonzero(~state.active & np.isfinite(state.log_norms)), activation.neurons)
-        fine = np.sqrt(self.settings.rtol) <= _FINE * self.problem.kink
-        if not fine or waiting.size == 0 or not has_exact_flow(self.problem):
+        sharp = self.problem.kink_normals() is not None  # which neurons slide along exactly
+        fine = sharp or np.sqrt(self.settings.rtol) <= _FINE * self.problem.kink
+        if not fine or not has_exact_flow(self.problem):
             final, settled = self._minimize.to_rest(state, activation, most=_MAX_FINE if fine else MAX_STEPS)
         else:
             final, settled = self._carry(state, activation, waiting, residual)

@@ -104,8 +104,10 @@ class SharpSystem(PolarSystem):
         else:
             with np.errstate(invalid="ignore"):  # of kinks that are none
                 moved = np.abs(heights - before)
-            beside = np.abs(heights) <= np.maximum(moved, _SHORT * norms(directions[:, : self._d])[:, None])
-            met = ((heights > 0) != (before > 0)) | (beside & (moved <= _SHORT))
+            over, was = np.abs(heights), np.abs(before)
+            beside = over <= np.maximum(moved, _SHORT * norms(directions[:, : self._d])[:, None])
+            crossed = ((heights > 0) != (before > 0)) & (was > SUM)  # on a kink it was on neither side
+            met = crossed | (beside & (moved <= _SHORT) & (over <= was))
         met[~self.alive] = False
         for neuron, held in self._held.items():
             met[neuron, held] = True

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _ALPHA = 1e-12
 #: Fall of the loss, relative to that at the start, that is none. Derived: what the cost flow of the engine may leave.
 _ROUNDING = Settings.rtol
-#: Tolerance of the staircase. Cost: levels along kinks are off by its root; flows take as long at 1e-7, where they
-#: chatter about kinks, and four times as long at 1e-9.
+#: Tolerance of the staircase. Cost: of implicit steps, whose tolerance goes with its root; explicit ones have that of
+#: sharp kinks (`sharp_system.RTOL_SHARP`).
 _RTOL = 1e-8
 #: Angle by which dormant neurons are turned after every drop of a repeat, once to either side. Derived: ten times what
 #: carried directions are known to, the root of `_RTOL`.
@@ -69,7 +69,7 @@ def staircase(problem: TwoLayer, alpha: float | None = None) -> Staircase:
     start = found.level
     if not ends:
         return _told(problem, alpha, start, (), ("nothing is left to fit",))
-    few = problem.of_width(len(ends))
+    few = problem.of_width(len(ends)).rounded(0.0)
     init = agf.Init.scaled(np.array([one.direction for one in ends]), _ALPHA)
 
     def engine() -> Engine:

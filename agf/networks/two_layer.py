@@ -258,8 +258,8 @@ class TwoLayer(SecondOrder):
         """(Leaky) ReLU, one output: the staircase at infinite width as the scale vanishes, with no weights at all.
 
         Times are in units of -log lambda, lambda / sqrt(m) the scale of m balanced neurons in random directions; flow
-        times where alpha = lambda is given. The last note says whether the end is spurious. Corners of active neurons
-        are rounded (width 1e-3), which moves levels by about 1e-5 of the first, and may move late drops by more.
+        times where alpha = lambda is given. The last note says whether the end is spurious. Kinks are sharp, whatever
+        `kink` says: active neurons slide along those that hold them.
         Dormant neurons turn along the residual of every drop, into other cones perhaps. It is made three times, twice
         with these neurons turned aside by 1e-3: where another drop follows then, the conditioning of all from there on
         is inf, and a note says so. Past a budget of work the first drops are

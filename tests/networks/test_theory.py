@@ -143,6 +143,23 @@ def test_gradient_flow_makes_the_same_drops(seed):
     assert flow.losses[-1] == pytest.approx(stairs.levels[-1], rel=1e-5)
 
 
+def test_slides_along_kinks_are_followed_to_their_end():
+    # beside rounded kinks the second active phase did not end within 2,000 steps, and one drop was given; begun at the
+    # norm where it saturates, 10, the last neuron threw the others into another cone, to a minimum at .352183
+    rng = np.random.default_rng(8)
+    n, d = int(rng.integers(3, 13)), int(rng.integers(2, 4))
+    p = agf.TwoLayer(rng.standard_normal((n, d)), rng.standard_normal(n))
+    stairs = p.theory()
+    assert stairs.status is agf.Status.THEORY
+    assert len(stairs.drops) == 4
+    few, init, until, unit = flow_of_the_ends(p, 1.1 * stairs.accelerated_times[-1])
+    flow = agf.flow(few.rounded(0.0), init, t_max=until)
+    middles = 0.5 * (stairs.levels[1:] + stairs.levels[:-1])
+    halves = np.array([flow.time_at(middle) for middle in middles]) / unit
+    assert halves == pytest.approx(stairs.accelerated_times[1:], rel=5.0 / unit)
+    assert flow.losses[-1] == pytest.approx(stairs.levels[-1], rel=1e-6)
+
+
 def test_however_near_the_next_drop_is_the_active_neurons_reach_their_critical_point_first():
     # a second neuron is behind by 1.9e-4 of the way. Left where the wait for it was over, the first had a field that
     # took the second to another end, and a drop came at 1.476

@@ -54,6 +54,8 @@ class Carrying:
 
     def see(self, neurons: IntArray, step: Accepted) -> None:
         """Go on by a step of the active neurons (m,)."""
+        if self.rows.size == 0:
+            return
 
         def residual(y: FloatArray) -> FloatArray:
             return np.asarray(self.problem.residual(y.reshape(neurons.size, -1), neurons))
@@ -76,7 +78,7 @@ class Carrying:
         return self._directions
 
     def _move(self) -> None:
-        if self._span == 0.0 or self.rows.size == 0:
+        if self._span == 0.0:
             return
         log_norms = np.zeros(self.rows.size)
         flow = exact_flow(

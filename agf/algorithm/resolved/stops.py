@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agf.algorithm.active import Cost
+from agf.algorithm.cost import Cost
 from agf.algorithm.dormant import ROUGH
 from agf.algorithm.resolved.coordinates import Riding
 from agf.algorithm.resolved.members import STILL
