@@ -261,9 +261,10 @@ def _foreseen(problem: Problem, found: Groups, now: Init, waiting: IntArray, unt
         began = 0.0 if np.isnan(found.time) else found.time
         seen = foresee(problem, now, None if until is None else until - began)
         then = Init(seen.end.directions, seen.end.log_norms, alpha=1.0)
-        moment = alignment(problem, then)
-        ended = tuple(_group(problem, moment, then, now.log_norms, group.members, "") for group in found.groups)
-        fell = np.setdiff1d(waiting, _waiting(problem, replace(found, groups=ended), then))
+        later = found_at(problem, np.nan, then, None, "direction", found.cosine)
+        ahead = [later[k].members for k in _waiting(problem, later, then)]
+    # groups that met by then are one, of which none alone is most
+    fell = [k for k in waiting if not any(found[k].winner in members for members in ahead)]
     groups = [found.groups[k] for k in fell]
     told = [seen.half_time(group.members, np.nan_to_num(group.took_off)) for group in groups]
     after, changes, late, taken = np.array(told).reshape(-1, 4).T

@@ -1,4 +1,4 @@
-"""Which signs flip, and when: continuing, going back to an early moment, and to the start ([GB24] figure 5)."""
+"""Which signs flip, when and how often: going on, back to an early moment, to the start ([GB24] figures 5 and 14)."""
 
 from __future__ import annotations
 
@@ -21,34 +21,38 @@ def draw(fast: bool) -> tuple[Any, dict[str, dict[str, np.ndarray]], dict[str, C
     """Figure, panels, comparisons, settings."""
     cycles, steps = (4, 30) if fast else (10, 120)
     problem, init, accuracy = setting(fast)
-    how: dict[str, Any] = {"lr": 0.1, "momentum": 0.9, "batch_size": 64, "steps": steps}
+    train = {"lr": 0.1, "momentum": 0.9, "batch_size": 64, "steps": steps}
     figure, axes = subplots(1, 3, width=3.3, height=3.2)
-    flips, share, scores = axes[0]
+    flips, last, often = axes[0]
     panels: dict[str, dict[str, np.ndarray]] = {}
     said: dict[str, str] = {}
-    ends: list[float] = []
+    at = np.arange(cycles + 1)
     for k, method in enumerate(METHODS):
-        run = agf.rewind(problem, init, method=method, cycles=cycles, train=how, score=accuracy,
-                         rewind=0.3 * steps if method == "wr" else 0.0)  # fmt: skip
-        signs, at = run.signs(), np.arange(cycles + 1)
-        color = plot.PALETTE[k]
-        flips.plot(at, signs.flips, "o-", ms=3, color=color, label=method.upper())
-        share.plot(at, 100 * signs.flips / run.masks.sum(axis=(1, 2)), "o-", ms=3, color=color)
-        scores.plot(100 * (1 - run.left), run.scores, "o-", ms=3, color=color)
-        ends.append(float(run.scores[-1]))
+        how: dict[str, Any] = {"method": method, "cycles": cycles, "train": train, "score": accuracy,
+                               "rewind": 0.3 * steps if method == "wr" else 0.0}  # fmt: skip
+        run = agf.rewind(problem, init, **how)
+        signs, color = run.signs(), plot.PALETTE[k]
+        share = 100 * signs.flips / run.masks.sum(axis=(1, 2))
+        flips.plot(at, share, "o-", ms=3, color=color, label=method.upper())
+        drawn = agf.rewind(problem, init, by="random", **how)
+        back = drawn.signs()
+        changed = back.switches > 0  # of all others the last change is at no cycle
+        for ax, counted in ((last, back.last_change[changed]), (often, back.switches)):
+            ax.bar(at + 0.27 * (k - 1), 100 * np.bincount(counted, minlength=at.size)[: at.size] / changed.size, 0.25,
+                   color=color)  # fmt: skip
         listed = ", ".join(str(signs.flips[i]) for i in COUNTED if i <= cycles)
         said[method.upper()] = f"flips {listed}; accuracy {run.scores[-1]:.3f}"
+        said[f"{method.upper()}, random masks"] = (
+            f"{back.switches.mean():.2f} changes a weight; accuracy {drawn.scores[-1]:.3f}"
+        )
         panels[method] = {"flips": signs.flips, "last_change": signs.last_change, "switches": signs.switches,
                           "accuracy": run.scores, "left": run.left}  # fmt: skip
-    flips.set(xlabel="cycle", ylabel="weights of another sign", ylim=(0, None), title="flipped since the start")
+        panels[f"{method}-random"] = {"flips": back.flips, "last_change": back.last_change, "switches": back.switches,
+                                      "accuracy": drawn.scores, "left": drawn.left}  # fmt: skip
+    flips.set(xlabel="cycle", ylabel="% of the weights left", ylim=(0, None), title="flipped, magnitude masks")
     flips.legend(frameon=False, fontsize="small")
-    share.set(xlabel="cycle", ylabel="% of the weights left", ylim=(0, None), title="their share")
-    scores.set(
-        xlabel="weights pruned, %",
-        ylabel="test accuracy",
-        title="accuracy",
-        ylim=(np.floor(20 * min(ends)) / 20 - 0.05, 1.0),
-    )
+    last.set(xlabel="cycle", ylabel="% of the last weights", title="last change, random masks")
+    often.set(xlabel="changes of sign", ylabel="% of the last weights", title="how often, random masks")
     letter(axes)
     settings = {"data": "digits (in place of CIFAR-10)", "network": f"64-{problem.width}-10", "cycles": cycles,
                 "keep": 0.8, "steps": steps, "lr": 0.1, "momentum": 0.9, "batch": 64, "seed": 0,

@@ -125,6 +125,18 @@ def test_the_first_group_is_told_before_it_falls(run):
     assert min(group.predicted_half_time for group in growing) == pytest.approx(flow.drops[0].time, rel=0.02)
 
 
+def test_neurons_that_meet_a_group_before_its_drop_fall_with_it(run):
+    """Each grew on at the rate of the group when that had fallen, and counted as one that waits."""
+    _, flow = run
+    k = int(np.argmax(flow.snapshot_times > 4.0))
+    found = agf.groups(flow, at=k)
+    first = max(agf.groups(flow).groups, key=lambda group: group.charge)
+    apart = {found.of(int(i)).winner for i in first.members}
+    assert len(apart) > 1
+    told = [found.of(i).predicted_half_time for i in apart]
+    assert told == pytest.approx([flow.drops[0].time] * len(apart), rel=0.02)
+
+
 @pytest.mark.parametrize("activation", ["relu", "leaky-relu"])
 def test_groups_that_turn_while_others_fall_are_told_their_half_times(activation):
     """At .6 of them. (The law of one neuron at a frozen residual: logistic 9 % and 7 % early, leaky 11 %.)"""

@@ -158,7 +158,7 @@ def test_numbers_of_drops_keep_apart_in_order_and_those_with_room_stay_in_place(
 def test_no_panel_is_empty_and_no_two_words_in_a_legend_are_equal(drawn):
     _, rendition, _ = drawn
     for ax in rendition.figure.axes:
-        assert ax.lines or ax.collections or ax.images
+        assert ax.lines or ax.collections or ax.images or ax.patches
         if ax.get_legend() is not None:
             words = [text.get_text() for text in ax.get_legend().get_texts()]
             assert len(set(words)) == len(words)
