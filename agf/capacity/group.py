@@ -40,8 +40,9 @@ class Group:
         that are still to make their drop, that in a coarse race from here to the end of the run, or to where it is
         over; NaN for all others, and where the race takes too long. It is that of these members, and the past counts.
     predicted_error : its relative error. That of the drop; else twice what a race at ten times the tolerance changes of
-        it, or of another group in proportion to the loss that takes off, and what a race that was cut leaves open. No
-        proof: it does not see forks, after which groups take off something else.
+        it, of when a quarter or three were gone, or of another group in proportion to the loss that takes off, and what
+        a race that was cut leaves open. An estimate, without proof: where both races take one side of a fork and the
+        flow the other, it does not see it.
     label : "" or what the group is called: a class, or a number of open gates.
     """
 
@@ -130,7 +131,7 @@ class Groups(Tabular):
             for k, g in enumerate(self.groups[:20])
         ]  # fmt: skip
         columns = ["group", "members", "total", "effective", "winner's share", "rate", "charge", "ratio drift",
-                   "predicted half", "error", "measured half", "loss taken off", "what"]  # fmt: skip
+                   "predicted half", "est. error", "measured half", "loss taken off", "what"]  # fmt: skip
         used = [k for k, _ in enumerate(columns) if k < 2 or any(row[k] not in ("-", "") for row in rows)]
         notes = [f"The 20 largest of {len(self)} groups."] if len(self) > 20 else []
         if self.dead.size:

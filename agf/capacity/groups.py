@@ -17,7 +17,7 @@ from agf.arrays import FloatArray, IntArray, count, fraction, matrix
 from agf.asked import asked
 from agf.capacity.alignment import Alignment, alignment
 from agf.capacity.group import Group, Groups
-from agf.capacity.half_times import falls, foresee, halfway
+from agf.capacity.half_times import COARSER, RTOL, SURE, Foresight, falls, foresee, halfway
 from agf.capacity.layers import favoured, gates, output_names, require_two_layer, similarity
 from agf.capacity.race import SAFE
 from agf.contract.admission import admitted
@@ -31,6 +31,7 @@ from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
 from agf.sphere import cartesian, normalize, polar
+from agf.training.gradient_flow import RTOL as FINEST
 
 #: Ways of telling groups apart.
 BY = ("direction", "cell", "class")
@@ -251,31 +252,42 @@ def _group(
 def _foreseen(problem: Problem, found: Groups, now: Init, waiting: IntArray, until: float | None) -> Groups:
     """The groups, with the half-drop times of those that still are to make their drop.
 
-    They are those of a race from here on, up to flow time `until` or its end, in which every neuron goes its own way.
+    They are those of a race from here on, up to flow time `until` or its end, in which every neuron goes its own way;
+    of a finer one where that and a coarser one differ, as they do where the flow forks.
     (The law of one neuron of a group's total, at the residual that the others leave, is early by up to half of the time
     that is left: directions still turn, and others fall meanwhile.)
     """
     if not waiting.size:
         return found
     with guard(problem):
-        began = 0.0 if np.isnan(found.time) else found.time
-        seen = foresee(problem, now, None if until is None else until - began)
-        then = Init(seen.end.directions, seen.end.log_norms, alpha=1.0)
-        later = found_at(problem, np.nan, then, None, "direction", found.cosine)
-        ahead = [later[k].members for k in _waiting(problem, later, then)]
+        left = None if until is None else until - (0.0 if np.isnan(found.time) else found.time)
+        rtol, seen = RTOL, foresee(problem, now, left, RTOL)
+        told = _told(problem, found, waiting, seen)
+        while rtol > FINEST and not seen.end.unfinished and any(g.predicted_error > SURE for g in told.values()):
+            rtol /= COARSER
+            seen = foresee(problem, now, left, rtol)
+            told |= _told(problem, found, waiting, seen)
+    return replace(found, groups=tuple(told.get(k, group) for k, group in enumerate(found.groups)))
+
+
+def _told(problem: Problem, found: Groups, waiting: IntArray, seen: Foresight) -> dict[int, Group]:
+    """By number, the groups of those waiting that fall in a race, with their half-drop times and errors."""
+    then = Init(seen.end.directions, seen.end.log_norms, alpha=1.0)
+    later = found_at(problem, np.nan, then, None, "direction", found.cosine)
+    ahead = [later[k].members for k in _waiting(problem, later, then)]
     # groups that met by then are one, of which none alone is most
     fell = [k for k in waiting if not any(found[k].winner in members for members in ahead)]
-    groups = [found.groups[k] for k in fell]
-    told = [seen.half_time(group.members, np.nan_to_num(group.took_off)) for group in groups]
+    told = [seen.half_time(found[k].members, np.nan_to_num(found[k].took_off)) for k in fell]
     after, changes, late, taken = np.array(told).reshape(-1, 4).T
-    times = began + after
+    times = after + (0.0 if np.isnan(found.time) else found.time)
     # one flow: each feels what the others are off by, as far as they take as much
     felt = np.nan_to_num(changes / times) * np.minimum(taken / taken[:, None], 1.0)
-    errors, out = SAFE * felt.max(axis=1, initial=0.0) + late / times + 0.0 * changes, list(found.groups)
-    for k, group, time, error in zip(fell, groups, times, errors, strict=True):
-        if np.isfinite(error):
-            out[k] = replace(group, predicted_half_time=float(time), predicted_error=float(error))
-    return replace(found, groups=tuple(out))
+    errors = SAFE * felt.max(axis=1, initial=0.0) + late / times + 0.0 * changes
+    return {
+        int(k): replace(found[k], predicted_half_time=float(time), predicted_error=float(error))
+        for k, time, error in zip(fell, times, errors, strict=True)
+        if np.isfinite(error)
+    }
 
 
 def _waiting(problem: Problem, found: Groups, now: Init) -> IntArray:

@@ -18,17 +18,21 @@ from agf.results.trajectory import Trajectory
 from agf.sphere import cartesian
 from agf.stopping.drive import Moment
 
-#: Error of one step of the race relative to each neuron. Cost: a half time is asked for to a percent.
+#: Error of one step of the race relative to each neuron, at first. Cost: a half time is asked for to a percent.
 RTOL = 1e-3
-#: Tolerance of the second race, by which errors are told (`SAFE`), over that of the first. Cost: it takes a third of
-#: what the first does, or two; a coarser one tells larger errors.
-_COARSER = 10.0
+#: Tolerance of the second race, by which errors are told (`SAFE`), over that of the first; and of races over that of
+#: those which are run after them. Cost: the second takes a third of what the first does, or two; a coarser one tells
+#: larger errors.
+COARSER = 10.0
+#: Relative error of a half time above which races are run again, finer. Cost: of a race each; a half time is asked for
+#: to a percent.
+SURE = 0.01
 #: The race is over when the loss has fallen to this fraction of that without neurons. Cost: who falls after that
 #: takes off less than a hundredth of it.
 _DECIDED = 0.01
 #: Gradients of a race. Limit: groups that are not past their drop by then have no half time, and what is left of the
-#: loss is part of the error of the others; those of the examples take a few hundred.
-_MOST = 3_000
+#: loss is part of the error of the others; those of the examples take a few hundred, of noisy labels some thousands.
+_MOST = 10_000
 #: Parts of a step in which falls are told apart. Cost: a gradient each; a step changes norms by factors, and with one
 #: part half times are off by 3 %.
 _PARTS = 4
@@ -105,23 +109,28 @@ class Foresight:
     coarse: Falls
 
     def half_time(self, members: IntArray, before: float) -> tuple[float, float, float, float]:
-        """When these have taken off half of everything, by how much the coarser race changes that, how much later it
-        would be if they took off all that a race that was cut has left, and what they take. NaN where it is not in it.
+        """When these have taken off half of everything, by how much the coarser race changes that or when a quarter or
+        three were gone, how much later it would be if they took off all that a race that was cut has left, and what
+        they take. NaN where it is not in it.
 
         before : what they took off until the race.
         """
-        gone = self.fine.gone(members)
-        amount = 0.5 * (gone[-1] - before)
-        time = self.fine.when(gone, amount)
-        other, left = self.coarse.gone(members), self.end.loss if self.end.unfinished else 0.0
-        coarse = self.coarse.when(other, amount if left else 0.5 * (other[-1] - before))
-        return time, abs(coarse - time), self.fine.when(gone, amount + 0.5 * left) - time, float(gone[-1])
+        gone, other = self.fine.gone(members), self.coarse.gone(members)
+        left = self.end.loss if self.end.unfinished else 0.0
+        wholes = before + np.array([gone[-1], gone[-1] if left else other[-1]])
+        times, coarse = np.array([
+            [self.fine.when(gone, part * wholes[0] - before), self.coarse.when(other, part * wholes[1] - before)]
+            for part in (0.25, 0.5, 0.75)  # two curves may cross at one of them
+        ]).T  # fmt: skip
+        change = np.nanmax(np.abs(coarse - times)) if np.isfinite(coarse[1]) else np.nan
+        late = self.fine.when(gone, 0.5 * (wholes[0] + left) - before) - times[1]
+        return float(times[1]), float(change), late, float(gone[-1])
 
 
-def foresee(problem: Problem, start: Init, until: float | None) -> Foresight:
-    """The flow from weights on, up to a flow time or to where it is over."""
-    end, fine = _raced(problem, start, RTOL, until)
-    return Foresight(end, fine, _raced(problem, start, _COARSER * RTOL, end.time)[1])
+def foresee(problem: Problem, start: Init, until: float | None, rtol: float) -> Foresight:
+    """The flow from weights on, up to a flow time or to where it is over; rtol : error of a step."""
+    end, fine = _raced(problem, start, rtol, until)
+    return Foresight(end, fine, _raced(problem, start, COARSER * rtol, end.time)[1])
 
 
 def _raced(problem: Problem, start: Init, rtol: float, until: float | None) -> tuple[Race, Falls]:

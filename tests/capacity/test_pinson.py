@@ -98,3 +98,37 @@ def test_the_error_at_the_start_is_the_root_of_one_half():
     problem = race_cases.network()
     residual = problem.residual(np.zeros((0, 4)), np.arange(0))
     assert np.linalg.norm(residual, axis=1) == pytest.approx(np.sqrt(0.5))  # appendix C.2 prints .5
+
+
+def test_the_logit_of_the_first_class_takes_neurons_by_their_own_class():
+    """Eq. 71 has the angle between a neuron and the error of the sample in place of that to class 1."""
+    rng = np.random.default_rng(0)
+    X, w, own, size = rng.standard_normal((30, 4)), rng.standard_normal((6, 4)), np.tile([1.0, -1.0], 3), rng.random(6)
+    labels = np.repeat([1, 2], 15)
+    theta = np.c_[w, np.outer(size * own, [1, -1]) / np.sqrt(2)]  # all output weights aligned
+    problem = agf.TwoLayer(X, labels, loss="cross-entropy", width=6, kink=0)
+    p = np.eye(2)[labels - 1] - problem.residual(theta, np.arange(6))
+    logits = np.log(p) - np.log(p).mean(axis=1, keepdims=True)  # z_1 = -z_0
+    pull = np.maximum(X @ w.T, 0) * size * own / np.sqrt(2)
+    side = np.where(labels == 1, 1.0, -1.0)
+    assert logits[:, 0] == pytest.approx(pull.sum(axis=1))
+    true_class = side * pull.sum(axis=1)  # as printed
+    assert true_class == pytest.approx(np.where(labels == 1, logits[:, 0], logits[:, 1]))
+
+
+def test_the_norm_follows_from_the_cosine_without_a_parameter():
+    """Figure 1c at frozen gates: an exponential, fitted, is farther off."""
+    rng = np.random.default_rng(0)
+    d, neurons = 1000, 250
+    w, u = rng.standard_normal((neurons, d)), rng.standard_normal(neurons)
+    time = 4.0
+    along = w[:, 0] * np.cosh(time) + u * np.sinh(time)
+    u = u * np.cosh(time) + w[:, 0] * np.sinh(time)
+    length = np.sqrt(along**2 + np.sum(w[:, 1:] ** 2, axis=1))
+    cosine, log_a = np.abs(along) / length, np.log(np.abs(u) * length)
+    grown = cosine > 0.1
+    law = np.log(d * cosine / (1 - cosine**2))
+    fitted = np.polyval(np.polyfit(cosine[grown], log_a[grown], 1), cosine)
+    off, off_fitted = (np.sqrt(np.mean((log_a - to)[grown] ** 2)) for to in (law, fitted))
+    assert off < 0.06
+    assert off < 0.3 * off_fitted
