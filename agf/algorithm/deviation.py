@@ -330,13 +330,18 @@ def _finite(value: float) -> float:
     return math.inf if math.isnan(value) else value
 
 
-def of_curve(stairs: Staircase, decades: float = 1.0, drift: float = 0.0) -> Staircase:
+def of_curve(
+    stairs: Staircase, decades: float = 1.0, drift: float = 0.0, slipped: FloatArray | None = None
+) -> Staircase:
     """A prediction resolved in time, with bars from its conditioning.
 
     Where the conditioning of a drop is not known, neither are its bars: they are NaN.
 
     decades : by which the tolerance of the repeat differs from that of the prediction, over the usual ones. The time at
     which a saddle is left goes as the logarithm of what errs there, so that conditioning does as well.
+    slipped : what implicit steps before each drop (d,) may have added to its time, of it. A step that errs by so much
+    puts off what moves at some rate by the time in which it moves as far; errors of one sign add up along a slow drift,
+    where the repeat, of other steps, may meet the same time by chance.
     """
     times, losses, drops = stairs.curve_times, stairs.curve_losses, stairs.drops
     scale = stairs.start_level if stairs.start_level > 0 else 1.0
@@ -344,7 +349,8 @@ def of_curve(stairs: Staircase, decades: float = 1.0, drift: float = 0.0) -> Sta
     unknown = np.isnan([drop.conditioning for drop in drops])
     for k, drop in enumerate(drops):
         fall, before = max(before - drop.level, TINY * scale), drop.level
-        error = _LEAST + _SAFE / decades * drop.conditioning + min(_FINEST * scale / fall, 1.0)
+        slip = 0.0 if slipped is None else float(slipped[k])
+        error = _LEAST + _SAFE * (drop.conditioning / decades + slip) + min(_FINEST * scale / fall, 1.0)
         # the middle, in log time, of where the curve is at the level to what any bar has: it may be there for long
         on = np.flatnonzero((np.abs(falling - drop.level) <= FINE_DEPTH * scale) & (times > 0))
         first, last = (on[0], on[-1]) if on.size else [int(np.argmax(falling <= drop.level))] * 2

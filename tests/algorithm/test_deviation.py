@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
 
 import agf
-from agf.algorithm.deviation import Deviation, _between
+from agf.algorithm.deviation import Deviation, _between, of_curve
+from agf.algorithm.resolved.path import Path
 
 
 def predicted(d, monkeypatch):
@@ -118,3 +121,14 @@ def test_a_coordinate_that_leaves_comes_back_at_a_time_that_is_known_to_the_drop
     assert returned
     for error, bar in returned:
         assert 1e-3 < error < bar < 20 * error
+
+
+def test_what_implicit_steps_add_up_to_by_a_drop_is_in_its_bar(monkeypatch):
+    problem = predicted(2, monkeypatch)[0]
+    stairs = agf.predict(problem, problem.init(1e-8), mode="resolved")
+    known = replace(stairs, drops=tuple(replace(drop, conditioning=1e-5) for drop in stairs.drops))
+    times = [drop.accelerated_time for drop in stairs.drops]
+    path = Path(slips=[(0.5 * times[0], 1e-4), (times[0], 2e-4), (1.01 * times[1], 1.0)])
+    assert path.slipped(known.drops) == pytest.approx([3e-4, 3e-4])
+    plain, wider = (of_curve(known, slipped=slipped).drops for slipped in (None, path.slipped(known.drops)))
+    assert [b.error - a.error for a, b in zip(plain, wider, strict=True)] == pytest.approx([6e-4, 6e-4])

@@ -16,12 +16,11 @@ from agf.algorithm.resolved.run import Run
 from agf.algorithm.resolved.stops import Rests, Settles, Undue
 from agf.algorithm.resolved.stretch import Stretch
 from agf.arrays import FloatArray
-from agf.coordinates.cone_system import ConeSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.numerics.ndf import History
 from agf.records.status import Status
 from agf.results.curve import RELAXES
-from agf.stopping.coordinates import Stiff
+from agf.stopping.coordinates import Stiff, crossing
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import Ending, remarks
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit
@@ -70,11 +69,13 @@ class Motion:
         def each(now: Moment, saved: Saved) -> None:
             self._see(now, stretch)
 
+        stalled = 0.0
         while True:
-            stops = [*self._stops(stretch, ending), dear, budget]
-            end = drive(stretch.moving, Auto(given.tolerances.step), stops, saved, s_end=s_end, each=each)
-            if end.why is Why.STALLED and isinstance(stretch.moving, ConeSystem):  # at a kink
-                end = replace(end, why=Why.TURNED, after=stretch.moving.back(end.at.y))
+            stops = [*self._stops(stretch, ending), Stiff(stalled), Timeless(), dear, budget]
+            ended = drive(stretch.moving, Auto(given.tolerances.step), stops, saved, s_end=s_end, each=each)
+            end = crossing(ended)
+            if end is not ended:
+                stalled = end.at.t
             if end.why is not Why.TURNED or end.after is None:
                 break
             stretch.moving, y = end.after
@@ -109,7 +110,7 @@ class Motion:
             stops += [Settles(run, stretch), *(Undue(run, stretch, rule) for rule in ending.unending(smooth))]
         if most is not None:
             stops.append(Enough(run.path.curve, most))
-        return [*stops, Stiff(), Timeless()]
+        return stops
 
     @cached_property
     def _prospects(self) -> Callable[[FloatArray, FloatArray], float | None] | None:
@@ -126,6 +127,10 @@ class Motion:
         for t, loss, rate in run.path.inside(now):
             run.path.add(stretch.time(t), loss, -rate / stretch.unit)
         run.path.add(stretch.time(now.t), now.loss, -now.rate / stretch.unit)
+        if now.step is not None and isinstance(now.step.memory, History):
+            time = run.path.times[-1]
+            moves = float(np.max(np.abs(now.step.f1 / now.system.system.scale(now.y)))) * time / stretch.unit
+            run.path.slips.append((time, Auto.implicit * self.given.tolerances.step / max(moves, 1.0)))
         run.take(stretch.state(stretch.riding(now.y), now))
 
     def _ended(self, end: End, ending: Ending, stretch: Stretch) -> Status | None:

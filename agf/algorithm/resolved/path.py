@@ -58,6 +58,8 @@ class Path:
     reading : str
         How plateaus are read: from "cubics" between points, from the "rates" at the points where these pass corners, as
         slopes are rounded there and losses are not, or from "losses" alone, where steps are long and points few.
+    slips : list[tuple[float, float]]
+        Times of implicit steps, and by how much each may have put the time off, of it.
     """
 
     times: list[float] = field(default_factory=lambda: [0.0])
@@ -67,12 +69,19 @@ class Path:
     states: list[State] = field(default_factory=list)
     spacing: float = 0.5 * FINE_DEPTH
     reading: str = "cubics"
+    slips: list[tuple[float, float]] = field(default_factory=list)
 
     def add(self, time: float, loss: float, slope: float) -> None:
         """A point of the curve."""
         self.times.append(time)
         self.losses.append(loss)
         self.slopes.append(slope)
+
+    def slipped(self, drops: list[Drop]) -> FloatArray:
+        """By how much the implicit steps before each drop may have put its time off, of it, (d,)."""
+        times, slips = np.array([(0.0, 0.0), *self.slips]).T
+        before = np.searchsorted(times, [drop.accelerated_time for drop in drops], side="right")
+        return np.asarray(np.cumsum(slips)[before - 1])
 
     def follow(self, other: Path, time: float) -> None:
         """Take the points of another curve up to a time."""

@@ -43,7 +43,7 @@ def resolve_riding(
         times, losses, _ = run.path.points()
         curve = given.clock.flow(times), losses
         stairs = staircase(given, status, drops, stats=run.stats, notes=run.notes, began=began, curve=curve)
-        return of_curve(stairs, decades(problem, settings), run.drift)
+        return of_curve(stairs, decades(problem, settings), run.drift, run.path.slipped(drops))
 
     if kept is not None:
         run.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED, run.drops()))
