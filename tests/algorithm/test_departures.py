@@ -1,5 +1,8 @@
 """What the engine does beyond the letter of Algorithm 1: departures without a test file of their own."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -34,6 +37,14 @@ def test_mode_agf_hands_a_symmetric_start_over_and_says_so():
     stairs = agf.predict(problem, problem.init(1e-2), mode="agf", t_max=1.0)
     assert stairs.mode == "resolved"
     assert HANDED in stairs.notes
+
+
+def test_xor_drops_when_the_page_on_departures_says():
+    page = (Path(__file__).parents[2] / "docs" / "departures.md").read_text(encoding="utf-8")
+    said = re.search(r"XOR with three tanh neurons and hidden biases drops at ([\d,]+) \(alpha 1e-2\)", page)
+    problem = agf.TwoLayer(*XOR, activation="tanh", width=3)
+    stairs = agf.predict(problem, problem.init(1e-2))
+    assert stairs.half_times[1] == pytest.approx(float(said.group(1).replace(",", "")), rel=1e-3)
 
 
 @pytest.mark.parametrize(("activation", "alpha"), [("tanh", 1e-3), ("erf", 1e-9), ("linear", 1e-3)])
