@@ -10,6 +10,7 @@ import agf
 from agf.records.table import Table
 from agf.rectified.dormant_phase import DormantPhase
 from agf.shell import arguments
+from agf.shell.landscape import requested_at, split
 from agf.shell.options import data_options, given, init_options, output_options
 from agf.shell.output import Output
 
@@ -18,11 +19,15 @@ from agf.shell.output import Output
 @click.argument("name")
 @data_options
 @init_options
+@click.option(
+    "--at", metavar="RUN[:DROP]", help="Beside the large neurons of this run file, after a drop or at its end."
+)
 @click.option("--t-max", "t_max", type=float, help="Flow time at which to stop; default after the last event.")
 @click.option("--neuron", "neurons", type=click.IntRange(0), multiple=True, help="List its events too; repeatable.")
 @output_options
 def align(
     name: str,
+    at: str | None,
     t_max: float | None,
     neurons: tuple[int, ...],
     output: str | None,
@@ -32,14 +37,15 @@ def align(
     **options: Any,
 ) -> int:
     """The dormant phase of the ReLU problem NAME alone, exact and event by event: where each neuron ends, and when."""
-    out = Output(output, picture, as_json, quiet, [options["data"], options["init_file"]])
-    requested = arguments.problem(name, **{key: options[key] for key in arguments.STARTED})
-    for note in requested.notes:
-        out.report.say(note)
+    run = None if at is None else split(at)
+    out = Output(
+        output, picture, as_json, quiet, [options["data"], options["init_file"], None if run is None else run[0]]
+    )
+    problem, theta, _ = requested_at(name, {key: options[key] for key in arguments.STARTED}, run, out)
     start = {key: options[key] for key in ("alpha", "seed", "kind")}
-    init = arguments.initialization(requested.problem, **start, file=options["init_file"])
+    init = arguments.initialization(problem, **start, file=options["init_file"])
     with out.report.progress("dormant phase"):
-        result = agf.align(requested.problem, init, **given(t_max=t_max))
+        result = agf.align(problem, init, theta, **given(t_max=t_max))
     code = out.finish(lambda: result)
     for neuron in neurons:
         out.report.table(_timeline(result, neuron))

@@ -42,9 +42,9 @@ def landscape(
     (Leaky) ReLU networks of one output are enumerated exactly; other problems have closed forms, or are climbed from
     many starts.
     """
-    run = None if at is None else _split(at)
+    run = None if at is None else split(at)
     out = Output(output, picture, as_json, quiet, [options["data"], None if run is None else run[0]])
-    problem, theta, moment = _requested(name, options, run, out)
+    problem, theta, moment = requested_at(name, options, run, out)
     with out.report.progress("landscape"):
         result = agf.landscape(problem, theta, at=moment, starts=starts)
     if picture is not None:
@@ -53,7 +53,7 @@ def landscape(
     return out.finish(lambda: result)
 
 
-def _split(at: str) -> tuple[str, int | None]:
+def split(at: str) -> tuple[str, int | None]:
     path, colon, drop = at.rpartition(":")
     if not colon:
         return at, None
@@ -62,7 +62,7 @@ def _split(at: str) -> tuple[str, int | None]:
     return path, int(drop)
 
 
-def _requested(
+def requested_at(
     name: str, options: dict[str, Any], run: tuple[str, int | None] | None, out: Output
 ) -> tuple[Problem, Any, str]:
     """The problem, the network and what it is called; data come from the run where none are given."""

@@ -178,3 +178,14 @@ def test_files_of_phases_and_landscapes_are_drawn_from_the_command_line(phase, t
         assert picture.stat().st_size > 1000
     assert main(["plot", str(tmp_path / "phase.npz"), str(tmp_path / "landscape.npz"), "-o", str(picture)]) == 2
     assert "holds a dormant phase" in capsys.readouterr().err
+
+
+def test_the_command_follows_new_neurons_beside_those_of_a_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("three.npz", X=T3[0], Y=T3[1])
+    words = ["--data", "three.npz", "--kind", "balanced", "--alpha", "1e-4", "--mode", "resolved"]
+    assert main(["predict", "two-layer", *words, "-o", "stairs.npz", "--quiet"]) == 0
+    for drop, rate in ((0, 0.7149689), (1, 0.0305787)):  # beside the linear fit they go where none was left
+        assert main(["align", "two-layer", "--at", f"stairs.npz:{drop}", "--kind", "balanced", "--json"]) == 0
+        ends = json.loads(capsys.readouterr().out)["clusters"]
+        assert 2 * max(end["utility"] for end in ends) == pytest.approx(rate, rel=1e-3)
