@@ -102,7 +102,7 @@ class PolarSystem(FlowSystem):
         large = self.alive & (log_norms > np.max(log_norms[self.alive]) + _SPREAD)
         if self.power > 0 and not large[self.alive].all():
             return self.apart(y, large)
-        return self.weights(y)
+        return None if self.problem.kink > 0 else self.weights(y)
 
     def apart(self, y: FloatArray, large: BoolArray) -> tuple[WeightSystem, FloatArray] | None:
         """The flow with neurons `large` (H,) in their weights, and the state there; None without a Hessian."""

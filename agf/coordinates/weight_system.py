@@ -132,7 +132,3 @@ class WeightSystem(Weights):
     def in_polar(self, y: FloatArray) -> FloatArray:
         """The state of `polar` at y."""
         return self.polar.at(y.reshape(self.shape))
-
-    def back(self, y: FloatArray) -> tuple[PolarSystem, FloatArray]:
-        """`polar` and its state at y, for explicit steps across a kink."""
-        return self.polar, self.in_polar(y)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -83,18 +83,11 @@ class Stiff:
 
     Where kinks are sharp, steps are counted that stability limits, until they have cost what the Hessian of the cone
     does: what meets kink after kink is cheaper without.
-
-    Attributes
-    ----------
-    stalled : float
-        When a kink last stopped implicit steps: explicit ones cross it, until the time has doubled.
     """
-
-    stalled: float = 0.0
 
     def init(self, now: Moment) -> Memory:
         """When to ask next."""
-        return (2.0 * self.stalled,)
+        return (0.0,)
 
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
         """Whether other coordinates serve better."""
@@ -116,11 +109,3 @@ class Stiff:
             return memory, None
         after = system.stiff(y)
         return (2.0 * now.t,), None if after is None else End(Why.TURNED, now, after=after)
-
-
-def crossing(end: End) -> End:
-    """The end, or where a kink stopped implicit steps, one that TURNED to coordinates in which explicit ones cross."""
-    system = end.at.system.system
-    if end.why is not Why.STALLED or not isinstance(system, WeightSystem) or not system.problem.cornered:
-        return end
-    return replace(end, why=Why.TURNED, after=system.back(end.at.y))

@@ -40,8 +40,8 @@ from agf.numerics.ndf import History
 from agf.records.checkpoint import Checkpoint
 from agf.records.status import Status
 from agf.results.trajectory import Trajectory
-from agf.stopping.coordinates import Held, Stiff, crossing
-from agf.stopping.drive import Counted, Method, Moment, Saved, Stop, Work, drive
+from agf.stopping.coordinates import Held, Stiff
+from agf.stopping.drive import Counted, Method, Moment, Saved, Stop, Why, Work, drive
 from agf.stopping.ending import FLOOR, SETTLE, Ending
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit, pack, unpack
 from agf.stopping.rules import Budget, Timeless, Unaffordable
@@ -306,7 +306,6 @@ class _Run:
         s_end = np.inf if t_max is None else t_max / self.record.unit
         if not self.record.recorder.points and (failed := self._begin()) is not None:
             return failed
-        stalled = 0.0
         while True:
             stops: list[Stop] = self.ending.rules(self.home.smooth) if t_max is None else self.ending.at_rest(s_end)
             unaffordable = Unaffordable(budget, s_end, self.ending.grown, self.ending.perturbed)
@@ -314,13 +313,12 @@ class _Run:
             steps: Method = Explicit(self.settings["rtol"], method)
             if method == "auto":
                 steps = Auto(self.settings["rtol"])
-                stops.insert(0, Stiff(stalled))
-            ended = drive(self.system, steps, stops, self.saved, s_end=s_end, each=each)
-            end = crossing(ended)
+                stops.insert(0, Stiff())
+            end = drive(self.system, steps, stops, self.saved, s_end=s_end, each=each)
             self.record.flush()
             self.saved = replace(self.saved, work=end.at.work)
-            if end is not ended:
-                stalled = end.at.t
+            if end.why is Why.STALLED and isinstance(self.system, ConeSystem):  # at a kink
+                end = replace(end, after=self.system.back(end.at.y))
             if end.after is None:
                 status, self.evidence, self.numbers = self.ending.status(end, self.record.unit)
                 return status

@@ -80,7 +80,7 @@ def test_networks_of_several_outputs_are_followed_up_to_the_samples_that_the_pag
 @pytest.mark.parametrize(
     ("row", "data", "width"), [("four samples above", M4, 3), (r"three points of \[BF24\]", T3, 20)]
 )
-def test_rounded_and_sharp_kinks_cost_as_many_gradients_as_the_page_says(row, data, width):
+def test_sharp_kinks_cost_fewer_gradients_on_the_four_samples_and_more_on_three_points(row, data, width):
     """As many as the page says, to a tenth: what a step tolerance makes of a kink is not the same on every machine."""
     told = stated(row + rf" \| {width} / [\d /]+\| ([\d,]+) /[^|]+\| ([\d,]+) /", "alignment.md")
     for kink, gradients in zip((None, 0), told, strict=True):

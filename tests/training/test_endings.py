@@ -20,7 +20,7 @@ from agf.coordinates.choice import flow_system
 from agf.coordinates.polar_system import PolarSystem
 from agf.rectified.prospects import prospects
 from agf.stopping import coordinates, rules
-from agf.stopping.drive import Counted, End, Moment, Why, drive
+from agf.stopping.drive import Why, drive
 from agf.stopping.ending import Ending
 from agf.stopping.methods import LSODA
 from agf.stopping.rules import Event
@@ -360,32 +360,3 @@ def test_a_neuron_held_by_a_rounded_kink_is_no_saddle():
     assert stairs.status is Status.NO_GROWTH
     assert stairs.levels[-1] == pytest.approx(agf.flow(p, init, t_max=2000.0).losses[-1], rel=1e-3)
     assert "Spurious" in stairs.notes[-1]
-
-
-def test_classifiers_that_cannot_fit_end_with_what_is_left_though_kinks_are_rounded():
-    """Two classes that no line through 0 parts: the loss falls like 1/t to a loss that stays. Explicit steps, as stiff
-    as kinks of 1e-3 are, take 30,000 gradients to t = 34,000."""
-    rng = np.random.default_rng(2)
-    x = rng.standard_normal((9, 2))
-    labels = (x @ rng.standard_normal(2) + 0.5 * rng.standard_normal(9) > 0).astype(int)
-    labels[:2] = 0, 1
-    network = agf.TwoLayer(x, labels, width=4, loss="cross-entropy")
-    run = agf.flow(network, network.init(1e-4, seed=2), max_gradients=10_000)
-    assert run.status is Status.NO_CRITICAL_POINT
-    early = float(np.interp(run.times[-1] / 4, run.times, run.losses))
-    assert early - run.losses[-1] == pytest.approx(3 * run.stats["left"], rel=0.5)
-
-
-def test_explicit_steps_cross_the_kink_at_which_implicit_ones_stall():
-    network = agf.TwoLayer(*T3, width=3)
-    system = flow_system(network, network.init(1e-1, seed=0))
-    weights, y = system.stiff(system.start())
-    stalled = End(Why.STALLED, Moment(1.0, y, 1.0, 0.0, Counted(weights)))
-    turned = coordinates.crossing(stalled)
-    assert turned.why is Why.TURNED
-    assert turned.after[0] is system
-    assert turned.after[0].params(turned.after[1]).ravel() == pytest.approx(y, rel=1e-12)
-    smooth = agf.TwoLayer(*T3, "tanh", width=3)
-    weights, y = (other := flow_system(smooth, smooth.init(1e-1, seed=0))).weights(other.start())
-    stalled = End(Why.STALLED, Moment(1.0, y, 1.0, 0.0, Counted(weights)))
-    assert coordinates.crossing(stalled) is stalled

@@ -16,11 +16,12 @@ from agf.algorithm.resolved.run import Run
 from agf.algorithm.resolved.stops import Rests, Settles, Undue
 from agf.algorithm.resolved.stretch import Stretch
 from agf.arrays import FloatArray
+from agf.coordinates.cone_system import ConeSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.numerics.ndf import History
 from agf.records.status import Status
 from agf.results.curve import RELAXES
-from agf.stopping.coordinates import Stiff, crossing
+from agf.stopping.coordinates import Stiff
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import Ending, remarks
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit
@@ -69,13 +70,11 @@ class Motion:
         def each(now: Moment, saved: Saved) -> None:
             self._see(now, stretch)
 
-        stalled = 0.0
         while True:
-            stops = [*self._stops(stretch, ending), Stiff(stalled), Timeless(), dear, budget]
-            ended = drive(stretch.moving, Auto(given.tolerances.step), stops, saved, s_end=s_end, each=each)
-            end = crossing(ended)
-            if end is not ended:
-                stalled = end.at.t
+            stops = [*self._stops(stretch, ending), dear, budget]
+            end = drive(stretch.moving, Auto(given.tolerances.step), stops, saved, s_end=s_end, each=each)
+            if end.why is Why.STALLED and isinstance(stretch.moving, ConeSystem):  # at a kink
+                end = replace(end, why=Why.TURNED, after=stretch.moving.back(end.at.y))
             if end.why is not Why.TURNED or end.after is None:
                 break
             stretch.moving, y = end.after
@@ -110,7 +109,7 @@ class Motion:
             stops += [Settles(run, stretch), *(Undue(run, stretch, rule) for rule in ending.unending(smooth))]
         if most is not None:
             stops.append(Enough(run.path.curve, most))
-        return stops
+        return [*stops, Stiff(), Timeless()]
 
     @cached_property
     def _prospects(self) -> Callable[[FloatArray, FloatArray], float | None] | None:
