@@ -99,7 +99,8 @@ class Cost(Weights):
         then, there = (norms(y.reshape(self.shape)).max() for y in (course.before.y, now.y))
         if now.step is None or not there > _GROWS * then:
             return bool(there > _GROWS * then)
-        lately = np.log(there / norms(now.step.y0.reshape(self.shape)).max()) / (now.local - now.step.s0)
+        first, last = (norms(y.reshape(self.shape)).max() for y in (now.step.y0, now.step.y1))
+        lately = np.log(last / first) / (now.step.s1 - now.step.s0)
         return bool(lately * now.t * np.log(2.0) > np.log(_GROWS))
 
     def turned(self, end: End, saved: Saved) -> Saved | None:

@@ -78,7 +78,7 @@ def _parameters(cls: type[Problem], as_json: bool) -> int:
         for p in found
     ]
     columns = ["parameter", "type", "default", "given by", "meaning"]
-    usual = inspect.signature(Problem.init).parameters["kind"].default
+    usual = {p.name: p.default for p in inspect.signature(cls.init).parameters.values()}.get("kind")
     kinds = ", ".join(f"{kind} (default)" if kind == usual else kind for kind in cls.kinds)
     notes = [
         _network(cls),

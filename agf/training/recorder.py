@@ -330,7 +330,9 @@ def _drawn(kept: list[tuple[float, float, Snapshot]]) -> tuple[FloatArray, list[
     """Times (k,) of snapshots, and what is drawn of them, (k, N) each: log norms, and then features."""
     shots = [shot for _, _, shot in kept]
     drawn = [[shot.log_norms for shot in shots]]
-    drawn += [[np.asarray(shot.features[name]) for shot in shots] for name in shots[0].features]
+    # what has other names or shapes at times is refused in the end, with all there is
+    always = set.intersection(*({(name, np.shape(value)) for name, value in shot.features.items()} for shot in shots))
+    drawn += [[np.asarray(shot.features[name]) for shot in shots] for name, _ in sorted(always)]
     values = [np.array(rows, dtype=np.float64).reshape(len(kept), -1) for rows in drawn]
     return np.array([time for time, _, _ in kept]), [np.where(np.isfinite(rows), rows, 0.0) for rows in values]
 

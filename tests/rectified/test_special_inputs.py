@@ -64,7 +64,7 @@ def test_the_best_network_is_least_squares_over_what_differs(X, y, level):
             np.sum((labels[side] - x[side] * (x[side] @ labels[side]) / (x[side] @ x[side])) ** 2)
             for side in (x > 0, x < 0)
         ) / (2 * x.size)
-    assert stairs.levels[-1] == pytest.approx(level, abs=1e-9)
+    assert stairs.levels[-1] == pytest.approx(level, abs=1e-8 * stairs.start_level)  # the tolerance of `theory`
     phase = agf.align(problem, problem.init(1e-6, seed=1, kind="balanced"))
     assert set(phase.fate) <= {"aligns", "opposed", "dead", "flat"}
 

@@ -320,6 +320,7 @@ def test_the_command_listens_before_it_imports_anything_that_takes_time():
 #: A command that is done at once, and a module that is told to stop while Python ends.
 LEAVING = """
 import atexit, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores it
 from agf.shell import entry
 
 atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
