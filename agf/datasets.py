@@ -23,6 +23,7 @@ from agf.arrays import FloatArray, parsed
 from agf.asked import asked
 from agf.errors import DataError, RequestError, explain
 from agf.records import files
+from agf.records.naming import listed
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ def _csv(name: str, target: str | None) -> Dataset:
         raise DataError(explain(f"there is no column {target!r}.", where=name, found=f"columns {shown}", remedy=hint))
     if not body:
         raise DataError(explain("there are no rows below the column names.", where=name))
-    table = np.array([_row(name, line, row, columns) for line, row in body])
+    table = _table(name, body, columns)
     column = columns.index(target)
     arrays = {
         "X": np.ascontiguousarray(np.delete(table, column, axis=1)),
@@ -238,35 +239,38 @@ def _unit(values: FloatArray) -> FloatArray:
     return (values - values.mean(axis=0)) / values.std(axis=0)
 
 
-def _row(name: str, line: int, row: list[str], columns: list[str]) -> list[float]:
-    if len(row) != len(columns):
+def _table(name: str, body: list[tuple[int, list[str]]], columns: list[str]) -> FloatArray:
+    """The numbers below the column names. Raises DataError for cells that are none, naming every column with some."""
+    values: list[list[float | None]] = []
+    unlike: dict[str, tuple[str, str]] = {}  # by column, what is wrong with its first such cell, and the cell
+    for line, row in body:
+        if len(row) != len(columns):
+            words = f"line {line} has {len(row)} cells."
+            raise DataError(explain(words, where=name, expected=f"{len(columns)}, one for each column"))
+        values.append([parsed(cell) for cell in row])
+        for value, cell, column in zip(values[-1], row, columns, strict=True):
+            if value is None or not math.isfinite(value):
+                unlike.setdefault(column, (f"{_unlike(value, cell)}, first on line {line}.", cell))
+    if unlike:
+        (column, (words, cell)), *others = unlike.items()
+        also = f" Not of numbers alone, too: {listed([repr(other) for other, _ in others])}." if others else ""
         raise DataError(
-            explain(f"line {line} has {len(row)} cells.", where=name, expected=f"{len(columns)}, one for each column")
+            explain(
+                f"column {column!r} {words}",
+                where=name,
+                found=repr(cell if len(cell) < 40 else cell[:37] + "..."),
+                expected="numbers",
+                remedy=f"Encode or drop columns of text, and fill or drop missing values.{also}",
+            )
         )
-    values = []
-    for cell, column in zip(row, columns, strict=True):
-        value = parsed(cell)
-        if value is None:
-            raise DataError(
-                explain(
-                    f"column {column!r} {'holds text' if cell.strip() else 'misses a value'}, first on line {line}.",
-                    where=name,
-                    found=repr(cell),
-                    expected="numbers",
-                    remedy="Encode or drop that column, and fill or drop missing values.",
-                )
-            )
-        if not math.isfinite(value):
-            raise DataError(
-                explain(
-                    f"column {column!r} is not finite, first on line {line}.",
-                    where=name,
-                    found=repr(cell if len(cell) < 40 else cell[:37] + "..."),
-                    remedy="Fill or drop missing values.",
-                )
-            )
-        values.append(value)
-    return values
+    return np.array(values, dtype=float)
+
+
+def _unlike(value: float | None, cell: str) -> str:
+    """What a column does that has such a cell; missing values are empty or, as R writes them, NA."""
+    if value is not None:
+        return "is not finite"
+    return "misses a value" if cell.strip() in ("", "NA") else "holds text"
 
 
 # -- named sets -------------------------------------------------------------------------------------------------

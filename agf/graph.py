@@ -293,7 +293,7 @@ _BEND = 0.08
 
 @asked
 def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
-    """Draw the graph with the level (loss) as height, against the number of drops from the start.
+    """Draw the graph with the level (loss) as height, against the fewest drops from the start.
 
     Saddles are numbered by depth and level, and named beside the picture with the runs that visited them: those of the
     most likely path, then the most visited ones, 30 at most and as many as stand apart; the others are dots. Those of
@@ -318,7 +318,7 @@ def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
     ax.update_datalim(list(position.values()))
     ax.autoscale_view()
     ax.margins(x=0.06, y=0.1)
-    ax.set_xlabel("drops from the start")
+    ax.set_xlabel("fewest drops from the start")
     ax.set_ylabel("level (loss)")
     loss_scale(ax, [np.array([graph.nodes[node]["level"] for node in path])])
     runs = graph.graph["runs"]

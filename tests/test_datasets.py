@@ -98,6 +98,8 @@ def test_csv_with_byte_order_mark_spaces_and_windows_line_ends(tmp_path):
         ("a;b\n1;2\n", "b", r"no column 'b'.*separated by commas"),
         ("a,b\n1,red\n", "a", r"column 'b' holds text, first on line 2. Found 'red'. Expected numbers"),
         ("a,b\n1,2\n3,\n", "a", r"column 'b' misses a value, first on line 3. Found ''"),
+        ("a,b\n1,2\n3,NA\n", "a", r"column 'b' misses a value, first on line 3. Found 'NA'"),
+        ("a,b,c,d\n1,,2,3\n1,1,red,nan\n", "a", r"column 'b' misses .* Not of numbers alone, too: 'c', 'd'\.$"),
         ("a,b\n1,2\n3\n", "a", r"line 3 has 1 cells. Expected 2"),
         ("1,2\n3,4\n", "1", r"first row holds numbers"),
         ("a,b\n", "a", r"no rows below the column names"),

@@ -14,7 +14,7 @@ from agf.errors import FileError, RequestError, explain
 from agf.records import files, provenance
 from agf.records.table import Table, Tabular, number, percent
 from agf.results.curve import CurveDrop, rises
-from agf.results.match import Match, delay, lateness, listed, relative
+from agf.results.match import Match, delay, drops, lateness, relative
 from agf.results.matching import MARGIN, align
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
@@ -463,15 +463,20 @@ def _beyond(trajectory: Trajectory, matches: list[Match]) -> list[str]:
     late = [match.k for match in matches if match.predicted_time > end and np.isinf(match.observed_time)]
     if not late:
         return []
-    several = "s" * (len(late) > 1)
-    which = "every predicted drop" if len(late) == len(matches) else f"predicted drop{several} {listed(late)}"
-    reach = 1.1 * max(match.predicted_time for match in matches)
+    which = "every predicted drop" if len(late) == len(matches) else f"predicted {drops(late)}"
+    times = [match.predicted_time for match in matches if match.k in late]
+    until = f"{_length(trajectory, 1.1 * min(times))} to see " + ("the next" if len(late) > 1 else "it")
+    if len(late) > 1:
+        until += f", {_length(trajectory, 1.1 * max(times))} to see all"
+    return [f"The curve ends at flow time {number(end)}, before {which}: train to {until}."]
+
+
+def _length(trajectory: Trajectory, time: float) -> str:
+    """A flow time as what is asked of a training loop, or of the flow."""
     lr, momentum = trajectory.settings.get("lr"), trajectory.settings.get("momentum", 0.0)
     if lr is not None:
-        how = f"{reach * (1 - momentum) / lr:.0f} steps"
-    else:
-        how = f"flow time {number(reach)}" + (" (t_max, --t-max)" if trajectory.method != "csv" else "")
-    return [f"The curve ends at flow time {number(end)}, before {which}: train to {how} to see them."]
+        return f"{time * (1 - momentum) / lr:,.0f} steps"
+    return f"flow time {number(time)}" + (" (t_max, --t-max)" if trajectory.method != "csv" else "")
 
 
 def _largest(values: list[float]) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from agf.records.table import Table, level, number, percent
 from agf.results.curve import CurveDrop
-from agf.results.match import REPRODUCIBLE, Match, delay, lateness, listed
+from agf.results.match import REPRODUCIBLE, Match, delay, drops, lateness, listed
 from agf.results.matching import MARGIN
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _certainty(report: Comparison) -> list[str]:
     shaky = [match.k for match in report.matches if match.conditioning > REPRODUCIBLE]
     if shaky:
         lines.append(
-            f"Conditioning: a small change moves the predicted time of {listed(shaky)} "
+            f"Conditioning: a small change moves the predicted time of {drops(shaky)} "
             f"by more than {percent(REPRODUCIBLE)}."
         )
     beyond = [match.k for match in report.matches if abs(match.time_error) > match.bar]
@@ -177,7 +177,7 @@ def _certainty(report: Comparison) -> list[str]:
         steps = ""
         if lateness(report.stairs, report.trajectory):
             steps = f"; it knows no steps, which make {delay(report.stairs, report.trajectory)}"
-        lines.append(f"Off by more than the error bar: {listed(beyond)}{steps}.")
+        lines.append(f"Off by more than the error bar: {drops(beyond)}{steps}.")
     if report.repeat is not None:
         kept = [str(match.k) for match in report.matches if match.reproducible]
         lines.append(f"Reproduced to {percent(REPRODUCIBLE)} by a repeat of the training: {', '.join(kept) or 'none'}.")

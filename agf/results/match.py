@@ -164,6 +164,11 @@ def listed(numbers: list[int]) -> str:
     return ", ".join(word for run in words for word in run)
 
 
+def drops(numbers: list[int]) -> str:
+    """They, as drops: "drop 1", "drops 1, 2"."""
+    return f"drop{'s' * (len(numbers) > 1)} {listed(numbers)}"
+
+
 def relative(difference: float, unit: float) -> float:
     """difference / unit; 0 where both vanish, NaN where only the unit does."""
     if unit == 0:

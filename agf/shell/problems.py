@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from importlib.util import find_spec
 from typing import Any
 
@@ -40,7 +41,7 @@ def problems(name: str | None, as_json: bool) -> int:
 def _summary(cls: type[Problem] | None) -> str:
     """First sentence of the docstring of the class."""
     text = " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split()) if cls is not None else ""
-    return text.split(". ")[0].rstrip(".")
+    return re.split(r"(?<=\S)\. ", text)[0].rstrip(".")  # " . " is a product: w . x
 
 
 def _network(cls: type[Problem]) -> str:

@@ -243,7 +243,8 @@ def test_drops_beyond_the_end_of_the_curve_are_named_with_how_far_to_train(tmp_p
     rows = (tmp_path / "curve.csv").read_text().replace("time", "step", 1)
     (tmp_path / "curve.csv").write_text(rows)
     curve = agf.Trajectory.from_csv(tmp_path / "curve.csv", lr=0.5, momentum=0.5)  # a step is one unit of flow time
-    assert f"train to {1.1 * ends[-1]:.0f} steps" in agf.compare(stairs, curve).notes[0]
+    next_one, last = (f"{1.1 * time:,.0f} steps" for time in (ends[2], ends[3]))
+    assert agf.compare(stairs, curve).notes[0].endswith(f"train to {next_one} to see the next, {last} to see all.")
 
 
 def test_results_and_problems_say_what_they_are_in_one_line():

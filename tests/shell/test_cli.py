@@ -165,6 +165,18 @@ def test_listing_the_commands_imports_none_of_them():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
+#: A problem whose first sentence has a product with a dot.
+PRODUCT = """
+import agf
+
+
+class Mine(agf.TwoLayer):
+    \"\"\"f = a w . x. Nothing else.\"\"\"
+
+    name = "mine"
+"""
+
+
 def test_problems_are_listed_from_the_registry(run):
     from agf import registry
 
@@ -174,6 +186,11 @@ def test_problems_are_listed_from_the_registry(run):
     listed = json.loads(run("problems", "--json")[1])
     assert [one["name"] for one in listed] == registry.names()
     assert all(one["broken"] is None and one["summary"] for one in listed)
+
+
+def test_the_summary_of_a_problem_is_its_first_sentence_products_included(run, tmp_path):
+    (tmp_path / "mine.py").write_text(PRODUCT)
+    assert "f = a w . x" in run("problems", f"{tmp_path / 'mine.py'}:Mine")[2].splitlines()[0]
 
 
 def test_parameters_come_from_the_signature_and_the_docstring(run, plugin):
