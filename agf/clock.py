@@ -14,11 +14,12 @@ from functools import cached_property
 
 import numpy as np
 
-from agf.arrays import USUAL, FloatArray, numbers
+from agf.arrays import USUAL, FloatArray, count, numbers
 from agf.asked import asked
 from agf.errors import RequestError, explain
 
 
+@asked
 def charge(log_norms: FloatArray, log_start: FloatArray, degree: int) -> FloatArray:
     """Charge that takes a neuron from norm exp(log_start) to exp(log_norms), (m,); flow time x loss.
 
@@ -31,6 +32,7 @@ def charge(log_norms: FloatArray, log_start: FloatArray, degree: int) -> FloatAr
         return -np.exp(-power * log_start) * np.expm1(-power * (log_norms - log_start)) / power
 
 
+@asked
 def threshold(log_start: FloatArray, degree: int, log_radius: FloatArray | float = 0.0) -> FloatArray:
     """Charge at which a neuron of norm exp(log_start) reaches norm exp(log_radius), (m,); flow time x loss.
 
@@ -39,6 +41,7 @@ def threshold(log_start: FloatArray, degree: int, log_radius: FloatArray | float
     return charge(np.asarray(log_radius, dtype=np.float64), log_start, degree)
 
 
+@asked
 def log_threshold(log_start: FloatArray, degree: int, log_radius: FloatArray | float = 0.0) -> FloatArray:
     """Natural log of `threshold`, (m,), finite at any scale; -inf where the neuron is already there."""
     gap = np.maximum(np.asarray(log_radius) - log_start, 0.0)
@@ -49,6 +52,7 @@ def log_threshold(log_start: FloatArray, degree: int, log_radius: FloatArray | f
         return -power * log_start + np.log(-np.expm1(-power * gap)) - np.log(power)
 
 
+@asked
 def log_norm(charges: FloatArray, log_start: FloatArray, degree: int) -> FloatArray:
     """Inverse of `charge`: log norm of a neuron after `charges` S (m,), flow time x loss; inf past the blow-up."""
     if degree == 2:
@@ -63,6 +67,7 @@ def log_norm(charges: FloatArray, log_start: FloatArray, degree: int) -> FloatAr
 HALF = 1.0 - np.sqrt(0.5)
 
 
+@asked
 def half_drop_ratio(degree: int) -> float:
     """Norm over R* at which the frozen law stands when the loss has fallen half-way, for this degree kappa: n_kappa.
 
@@ -72,6 +77,7 @@ def half_drop_ratio(degree: int) -> float:
     half the loss is gone at rho^kappa = (1 - 1/sqrt 2) R*^kappa. The ratio is the norm of the same neuron without
     saturation at that instant.
     """
+    degree = count(degree, "degree", where="half_drop_ratio", least=2)
     if degree == 2:
         return float((np.sqrt(2.0) - 1.0) ** 0.5)
     from scipy.integrate import quad  # a quarter of a second to import, and degree 2 needs none

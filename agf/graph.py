@@ -21,7 +21,7 @@ import numpy as np
 from agf import plot
 from agf.arrays import FloatArray
 from agf.asked import asked
-from agf.errors import RequestError, explain
+from agf.errors import RequestError, explain, shown
 from agf.pictures.axes import loss_scale, plain, short
 from agf.records import files
 from agf.records.naming import given, word_of
@@ -150,6 +150,9 @@ def saddles(stairs: Iterable[Staircase]) -> nx.DiGraph:
     import networkx as nx
 
     runs = list(stairs)
+    odd = [shown(run) for run in runs if not hasattr(run, "start_level")]
+    if odd:
+        raise RequestError(explain("`stairs` holds no predictions only.", found=odd[0], expected="agf.Staircase"))
     names = sorted({run.problem for run in runs})
     if len(names) != 1:
         raise RequestError(
@@ -208,9 +211,27 @@ def _clock(runs: list[Staircase]) -> str:
     return "flow time" if known and max(units) - min(units) <= math.log(_SAME_CLOCK) else "accelerated time"
 
 
+def _check(graph: nx.DiGraph) -> None:
+    """Raise RequestError where a graph is not one of `saddles`."""
+    if "clock" not in graph.graph:
+        raise RequestError(
+            explain("the graph is none of saddles.", found=str(graph), expected="one of agf.graph.saddles")
+        )
+
+
 @asked
 def edge_time(graph: nx.DiGraph, edge: tuple[str, str]) -> float:
-    """Mean jump time of a transition on the clock of the graph (its attribute `clock`)."""
+    """Mean jump time of a transition on the clock of the graph (its attribute `clock`).
+
+    Raises
+    ------
+    RequestError
+        Where the graph has no such transition.
+    """
+    _check(graph)
+    if tuple(edge) not in list(graph.edges):
+        there = "; ".join(map(" -> ".join, graph.edges)) or "none"
+        raise RequestError(explain("there is no such transition.", found=shown(edge), expected=f"one of {there}"))
     return float(graph.edges[edge]["time" if graph.graph["clock"] == "flow time" else "accelerated_time"])
 
 
@@ -225,6 +246,8 @@ def most_likely_path(graph: nx.DiGraph) -> list[str]:
     Shortest path with weights -log probability, so returns to earlier saddles cost what they should.
     """
     import networkx as nx
+
+    _check(graph)
 
     def cost(source: str, target: str, attributes: dict[str, Any]) -> float:
         del source, target
@@ -255,6 +278,7 @@ def write(graph: nx.DiGraph, path: str | os.PathLike[str]) -> None:
     FileError
         When unwritable.
     """
+    _check(graph)
     text = os.fspath(path)
     if text.endswith(".graphml"):
         import networkx as nx
@@ -303,6 +327,7 @@ def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
     its probability; the most likely path is blue, ends are orange. ax : matplotlib axes; a new figure when None.
     Returns the axes.
     """
+    _check(graph)
     ax = plot.new_axes(1.5) if ax is None else ax
     depth, path = _depths(graph), most_likely_path(graph)
     order = sorted(graph, key=lambda node: (depth[node], -graph.nodes[node]["level"]))

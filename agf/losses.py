@@ -223,7 +223,7 @@ class CrossEntropy(Loss):
     name = "cross-entropy"
 
     def targets(self, Y: Any, where: str) -> tuple[FloatArray, tuple[Any, ...]]:
-        given = np.asarray(Y)
+        given = _as_array(Y, where)
         if given.ndim == 2 and given.shape[1] > 1:
             y = matrix(given, "Y", where=where)
             if (y < 0).any():  # one-hot rows that were centred
@@ -278,12 +278,15 @@ def one_hot(labels: Any, where: str) -> tuple[FloatArray, tuple[Any, ...]]:
     Raises
     ------
     DataError
-        For NaN labels and for a single class.
+        For NaN labels, for a single class, and for what is no column of numbers or of text.
     """
-    column = np.asarray(labels).reshape(-1)
+    column = _as_array(labels, where).reshape(-1)
     if np.issubdtype(column.dtype, np.number):
         column = matrix(column, "Y", where=where)[:, 0]
-    names, index = np.unique(column, return_inverse=True)
+    try:
+        names, index = np.unique(column, return_inverse=True)
+    except TypeError as error:  # they have no order
+        raise _no_labels(error, where) from None
     if names.size < 2:
         raise DataError(
             explain(
@@ -292,6 +295,19 @@ def one_hot(labels: Any, where: str) -> tuple[FloatArray, tuple[Any, ...]]:
             )
         )  # fmt: skip
     return np.eye(names.size)[index], _plain(names)
+
+
+def _as_array(labels: Any, where: str) -> np.ndarray:
+    """Labels as numpy reads them. Raises DataError for rows of many lengths."""
+    try:
+        return np.asarray(labels)
+    except ValueError as error:
+        raise _no_labels(error, where) from None
+
+
+def _no_labels(error: Exception, where: str) -> DataError:
+    words = f"`Y` is no column of labels ({error})."
+    return DataError(explain(words, where=where, expected="numbers or text, one a row"))
 
 
 def _plain(names: np.ndarray) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from agf.arrays import FloatArray
 from agf.asked import asked
-from agf.errors import RequestError, explain
+from agf.errors import RequestError, explain, shown
 from agf.pictures.axes import (
     OBSERVED,
     PALETTE,
@@ -73,6 +73,15 @@ _THIN = 2e-3
 # -- staircase --------------------------------------------------------------------------------------------------
 
 
+def _check_colour(color: str) -> None:
+    """Raise RequestError where matplotlib knows no such colour."""
+    from matplotlib.colors import is_color_like
+
+    if not is_color_like(color):
+        expected = "one of matplotlib, as in 'tab:blue' or '#1f77b4'"
+        raise RequestError(explain("there is no such colour.", found=shown(color), expected=expected))
+
+
 @asked
 def staircase(
     stairs: Staircase, *, ax: Axes | None = None, color: str = PREDICTED, label: str = "predicted", rules: bool = True
@@ -89,6 +98,7 @@ def staircase(
     rules : bool, optional
         Whether to draw the rules and names.
     """
+    _check_colour(color)
     alone = ax is None
     ax = new_axes() if ax is None else ax
     seen = ax.get_xlim() if ax.has_data() else (np.inf, -np.inf)
@@ -145,6 +155,7 @@ def trajectory(
     traj: Trajectory, *, ax: Axes | None = None, color: str = OBSERVED, label: str | None = None, marks: bool = True
 ) -> Axes:
     """The loss curve against log flow time. marks : whether to mark half-way down each drop found in it."""
+    _check_colour(color)
     alone = ax is None
     ax = new_axes() if ax is None else ax
     seen = ax.get_xlim() if ax.has_data() else (np.inf, -np.inf)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
+import agf
 from agf import clock
 from agf.clock import Clock
 
@@ -150,3 +151,16 @@ def test_the_norm_in_accelerated_time_has_the_unit_of_time_in_its_exponent():
     norm = clock.log_norm(np.array([2 * 0.7 * float(unit.flow(0.4))]), start, 2)
     assert norm == pytest.approx(start + unit.scale * accelerated)
     assert not np.allclose(norm, start + accelerated)
+
+
+def test_arguments_of_another_kind_are_named():
+    for call in (
+        lambda: clock.charge("a", np.zeros(2), 2),
+        lambda: clock.charge(np.zeros(2), [[1], [1, 2]], 3),
+        lambda: clock.threshold(None, 3),
+        lambda: clock.threshold(np.zeros(2), "two"),
+        lambda: clock.half_drop_ratio(0),
+        lambda: clock.half_drop_ratio("two"),
+    ):
+        with pytest.raises(agf.errors.AgfError, match=r"log_norms|log_start|degree"):
+            call()

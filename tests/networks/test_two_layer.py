@@ -456,6 +456,8 @@ def test_a_column_a_class_will_do_for_every_loss_also_when_it_was_centred(loss, 
         ({"X": np.eye(3), "loss": "logistic", "Y": [0, 1, 2]}, r'Use loss="cross-entropy"'),
         ({"loss": "cross-entropy", "Y": [3, 3]}, r"one class only. Found \[3.0\] in 2 row"),
         ({"loss": "cross-entropy", "Y": [0, np.nan]}, r"non-finite"),
+        ({"loss": "cross-entropy", "Y": [[1], [1, 2]]}, r"no column of labels"),
+        ({"loss": "cross-entropy", "Y": np.array([1, None])}, r"no column of labels"),
         ({"loss": "cross-entropy", "Y": [[1, 1], [0, 1]]}, r"not probabilities"),
     ],
 )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
+import agf
 from agf import graph, plot
 from agf.clock import Clock
 from agf.errors import FileError, RequestError
@@ -199,3 +200,23 @@ def test_exports_read_back_and_quote_awkward_names(tmp_path):
         graph.write(g, tmp_path / "g.png")
     with pytest.raises(FileError, match="cannot write"):
         graph.write(g, tmp_path / "no" / "g.dot")
+
+
+def test_graphs_edges_and_runs_of_another_kind_are_sentences(tmp_path):
+    problem = agf.problem("diagonal-linear", X=np.eye(2), y=[2.0, 1.0])
+    stairs = agf.predict(problem, problem.init(1e-4))
+    mine = graph.saddles([stairs])
+    (edge, *_) = mine.edges
+    assert graph.edge_time(mine, list(edge)) == graph.edge_time(mine, edge) > 0
+    other = nx.DiGraph([("nothing", "b")])
+    for call in (
+        lambda: graph.edge_time(mine, ("nothing", "nowhere")),
+        lambda: graph.edge_time(mine, [["nothing"], ["b"]]),
+        lambda: graph.edge_time(other, ("nothing", "b")),
+        lambda: graph.story(other),
+        lambda: graph.draw(other),
+        lambda: graph.write(other, tmp_path / "other.dot"),
+        lambda: graph.saddles(run for run in [stairs, None]),
+    ):
+        with pytest.raises(agf.RequestError):
+            call()

@@ -450,3 +450,11 @@ def test_the_legend_of_runs_of_two_problems_names_them():
     assert not any(
         "linear" in word for word in [text.get_text() for text in agf.plot.overlay(runs[:1]).get_legend().get_texts()]
     )
+
+
+def test_a_colour_that_matplotlib_does_not_know_is_named():
+    problem = agf.problem("diagonal-linear", X=np.eye(2), y=[2.0, 1.0])
+    init = problem.init(1e-4)
+    for run in (agf.predict(problem, init), agf.flow(problem, init, t_max=1.0)):
+        with pytest.raises(agf.RequestError, match=r"no such colour\. Found 'bluish'"):
+            run.plot(color="bluish")

@@ -46,6 +46,7 @@ CASES = [
     {"group": [4, 2], "template": {(1, 1): 2.0, (2, 1): -1.0}},
     {"p": 5, "terms": 3},
     {"p": 4, "terms": 4, "template": "power-law:0.5"},
+    {"p": 2, "terms": 6},
 ]
 
 
@@ -89,6 +90,19 @@ def test_the_general_moments_agree_with_the_quadratic_sums():
     np.testing.assert_allclose(quadratic.gram(one, one), general.gram(two, two), rtol=1e-12)
     for mine, other in zip(quadratic.pull(one, one), general.pull(two, two), strict=True):
         np.testing.assert_allclose(mine, other, atol=1e-12 * np.abs(mine).max())
+
+
+def test_leaving_out_each_of_k_terms_takes_about_three_k_products_of_polynomials(monkeypatch):
+    counts, times = [], kernels.Moments._times
+    monkeypatch.setattr(
+        kernels.Moments, "_times", lambda self, one, two: counts.append(one.shape[2]) or times(self, one, two)
+    )
+    for terms in (2, 3, 10):
+        counts.clear()
+        kernel = kernels.Moments(ModularAddition(p=2, width=1).template, terms)
+        one = kernel.sources(np.ones((1, 2 * (terms + 1))))
+        kernel.gram(one, one)
+        assert sum(counts) == 3 * (terms - 2)  # k (k - 2) when each is multiplied out
 
 
 def test_moments_in_blocks_are_those_of_all_neurons_at_once(monkeypatch):
