@@ -79,7 +79,8 @@ def _parameters(cls: type[Problem], as_json: bool) -> int:
         for p in found
     ]
     columns = ["parameter", "type", "default", "given by", "meaning"]
-    usual = {p.name: p.default for p in inspect.signature(cls.init).parameters.values()}.get("kind")
+    named = [inspect.signature(init).parameters.get("kind") for init in (cls.init, Problem.init)]
+    usual = next(parameter.default for parameter in named if parameter is not None)
     kinds = ", ".join(f"{kind} (default)" if kind == usual else kind for kind in cls.kinds)
     notes = [
         _network(cls),
