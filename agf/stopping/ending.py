@@ -76,13 +76,7 @@ class Ending:
         no_neurons = np.zeros(0, dtype=np.int64)
         zero = abs(float(problem.loss_grad(np.zeros((0, problem.n_params)), no_neurons)[0]))
         unit = abs(float(problem.loss_grad(init.directions, np.arange(init.width))[0]))
-        y = system.start()
-        with np.errstate(over="ignore", invalid="ignore"):
-            moves = np.abs(system.velocity(y) / system.scale(y))
-        speed = system.growth(y) or float(np.max(moves, initial=0.0))
-        scale = zero or unit
-        first = 1 / speed if speed > 0 and np.isfinite(speed) else 1.0
-        return cls(settle, scale, float(problem.least_loss(init)), first, settle)
+        return cls(settle, zero or unit, float(problem.least_loss(init)), first_change(system), settle)
 
     def rules(self, smooth: bool) -> list[Stop]:
         """In the order in which they are asked."""
@@ -220,6 +214,18 @@ class Ending:
 
     def _size(self, loss: float) -> float:
         return max(abs(loss), FLOOR * self.scale)
+
+
+def first_change(system: FlowSystem) -> float:
+    """Time s in which the fastest neuron changes by order one at the start, 1 where nothing moves; two gradients.
+
+    In the units of the flow, so that a rescaled flow ends by the same rules at the same place.
+    """
+    y = system.start()
+    with np.errstate(over="ignore", invalid="ignore"):
+        moves = np.abs(system.velocity(y) / system.scale(y))
+    speed = system.growth(y) or float(np.max(moves, initial=0.0))
+    return 1 / speed if speed > 0 and np.isfinite(speed) else 1.0
 
 
 def status_of(why: Why) -> Status:

@@ -224,6 +224,10 @@ def test_18_flip_times_are_those_of_the_flow_at_any_scale_of_the_start():
         for angle, printed in ((2.0, 2.075241), (2.5, 6.943140), (3.0, 42.06)):
             assert theory.flip_time(angle) / inputs == pytest.approx(printed, rel=1e-5 if angle < 3 else 1e-4)
             assert theory.reached_angle(theory.flip_time(angle)) == pytest.approx(angle, abs=1e-9)
+        assert theory.flip_time(np.pi) == np.inf
+        for wrong in (-0.1, 4.0, np.nan):
+            with pytest.raises(agf.AgfError, match="flip_time"):
+                theory.flip_time(wrong)
     for scale in (1e-3, 0.3):
         w = scale * np.array([[np.cos(2.5), np.sin(2.5), 1.0]])
         problem = neuron(2)

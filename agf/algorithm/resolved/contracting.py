@@ -43,7 +43,7 @@ from agf.results.drop import Drop, kept
 from agf.results.staircase import Staircase
 from agf.stopping.along import along, enough
 from agf.stopping.drive import Counted, End, Moment, Saved, Stop, Why, drive
-from agf.stopping.ending import SETTLE, Ending, remarks
+from agf.stopping.ending import SETTLE, Ending, first_change, remarks
 from agf.stopping.methods import Auto
 from agf.stopping.rules import BUDGET, Budget, Timeless
 
@@ -123,7 +123,7 @@ class _Followed:
     def go(self) -> Status:
         """Until a rule ends it."""
         settings, start_level = self.task.settings, self.task.start_level
-        ending = Ending(SETTLE, start_level, self.least, 1.0 / self.unit)  # as the trainer's: the same drops count
+        ending = Ending(SETTLE, start_level, self.least, first_change(self.system))  # the trainer's drops
         stops: list[Stop] = ending.rules(self.system.smooth)
         if settings.max_drops is not None:
             stops.append(Enough(self.curve, settings.max_drops))

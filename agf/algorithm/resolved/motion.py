@@ -23,7 +23,7 @@ from agf.records.status import Status
 from agf.results.curve import RELAXES
 from agf.stopping.coordinates import Stiff
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
-from agf.stopping.ending import Ending, remarks
+from agf.stopping.ending import Ending, first_change, remarks
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit
 from agf.stopping.rules import BUDGET, Budget, Certified, Event, Timeless, Tolerance, Unaffordable
 
@@ -43,6 +43,7 @@ class Motion:
     def __init__(self, run: Run) -> None:
         self.given, self.run = run.given, run
         self._gradients = 0.0  # of all stretches so far
+        self._first = 0.0  # accelerated time of the first change, where neurons are active from the start
 
     def flow(self) -> Status | None:
         """All neurons in real time until the active set changes or has settled; a status at an end."""
@@ -56,12 +57,13 @@ class Motion:
         if began == 0.0:
             run.path.slopes[0] = system.loss_rate(start) / unit
             run.stats["loss_evaluations"] += 1
+            self._first = unit * first_change(system)
         saved = Saved(start, method=self._resumed(system, start, unit))
         if system.smooth and isinstance(run.planned, History) and (weights := system.stiff(start)) is not None:
             stretch.moving, start = weights
             saved = Saved(start, method=History(run.planned.step / unit))
         spent = sum(run.stats.get(name, 0.0) for name in ("velocity_evaluations", "utility_evaluations"))
-        ending = Ending(settings.rtol, given.start_level, given.least, max(began, 1.0) / unit, spent=spent)
+        ending = Ending(settings.rtol, given.start_level, given.least, max(began, self._first) / unit, spent=spent)
         if run.last and (known := self._prospects) is not None:
             ending = replace(ending, prospects=lambda now: known(*system.polar(stretch.riding(now.y))))
         budget, s_end = Budget(BUDGET - self._gradients, hessian=PER_ENTRY * start.size), (given.stop - began) / unit

@@ -101,10 +101,15 @@ class NeuronTheory(agf.Staircase):
         """Flow time at which w_1 changes sign, balanced, a > 0, from an angle in (pi/2, pi); 0 below, inf at pi.
 
         2 pi / (s c) int_{pi/2}^{angle} dt / ((pi - t) sin t); over d it is 2.075241 at 2.0 and 6.943140 at 2.5.
+        Raises RequestError for what is no angle of two vectors.
         """
+        if not 0.0 <= angle <= np.pi:
+            raise RequestError(
+                explain("no such angle.", where="flip_time", expected="from 0 to pi, in radians", found=f"{angle:g}")
+            )
         if angle <= np.pi / 2:
             return 0.0
-        if angle >= np.pi:
+        if angle == np.pi:
             return np.inf
         # in y = 1 / (pi - t) the integrand 1/((pi - t) sin t) dt = dy / (y sin(1/y)) is smooth up to pi
         low, high = 2 / np.pi, 1 / (np.pi - angle)
