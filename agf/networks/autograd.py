@@ -186,7 +186,16 @@ class AutogradProblem(SampledProblem):
             return theta.new_zeros((0, x.shape[0], self.n_outputs))
         inputs = x
         if self.neuron_inputs is not None:
-            inputs = self.neuron_inputs(x, torch.as_tensor(np.asarray(neurons), device=x.device))
+            try:
+                inputs = self.neuron_inputs(x, torch.as_tensor(np.asarray(neurons), device=x.device))
+            except IndexError as error:
+                raise ProblemError(
+                    explain(
+                        f"it has no inputs for some of {self.width} neurons ({error}).",
+                        where=f"{type(self).__name__}.neuron_inputs",
+                        remedy="Give the network as many neurons as there are inputs (width=).",
+                    )
+                ) from error
             if not torch.is_tensor(inputs) or inputs.shape[:2] != (theta.shape[0], x.shape[0]):
                 raise ProblemError(
                     explain(

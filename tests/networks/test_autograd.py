@@ -172,6 +172,13 @@ def test_wrong_inputs_of_a_neuron_are_refused():
         p._predict(np.ones((4, 5)), np.arange(4))
 
 
+def test_more_neurons_than_inputs_of_their_own_are_a_sentence():
+    with pytest.raises(agf.ProblemError, match=r"it has no inputs for some of 4 neurons .* \(width=\)"):
+        problem(lambda theta, x: theta[0] * theta[1] * x, n_params=2, neuron_inputs=lambda self, x, i: x.T[i]).init(
+            1e-6
+        )
+
+
 def test_a_missing_neuron_is_named():
     p = type("Mine", (agf.AutogradProblem,), {"name": "mine"})(X, Y)
     with pytest.raises(agf.ProblemError, match=r"`neuron\(theta, x\)` is not defined"):
