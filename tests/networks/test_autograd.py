@@ -173,10 +173,11 @@ def test_wrong_inputs_of_a_neuron_are_refused():
 
 
 def test_more_neurons_than_inputs_of_their_own_are_a_sentence():
+    def own(self, x, neurons):
+        return x.T[neurons]
+
     with pytest.raises(agf.ProblemError, match=r"it has no inputs for some of 4 neurons .* \(width=\)"):
-        problem(lambda theta, x: theta[0] * theta[1] * x, n_params=2, neuron_inputs=lambda self, x, i: x.T[i]).init(
-            1e-6
-        )
+        problem(lambda theta, x: theta[0] * theta[1] * x, Y=Y[:, :1], n_params=2, neuron_inputs=own).init(1e-6)
 
 
 def test_a_missing_neuron_is_named():
