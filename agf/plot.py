@@ -74,7 +74,7 @@ _THIN = 2e-3
 
 
 def _check_colour(color: str) -> None:
-    """Raise RequestError where matplotlib knows no such colour."""
+    """Raise RequestError where matplotlib, which is there with the axes, knows no such colour."""
     from matplotlib.colors import is_color_like
 
     if not is_color_like(color):
@@ -98,9 +98,9 @@ def staircase(
     rules : bool, optional
         Whether to draw the rules and names.
     """
-    _check_colour(color)
     alone = ax is None
     ax = new_axes() if ax is None else ax
+    _check_colour(color)
     seen = ax.get_xlim() if ax.has_data() else (np.inf, -np.inf)
     times, in_flow_time = drop_times(stairs)
     left, right = span(times, in_flow_time)
@@ -155,9 +155,9 @@ def trajectory(
     traj: Trajectory, *, ax: Axes | None = None, color: str = OBSERVED, label: str | None = None, marks: bool = True
 ) -> Axes:
     """The loss curve against log flow time. marks : whether to mark half-way down each drop found in it."""
-    _check_colour(color)
     alone = ax is None
     ax = new_axes() if ax is None else ax
+    _check_colour(color)
     seen = ax.get_xlim() if ax.has_data() else (np.inf, -np.inf)
     later = traj.times > 0
     found = traj.drops if later.sum() > 1 else []
