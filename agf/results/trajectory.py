@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agf import sphere
-from agf.arrays import FloatArray, numbers
+from agf.arrays import FloatArray
 from agf.arrays import number as as_number
 from agf.asked import asked
 from agf.clock import Clock
@@ -18,10 +17,9 @@ from agf.errors import RequestError, explain, shown
 from agf.init import Init
 from agf.records import files, naming
 from agf.records.status import Status
-from agf.records.table import Table, Tabular, number
-from agf.results import endings, observed, trajectory_file
-from agf.results.curve import CurveDrop
-from agf.results.interpolant import crossing, interpolate
+from agf.records.table import Table, level, number
+from agf.results import endings, trajectory_file
+from agf.results.loss_curve import LossCurve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +32,7 @@ _EMPTY = np.zeros(0)
 
 @asked
 @dataclass(frozen=True, repr=False)
-class Trajectory(Tabular):
+class Trajectory(LossCurve):
     """Training as it happened. T snapshots, T_dense recorded losses (every accepted step or so).
 
     Parameters
@@ -166,29 +164,6 @@ class Trajectory(Tabular):
         """Why it ended, as a sentence with what was measured."""
         return endings.training(self)
 
-    @cached_property
-    def drops(self) -> list[CurveDrop]:
-        """Drops found in the curve, in log time (`curve.detect`); none smaller than twice the run's tolerance."""
-        return observed.drops(self)
-
-    @property
-    def levels(self) -> FloatArray:
-        """Losses on the plateaus found in the curve, from before its first drop to after the last; empty without."""
-        return np.array([drop.before for drop in self.drops] + [drop.after for drop in self.drops[-1:]])
-
-    @property
-    def depth(self) -> float:
-        """Smallest drop looked for in the curve, as a fraction of the loss before it."""
-        return observed.depth(self)
-
-    @property
-    def complete_until(self) -> float:
-        """Flow time up to which it shows whole drops: its end, or the start of a drop that is not over there.
-
-        A drop is over when its last tenth took as long as the 40 % before, and wherever the flow settled.
-        """
-        return observed.complete_until(self)
-
     def params(self, k: int) -> FloatArray:
         """Parameters (H, P) of snapshot k (negative k counts from the end), a fresh array. RequestError if not kept."""
         if self.directions.shape[0] == 0:
@@ -202,14 +177,6 @@ class Trajectory(Tabular):
     def features(self, name: str) -> FloatArray:
         """(T, ...) the feature `name` over the snapshots. RequestError when there is no such feature."""
         return self.features_over_time[naming.feature(name, self.features_over_time, self.problem)]
-
-    def loss_at(self, t: FloatArray | float) -> FloatArray:
-        """Loss at flow times t, interpolated between recorded points (cubic where slopes are known)."""
-        return interpolate(self.times, self.losses, self.slopes, numbers(t, "t"))
-
-    def time_at(self, loss: float) -> float:
-        """First flow time at which the loss is below `loss`; inf if it never is. Located on the dense solution."""
-        return crossing(self.times, self.losses, self.slopes, loss)
 
     def flips(self, kind: str = "inner", problem: Problem | None = None) -> Flips:
         """Which weight changed sign when, and at what norm.
@@ -241,7 +208,16 @@ class Trajectory(Tabular):
 
     def table(self) -> Table:
         """Drops found in the curve, as a table."""
-        return observed.table(self)
+        rows = [
+            [str(k), number(d.time, 6), number(d.before, 6), level(d.after, self.losses[0], 6)]
+            for k, d in enumerate(self.drops, 1)
+        ]
+        return Table(
+            f"Drops found in the {self.kind} of {self.problem}",
+            ["drop", "half-drop time", "level before", "level after"],
+            rows,
+            [f"{self.status.word}: {self.ending}", *self.notes],
+        )
 
     def __repr__(self) -> str:
         end = f"to flow time {number(float(self.times[-1]))}, " if self.times.size else ""
