@@ -16,8 +16,8 @@ import numpy as np
 from agf import sphere
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.asked import asked
+from agf.contract.described import Described
 from agf.contract.flow_system import FlowSystem
-from agf.contract.instance import Instance
 from agf.contract.interaction import Span, of_loss
 from agf.contract.phases import Phases
 from agf.contract.returns import watch
@@ -25,8 +25,6 @@ from agf.contract.start import drawn
 from agf.contract.ties import Ties
 from agf.errors import NoTheory, explain
 from agf.init import Init
-from agf.records import naming
-from agf.records.table import Table
 
 if TYPE_CHECKING:
     from agf.records.settings import Settings
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 _ARRAYS = 16
 
 
-class Problem(Instance):
+class Problem(Described):
     """A two-layer network with its data and loss.
 
     Attributes
@@ -54,10 +52,9 @@ class Problem(Instance):
 
     Notes
     -----
-    A problem must define these attributes and the methods `loss_grad`, `residual` and `utility`; all of these are here,
-    and none is in a base class. What it may define follows them by purpose: where it starts, what it knows of its loss,
-    its network and its neurons, closed forms, and what people read. Nobody defines `init`, `empty`, `cornered`,
-    `table` and `arguments`.
+    A problem must define these attributes and the methods `loss_grad`, `residual` and `utility`. What it may define
+    follows them by purpose: where it starts, what it knows of its loss, its network and its neurons, and closed forms;
+    what people read of it is in `Described`. Nobody defines `init`, `empty`, `cornered`, `table` and `arguments`.
 
     Conventions: `theta` is (m, P), `neurons` the (m,) indices of these rows in 0..H-1 (they matter where neurons are
     not interchangeable); m may be 0. `directions` (m, P) are unit rows and `log_norms` (m,) natural logs of norms, for
@@ -66,7 +63,6 @@ class Problem(Instance):
     All times that a problem sees are flow times, but for those of its own phases, which are accelerated.
     """
 
-    name: ClassVar[str]
     #: Names of the constructor arguments that come from a data file, in order.
     data_arguments: ClassVar[tuple[str, ...]] = ()
     #: The one whose columns are the d inputs, where these have no order: a neuron's first d parameters are their
@@ -91,9 +87,6 @@ class Problem(Instance):
     #: Whether the loss is half-squared, so that self-interactions are exact.
     quadratic_loss: bool = True
 
-    degree: int
-    width: int
-    n_params: int
     #: Whether the door (`agf.contract.admission`) has let this problem pass.
     _admitted: bool = False
     #: The last loss returned for no neurons, of a class from outside the package; inf: none, or it was 0.
@@ -312,61 +305,6 @@ class Problem(Instance):
             )
         )
 
-    # -- may define: what people read ---------------------------------------------------------------------------------
-
-    def describe(self) -> str:
-        """One line for reports: what the network and the data are."""
-        return f"{self.name}, {self.width} neurons of {self.n_params} parameters, degree {self.degree}"
-
-    def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
-        """A few words for the drop of neurons `chosen` (indices in 0..H-1), e.g. "coordinate 3"; the first of many.
-
-        Parameters
-        ----------
-        theta : float ndarray, shape (m, P)
-            Active neurons after the drop.
-        neurons : int ndarray, shape (m,)
-            Their indices.
-        chosen : int ndarray, shape (k,)
-            Indices of the neurons to be named.
-        """
-        del theta, neurons
-        return f"{'neuron' if chosen.size == 1 else 'neurons'} {naming.listed([str(i) for i in chosen.tolist()])}"
-
-    def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
-        """What the network has learned, by name (coefficients, singular values, power spectrum, ...)."""
-        del theta, neurons
-        return {}
-
-    def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
-        """A few words for what grew most between two sets of `features`, e.g. "frequency 3"; "" leaves it to `label`.
-
-        For drops read off a curve (mode "resolved"), over which several neurons may grow, shrink and trade places.
-
-        Parameters
-        ----------
-        before : dict[str, FloatArray]
-            `features` of the network before a drop.
-        after : dict[str, FloatArray]
-            `features` of the network after it.
-        """
-        del before, after
-        return ""
-
-    def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
-        """Quantities that gradient flow conserves, by name, (m,) each where they belong to neurons."""
-        del theta, neurons
-        return {}
-
-    def remarks(self) -> tuple[str, ...]:
-        """Sentences that go with every prediction and training run of this problem, on what its data make of it."""
-        return ()
-
-    @classmethod
-    def example(cls) -> dict[str, Any]:
-        """Constructor arguments used when the user gives no data, and for the conformance checks."""
-        return {}
-
     # -- derived, for nobody to define --------------------------------------------------------------------------------
 
     @asked
@@ -400,18 +338,6 @@ class Problem(Instance):
         not say how it goes on."""
         return not self.smooth or self.kink > 0
 
-    def table(self) -> Table:
-        """What was asked for: sizes, and the constructor arguments (arrays by shape)."""
-        rows = [["neurons", str(self.width)], ["parameters a neuron", str(self.n_params)], ["degree", str(self.degree)]]
-        rows += [[name, _brief(value)] for name, value in self.arguments.items()]
-        return Table(self.describe(), ["what", "value"], rows)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.describe()}>"
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own = vars(cls)
@@ -420,12 +346,3 @@ class Problem(Instance):
         if "network_pull" not in own and not own.keys().isdisjoint(("residual", "utility", "pull")):
             cls.network_pull = Problem.network_pull  # type: ignore[method-assign]
         watch(cls)
-
-
-def _brief(value: Any) -> str:
-    """An argument for people: an array as its shape, anything else in at most 60 characters."""
-    shape = getattr(value, "shape", None)
-    if shape:
-        return "array of " + " x ".join(str(size) for size in shape)
-    text = str(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,105 @@
+"""What people read of a problem: its description, names for what is learned, and what it remarks on its data."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from agf.arrays import FloatArray, IntArray
+from agf.contract.instance import Instance
+from agf.records import naming
+from agf.records.table import Table
+
+
+class Described(Instance):
+    """A problem as people see it; a plugin may define all of this but `table`.
+
+    Attributes
+    ----------
+    name : str
+        Registered name.
+    degree : int
+        Leading order kappa of the utility (activation degree + 1).
+    width : int
+        Number of neurons H.
+    n_params : int
+        Numbers P of one neuron.
+    """
+
+    name: ClassVar[str]
+    degree: int
+    width: int
+    n_params: int
+
+    def describe(self) -> str:
+        """One line for reports: what the network and the data are."""
+        return f"{self.name}, {self.width} neurons of {self.n_params} parameters, degree {self.degree}"
+
+    def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
+        """A few words for the drop of neurons `chosen` (indices in 0..H-1), e.g. "coordinate 3"; the first of many.
+
+        Parameters
+        ----------
+        theta : float ndarray, shape (m, P)
+            Active neurons after the drop.
+        neurons : int ndarray, shape (m,)
+            Their indices.
+        chosen : int ndarray, shape (k,)
+            Indices of the neurons to be named.
+        """
+        del theta, neurons
+        return f"{'neuron' if chosen.size == 1 else 'neurons'} {naming.listed([str(i) for i in chosen.tolist()])}"
+
+    def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        """What the network has learned, by name (coefficients, singular values, power spectrum, ...)."""
+        del theta, neurons
+        return {}
+
+    def acquired(self, before: dict[str, FloatArray], after: dict[str, FloatArray]) -> str:
+        """A few words for what grew most between two sets of `features`, e.g. "frequency 3"; "" leaves it to `label`.
+
+        For drops read off a curve (mode "resolved"), over which several neurons may grow, shrink and trade places.
+
+        Parameters
+        ----------
+        before : dict[str, FloatArray]
+            `features` of the network before a drop.
+        after : dict[str, FloatArray]
+            `features` of the network after it.
+        """
+        del before, after
+        return ""
+
+    def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        """Quantities that gradient flow conserves, by name, (m,) each where they belong to neurons."""
+        del theta, neurons
+        return {}
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that go with every prediction and training run of this problem, on what its data make of it."""
+        return ()
+
+    @classmethod
+    def example(cls) -> dict[str, Any]:
+        """Constructor arguments used when the user gives no data, and for the conformance checks."""
+        return {}
+
+    def table(self) -> Table:
+        """What was asked for: sizes, and the constructor arguments (arrays by shape)."""
+        rows = [["neurons", str(self.width)], ["parameters a neuron", str(self.n_params)], ["degree", str(self.degree)]]
+        rows += [[name, _brief(value)] for name, value in self.arguments.items()]
+        return Table(self.describe(), ["what", "value"], rows)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.describe()}>"
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+def _brief(value: Any) -> str:
+    """An argument for people: an array as its shape, anything else in at most 60 characters."""
+    shape = getattr(value, "shape", None)
+    if shape:
+        return "array of " + " x ".join(str(size) for size in shape)
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
