@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -109,3 +109,11 @@ class Stiff:
             return memory, None
         after = system.stiff(y)
         return (2.0 * now.t,), None if after is None else End(Why.TURNED, now, after=after)
+
+
+def crossing(end: End) -> End:
+    """The end, or where a kink stopped steps in its cone, one that TURNED to coordinates in which they cross it."""
+    cone = end.at.system.system
+    if end.why is not Why.STALLED or not isinstance(cone, ConeSystem):
+        return end
+    return replace(end, why=Why.TURNED, after=cone.back(end.at.y))

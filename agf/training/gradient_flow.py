@@ -40,8 +40,8 @@ from agf.numerics.ndf import History
 from agf.records.checkpoint import Checkpoint
 from agf.records.status import Status
 from agf.results.trajectory import Trajectory
-from agf.stopping.coordinates import Held, Stiff
-from agf.stopping.drive import Counted, Method, Moment, Saved, Stop, Why, Work, drive
+from agf.stopping.coordinates import Held, Stiff, crossing
+from agf.stopping.drive import Counted, Method, Moment, Saved, Stop, Work, drive
 from agf.stopping.ending import FLOOR, SETTLE, Ending
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit, pack, unpack
 from agf.stopping.rules import Budget, Timeless, Unaffordable
@@ -314,11 +314,9 @@ class _Run:
             if method == "auto":
                 steps = Auto(self.settings["rtol"])
                 stops.insert(0, Stiff())
-            end = drive(self.system, steps, stops, self.saved, s_end=s_end, each=each)
+            end = crossing(drive(self.system, steps, stops, self.saved, s_end=s_end, each=each))
             self.record.flush()
             self.saved = replace(self.saved, work=end.at.work)
-            if end.why is Why.STALLED and isinstance(self.system, ConeSystem):  # at a kink
-                end = replace(end, after=self.system.back(end.at.y))
             if end.after is None:
                 status, self.evidence, self.numbers = self.ending.status(end, self.record.unit)
                 return status

@@ -16,12 +16,11 @@ from agf.algorithm.resolved.run import Run
 from agf.algorithm.resolved.stops import Rests, Settles, Undue
 from agf.algorithm.resolved.stretch import Stretch
 from agf.arrays import FloatArray
-from agf.coordinates.cone_system import ConeSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.numerics.ndf import History
 from agf.records.status import Status
 from agf.results.curve import RELAXES
-from agf.stopping.coordinates import Stiff
+from agf.stopping.coordinates import Stiff, crossing
 from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import Ending, first_change, remarks
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit
@@ -74,9 +73,7 @@ class Motion:
 
         while True:
             stops = [*self._stops(stretch, ending), dear, budget]
-            end = drive(stretch.moving, Auto(given.tolerances.step), stops, saved, s_end=s_end, each=each)
-            if end.why is Why.STALLED and isinstance(stretch.moving, ConeSystem):  # at a kink
-                end = replace(end, why=Why.TURNED, after=stretch.moving.back(end.at.y))
+            end = crossing(drive(stretch.moving, Auto(given.tolerances.step), stops, saved, s_end=s_end, each=each))
             if end.why is not Why.TURNED or end.after is None:
                 break
             stretch.moving, y = end.after
