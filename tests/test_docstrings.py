@@ -19,6 +19,7 @@ docscrape = pytest.importorskip("numpydoc.docscrape")
 
 MODULES = [name for name in agf._MODULES if name != "figures"]
 PROBLEMS = registry.names()
+EXPORTED = frozenset(agf.__all__)
 
 
 def parameters(function: Any) -> list[str]:
@@ -26,8 +27,13 @@ def parameters(function: Any) -> list[str]:
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
-    """Public methods that a class defines itself; they may have the docstring of what they override."""
-    for key, member in vars(cls).items():
+    """Public methods that a class defines, or one of its bases that is not public; they may have the docstring of what
+    they override."""
+    own = [
+        cls,
+        *(base for base in cls.__mro__[1:] if base.__module__.startswith("agf") and base.__name__ not in EXPORTED),
+    ]
+    for key, member in {key: member for base in reversed(own) for key, member in vars(base).items()}.items():
         if not key.startswith("_") and inspect.isfunction(getattr(member, "__func__", member)):
             yield key, getattr(cls, key)
 

@@ -120,7 +120,8 @@ class SampledProblem(Problem):
     def curved(
         self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Outputs of unit neurons at leading order (m, n c), and the active network's Jacobian (m_A P, n c).
+        """Outputs of unit neurons at leading order (m, n c), and the Jacobian of the network (m_A P, n c) that `active`
+        and `active_neurons` make, as `theta` and `neurons` do.
 
         Both in the metric of the loss around the active network: their dot products are means over samples weighted by
         l''. For what restricts a problem (`agf.masked`); all at once in memory.

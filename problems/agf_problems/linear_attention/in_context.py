@@ -151,7 +151,7 @@ class ContextRegression(Problem):
         return ContextPredictor((v * self.amplitudes[:learned]) @ v.T, self.context)
 
     def sample(self, rng: np.random.Generator, size: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Sequences: x (size, N, d), y (size, N), query (size, d) and its target (size,)."""
+        """Sequences drawn by `rng`: x (size, N, d), y (size, N), query (size, d) and its target (size,)."""
         root = (self.components * np.sqrt(self.eigenvalues)).T
         tokens = rng.standard_normal((size, self.context + 1, self.dimension)) @ root
         beta = rng.standard_normal((size, self.dimension, 1))
@@ -161,7 +161,7 @@ class ContextRegression(Problem):
     def sampled_loss_grad(
         self, theta: FloatArray, neurons: IntArray, rng: np.random.Generator, batch_size: int
     ) -> Sampled:
-        """Loss and gradient (m, P) over `batch_size` fresh sequences, what the population values are means of."""
+        """Loss and gradient (m, P) over `batch_size` sequences of `rng`, what the population values are means of."""
         size = count(batch_size, "batch_size", where=f"problem {self.name!r}", least=2)
         loss = np.zeros(2)
         grad = np.zeros((2, neurons.size, self.n_params))
