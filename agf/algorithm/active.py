@@ -34,7 +34,7 @@ _POLISH_STEPS = 15
 
 
 @dataclass(frozen=True)
-class Rest:
+class ActiveEnd:
     """Where the active neurons came to rest, or were at the horizon.
 
     Parameters
@@ -75,7 +75,7 @@ class Rest:
     hessians: int
 
 
-#: `Rest.how` for each end of the flow.
+#: `ActiveEnd.how` for each end of the flow.
 _HOW = {Why.SETTLED: "flow", Why.DRIFTING: "infimum", Why.ROUNDING: "rounding", Why.HORIZON: "horizon"}
 
 #: Sees the neurons that move, and their accepted step.
@@ -95,7 +95,7 @@ def settle(
     gone: FloatArray | None = None,
     watch: Watch | None = None,
     most: int = MAX_STEPS,
-) -> Rest:
+) -> ActiveEnd:
     """Follow d theta/dt = -grad L from theta (m, P).
 
     Parameters
@@ -136,7 +136,7 @@ def settle(
             break
         collapsed[kept[end.who]] = True
         saved = Saved(end.at.y, origin=end.at.t, work=end.at.work)
-    return Rest(
+    return ActiveEnd(
         theta=theta,
         collapsed=collapsed,
         level=end.at.loss,

@@ -10,7 +10,7 @@ import numpy as np
 from agf.algorithm.departures.newcomers import half_way
 from agf.algorithm.dormant import Crossing, cross
 from agf.algorithm.memory import GenericState
-from agf.algorithm.run import Run
+from agf.algorithm.phase_run import PhaseRun
 from agf.algorithm.threshold import Threshold
 from agf.arrays import FloatArray, IntArray
 from agf.clock import half_drop_ratio
@@ -24,11 +24,11 @@ class Arrivals:
 
     Parameters
     ----------
-    run : Run
+    run : PhaseRun
         Whose neurons.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: PhaseRun) -> None:
         self.run = run
 
     def find(

@@ -36,7 +36,7 @@ _FORKED = 1e-2
 LONGER = 1.1
 
 
-def shaken(init: Init, settings: Settings) -> tuple[Init, Settings]:
+def perturb(init: Init, settings: Settings) -> tuple[Init, Settings]:
     """The start and settings of the repeat: weights times 1 + 1e-3 N(0, 1) (signs and zeros stay), ten times the rtol.
 
     Always the same change for the same shape, so that a prediction is repeatable.
@@ -55,7 +55,7 @@ def shaken(init: Init, settings: Settings) -> tuple[Init, Settings]:
     )
 
 
-def measured(stairs: Staircase, again: Staircase) -> Staircase:
+def condition_staircase(stairs: Staircase, again: Staircase) -> Staircase:
     """`stairs` with the conditioning of each drop by the repeat `again`, and the cost of both.
 
     An interrupt of the repeat is one of the prediction.
@@ -63,13 +63,13 @@ def measured(stairs: Staircase, again: Staircase) -> Staircase:
     halves, levels = np.repeat(again.half_times[1:], 2), np.repeat(again.levels, 2)[1:-1]
     times = np.concatenate([[0.0], halves])
     losses = np.concatenate([[again.start_level], levels])
-    drops, notes = conditioned(stairs.drops, stairs.start_level, times, losses, again.status)
+    drops, notes = condition_drops(stairs.drops, stairs.start_level, times, losses, again.status)
     stats = {name: stairs.stats.get(name, 0) + again.stats.get(name, 0) for name in {**stairs.stats, **again.stats}}
     status = again.status if again.status is Status.INTERRUPTED else stairs.status
     return replace(stairs, drops=drops, status=status, stats=stats, notes=(*stairs.notes, *notes))
 
 
-def conditioned(
+def condition_drops(
     drops: Sequence[Drop], start_level: float, times: FloatArray, losses: FloatArray, ended: Status
 ) -> tuple[tuple[Drop, ...], tuple[str, ...]]:
     """Drops with the relative change of their half-drop time on the curve (times, losses) of a repeat, in flow time.
@@ -99,7 +99,7 @@ def conditioned(
     return tuple(out), (note,)
 
 
-def undetermined(drops: Sequence[Drop], forked: Collection[int]) -> tuple[list[Drop], list[str]]:
+def mark_forks(drops: Sequence[Drop], forked: Collection[int]) -> tuple[list[Drop], list[str]]:
     """Drops, those from the first one that hangs on a fork on with infinite conditioning, and a note on them.
 
     A neuron whose output weight has changed sign goes back the way it came, and stands then on a kink that pushes it

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from agf.algorithm.active import MAX_STEPS, Rest, settle
+from agf.algorithm.active import MAX_STEPS, ActiveEnd, settle
 from agf.algorithm.departures import collapse
 from agf.algorithm.departures.carrying import EARLY, Carrying
 from agf.algorithm.departures.following import Following
@@ -15,7 +15,7 @@ from agf.algorithm.departures.infimum import critical, note
 from agf.algorithm.departures.newcomers import Newcomers
 from agf.algorithm.memory import GenericState
 from agf.algorithm.next_activation import NextActivation
-from agf.algorithm.run import Run
+from agf.algorithm.phase_run import PhaseRun
 from agf.algorithm.saturation import later
 from agf.algorithm.threshold import EstimatedThreshold, Threshold
 from agf.arrays import FloatArray, IntArray
@@ -39,7 +39,7 @@ class CostMinimization:
 
     Parameters
     ----------
-    run : Run
+    run : PhaseRun
         Whose neurons.
     above : Above
         Who joins once they rest.
@@ -47,7 +47,7 @@ class CostMinimization:
         Whether a drop takes no time beside the wait for the next one, however near that is: the limit alpha -> 0.
     """
 
-    def __init__(self, run: Run, above: Above, timeless: bool = False) -> None:
+    def __init__(self, run: PhaseRun, above: Above, timeless: bool = False) -> None:
         self.run, self.above, self.timeless = run, above, timeless
 
     def to_rest(
@@ -160,7 +160,9 @@ class CostMinimization:
             return cap
         return min(cap, max(self.run.settings.t_max - self.run.clock.flow_time(time), width))
 
-    def _leave(self, state: GenericState, chosen: IntArray, rest: Rest, before: float) -> tuple[GenericState, Settled]:
+    def _leave(
+        self, state: GenericState, chosen: IntArray, rest: ActiveEnd, before: float
+    ) -> tuple[GenericState, Settled]:
         """The state where they came to rest, and what is said of it."""
         directions, log_norms = state.directions.copy(), state.log_norms.copy()
         directions[chosen], log_norms[chosen] = polar(rest.theta)
@@ -175,7 +177,7 @@ class CostMinimization:
         after = replace(state, directions=directions, log_norms=log_norms, level=rest.level, memory=memory)
         collapsed = chosen[rest.collapsed]
         settled = Settled(rest.level, collapsed, rest.grad_norm, rest.predicted_decrease, rest.how, at_rest)
-        return collapse.returned(after, state, collapsed), settled
+        return collapse.put_back(after, state, collapsed), settled
 
     def _width(self, activation: Activation, state: GenericState) -> float:
         """How long the drop lasts: flow time in which a newcomer grows by a factor e at its threshold.

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from agf import integrators
+from agf.algorithm.choose_stepper import choose_stepper
 from agf.algorithm.crossings import FAR, TURN, Crossings
 from agf.algorithm.departures import twins
 from agf.algorithm.field import Batch
-from agf.algorithm.steps import steps_of
 from agf.algorithm.threshold import ExactThreshold, Threshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
@@ -200,10 +200,10 @@ def carry(
         Its counts grow.
     """
     batch = Batch(problem, residual, clock, directions, log_norms, neurons, origin)
-    return carried(batch, duration, rtol=rtol, stats=stats)
+    return carry_batch(batch, duration, rtol=rtol, stats=stats)
 
 
-def carried(
+def carry_batch(
     batch: Batch,
     duration: float,
     *,
@@ -231,7 +231,7 @@ class _Race:
     def __init__(self, batch: Batch, threshold: Threshold, rtol: float, rounds: Rounds | None = None) -> None:
         self.rounds = rounds or Rounds()
         problem, directions, log_norms = batch.problem, batch.directions, batch.log_norms
-        self.steps, rests = steps_of(batch, rtol, problem.degree * threshold.noise)
+        self.steps, rests = choose_stepper(batch, rtol, problem.degree * threshold.noise)
         self.crossings = Crossings(self.steps, threshold)
         self.rest = rests(self.steps, self.crossings)
         alive = np.flatnonzero(~self.steps.dead)
@@ -306,7 +306,7 @@ class _Race:
         if lost.size:  # their steps began after the crossing: once more, now that its time is known
             stats: dict[str, float] = {}
             again = steps.batch.some(lost, directions, log_norms)
-            directions[lost], log_norms[lost] = carried(again, time, rtol=steps.rtol, stats=stats)
+            directions[lost], log_norms[lost] = carry_batch(again, time, rtol=steps.rtol, stats=stats)
             steps.field.evaluations += int(stats["utility_evaluations"])
             steps.steps += int(stats["dormant_steps"])
         return directions, log_norms

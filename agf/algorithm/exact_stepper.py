@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from agf.algorithm.field import Batch, Field
-from agf.algorithm.rest import Rest
+from agf.algorithm.resting import Resting
 from agf.algorithm.stepper import STRIDE, ClosedStepper
 from agf.arrays import FloatArray, IntArray
 from agf.contract.problem import Problem
@@ -120,7 +120,7 @@ class ExactStepper(ClosedStepper):
         return np.column_stack([directions, log_norms, time * self.field.pace])
 
 
-class ExactRest(Rest[ExactStepper]):
+class ExactResting(Resting[ExactStepper]):
     """Neurons in the last piece of their flow, aligned with its field or held for ever."""
 
     def test(self, rows: IntArray) -> None:

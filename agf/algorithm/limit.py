@@ -18,11 +18,11 @@ from agf.algorithm.departures.discharge import Discharge
 from agf.algorithm.departures.following import Following
 from agf.algorithm.departures.opening import opening
 from agf.algorithm.departures.symmetry import UNTIMED
-from agf.algorithm.dormant import carried
+from agf.algorithm.dormant import carry_batch
 from agf.algorithm.exact_stepper import aligned
 from agf.algorithm.field import Batch
 from agf.algorithm.memory import GenericState
-from agf.algorithm.run import Run
+from agf.algorithm.phase_run import PhaseRun
 from agf.algorithm.threshold import ExactThreshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
@@ -127,7 +127,7 @@ class LimitPhases:
             )
         origin, self.clock = _charged(problem, init)
         settings = settings.within("agf", threshold="natural", settle="converged")
-        self.run = Run(problem, origin, self.clock, settings)
+        self.run = PhaseRun(problem, origin, self.clock, settings)
         self.problem, self.settings, self.stats, self.notes = problem, settings, self.run.stats, self.run.notes
         self.notes.extend(_unequal(problem, init))
         self._minimize = CostMinimization(self.run, _no_newcomer, timeless=True)
@@ -207,7 +207,7 @@ class LimitPhases:
                 return directions, np.asarray(utility)
             batch = Batch(self.problem, residual, self.clock, directions, np.zeros(waiting.size), waiting)
             ahead = float(self.clock.accelerated(chunk))
-            directions, _ = carried(batch, ahead, rtol=self.settings.rtol, stats=self.stats)
+            directions, _ = carry_batch(batch, ahead, rtol=self.settings.rtol, stats=self.stats)
             flown, chunk = flown + chunk, 2.0 * chunk
 
     def _activate(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from agf.algorithm.field import Batch, Field
-from agf.algorithm.rest import Rest
+from agf.algorithm.resting import Resting
 from agf.algorithm.stepper import STRIDE, ClosedStepper
 from agf.arrays import FloatArray, IntArray
 from agf.coordinates.mode_system import form, turns
@@ -97,7 +97,7 @@ class LinearStepper(ClosedStepper):
         return out
 
 
-class LinearRest(Rest[LinearStepper]):
+class LinearResting(Resting[LinearStepper]):
     """Neurons along the fastest part that they have."""
 
     def test(self, rows: IntArray) -> None:

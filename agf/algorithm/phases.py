@@ -7,7 +7,7 @@ import numpy as np
 from agf.algorithm.arrivals import Arrivals
 from agf.algorithm.cost_minimization import CostMinimization
 from agf.algorithm.memory import GenericState
-from agf.algorithm.run import Run
+from agf.algorithm.phase_run import PhaseRun
 from agf.algorithm.utility_maximization import UtilityMaximization
 from agf.clock import Clock
 from agf.contract.problem import Problem
@@ -32,7 +32,7 @@ class GenericPhases:
 
     def __init__(self, problem: Problem, init: Init, settings: Settings) -> None:
         self.clock = Clock.from_norms(problem.degree, np.delete(init.log_norms, problem.permanent))
-        run = Run(problem, init, self.clock, settings)
+        run = PhaseRun(problem, init, self.clock, settings)
         arrivals = Arrivals(run)
         self.run, self.stats, self.notes = run, run.stats, run.notes
         self._maximize, self._minimize = UtilityMaximization(run, arrivals), CostMinimization(run, arrivals.above)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from agf.algorithm.conditioning import measured, shaken
+from agf.algorithm.conditioning import condition_staircase, perturb
 from agf.algorithm.departures.symmetry import HANDED
 from agf.algorithm.deviation import Deviation
 from agf.algorithm.engine import Engine
@@ -135,15 +135,15 @@ def predict_with(
             change = refuse_size(problem, init)
         stairs = _predicted(problem, init, settings, observer, kept)
         if problem.layers is not None:
-            from agf.rectified.verdict import judged  # a tenth of a second to import, and few problems have kinks
+            from agf.rectified.verdict import add_verdict  # a tenth of a second to import, and few problems have kinks
 
-            stairs = judged(problem, stairs)
+            stairs = add_verdict(problem, stairs)
         stairs = of_start(problem, init, stairs, change)
         if stairs.curve_times.size or not (settings.conditioning and stairs.drops):
             return stairs  # what is resolved in time measures its own
         if stairs.status is Status.INTERRUPTED:
             return stairs
-        return measured(stairs, _predicted(problem, *shaken(init, settings), None, Checkpoint(None)))
+        return condition_staircase(stairs, _predicted(problem, *perturb(init, settings), None, Checkpoint(None)))
 
 
 def _predicted(

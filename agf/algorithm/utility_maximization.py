@@ -8,11 +8,11 @@ import numpy as np
 
 from agf.algorithm.arrivals import Arrivals
 from agf.algorithm.departures.discharge import ALIGNED, Discharge
-from agf.algorithm.departures.infimum import ended, undecided
+from agf.algorithm.departures.infimum import end_status, why_undecided
 from agf.algorithm.departures.opening import opening
-from agf.algorithm.dormant import Crossing, carried
+from agf.algorithm.dormant import Crossing, carry_batch
 from agf.algorithm.memory import GenericState
-from agf.algorithm.run import Run
+from agf.algorithm.phase_run import PhaseRun
 from agf.arrays import IntArray
 from agf.contract.order import Order
 from agf.integrators import MarchError
@@ -26,13 +26,13 @@ class UtilityMaximization:
 
     Parameters
     ----------
-    run : Run
+    run : PhaseRun
         Whose neurons.
     arrivals : Arrivals
         How they activate.
     """
 
-    def __init__(self, run: Run, arrivals: Arrivals) -> None:
+    def __init__(self, run: PhaseRun, arrivals: Arrivals) -> None:
         self.run, self.arrivals = run, arrivals
         self.symmetric = False  # whether the run ended where utilities vanish
 
@@ -46,7 +46,7 @@ class UtilityMaximization:
         if state.level <= run.negligible():
             return state, Status.FITTED
         if waiting.size == 0:
-            return state, ended(state.memory.drifting, Status.ALL_ACTIVE)
+            return state, end_status(state.memory.drifting, Status.ALL_ACTIVE)
         try:
             drive = run.drive(state, waiting) if state.active.any() else run.start_drive
             if (decides := run.order(state, waiting)) is not Order.LEADING:
@@ -61,8 +61,8 @@ class UtilityMaximization:
         if found is Status.NO_GROWTH and 0.0 < drive <= 3.0 * run.noise(state):
             return state, Status.FITTED
         if isinstance(found, Status):
-            return state, ended(state.memory.drifting, found) if found is Status.NO_GROWTH else found
-        doubt = undecided(found.gain, state.memory.left)
+            return state, end_status(state.memory.drifting, found) if found is Status.NO_GROWTH else found
+        doubt = why_undecided(found.gain, state.memory.left)
         if doubt is not None:
             run.notes.append(doubt)
             return state, Status.NO_CRITICAL_POINT
@@ -87,6 +87,6 @@ class UtilityMaximization:
                 return state, free, found, elapsed
             directions, log_norms = state.directions.copy(), state.log_norms.copy()
             batch = run.batch(state, free, residual)
-            directions[free], log_norms[free] = carried(batch, home, rtol=run.settings.rtol, stats=run.stats)
+            directions[free], log_norms[free] = carry_batch(batch, home, rtol=run.settings.rtol, stats=run.stats)
             state = held.advance(replace(state, directions=directions, log_norms=log_norms), home)
             elapsed += home

@@ -305,7 +305,7 @@ def _compressed(
         raise RequestError(explain("no neuron is left.", where=how, remedy="All of them are dead, or cancel."))
     always = list(problem.permanent)
     smaller, new = resized(problem, len(rows)), np.concatenate([np.array(rows), theta[always]])
-    before, after = measured(problem, theta), measured(smaller, new)
+    before, after = loss_and_accuracy(problem, theta), loss_and_accuracy(smaller, new)
     parts = (*members, *(np.array([i]) for i in always))
     width = problem.width - len(always)
     return Compressed(smaller, new, how, parts, width, exact, before[0], after[0], before[1], after[1])
@@ -315,11 +315,11 @@ def _trained(out: Compressed, time: float) -> Compressed:
     from agf.training.gradient_flow import flow
 
     run = flow(out.problem, out.init, t_max=time, snapshots=2)
-    loss, accuracy = measured(out.problem, run.params(-1))
+    loss, accuracy = loss_and_accuracy(out.problem, run.params(-1))
     return replace(out, trained_loss=loss, trained_accuracy=accuracy)
 
 
-def measured(problem: Problem, theta: FloatArray) -> tuple[float, float]:
+def loss_and_accuracy(problem: Problem, theta: FloatArray) -> tuple[float, float]:
     """Loss, and accuracy where there are classes, else NaN."""
     neurons = np.arange(theta.shape[0])
     with guard(problem):

@@ -16,7 +16,7 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray
 from agf.errors import ProblemError, explain
 from agf.networks.sampled import MAX_ORDER, SampledProblem
-from agf.networks.scaling import Scaling, measured
+from agf.networks.scaling import Scaling, measure_scaling
 from agf.networks.written_neuron import probe
 from agf.numerics.backend import import_torch
 
@@ -116,7 +116,7 @@ class AutogradProblem(SampledProblem):
         theta = np.random.default_rng(0).standard_normal((_PROBES, self.n_params))
         theta /= np.linalg.norm(theta, axis=1, keepdims=True)
         neurons = np.arange(_PROBES) % self.width
-        found = measured(lambda scale: self.at(theta, neurons, scale), f"{type(self).__name__}.neuron")
+        found = measure_scaling(lambda scale: self.at(theta, neurons, scale), f"{type(self).__name__}.neuron")
         declared = _declared_degree(type(self))
         if declared is not None and declared != found.degree:
             raise ProblemError(

@@ -35,7 +35,7 @@ class Scaling:
     homogeneous: bool
 
 
-def measured(output: Callable[[float], FloatArray], where: str) -> Scaling:
+def measure_scaling(output: Callable[[float], FloatArray], where: str) -> Scaling:
     """Leading order of `output`, which gives f(s theta) at any s, flattened. Raises ProblemError without one."""
     sizes = [output(scale) for scale in (*_SCALES, _SCALES[-1] / 2, 3.0)]
     found = _leading_order(sizes)

@@ -253,10 +253,10 @@ def escape(problem: Problem, at: Any, *, drop: int | None = None, starts: int = 
         For a problem from outside the package that breaks its contract.
     """
     admit_problem(problem, "escape")
-    return judged(problem, _neurons(problem, at, drop), starts)
+    return judge(problem, _neurons(problem, at, drop), starts)
 
 
-def judged(problem: Problem, there: Neurons, starts: int = 100, worth: float = WORTH) -> Escape:
+def judge(problem: Problem, there: Neurons, starts: int = 100, worth: float = WORTH) -> Escape:
     """The same for neurons as they are; drops count from a fraction `worth` of the first loss on."""
     network = there.network(problem)
     everyone = np.arange(network.shape[0]) % problem.width

@@ -14,7 +14,7 @@ import numpy as np
 from agf.arrays import FloatArray
 from agf.contract.problem import Problem
 from agf.rectified.cones import Arrangement
-from agf.rectified.escape import LEAVING, MOVING, WORTH, judged
+from agf.rectified.escape import LEAVING, MOVING, WORTH, judge
 from agf.rectified.samples import Samples
 from agf.results.network import Neurons
 from agf.sphere import normalize
@@ -35,7 +35,7 @@ def prospects(
 
     def rate(directions: FloatArray, log_norms: FloatArray) -> float | None:
         there = Neurons(normalize(directions), log_norms, np.isfinite(log_norms), "the flow")
-        found = judged(problem, there, starts=1, worth=worth)
+        found = judge(problem, there, starts=1, worth=worth)
         if found.verdict == MOVING:
             return None
         return 2.0 * found.reached if found.verdict == LEAVING else 0.0

@@ -15,7 +15,7 @@ from agf.results.trajectory import Trajectory
 Run = TypeVar("Run", Staircase, Trajectory)
 
 
-def judged(problem: Problem, run: Run) -> Run:
+def add_verdict(problem: Problem, run: Run) -> Run:
     """The run with that sentence as its last note; itself where it was interrupted, or nothing is to be said."""
     sentence = None if run.status is Status.INTERRUPTED else _verdict(problem, run)
     return run if sentence is None else replace(run, notes=(*run.notes, sentence))

@@ -77,7 +77,7 @@ class ModuleSubject(Subject):
         self._under(self.init.params(), np.ones_like(self.may), {"until": moment})
         return self._read()
 
-    def measured(self, end: FloatArray) -> tuple[float, float, float]:
+    def measure(self, end: FloatArray) -> tuple[float, float, float]:
         self._write(end)
         return self._loss, np.nan, np.nan if self._score is None else float(self._score(self.module, end))
 

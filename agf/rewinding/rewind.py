@@ -269,7 +269,7 @@ class _Pipeline:
     def _measured(self, mask: BoolArray, start: FloatArray, end: FloatArray) -> dict[str, Any]:
         """What is recorded of a cycle."""
         end = end * mask
-        loss, accuracy, score = self.subject.measured(end)
+        loss, accuracy, score = self.subject.measure(end)
         return {
             "masks": mask[None], "starts": (start * mask)[None], "ends": end[None],
             "losses": np.array([loss]), "accuracies": np.array([accuracy]), "scores": np.array([score]),

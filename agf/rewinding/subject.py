@@ -50,7 +50,7 @@ class Subject(ABC):
         """Weights of the dense training, which is just over, at `moment`."""
 
     @abstractmethod
-    def measured(self, end: FloatArray) -> tuple[float, float, float]:
+    def measure(self, end: FloatArray) -> tuple[float, float, float]:
         """Loss, accuracy and the user's score at weights; NaN for what there is not."""
 
     @abstractmethod
@@ -113,7 +113,7 @@ class ProblemSubject(Subject):
             raise RequestError(explain("the training function kept no snapshot to rewind to.", where="rewind"))
         return self._dense.params(int(np.argmin(np.abs(self._dense.snapshot_times - moment))))
 
-    def measured(self, end: FloatArray) -> tuple[float, float, float]:
+    def measure(self, end: FloatArray) -> tuple[float, float, float]:
         neurons = np.arange(self.problem.width)
         accuracy = self.problem.features(end, neurons).get("accuracy", np.array([np.nan]))
         score = np.nan if self._score is None else float(self._score(self.problem, end))

@@ -28,7 +28,7 @@ from agf.records.status import Status
 from agf.results.trajectory import Trajectory
 from agf.training.gradient_flow import clock_of, same_start, snapshot_arrays
 from agf.training.recorder import Progress, Recorder, taking_over
-from agf.training.tied import gathered, spread
+from agf.training.untie import tie, untie
 
 #: Factor of the step count at which minibatch runs evaluate the full loss. Result: of times along these curves, known
 #: to 1 %; at 1.1 to a tenth, at 1.001 every one of the first thousand steps is evaluated.
@@ -316,7 +316,7 @@ class _Descent:
             slopes=slopes,
             status=status,
             clock=clock_of(self.problem, self.init),
-            **spread(self.recorder.arrays(last), self.ties, self.problem),
+            **untie(self.recorder.arrays(last), self.ties, self.problem),
             init=self.init,
             arguments=self.problem.arguments,
             settings=self.settings,
@@ -354,4 +354,4 @@ class _Descent:
         step, evaluations, self.seconds, next_loss, points = (float(v) for v in state["descent"])
         self.step, self.evaluations, self.next_loss = int(step), int(evaluations), int(next_loss)
         curve = trajectory.times[: int(points)], trajectory.losses[: int(points)], trajectory.slopes
-        self.recorder.restore(curve, gathered(snapshot_arrays(trajectory), self.ties), state)
+        self.recorder.restore(curve, tie(snapshot_arrays(trajectory), self.ties), state)

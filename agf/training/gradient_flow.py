@@ -47,7 +47,7 @@ from agf.stopping.methods import PER_ENTRY, Auto, Explicit, pack, unpack
 from agf.stopping.rules import Budget, Timeless, Unaffordable
 from agf.training.flow_record import FlowRecord
 from agf.training.recorder import Progress, Recorder, taking_over
-from agf.training.tied import gathered, spread
+from agf.training.untie import tie, untie
 
 Observer = Callable[[Progress], None]
 
@@ -286,9 +286,11 @@ class _Run:
             self.seconds = wall.perf_counter() - began
             result = self.trajectory(status)
             if self.problem.layers is not None:
-                from agf.rectified.verdict import judged  # a tenth of a second to import, and few problems have kinks
+                from agf.rectified.verdict import (
+                    add_verdict,
+                )  # a tenth of a second to import, and few problems have kinks
 
-                result = judged(self.problem, result)
+                result = add_verdict(self.problem, result)
         except KeyboardInterrupt:
             if not self.record.recorder.kept:
                 raise  # nothing was computed
@@ -374,7 +376,7 @@ class _Run:
             slopes=slopes,
             status=status,
             clock=clock_of(self.problem, self.init),
-            **spread(recorder.arrays(last), self.ties, self.problem),
+            **untie(recorder.arrays(last), self.ties, self.problem),
             init=self.init,
             arguments=self.problem.arguments,
             settings=self.settings,
@@ -460,4 +462,4 @@ class _Run:
             raise ValueError(f"it has {self.saved.y.size} entries, this flow has {self.system.groups.size}")
         self.recorded = self.saved
         curve = trajectory.times, trajectory.losses, trajectory.slopes
-        self.record.recorder.restore(curve, gathered(snapshot_arrays(trajectory), self.ties), state)
+        self.record.recorder.restore(curve, tie(snapshot_arrays(trajectory), self.ties), state)

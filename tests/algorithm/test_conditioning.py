@@ -7,7 +7,7 @@ import pytest
 from tiny import Plain
 
 import agf
-from agf.algorithm.conditioning import WEIGHTS, conditioned, shaken
+from agf.algorithm.conditioning import WEIGHTS, condition_drops, perturb
 from agf.algorithm.resolved.motion import Motion
 from agf.errors import RequestError
 from agf.records.settings import Settings
@@ -18,8 +18,8 @@ from agf.shell.main import main
 def test_weights_move_by_a_thousandth_keep_zeros_and_signs_and_move_alike_each_time():
     theta = np.array([[1.0, 0.0], [-2.0, 3.0], [0.0, 0.0], [1.0, 1.0]])
     init = agf.Init.scaled(theta, 1e-200)
-    moved, settings = shaken(init, Settings(rtol=1e-6, max_drops=3, t_max=10.0, conditioning=True))
-    again, _ = shaken(init, Settings())
+    moved, settings = perturb(init, Settings(rtol=1e-6, max_drops=3, t_max=10.0, conditioning=True))
+    again, _ = perturb(init, Settings())
     assert np.array_equal(moved.directions, again.directions)
     assert np.array_equal(moved.log_norms, again.log_norms)
     assert np.array_equal(np.sign(moved.directions), np.sign(init.directions))
@@ -48,7 +48,7 @@ def test_it_says_in_finite_alpha_mode_by_how_much_a_reshaped_start_moves_a_drop(
     problem = Plain([2.0, -0.5, 1.0])
     init = problem.init(1e-2, seed=1)
     asked = agf.predict(problem, init, conditioning=True, mode="agf")
-    moved, settings = shaken(init, Settings(mode="agf"))
+    moved, settings = perturb(init, Settings(mode="agf"))
     other = agf.predict(problem, moved, **settings.to_dict())
     expected = np.abs(other.half_times[1:] / asked.half_times[1:] - 1)
     assert [drop.conditioning for drop in asked.drops] == pytest.approx(expected)
@@ -67,7 +67,7 @@ def test_mode_resolved_measures_it_unless_told_not_to():
 def test_a_drop_that_the_repeat_does_not_reach_is_unbounded_and_the_note_says_why():
     drops = [agf.Drop(1.0, 1.0, 1.0, 0.5), agf.Drop(3.0, 3.0, 3.0, 0.1)]
     times, losses = np.array([0.0, 1.1, 1.1, 4.0]), np.array([1.0, 1.0, 0.5, 0.5])
-    told, notes = conditioned(drops, 1.0, times, losses, Status.MAX_TIME)
+    told, notes = condition_drops(drops, 1.0, times, losses, Status.MAX_TIME)
     assert told[0].conditioning == pytest.approx(0.1)
     assert told[1].conditioning == np.inf
     assert "drop 2" in notes[0]

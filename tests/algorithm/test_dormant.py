@@ -206,7 +206,7 @@ def test_a_neuron_at_the_edge_of_a_rounded_kink_is_damped_and_takes_stabilised_s
     costs, ends = [], []
     for rtol in (1e-9, 1e-10):
         stats: dict[str, float] = {}
-        ends.append(dormant.carried(batch, 0.3, rtol=rtol, stats=stats))
+        ends.append(dormant.carry_batch(batch, 0.3, rtol=rtol, stats=stats))
         costs.append(stats["utility_evaluations"])
     assert costs[0] < 3000
     assert ends[0][0] == pytest.approx(ends[1][0], abs=1e-4)  # some sixty steps of 1e-6

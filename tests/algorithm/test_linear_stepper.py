@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import expm
 
 import agf
-from agf.algorithm import dormant, steps
+from agf.algorithm import dormant
 from agf.algorithm.field import Batch
 from agf.algorithm.linear_stepper import LinearStepper, linear
 from agf.algorithm.threshold import ExactThreshold
@@ -38,7 +38,7 @@ def test_a_phase_is_the_exponential_of_one_matrix(rng, activation, e_folds):
     matrix = form(problem, batch.residual)
     top = np.linalg.eigvalsh(matrix)[-1]
     time = e_folds / top
-    directions, log_norms = dormant.carried(batch, float(batch.clock.accelerated(time)))
+    directions, log_norms = dormant.carry_batch(batch, float(batch.clock.accelerated(time)))
     theta = batch.directions @ expm((matrix - top * np.eye(problem.n_params)) * time)
     sizes = np.linalg.norm(theta, axis=1)
     # rounding of an exponent of 300 and of the parts
@@ -72,7 +72,7 @@ def test_neurons_cross_when_small_steps_say(rng, monkeypatch, alpha, beside):
     batch = replace(batch, residual=problem.residual(active, names))
     threshold = ExactThreshold(problem, True, active, names)
     exact = dormant.cross(batch, threshold)
-    monkeypatch.setattr(steps, "linear", lambda batch: None)
+    monkeypatch.setattr(choose_stepper, "linear", lambda batch: None)
     stepped = dormant.cross(batch, threshold, rtol=1e-9)
     assert exact.time == pytest.approx(stepped.time, rel=1e-8)  # the tolerance of some tens of steps
     assert exact.neurons.tolist() == stepped.neurons.tolist()

@@ -32,7 +32,7 @@ def below(theta: FloatArray, velocity: FloatArray, gone: FloatArray) -> FloatArr
     return np.where(falls, gone - norms(theta), -1.0)
 
 
-def returned(state: GenericState, before: GenericState, collapsed: IntArray) -> GenericState:
+def put_back(state: GenericState, before: GenericState, collapsed: IntArray) -> GenericState:
     """The state with neurons `collapsed` (k,) dormant again, as they were before the phase, at their thresholds."""
     active, directions, log_norms = state.active.copy(), state.directions.copy(), state.log_norms.copy()
     active[collapsed] = False

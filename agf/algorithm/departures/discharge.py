@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from agf.algorithm.memory import GenericState
-from agf.algorithm.rest import AT_REST
+from agf.algorithm.resting import AT_REST
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock, log_norm, log_threshold
 from agf.contract.problem import Problem

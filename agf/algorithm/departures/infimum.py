@@ -8,7 +8,7 @@ away, the run ends as `no_critical_point`.
 
 from __future__ import annotations
 
-from agf.algorithm.active import Rest
+from agf.algorithm.active import ActiveEnd
 from agf.records.status import Status
 
 #: Loss that one more horizon would take off, over the level and over the drop, below which the level is a critical
@@ -20,7 +20,7 @@ CRITICAL = 1e-2
 #: sign is proved, neurons that come are held back (three of ten in a sum of three terms), at 0.01 those would be
 #: announced whose utility may change tenfold.
 _UNDECIDED = 0.1
-#: What is noted, by `Rest.how`.
+#: What is noted, by `ActiveEnd.how`.
 _NOTES = {
     "infimum": 'Levels marked "infimum" are not attained: active neurons move off to infinity with outputs that '
     "cancel, and the loss falls to that level like a power of time.",
@@ -29,18 +29,18 @@ _NOTES = {
 }
 
 
-def critical(rest: Rest, before: float, negligible: float) -> bool:
+def critical(rest: ActiveEnd, before: float, negligible: float) -> bool:
     """Whether the active neurons rest at a critical point, after a drop from the loss `before`."""
     scale = min(abs(before - rest.level), max(rest.level, negligible))
     return rest.how == "flow" or rest.predicted_decrease <= CRITICAL * scale
 
 
-def note(rest: Rest) -> str | None:
+def note(rest: ActiveEnd) -> str | None:
     """What is to be said of such a level."""
     return _NOTES.get(rest.how)
 
 
-def undecided(gain: float, left: float) -> str | None:
+def why_undecided(gain: float, left: float) -> str | None:
     """Why a neuron of this gain is not announced, next to active ones that may lose `left`; None where it is."""
     if not gain < _UNDECIDED * left:
         return None
@@ -50,6 +50,6 @@ def undecided(gain: float, left: float) -> str | None:
     )
 
 
-def ended(drifting: bool, status: Status) -> Status:
+def end_status(drifting: bool, status: Status) -> Status:
     """The status of a run that ends so, its active neurons drifting or not."""
     return Status.NO_CRITICAL_POINT if drifting else status

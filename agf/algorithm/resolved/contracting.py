@@ -26,7 +26,7 @@ from agf.algorithm.resolved.path import Enough, Path
 from agf.algorithm.resolved.roll import Roll
 from agf.algorithm.smallness import SAID
 from agf.algorithm.task import Task
-from agf.algorithm.tied import whole
+from agf.algorithm.untie import untie
 from agf.arrays import FloatArray, IntArray
 from agf.contract.blame import guard
 from agf.contract.flow_system import FlowSystem
@@ -82,7 +82,7 @@ def resolve_contracting(
         times, losses, _ = run.path.curve()
         curve = task.clock.flow(times), losses
         stairs = staircase(task, status, drops, stats=run.stats, notes=run.notes, began=began, curve=curve)
-        return whole(of_curve(stairs), ties, problem, init)
+        return untie(of_curve(stairs), ties, problem, init)
 
     if kept is not None:
         run.roll.observer = kept.watching(observer, lambda: result(Status.INTERRUPTED))

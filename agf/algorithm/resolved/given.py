@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agf.algorithm.conditioning import LONGER
-from agf.algorithm.resolved.tolerances import Tolerances, widened
+from agf.algorithm.resolved.tolerances import Tolerances, widen_kink
 from agf.algorithm.task import Task
 from agf.contract.problem import Problem
 from agf.init import Init
@@ -42,7 +42,7 @@ class Given(Task):
         cls, problem: Problem, init: Init, settings: Settings, *, probe: bool = False, floor: float | None = None
     ) -> Given:
         """For the first pass or the `probe`; floor : loss at which it may end, before all is fitted."""
-        problem = widened(problem) if probe else problem
+        problem = widen_kink(problem) if probe else problem
         task, limit = Task.of(problem, init, settings), settings.t_max
         return cls(
             **vars(task),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from agf.algorithm.conditioning import conditioned, shaken
+from agf.algorithm.conditioning import condition_drops, perturb
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved.tolerances import COARSEST, STEP
@@ -61,7 +61,7 @@ def resolve_modes(
     if settings.conditioning is False or not stairs.drops or stairs.status is Status.INTERRUPTED:
         return stairs
     try:
-        start, looser = shaken(init, settings)
+        start, looser = perturb(init, settings)
         middle = 0.5 * (stairs.levels[-2] + stairs.levels[-1])
         again = _Modes(Task.of(problem, start, looser), middle - settings.rtol * stairs.start_level)
         return _told(stairs, again.go(None, Checkpoint(None)))
@@ -72,7 +72,7 @@ def resolve_modes(
 def _told(stairs: Staircase, again: Staircase) -> Staircase:
     """`stairs` with the conditioning of each drop by the curve of a repeat, and the cost of both."""
     curve = again.curve_times, again.curve_losses
-    drops, notes = conditioned(stairs.drops, stairs.start_level, *curve, again.status)
+    drops, notes = condition_drops(stairs.drops, stairs.start_level, *curve, again.status)
     stats = {name: stairs.stats[name] + again.stats[name] for name in stairs.stats}
     status = again.status if again.status is Status.INTERRUPTED else stairs.status
     return replace(stairs, drops=drops, status=status, stats=stats, notes=(*stairs.notes, *notes))

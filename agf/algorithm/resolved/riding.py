@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time as wall
 
-from agf.algorithm.conditioning import conditioned, undetermined
+from agf.algorithm.conditioning import condition_drops, mark_forks
 from agf.algorithm.deviation import of_curve
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
@@ -58,8 +58,8 @@ def resolve_riding(
                 probe.follow(run)
                 ended = go(probe)
                 times, losses, _ = probe.path.curve()
-                told, notes = conditioned(drops, given.start_level, given.clock.flow(times), losses, ended)
-                drops, forks = undetermined(told, run.waiting.forked)
+                told, notes = condition_drops(drops, given.start_level, given.clock.flow(times), losses, ended)
+                drops, forks = mark_forks(told, run.waiting.forked)
                 run.notes.extend([*notes, *forks])
                 for name, value in probe.stats.items():
                     run.stats[name] += value

@@ -64,14 +64,14 @@ class Tolerances:
         return cls(_step(problem, settings, probe), plateau, joining)
 
 
-def widened(problem: Problem) -> Problem:
+def widen_kink(problem: Problem) -> Problem:
     """What the second pass follows: the same problem with kinks rounded twice as far, where they are rounded."""
     return problem.rounded(min(_PROBE_KINK * problem.kink, 1.0)) or problem
 
 
 def decades(problem: Problem, settings: Settings) -> float:
     """Logarithm of the factor between the tolerances of the two passes, over that where kinks do not bound them."""
-    first, second = _step(problem, settings, False), _step(widened(problem), settings, True)
+    first, second = _step(problem, settings, False), _step(widen_kink(problem), settings, True)
     return float(np.log(second / first) / np.log(_PROBE_STEP)) if first < second < COARSEST else 1.0
 
 

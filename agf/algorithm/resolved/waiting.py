@@ -91,7 +91,7 @@ class Waiting:
         directions[waiting], log_norms[waiting] = found.directions, found.log_norms
         if small.size:
             riding = batch.some(small, directions, log_norms)
-            directions[small], log_norms[small] = dormant.carried(riding, found.time, rtol=rtol, stats=self.stats)
+            directions[small], log_norms[small] = dormant.carry_batch(riding, found.time, rtol=rtol, stats=self.stats)
         after = replace(state, time=state.time + found.time, directions=directions, log_norms=log_norms)
         return Landing(found.time, waiting[found.neurons], found.utility, found.gain, after)
 

@@ -14,16 +14,16 @@ from agf.results.drop import Drop, kept
 from agf.results.staircase import Staircase
 
 
-def whole(stairs: Staircase, ties: Ties, problem: Problem, init: Init) -> Staircase:
+def untie(stairs: Staircase, ties: Ties, problem: Problem, init: Init) -> Staircase:
     """The prediction of `problem` from `init` that one of `ties.problem` is."""
     if not ties.any:
         return stairs
     clock = Clock.from_norms(problem.degree, init.log_norms)
-    drops = tuple(_whole(drop, stairs.clock, clock, ties, problem) for drop in stairs.drops)
+    drops = tuple(_untie(drop, stairs.clock, clock, ties, problem) for drop in stairs.drops)
     return replace(stairs, drops=drops, clock=clock, init=init, arguments=problem.arguments)
 
 
-def _whole(drop: Drop, before: Clock, clock: Clock, ties: Ties, problem: Problem) -> Drop:
+def _untie(drop: Drop, before: Clock, clock: Clock, ties: Ties, problem: Problem) -> Drop:
     assert drop.log_norms is not None
     assert drop.active is not None
     log_norms, active = ties.log_norms(drop.log_norms), drop.active[ties.of]

@@ -7,25 +7,25 @@ from typing import Any
 
 from agf.algorithm.crossings import Crossings
 from agf.algorithm.dormand_prince import DormandPrince
-from agf.algorithm.exact_stepper import ExactRest, ExactStepper
+from agf.algorithm.exact_stepper import ExactResting, ExactStepper
 from agf.algorithm.field import Batch
-from agf.algorithm.linear_stepper import LinearRest, LinearStepper, linear
-from agf.algorithm.rest import Rest, StableRest
+from agf.algorithm.linear_stepper import LinearResting, LinearStepper, linear
+from agf.algorithm.resting import Resting, StableResting
 from agf.algorithm.stepper import Stepper
 
 #: What finds the neurons that rest, for steps of one kind.
-Rests = Callable[[Any, Crossings], Rest[Any]]
+Rests = Callable[[Any, Crossings], Resting[Any]]
 
 
-def steps_of(batch: Batch, rtol: float, noise: float) -> tuple[Stepper, Rests]:
+def choose_stepper(batch: Batch, rtol: float, noise: float) -> tuple[Stepper, Rests]:
     """Exact steps where the problem's dormant neurons have them, else Dormand-Prince steps; and how they come to rest.
 
     noise : utility gradients up to this cannot be told from 0.
     """
     exact = ExactStepper.of(batch, rtol, noise)
     if exact is not None:
-        return exact, ExactRest
+        return exact, ExactResting
     matrix = linear(batch)
     if matrix is not None:
-        return LinearStepper(batch, matrix, rtol), LinearRest
-    return DormandPrince(batch, rtol), StableRest
+        return LinearStepper(batch, matrix, rtol), LinearResting
+    return DormandPrince(batch, rtol), StableResting

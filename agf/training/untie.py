@@ -13,14 +13,14 @@ from agf.contract.ties import Ties
 Arrays = dict[str, Any]
 
 
-def spread(arrays: Arrays, ties: Ties, problem: Problem) -> Arrays:
+def untie(arrays: Arrays, ties: Ties, problem: Problem) -> Arrays:
     """Fields of a Trajectory of `problem`, from those (`Recorder.arrays`) of `ties.problem`."""
     if not ties.any:
         return arrays
     return _seen(arrays, problem, ties.log_norms(arrays["log_norms"]), arrays["directions"][:, ties.of])
 
 
-def gathered(arrays: Arrays, ties: Ties) -> Arrays:
+def tie(arrays: Arrays, ties: Ties) -> Arrays:
     """Fields of a Trajectory of `ties.problem`, from those of the problem with the ties."""
     if not ties.any:
         return arrays

@@ -19,7 +19,7 @@ from agf.records.settings import Settings
 from agf.records.state import State
 
 
-class Run:
+class PhaseRun:
     """Where a run starts, what it counts and notes, and what both phases need to know of a state.
 
     Parameters

@@ -39,7 +39,7 @@ _EXACTLY_AT_REST = 8 * EPS
 S = TypeVar("S", bound=Stepper)
 
 
-class Rest(ABC, Generic[S]):
+class Resting(ABC, Generic[S]):
     """Which directions rest.
 
     Attributes
@@ -57,7 +57,7 @@ class Rest(ABC, Generic[S]):
         """Find those of rows that rest, and the crossings of those that grow."""
 
 
-class StableRest(Rest[DormandPrince]):
+class StableResting(Resting[DormandPrince]):
     """Directions that have come to rest and would return to it."""
 
     def __init__(self, steps: DormandPrince, crossings: Crossings) -> None:
