@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import expm
 
 import agf
-from agf.algorithm import dormant
+from agf.algorithm import choose_stepper, dormant
 from agf.algorithm.field import Batch
 from agf.algorithm.linear_stepper import LinearStepper, linear
 from agf.algorithm.threshold import ExactThreshold
