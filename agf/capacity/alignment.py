@@ -8,7 +8,6 @@ elsewhere it is the angle between theta_i and -grad_i L.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +20,9 @@ from agf.contract.admission import admitted, refuse_nonfinite
 from agf.contract.problem import Problem
 from agf.contract.start import check_range
 from agf.errors import RequestError, explain
-from agf.records.table import Table, Tabular, counted, number
+from agf.records.table import Table, counted, number
 from agf.results import frames
+from agf.results.drawn import Drawn
 from agf.results.trajectory import Trajectory
 from agf.sphere import cartesian, lengths, polar
 
@@ -38,8 +38,10 @@ _COLUMNS = ("utility", "drive", "cos_delta", "rate", "gate_share", "side", "targ
 
 @asked
 @dataclass(frozen=True, repr=False)
-class Alignment(Tabular):
+class Alignment(Drawn):
     """How H neurons are driven at T moments.
+
+    The picture: the cosine of every neuron with its drive, over time, or against its norm where there is one moment.
 
     problem : name.  times : (T,) flow time; 0 for weights without a time.
     log_norms : (T, H) natural log of |theta_i|.
@@ -91,24 +93,10 @@ class Alignment(Tabular):
     def __repr__(self) -> str:
         return f"<Alignment of {self.problem}, {counted(self.times.size, 'moment')}, {self.log_norms.shape[1]} neurons>"
 
-    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None) -> Axes:
-        """Draw the cosine of every neuron with its drive, over time, or against its norm where there is one moment.
-
-        Parameters
-        ----------
-        path : str or os.PathLike or None, optional
-            Picture to write.
-        ax : matplotlib.axes.Axes or None, optional
-            Where to draw; a new figure when None.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            What was drawn on.
-        """
+    def _draw(self, ax: Axes | None) -> Axes:
         from agf.capacity import pictures
 
-        return pictures.save(pictures.cosines(self, ax=ax), path)
+        return pictures.cosines(self, ax=ax)
 
     def to_frame(self) -> Any:
         """A pandas DataFrame: a row a moment and neuron.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,9 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.errors import RequestError, explain
-from agf.records.table import Table, Tabular, counted, number
+from agf.records.table import Table, counted, number
 from agf.results import frames
+from agf.results.drawn import Drawn
 from agf.sphere import cartesian
 
 if TYPE_CHECKING:
@@ -92,8 +92,10 @@ class Group:
 
 
 @dataclass(frozen=True, repr=False)
-class Groups(Tabular):
+class Groups(Drawn):
     """All groups of a network at one moment, largest total first.
+
+    The picture: what every group contributes, a bar each, cut into the shares of its members.
 
     problem : name.  time : flow time of the moment; NaN for weights without one.
     by, cosine : how they were told apart.
@@ -148,24 +150,10 @@ class Groups(Tabular):
     def __repr__(self) -> str:
         return f"<Groups of {self.problem} by {self.by}: {len(self)} groups, {self.dead.size} dead neurons>"
 
-    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None) -> Axes:
-        """Draw what every group contributes, a bar each, cut into the shares of its members.
-
-        Parameters
-        ----------
-        path : str or os.PathLike or None, optional
-            Picture to write.
-        ax : matplotlib.axes.Axes or None, optional
-            Where to draw; a new figure when None.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            What was drawn on.
-        """
+    def _draw(self, ax: Axes | None) -> Axes:
         from agf.capacity import pictures
 
-        return pictures.save(pictures.bars(self, ax=ax), path)
+        return pictures.bars(self, ax=ax)
 
     def to_frame(self) -> Any:
         """A pandas DataFrame: a row a group, largest first.

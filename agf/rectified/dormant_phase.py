@@ -12,9 +12,10 @@ from agf.arrays import FloatArray, IntArray
 from agf.asked import asked
 from agf.errors import RequestError, explain
 from agf.records import files
-from agf.records.table import Table, Tabular, number, percent
+from agf.records.table import Table, number, percent
 from agf.rectified.dormant_flow import DormantFlow
 from agf.rectified.walls import Walls
+from agf.results.drawn import Drawn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,8 +66,10 @@ class Cluster:
 
 @asked
 @dataclass(frozen=True, repr=False)
-class DormantPhase(Tabular):
+class DormantPhase(Drawn):
     """The dormant phase of m neurons, alone and exact: on a residual that stays as it is.
+
+    The picture: the neurons over time (`agf.plot.dormant_phase`).
 
     Times are flow times of the problem's own loss, a mean over samples: n times those of a sum.
 
@@ -275,24 +278,10 @@ class DormantPhase(Tabular):
     def __repr__(self) -> str:
         return f"<DormantPhase of {self.problem}: {len(self)} neurons, {self.event_times.size} events>"
 
-    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None) -> Axes:
-        """Draw the neurons over time.
-
-        Parameters
-        ----------
-        path : str or os.PathLike or None
-            Picture to write, where given.
-        ax : matplotlib.axes.Axes or None, optional
-            Where to draw; a new figure when None.
-
-        Returns
-        -------
-        Axes
-            What was drawn on.
-        """
+    def _draw(self, ax: Axes | None) -> Axes:
         from agf import plot
 
-        return plot.save(plot.dormant_phase(self, ax=ax), path)
+        return plot.dormant_phase(self, ax=ax)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""

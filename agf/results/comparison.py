@@ -12,8 +12,9 @@ from agf.arrays import USUAL
 from agf.asked import asked
 from agf.errors import FileError, RequestError, explain
 from agf.records import files, provenance
-from agf.records.table import Table, Tabular, number, percent
+from agf.records.table import Table, number, percent
 from agf.results.curve import CurveDrop, rises
+from agf.results.drawn import Drawn
 from agf.results.match import Match, delay, drops, lateness, relative
 from agf.results.matching import MARGIN, align
 from agf.results.staircase import Staircase
@@ -39,8 +40,10 @@ _LOOSER = 10.0
 
 @asked
 @dataclass(frozen=True, repr=False)
-class Comparison(Tabular):
+class Comparison(Drawn):
     """Predicted and observed drops, matched in order.
+
+    The picture: the curve with the predicted steps over it (`agf.plot.comparison`).
 
     Parameters
     ----------
@@ -133,24 +136,10 @@ class Comparison(Tabular):
             f"<Comparison of {self.stairs.problem}: {predicted}, {len(self.drops)} visible in {self.trajectory.kind}>"
         )
 
-    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None) -> Axes:
-        """Draw the curve with the predicted steps over it (`agf.plot.comparison`).
-
-        Parameters
-        ----------
-        path : str or os.PathLike or None, optional
-            Picture to write.
-        ax : matplotlib.axes.Axes or None, optional
-            Where to draw; a new figure when None.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            What was drawn on.
-        """
+    def _draw(self, ax: Axes | None) -> Axes:
         from agf import plot
 
-        return plot.save(plot.comparison(self, ax=ax), path)
+        return plot.comparison(self, ax=ax)
 
     # -- plain values -----------------------------------------------------------------------------------------
 

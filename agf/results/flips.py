@@ -6,7 +6,6 @@ sign by turning, at any norm ([GB24], docs/masks.md).
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,9 @@ from agf.contract.problem import Problem
 from agf.coordinates.choice import flow_system
 from agf.errors import RequestError, explain
 from agf.init import Init
-from agf.records.table import Table, Tabular, number
+from agf.records.table import Table, number
 from agf.results import frames
+from agf.results.drawn import Drawn
 from agf.stopping import Explicit, Moment, Saved, Why, drive
 
 if TYPE_CHECKING:
@@ -52,8 +52,10 @@ class Flip:
 
 
 @dataclass(frozen=True, repr=False)
-class Flips(Tabular):
+class Flips(Drawn):
     """Changes of sign over a run, in order of time.
+
+    The picture: every change of sign at its time and at the norm of its neuron.
 
     problem : name.  kind : of the weights that were watched.  flips : the changes.
     watched : how many weights were watched.  end_log_norms : (H,) at the end, to tell what size a flip happened at.
@@ -93,24 +95,10 @@ class Flips(Tabular):
     def __repr__(self) -> str:
         return f"<Flips of {self.problem}: {len(self)} among {self.watched} {self.kind} weights>"
 
-    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None) -> Axes:
-        """Draw every change of sign at its time and at the norm of its neuron.
-
-        Parameters
-        ----------
-        path : str or os.PathLike or None, optional
-            Picture to write.
-        ax : matplotlib.axes.Axes or None, optional
-            Where to draw; a new figure when None.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            What was drawn on.
-        """
+    def _draw(self, ax: Axes | None) -> Axes:
         from agf.pictures import signs
 
-        return signs.save(signs.flips(self, ax=ax), path)
+        return signs.flips(self, ax=ax)
 
     def to_frame(self) -> Any:
         """A pandas DataFrame: a row a change of sign, in order of time.

@@ -12,8 +12,9 @@ from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.asked import asked
 from agf.init import Init
 from agf.records import files
-from agf.records.table import Table, Tabular, number
+from agf.records.table import Table, number
 from agf.results import origin
+from agf.results.drawn import Drawn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,8 +41,10 @@ class Signs:
 
 @asked
 @dataclass(frozen=True, repr=False)
-class Rewinding(Tabular):
+class Rewinding(Drawn):
     """Cycles of training and pruning; cycle 0 is the dense network. L + 1 cycles are done.
+
+    The picture: score, accuracy or loss over the weights pruned, the first that is known, and the signs that flipped.
 
     Parameters
     ----------
@@ -129,24 +132,10 @@ class Rewinding(Tabular):
     def __repr__(self) -> str:
         return f"<Rewinding of {self.problem}: {self.settings['method']}, {self.cycles} cycles>"
 
-    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None) -> Axes:
-        """Draw score, accuracy or loss over the weights pruned, the first that is known, and the signs that flipped.
-
-        Parameters
-        ----------
-        path : str or os.PathLike or None, optional
-            Picture to write.
-        ax : matplotlib.axes.Axes or None, optional
-            Where to draw; a new figure when None.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            What was drawn on, for the first of the two.
-        """
+    def _draw(self, ax: Axes | None) -> Axes:
         from agf.pictures import signs
 
-        return signs.save(signs.cycles(self, ax=ax), path)
+        return signs.cycles(self, ax=ax)
 
     def to_frame(self) -> Any:
         """A pandas DataFrame: a row a cycle.
