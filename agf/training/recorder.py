@@ -128,11 +128,10 @@ class Recorder:
                 times, owners = zip(*blanks, strict=True)
                 shots = shoot(np.array(owners), np.array(times))
                 empty = self.kept[-len(blanks) :]
-                del self.kept[-len(blanks) :]
-                # One by one: what is kept does not hang on what came together.
-                for (time, loss, _), shot in zip(empty, shots, strict=True):
-                    self.kept.append((time, loss, shot))
-                    self._thin_snapshots()
+                self.kept[-len(blanks) :] = [
+                    (time, loss, shot) for (time, loss, _), shot in zip(empty, shots, strict=True)
+                ]
+                self._thin_snapshots()
         except BaseException:
             self.points, self.kept, self.due, self.waited = former
             raise
@@ -244,17 +243,25 @@ class Recorder:
         apart = max(self._sparser, len(self.points) / (_TIMES * self.capacity))
         return fallen or (self.sloped and self.waited >= apart)
 
-    @property
-    def _room(self) -> int:
-        """Snapshots that are left of too many."""
-        return max(int(_LEFT * self.capacity), 2)
-
     def _thin_snapshots(self) -> None:
-        """Where there are too many, drop those that lines between neighbours show best, no two neighbours at once."""
+        """Where there are too many, drop those that lines between neighbours show best, no two neighbours at once.
+
+        As if they had come one by one: what is kept does not hang on what came together.
+        """
         if len(self.kept) <= self.capacity:
             return
-        room, (times, values) = self._room, _drawn(self.kept)
-        left = np.arange(len(self.kept))
+        times, values = _drawn(self.kept)
+        left, came = np.arange(self.capacity), self.capacity
+        while came < times.size:
+            more = max(self.capacity + 1 - left.size, 1)
+            left, came = np.append(left, np.arange(came, times.size)[:more]), came + more
+            if left.size > self.capacity:
+                left = self._thinned(left, times, values)
+        self.kept = [self.kept[k] for k in left.tolist()]
+
+    def _thinned(self, left: IntArray, times: FloatArray, values: list[FloatArray]) -> IntArray:
+        """Those of the snapshots `left` that stay where there are too many."""
+        room = max(int(_LEFT * self.capacity), 2)
         while left.size > room:
             dropped: set[int] = set()
             for k in (1 + np.argsort(_missed(times[left], [rows[left] for rows in values]), kind="stable")).tolist():
@@ -263,7 +270,7 @@ class Recorder:
                 if k - 1 not in dropped and k + 1 not in dropped:
                     dropped.add(k)
             left = np.delete(left, list(dropped))
-        self.kept = [self.kept[k] for k in left.tolist()]
+        return left
 
     def arrays(self, last: tuple[float, float, Snapshot] | None = None) -> dict[str, Any]:
         """The snapshots, and `last` after them, as fields of a Trajectory (snapshot_times, log_norms, ...)."""
@@ -329,11 +336,13 @@ class Recorder:
 def _drawn(kept: list[tuple[float, float, Snapshot]]) -> tuple[FloatArray, list[FloatArray]]:
     """Times (k,) of snapshots, and what is drawn of them, (k, N) each: log norms, and then features."""
     shots = [shot for _, _, shot in kept]
-    drawn = [[shot.log_norms for shot in shots]]
-    # what has other names or shapes at times is refused in the end, with all there is
-    always = set.intersection(*({(name, np.shape(value)) for name, value in shot.features.items()} for shot in shots))
-    drawn += [[np.asarray(shot.features[name]) for shot in shots] for name, _ in sorted(always)]
-    values = [np.array(rows, dtype=np.float64).reshape(len(kept), -1) for rows in drawn]
+    drawn = [np.array([shot.log_norms for shot in shots], dtype=np.float64)]
+    for name in sorted(shots[0].features):
+        try:
+            drawn.append(np.array([shot.features[name] for shot in shots], dtype=np.float64))
+        except (KeyError, ValueError):  # other names or shapes at times: refused in the end, with all there is
+            continue
+    values = [rows.reshape(len(kept), -1) for rows in drawn]
     return np.array([time for time, _, _ in kept]), [np.where(np.isfinite(rows), rows, 0.0) for rows in values]
 
 
@@ -349,7 +358,7 @@ def _missed(times: FloatArray, drawn: list[FloatArray]) -> FloatArray:
     for k, values in enumerate(drawn):
         if values.size:
             gap = np.abs(values[1:-1] - values[:-2] - share * (values[2:] - values[:-2]))
-            span = np.ptp(values, axis=0)
+            span = values.max(axis=0) - values.min(axis=0)
             size = np.maximum(span, (_SMALL if k else 1.0) * span.max())
             out = np.maximum(out, (gap / np.where(size > 0, size, 1.0)).max(axis=1))
     return out
