@@ -49,6 +49,20 @@ def test_the_largest_scale_that_ends_spurious_and_the_next_one_are_those_of_the_
         assert end.reached == (0.0 if k < first else pytest.approx(0.0, abs=1e-12))
 
 
+@pytest.mark.parametrize(
+    ("width", "seed", "scale", "spurious"),
+    [(20, 0, 0.2, True), (20, 1, 0.3, False), (50, 0, 0.1, True), (50, 1, 0.2, False), (200, 0, 0.1, False)],
+)  # fmt: skip
+def test_the_scale_from_which_a_network_learns_all_hangs_on_its_width_and_its_draw(width, seed, scale, spurious):
+    """As own sign-preserving descent (step .005) ends, which shares no code with ours; the page names these scales."""
+    stated(r"between lambda = (\.2) and (\.3) for 20 neurons .*? (\.1) and (\.2) for 50, and for 200 .*? below (\.1)")
+    rng = np.random.default_rng(seed)
+    w, side = rng.standard_normal((width, 2)), rng.choice([-1.0, 1.0], width)
+    theta = scale / np.sqrt(width) * np.column_stack([w, side * np.linalg.norm(w, axis=1)])
+    flow = agf.flow(agf.TwoLayer(*T3, width=width, kink=0), agf.Init.from_params(theta))
+    assert flow.losses[-1] == pytest.approx(0.0875213675 if spurious else 0.0, abs=1e-6)  # where it settles
+
+
 def test_the_times_of_the_four_point_example():
     t1, takes, log = stated(r"is ([\d,]+) for sixteen directions .*? take ([\d.]+)\. .*? `t1_log` \(([\d.]+) there\)")
     bounds = agf.separation(problem(D1, 32), grid(1e-4)).separable
