@@ -104,7 +104,8 @@ def _reason(drops: Sequence[Drop], first: Staircase | None) -> str:
     elif largest > HOLDS:
         more = max((drop.error for drop in drops), default=0.0) >= largest
         without = ", which count neither conditioning nor how small a drop is, as these do," if more else ""
-        words.append(f"its error bars{without} would reach {percent(largest)}")
+        reach = f"reach {percent(largest)}" if largest <= 1.0 else "be wider than the times themselves"
+        words.append(f"its error bars{without} would {reach}")
     elif not words:
         words.append("what has settled moves on between drops, and no closed form follows it")
     return f"Resolved in time, as Algorithm 1 does not hold throughout: {'; '.join(words)}."

@@ -25,6 +25,7 @@ from agf.contract.admission import admit
 from agf.contract.blame import blame, guard, guarded, told
 from agf.contract.phases import Phases
 from agf.contract.problem import Problem
+from agf.contract.start import refuse_long
 from agf.errors import AgfError
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
@@ -132,6 +133,7 @@ def predict_with(
     with guard(problem):
         change = 0.0
         if settings.mode != "limit":
+            refuse_long(problem, "predict")
             change = refuse_size(problem, init)
         stairs = _predicted(problem, init, settings, observer, kept)
         if problem.layers is not None:
@@ -321,6 +323,7 @@ def predict_each(problem: Problem, inits: Sequence[Init], settings: Settings) ->
             if phases is None:
                 found = predict_with(problem, init, settings)
             else:
+                refuse_long(problem, "predict")
                 change = refuse_size(problem, init)
                 found = _alternate(Engine(problem, init, settings, phases), None, Checkpoint(None))
                 found = of_start(problem, init, found, change)

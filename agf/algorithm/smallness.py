@@ -53,7 +53,7 @@ def refuse_size(problem: Problem, init: Init) -> float:
                 where=f"problem {problem.name!r}",
                 found=f"a loss of {1.0 + change:.3g} times that of the zero function",
                 expected="about that of the zero function",
-                remedy="Choose a smaller alpha, or scale the weights down; agf.flow trains from any.",
+                remedy=_smaller(init),
             )
         )
     refuse_faint(problem, init, "predict", nothing)
@@ -92,9 +92,13 @@ def _refuse_norms(problem: Problem, init: Init, nothing: Nothing) -> None:
             where=f"problem {problem.name!r}",
             found=f"neurons of norm {norm:.3g} or more",
             expected=f"norms well below {natural:.3g}, at which one neuron alone has learned what it can",
-            remedy="Choose a smaller alpha, or scale the weights down; agf.flow trains from any.",
+            remedy=_smaller(init),
         )
     )
+
+
+def _smaller(init: Init) -> str:
+    return f"{'Scale the weights down' if init.seed is None else 'Choose a smaller alpha'}; agf.flow trains from any."
 
 
 def start_change(problem: Problem, init: Init, nothing: Nothing) -> float:

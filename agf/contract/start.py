@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 #: Largest log of a loss, which is of degree 2 kappa in the weights. Limit: float64 ends at 709; what is left is room
 #: for the data and for sums over neurons.
 _LOG_MOST = 640.0
+#: Gradients that a prediction or a flow takes at least, about. Cost: times of what is refused; those of the gallery
+#: take from 500 to 10,000.
+_GRADIENTS = 1000.0
+#: Gradients of the shortest run, for whose sake weights are drawn at all. Cost: time; of what takes longer the drawing
+#: alone takes a minute.
+_FEW = 100.0
+#: Numbers that all gradients of a run may go through. Limit: of patience, some ten minutes of one core at the least.
+_MOST_NUMBERS = 1e11
 
 
 def drawn(problem: Problem, alpha: float, seed: int | None, kind: str) -> Init:
@@ -24,6 +32,7 @@ def drawn(problem: Problem, alpha: float, seed: int | None, kind: str) -> Init:
     where = f"{problem.name}.init"
     check_sizes(problem, where)
     check_memory(problem, where)
+    refuse_long(problem, where, _FEW)
     alpha = check_alpha(alpha)
     seed = None if seed is None else count(seed, "seed", where=where, least=0)
     if kind not in problem.kinds:
@@ -95,10 +104,7 @@ def check_range(problem: Problem, log_norms: FloatArray, where: str) -> None:
 
 def check_memory(problem: Problem, where: str) -> None:
     """Refuse a network whose weights leave no room for a computation. Raises RequestError with the memory needed."""
-    footprint = number(problem.footprint)
-    if not footprint > 0:
-        _refuse(problem, "footprint", problem.footprint, "a positive number", where)
-    needed, there = 8.0 * problem.width * footprint, float(files.memory())
+    needed, there = 8.0 * problem.width * _positive(problem, "footprint", where), float(files.memory())
     if needed > there:
         raise RequestError(
             explain(
@@ -108,3 +114,40 @@ def check_memory(problem: Problem, where: str) -> None:
                 remedy="Use a smaller width.",
             )
         )
+
+
+def refuse_long(problem: Problem, where: str, gradients: float = _GRADIENTS) -> None:
+    """Refuse what would take for ever, by counting: the same on any machine and at any load.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is computed.
+    where : str
+        Who asks, for the message.
+    gradients : float, optional
+        Gradients that are allowed, where someone who asks for fewer than a run takes knows what to expect.
+
+    Raises
+    ------
+    RequestError
+        With the numbers that one gradient goes through.
+    """
+    numbers = float(problem.width) * _positive(problem, "work", where)
+    if numbers * min(gradients, _GRADIENTS) > _MOST_NUMBERS:
+        raise RequestError(
+            explain(
+                f"{problem.width:,} neurons of {problem.n_params:,} parameters would take hours or more.",
+                where=f"{where} of problem {problem.name!r}",
+                found=f"{numbers:.1e} numbers in each gradient, of which a run takes a thousand or more",
+                expected=f"up to {_MOST_NUMBERS / _GRADIENTS:.0e}",
+                remedy="Use a smaller width, or a smaller problem.",
+            )
+        )
+
+
+def _positive(problem: Problem, name: str, where: str) -> float:
+    value = number(getattr(problem, name))
+    if not value > 0:
+        _refuse(problem, name, getattr(problem, name), "a positive number", where)
+    return value

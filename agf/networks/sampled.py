@@ -83,6 +83,11 @@ class SampledProblem(Problem):
 
     # -- contract ---------------------------------------------------------------------------------------------
 
+    @property
+    def work(self) -> int:
+        """On an accelerator nothing that its memory holds takes long."""
+        return super().work if self._block == _BLOCK["cpu"] else 1
+
     def residual(self, theta: FloatArray, neurons: IntArray) -> Any:
         """-dl/df on the data, (n, c), an array of the backend."""
         return self.loss.residual(self._backend, self._predict(theta, neurons), self._y)

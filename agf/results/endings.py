@@ -42,7 +42,7 @@ def _fitted(stairs: Staircase) -> str:
 
 
 def _all_active(stairs: Staircase) -> str:
-    wider = " A larger width may take more of it." if _is_choice(stairs) and _more_to_learn(stairs) else ""
+    wider = " A larger width may take more of it." if _chosen(stairs) is not None and _more_to_learn(stairs) else ""
     return f"{_everybody(stairs)}, at loss {_end(stairs)}.{wider}"
 
 
@@ -113,7 +113,7 @@ def _end(stairs: Staircase) -> str:
 
 
 def _everybody(stairs: Staircase) -> str:
-    if stairs.init is None:
+    if stairs.init is None or stairs.init.width != _chosen(stairs, stairs.init.width):  # some rows are biases
         return "Every neuron is active"
     alive = int(np.isfinite(stairs.init.log_norms).sum())
     rest = stairs.init.width - alive
@@ -131,9 +131,9 @@ def _waiting(stairs: Staircase) -> int | None:
     return int((~active.astype(bool)).sum())
 
 
-def _is_choice(stairs: Staircase) -> bool:
-    """Whether the number of neurons was chosen, and does not follow from the data."""
-    return any(name in stairs.arguments for name in WIDTHS)
+def _chosen(stairs: Staircase, otherwise: int | None = None) -> int | None:
+    """The number of neurons that was chosen; `otherwise` where it follows from the data."""
+    return next((stairs.arguments[name] for name in WIDTHS if name in stairs.arguments), otherwise)
 
 
 def _more_to_learn(stairs: Staircase) -> bool:
@@ -142,7 +142,7 @@ def _more_to_learn(stairs: Staircase) -> bool:
 
 def _others(stairs: Staircase) -> str:
     """Other neurons that might gain, where neurons are a choice."""
-    if not _is_choice(stairs) or not _more_to_learn(stairs):
+    if _chosen(stairs) is None or not _more_to_learn(stairs):
         return ""
     drawn = stairs.init is not None and stairs.init.seed is not None
     return f" {'Another seed' if drawn else 'Other initial weights'} or a larger width may have one that does."

@@ -283,6 +283,8 @@ def typed(text: str, kind: str) -> Any:
     except (RecursionError, ValueError):  # lists in lists, or thousands of digits, beyond what Python reads
         raise ValueError("a value that can be read") from None
     if isinstance(value, float) and value.is_integer() and "int" in words and "float" not in words:
+        if abs(value) > _WHOLE:
+            raise ValueError(f"an integer, in digits above {_WHOLE:,}")
         value = int(value)
     if not words <= set(_PLAIN):
         return value  # arrays and the like: the constructor checks them
@@ -296,6 +298,8 @@ def typed(text: str, kind: str) -> Any:
     raise ValueError(" or ".join(_PLAIN[word] for word in sorted(words)))
 
 
+#: Largest integer that may be written as 1e15 is. Derived: from 2^53 on, float64 holds not all of them.
+_WHOLE = 2**53
 _JSON_WORDS = {"True": "true", "False": "false", "None": "null", "yes": "true", "no": "false"}
 
 

@@ -31,7 +31,7 @@ def values(text: str, kind: str = "") -> list[Any]:
     bounds = text.split(":")
     if 2 <= len(bounds) <= 3:
         try:
-            span = range(*(int(bound) for bound in bounds))
+            span = range(*(typed(bound, "int") for bound in bounds))
         except ValueError:
             raise RequestError(
                 explain(f"cannot read the range {text!r}.", expected="START:STOP or START:STOP:STEP")

@@ -26,6 +26,7 @@ from agf.init import Init
 from agf.records.checkpoint import Checkpoint
 from agf.records.status import Status
 from agf.results.trajectory import Trajectory
+from agf.rounding import TINY
 from agf.training.gradient_flow import clock_of, same_start, snapshot_arrays
 from agf.training.recorder import Progress, Recorder, taking_over
 from agf.training.untie import tie, untie
@@ -191,12 +192,14 @@ class _Descent:
         self.batches = batches
         self.neurons = np.arange(ties.init.width)
         self.theta = ties.init.params()
-        if not self.theta.any():
+        if np.abs(self.theta).max() < TINY:
             raise RequestError(
                 explain(
-                    f"at alpha = {init.alpha:g} every parameter is 0 in float64.",
+                    "every weight is too small for float64 to hold in full.",
                     where="descend",
-                    remedy="Choose a larger alpha, or train with agf.flow, which carries log norms.",
+                    found=f"norms up to exp({init.log_norms.max():.0f})",
+                    expected=f"weights of {TINY:.0e} or more",
+                    remedy="Start from larger weights, or train with agf.flow, which carries log norms.",
                 )
             )
         self.velocity = np.zeros_like(self.theta)

@@ -26,6 +26,7 @@ from agf.contract.blame import guard, guarded
 from agf.contract.faint import refuse_faint
 from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
+from agf.contract.start import refuse_long
 from agf.contract.ties import Ties
 from agf.coordinates.choice import flow_system
 from agf.coordinates.cone_system import ConeSystem
@@ -164,7 +165,9 @@ def flow(
     kept = Checkpoint.of(checkpoint)
     if t_max is not None:
         t_max = positive(t_max, "t_max", where="flow")
+    max_gradients = positive(max_gradients, "max_gradients", where="flow")
     with guard(problem):
+        refuse_long(problem, "flow", max_gradients)
         refuse_faint(problem, init, "flow")
         ties = Ties.among(problem, init)
         system = flow_system(ties.problem, ties.init)
@@ -197,7 +200,7 @@ def flow(
         "rtol": rtol,
         "snapshots": snapshots,
         "max_steps": max_steps,
-        "max_gradients": positive(max_gradients, "max_gradients", where="flow"),
+        "max_gradients": max_gradients,
         "settle": positive(settle, "settle", where="flow"),
     }
     with guard(problem):

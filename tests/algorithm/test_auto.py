@@ -64,6 +64,17 @@ def test_the_reason_to_resolve_says_why_bars_of_algorithm_1_may_be_narrower_than
     assert ("count neither conditioning" in words) is said
 
 
+def test_bars_wider_than_the_times_are_said_in_words():
+    from types import SimpleNamespace
+
+    from agf.algorithm.auto import _reason
+
+    paper = SimpleNamespace(drops=[SimpleNamespace(error=428.08)], notes=())
+    words = _reason([SimpleNamespace(error=500.0, overlap=False, utility=np.ones(1))], paper)
+    assert "would be wider than the times themselves" in words
+    assert "%" not in words
+
+
 def test_closed_forms_are_made_once(monkeypatch):
     x, y = orthogonal()
     problem, made = agf.problem("diagonal-linear", X=x, y=y), []

@@ -24,6 +24,16 @@ def test_weights_larger_than_the_data_ask_for_are_refused(name, mode):
         agf.predict(problem, problem.init(0.3), mode=mode)
 
 
+def test_a_smaller_alpha_is_advised_where_there_is_one():
+    problem = MAKE["tanh"](TARGET)
+    for init, advice in (
+        (problem.init(3.0), "Choose a smaller alpha;"),
+        (agf.Init.from_params(problem.init(3.0).params()), "Scale the weights down;"),
+    ):
+        with pytest.raises(agf.RequestError, match=advice):
+            agf.predict(problem, init)
+
+
 def test_many_starts_are_refused_as_one_is():
     # ten near-copies of a column, each alone at .81 of what it would learn, are eight times too much together
     rng = np.random.default_rng(0)

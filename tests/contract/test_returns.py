@@ -58,11 +58,15 @@ def test_what_a_method_must_not_return_is_named_where_it_comes_from(method, valu
     assert words in str(raised.value)
 
 
-@pytest.mark.parametrize("footprint", ["big", -1, np.nan, None])
-def test_a_footprint_is_a_positive_number(footprint):
-    problem = type("Mine", (agf.TwoLayer,), {"footprint": footprint})(X, X[:, 0], activation="relu", width=3)
+@pytest.mark.parametrize("size", ["big", -1, np.nan, None])
+def test_a_footprint_and_the_work_of_a_gradient_are_positive_numbers(size):
+    problem = type("Mine", (agf.TwoLayer,), {"footprint": size})(X, X[:, 0], activation="relu", width=3)
     with pytest.raises(agf.ProblemError, match="has footprint ="):
         problem.init(1e-3)
+    problem = type("Mine", (agf.TwoLayer,), {"work": size})(X, X[:, 0], activation="relu", width=3)
+    for asked in (agf.predict, agf.flow):
+        with pytest.raises(agf.ProblemError, match="has work ="):
+            asked(problem, problem.init(1e-3))
 
 
 def test_a_width_that_memory_does_not_hold_fails_the_checks_in_words():

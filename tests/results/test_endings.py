@@ -36,6 +36,15 @@ def test_a_width_that_is_a_choice_may_be_raised_where_something_is_left():
     assert "width" not in done.ending
 
 
+def test_a_bias_is_not_counted_among_the_neurons():
+    problem = agf.TwoLayer(X=X, Y=X[:, 0] + 1.0, activation="tanh", width=3, bias="output")
+    stairs = agf.predict(problem, problem.init(1e-4), mode="agf", max_drops=1)
+    assert replace(stairs, status=Status.ALL_ACTIVE).ending.startswith("Every neuron is active, at loss ")
+    problem = tanh(3)
+    stairs = agf.predict(problem, problem.init(1e-4), mode="agf", max_drops=1)
+    assert replace(stairs, status=Status.ALL_ACTIVE).ending.startswith("All 3 neurons are active, at loss ")
+
+
 def test_seeds_are_advised_where_a_seed_was_drawn():
     problem = tanh(3)
     drawn = agf.predict(problem, problem.init(1e-4), mode="agf", max_drops=1)

@@ -238,7 +238,7 @@ def test_a_folder_whose_start_was_killed_is_used(tmp_path):
     assert run(SWEEP, tmp_path, stderr=subprocess.PIPE).returncode == 0
 
 
-@pytest.mark.parametrize("seeds", ["0:100000000000000000000", "0:10:0", "1:2:3:4", "0:1e20", "a:b", "-5:5"])
+@pytest.mark.parametrize("seeds", ["0:100000000000000000000", "0:10:0", "1:2:3:4", "0:1e20", "1e23", "a:b", "-5:5"])
 def test_an_odd_range_is_a_sentence(tmp_path, capsys, monkeypatch, seeds):
     monkeypatch.chdir(tmp_path)
     assert main.main([*SWEEP[:4], f"--seed={seeds}", "-o", "s"]) == main.WRONG

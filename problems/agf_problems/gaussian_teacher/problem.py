@@ -105,6 +105,11 @@ class GaussianTeacher(agf.Problem):
 
     # -- contract ---------------------------------------------------------------------------------------------
 
+    @property
+    def footprint(self) -> int:
+        """Weights, and for each pair of students the arrays of their kernel, angle and the two rows."""
+        return super().footprint + (self.n_inputs + 10) * self.width
+
     def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
         """E (f* - f)^2 / 2 and its gradient, exact; that of neurons whose input weights are gone is 0."""
         loss, gradient = self._loss_grad(theta)

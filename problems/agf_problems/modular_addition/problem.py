@@ -86,6 +86,12 @@ class ModularAddition(Spectral):
         self._theory = Theory(self.name, self.template, self.terms, self.width)
         self._span: tuple[FloatArray, Span] | None = None
 
+    @property
+    def work(self) -> int:
+        """For more than two terms, products of k polynomials of (k+1)^2 moments for each pair of neurons."""
+        pairs = 0 if self.terms == 2 else self.terms**5 * self.width
+        return super().work + pairs
+
     # -- the network ------------------------------------------------------------------------------------------
 
     def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:

@@ -1,0 +1,46 @@
+"""Sizes that would take for ever are refused by counting, before anything is computed and at any load."""
+
+import numpy as np
+import pytest
+
+import agf
+from agf.contract import start
+
+X = np.random.default_rng(0).standard_normal((20, 3))
+
+
+def wide(width):
+    return agf.TwoLayer(X, X[:, 0], activation="tanh", width=width)
+
+
+@pytest.mark.parametrize(
+    "problem", [wide(10**6), agf.problem("modular-addition", p=11, terms=20, width=12)], ids=["width", "terms"]
+)
+def test_what_would_take_hours_is_refused_with_what_a_gradient_goes_through(problem):
+    init = problem.init(1e-3)
+    for asked in (agf.predict, agf.flow):
+        with pytest.raises(agf.RequestError, match=r"would take hours or more.*numbers in each gradient.*smaller"):
+            asked(problem, init)
+    with pytest.raises(agf.RequestError, match="would take hours or more"):
+        agf.predict_many(problem, [init])
+
+
+def test_who_bounds_the_gradients_is_answered(monkeypatch):
+    problem = wide(4)
+    init = problem.init(1e-3)
+    monkeypatch.setattr(start, "_MOST_NUMBERS", 1e4)
+    with pytest.raises(agf.RequestError, match="would take hours or more"):
+        agf.flow(problem, init)
+    assert agf.flow(problem, init, max_gradients=10).losses.size
+    assert agf.descend(problem, init, lr=0.1, steps=1).losses.size
+
+
+def test_pairs_of_neurons_count_as_memory():
+    problem = agf.problem("gaussian-teacher", teacher=np.eye(3), width=10**6)
+    with pytest.raises(agf.RequestError, match=r"1,000,000 neurons of 4 parameters need about \d\d,\d\d\d GiB"):
+        problem.init(1e-3)
+
+
+def test_no_plugin_need_say_how_much_work_it_is():
+    assert wide(7).work == wide(7).footprint
+    assert agf.problem("modular-addition", p=5, width=3).work == agf.problem("modular-addition", p=5, width=3).footprint
