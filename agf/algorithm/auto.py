@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from agf.algorithm.deviation import HOLDS
 from agf.algorithm.resolved.resolve import resolve
+from agf.algorithm.smallness import left_out
 from agf.contract.problem import Problem
 from agf.errors import ProblemError, RequestError
 from agf.init import Init
@@ -31,16 +32,18 @@ def auto(
     problem: Problem,
     init: Init,
     settings: Settings,
+    begins: float,
     observer: Callable[..., None] | None,
     kept: Checkpoint,
     alternate: Callable[..., Staircase],
 ) -> Staircase:
     """The prediction, with a note on what was used and why.
 
+    begins : loss of the initial weights.
     alternate : Algorithm 1 with these settings, shown to this observer, by these phases if there are some.
     """
     paper = settings.within("agf", conditioning=False)
-    first = None
+    first, off = None, 0.0
     own = problem.phases(init, paper)
     if own is not None:
         seen: Observed = []
@@ -49,7 +52,8 @@ def auto(
             return replace(first, settings=settings)
         whole = not first.status.failed and first.status is not Status.NO_CRITICAL_POINT
         # a closed form that has a remark to make says what it does not follow
-        if whole and not first.notes and all(drop.error <= HOLDS for drop in first.drops):
+        off = max([left_out(first, begins), *(drop.error for drop in first.drops)])
+        if whole and not first.notes and off <= HOLDS:
             for state, drop in seen if observer is not None else ():
                 observer(state, drop)  # type: ignore[misc]
             return replace(first, settings=settings)
@@ -67,7 +71,7 @@ def auto(
         reached = abs(found.levels[-1] - first.levels[-1]) <= settings.rtol * found.start_level
         status = Status.FITTED if reached else status
     nothing = not found.drops and status in (Status.FITTED, Status.NO_GROWTH)  # there is nothing to resolve
-    notes = found.notes if nothing else (*found.notes, _reason(found.drops, first))
+    notes = found.notes if nothing else (*found.notes, _reason(found.drops, first, off))
     drops = found.drops if first is None else _known_twice(found.drops, first.drops)
     return replace(found, drops=drops, settings=settings, status=status, notes=notes)
 
@@ -89,8 +93,9 @@ def _known_twice(drops: tuple[Drop, ...], first: Sequence[Drop]) -> tuple[Drop, 
     return tuple(out)
 
 
-def _reason(drops: Sequence[Drop], first: Staircase | None) -> str:
-    """Why the prediction was resolved in time, in words; `first`: by Algorithm 1, where that was tried."""
+def _reason(drops: Sequence[Drop], first: Staircase | None, off: float) -> str:
+    """Why the prediction was resolved in time, in words; `first`: by Algorithm 1, where that was tried, and its largest
+    bar, `off`."""
     several = [k for k, drop in enumerate(drops, 1) if drop.overlap and drop.utility.size > 1]
     near = [k for k, drop in enumerate(drops, 1) if drop.overlap and drop.utility.size <= 1]
     words = []
@@ -98,13 +103,12 @@ def _reason(drops: Sequence[Drop], first: Staircase | None) -> str:
         words.append(f"several neurons grow in {those('drop', several)}")
     if near:
         words.append(f"{those('drop', near)} not over when a neighbour begins")
-    largest = max((drop.error for drop in first.drops), default=0.0) if first is not None else 0.0
     if first is not None and first.notes:
         words.append(first.notes[0][0].lower() + first.notes[0][1:].rstrip("."))
-    elif largest > HOLDS:
-        more = max((drop.error for drop in drops), default=0.0) >= largest
+    elif off > HOLDS:
+        more = max((drop.error for drop in drops), default=0.0) >= off
         without = ", which count neither conditioning nor how small a drop is, as these do," if more else ""
-        reach = f"reach {percent(largest)}" if largest <= 1.0 else "be wider than the times themselves"
+        reach = f"reach {percent(off)}" if off <= 1.0 else "be wider than the times themselves"
         words.append(f"its error bars{without} would {reach}")
     elif not words:
         words.append("what has settled moves on between drops, and no closed form follows it")

@@ -131,26 +131,27 @@ def predict_with(
     init = admit(problem, init, "predict")
     kept = Checkpoint(checkpoint, eager=True)
     with guard(problem):
-        change = 0.0
+        first = np.nan
         if settings.mode != "limit":
             refuse_long(problem, "predict")
-            change = refuse_size(problem, init)
-        stairs = _predicted(problem, init, settings, observer, kept)
+            first = refuse_size(problem, init)
+        stairs = _predicted(problem, init, settings, first, observer, kept)
         if problem.layers is not None:
             from agf.rectified.verdict import add_verdict  # a tenth of a second to import, and few problems have kinks
 
             stairs = add_verdict(problem, stairs)
-        stairs = of_start(problem, init, stairs, change)
+        stairs = of_start(stairs, first)
         if stairs.curve_times.size or not (settings.conditioning and stairs.drops):
             return stairs  # what is resolved in time measures its own
         if stairs.status is Status.INTERRUPTED:
             return stairs
-        return condition_staircase(stairs, _predicted(problem, *perturb(init, settings), None, Checkpoint(None)))
+        return condition_staircase(stairs, _predicted(problem, *perturb(init, settings), first, None, Checkpoint(None)))
 
 
 def _predicted(
-    problem: Problem, init: Init, settings: Settings, observer: Observer | None, kept: Checkpoint
+    problem: Problem, init: Init, settings: Settings, first: float, observer: Observer | None, kept: Checkpoint
 ) -> Staircase:
+    """In the mode that is asked for; first : loss of the initial weights."""
     if settings.mode == "resolved":
         from agf.algorithm.resolved.resolve import resolve
 
@@ -161,7 +162,7 @@ def _predicted(
         def alternate(paper: Settings, watch: Observer | None, phases: Phases | None = None) -> Staircase:
             return _alternate(Engine(problem, init, paper, phases), watch, kept)
 
-        return auto(problem, init, settings, observer, kept, alternate)
+        return auto(problem, init, settings, first, observer, kept, alternate)
     if settings.mode == "limit":
         from agf.algorithm.limit import closed_form
 
@@ -324,9 +325,9 @@ def predict_each(problem: Problem, inits: Sequence[Init], settings: Settings) ->
                 found = predict_with(problem, init, settings)
             else:
                 refuse_long(problem, "predict")
-                change = refuse_size(problem, init)
+                first = refuse_size(problem, init)
                 found = _alternate(Engine(problem, init, settings, phases), None, Checkpoint(None))
-                found = of_start(problem, init, found, change)
+                found = of_start(found, first)
         except Exception as error:
             yield error
             continue

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from agf.algorithm.threshold import ExactThreshold
+from agf.arrays import FloatArray
 from agf.contract.faint import Nothing, refuse_faint
 from agf.contract.order import rounded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.integrators import NonFinite
+from agf.records.state import State
 from agf.records.table import percent
+from agf.results.drop import Drop, kept
 from agf.results.staircase import Staircase
 from agf.rounding import TINY
 from agf.sphere import lengths, norms
@@ -36,7 +40,7 @@ def refuse_size(problem: Problem, init: Init) -> float:
     Returns
     -------
     float
-        `start_change`.
+        Loss of the initial weights.
 
     Raises
     ------
@@ -45,7 +49,8 @@ def refuse_size(problem: Problem, init: Init) -> float:
     """
     nothing = Nothing.of(problem)
     _refuse_norms(problem, init, nothing)
-    change = start_change(problem, init, nothing)
+    first = float(problem.loss_grad(init.params(), np.arange(init.width))[0])
+    change = _change(first, nothing.loss, nothing.loss)
     if change > 1.0:
         raise RequestError(
             explain(
@@ -57,7 +62,7 @@ def refuse_size(problem: Problem, init: Init) -> float:
             )
         )
     refuse_faint(problem, init, "predict", nothing)
-    return change
+    return first
 
 
 def _refuse_norms(problem: Problem, init: Init, nothing: Nothing) -> None:
@@ -101,28 +106,70 @@ def _smaller(init: Init) -> str:
     return f"{'Scale the weights down' if init.seed is None else 'Choose a smaller alpha'}; agf.flow trains from any."
 
 
-def start_change(problem: Problem, init: Init, nothing: Nothing) -> float:
-    """|L / L(0) - 1| at the initial weights, L(0) the loss of the zero function, from which a prediction starts.
+def left_out(stairs: Staircase, first: float) -> float:
+    """What the initial weights do to the loss, which is `first`, and the prediction does not follow, of that of the
+    zero function; 0 where that function has no loss."""
+    followed = float(stairs.curve_losses[0]) if stairs.curve_losses.size else stairs.start_level
+    return _change(first, followed, stairs.start_level)
 
-    0 where that function has no loss.
+
+def _change(first: float, followed: float, zero: float) -> float:
+    return abs(first - followed) / zero if zero > 0 and not np.isnan(first) else 0.0
+
+
+def level_before(level: float, first: float) -> float:
+    """Level from which the first drop falls: that of the zero function, `level`, or what the initial weights have
+    learned, `first`, where that is worth saying."""
+    return first if level - first > SAID * level else level
+
+
+def from_level(losses: FloatArray, slopes: FloatArray, begins: float) -> tuple[FloatArray, FloatArray]:
+    """Losses (T,) of a curve and its slopes (T,), or none, as they fall from the level before the first drop."""
+    above = losses > begins
+    above[:1] = losses[:1] != begins
+    return np.where(above, begins, losses), np.where(above, 0.0, slopes) if slopes.size else slopes
+
+
+def learned_before(problem: Problem, level: float, first: float, state: State[Any]) -> list[Drop]:
+    """What the initial weights have learned when training begins, as a drop at time 0, where it is worth saying.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of which network.
+    level : float
+        Loss of the zero function.
+    first : float
+        Loss at which a prediction starts that follows the weights from where they are.
+    state : State
+        There.
     """
-    zero = nothing.loss
-    with np.errstate(over="ignore", invalid="ignore"):
-        first = float(problem.loss_grad(init.params(), np.arange(init.width))[0])
-    if not zero > 0 or np.isnan(first):
-        return 0.0
-    return abs(first - zero) / zero
+    if level_before(level, first) == level:
+        return []
+    nobody = np.zeros(0, dtype=np.int64)
+    return [
+        Drop(
+            time=0.0,
+            half_time=0.0,
+            accelerated_time=0.0,
+            level=first,
+            neurons=nobody,
+            collapsed=nobody,
+            label="what the initial weights have learned",
+            utility=np.zeros(0),
+            how="curve",
+            features=problem.features(state.params, np.arange(problem.width)),
+            log_norms=state.log_norms,
+            active=state.active,
+            directions=kept(state.directions),
+            conditioning=0.0,
+        )
+    ]
 
 
-def of_start(problem: Problem, init: Init, stairs: Staircase, change: float) -> Staircase:
-    """With error bars of half-drop times no narrower than the part of the loss that the initial weights make, which is
-    `start_change`."""
-    if change == 0:
-        return stairs
-    if stairs.curve_times.size:
-        system = problem.flow_system(init)
-        if system is not None and system.contracts:
-            return stairs  # all weights are followed from where they are
+def of_start(stairs: Staircase, first: float) -> Staircase:
+    """With error bars of half-drop times no narrower than what is left out of initial weights of loss `first`."""
+    change = left_out(stairs, first)
     note = (
         f"The initial weights are not negligible: they change the loss by {percent(change)} of that of the zero "
         "function, and bars of times are at least that."

@@ -378,11 +378,12 @@ def _notes(stairs: Staircase, trajectory: Trajectory, matches: list[Match]) -> t
     notes += _apart(stairs, trajectory)
     notes += _beyond(trajectory, matches)
     notes += _rising(stairs, trajectory)
-    ratio = trajectory.losses[0] / stairs.start_level if trajectory.losses.size and stairs.start_level > 0 else np.nan
+    begins = float(stairs.level(0.0))
+    ratio = trajectory.losses[0] / begins if trajectory.losses.size and begins > 0 else np.nan
     if abs(ratio - 1) > 0.01:
         notes.append(
             f"The curve starts at loss {number(trajectory.losses[0])}, the prediction at "
-            f"{number(stairs.start_level)}: the losses may be normalised differently."
+            f"{number(begins)}: the losses may be normalised differently."
             + (_scaled(trajectory, ratio) if trajectory.method == "csv" and ratio > 0 else "")
         )
     else:  # with another loss, times are off for that reason

@@ -58,8 +58,8 @@ def test_the_reason_to_resolve_says_why_bars_of_algorithm_1_may_be_narrower_than
     from agf.algorithm.auto import _reason
 
     drops = [SimpleNamespace(error=ours, overlap=False, utility=np.ones(1))]
-    paper = SimpleNamespace(drops=[SimpleNamespace(error=0.003)], notes=())
-    words = _reason(drops, paper)
+    paper = SimpleNamespace(notes=())
+    words = _reason(drops, paper, 0.003)
     assert words.endswith("would reach 0.3 %.")
     assert ("count neither conditioning" in words) is said
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from scipy.special import erf
 
 import agf
 from agf.records.status import Status
@@ -152,3 +153,27 @@ def test_plateaus_are_crossed_from_the_minimum_they_approach_at_any_alpha_and_th
     assert [drop.neurons.tolist() for drop in stairs.drops] == [[1], [2], [4], [0], [3]]
     times = [drop.half_time * 1e-20 for drop in stairs.drops]
     np.testing.assert_allclose(times, [drop.time * 1e-8 for drop in flow.drops], rtol=5e-4)
+
+
+@pytest.mark.parametrize("kind", ["modes", "linear", "tanh", "gelu"])
+def test_what_the_initial_weights_have_learned_is_a_drop_at_time_0_and_the_others_fall_from_there(kind):
+    # at a global minimum it was `fitted` at the loss of the zero function, without a drop; on the way there drops were
+    # told from the loss of the zero function, at levels that the flow never passes
+    rng = np.random.default_rng(5)
+    x = np.random.default_rng(0).standard_normal((12, 3))
+    w, a = rng.standard_normal((4, 3)), rng.standard_normal((2, 4))
+    sigma = {"tanh": np.tanh, "gelu": lambda z: 0.5 * z * (1.0 + erf(z / np.sqrt(2.0)))}.get(kind, lambda z: z)
+    y, best = sigma(x @ w.T) @ a.T, np.concatenate([w, a.T], axis=1)
+    modes = kind == "modes"
+    problem = agf.problem("linear", X=x, Y=y, width=4) if modes else agf.TwoLayer(x, y, activation=kind, width=4)
+    there = agf.predict(problem, agf.Init.from_params(best))
+    assert there.status is agf.Status.FITTED
+    assert there.levels[-1] < 1e-25
+    assert [drop.half_time for drop in there.drops] == [0.0]
+    init = agf.Init.from_params(0.7 * best)
+    stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
+    assert stairs.half_times[1] == 0.0
+    assert stairs.levels[1] == pytest.approx(np.sum((sigma(0.7 * x @ w.T) @ a.T * 0.7 - y) ** 2) / 24, rel=1e-9)
+    assert len(stairs.drops) > 1
+    for drop, before in zip(stairs.drops[1:], stairs.levels[1:], strict=False):
+        assert abs(drop.half_time / flow.time_at(0.5 * (before + drop.level)) - 1.0) <= drop.error < 0.01

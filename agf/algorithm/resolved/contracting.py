@@ -24,7 +24,6 @@ from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved.meaning import meaning
 from agf.algorithm.resolved.path import Enough, Path
 from agf.algorithm.resolved.roll import Roll
-from agf.algorithm.smallness import SAID
 from agf.algorithm.task import Task
 from agf.algorithm.untie import untie
 from agf.arrays import FloatArray, IntArray
@@ -39,7 +38,7 @@ from agf.records.settings import Settings
 from agf.records.status import Status
 from agf.records.table import bound
 from agf.results.curve import FLOOR, LEFT
-from agf.results.drop import Drop, kept
+from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.stopping.along import along, enough
 from agf.stopping.drive import Counted, End, Moment, Saved, Stop, Why, drive
@@ -112,8 +111,8 @@ class _Followed:
         self.stats: dict[str, float] = {}
         self.notes: list[str] = []
         self.least = float(task.problem.least_loss(task.init))
-        self.first = float(system.loss(system.start()))  # of weights that are not small it is not that of no network
-        self.path = Path(losses=[self.first])
+        # of weights that are not small it is not that of no network
+        self.path = Path(losses=[float(system.loss(system.start()))], level=task.start_level)
         self.roll = Roll(task, self.path, self.stats, observer)
         self.waiting: list[tuple[Moment, Accepted, float]] = []  # steps that are no part of the curve yet, and `error`
         self.error = 0.0  # bound on that of the state so far, in the norm that contracts
@@ -229,30 +228,4 @@ class _Followed:
             drops.append(
                 replace(drop, conditioning=bound / drop.accelerated_time if drop.accelerated_time > 0 else 0.0)
             )
-        return [*self._fitted_before(), *drops]
-
-    def _fitted_before(self) -> list[Drop]:
-        """What the initial weights have learned when training begins, as a drop at time 0, where it is worth saying."""
-        problem, level = self.task.problem, self.task.start_level
-        if level - self.first <= SAID * level:
-            return []
-        start, nobody = self.path.states[0], np.zeros(0, dtype=np.int64)
-        everyone = np.arange(problem.width)
-        return [
-            Drop(
-                time=0.0,
-                half_time=0.0,
-                accelerated_time=0.0,
-                level=self.first,
-                neurons=nobody,
-                collapsed=nobody,
-                label="what the initial weights have learned",
-                utility=np.zeros(0),
-                how="curve",
-                features=problem.features(start.params, everyone),
-                log_norms=start.log_norms,
-                active=start.active,
-                directions=kept(start.directions),
-                conditioning=0.0,
-            )
-        ]
+        return drops

@@ -18,6 +18,7 @@ from agf.algorithm.conditioning import condition_drops, perturb
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved.tolerances import COARSEST, STEP
+from agf.algorithm.smallness import from_level, learned_before, level_before
 from agf.algorithm.task import Task
 from agf.arrays import FloatArray
 from agf.contract.flow_system import Snapshot
@@ -58,7 +59,7 @@ def resolve_modes(
     if observer is not None:
         for drop in stairs.drops:  # which they are is known in the end
             observer(run.state_at(drop.half_time), drop)
-    if settings.conditioning is False or not stairs.drops or stairs.status is Status.INTERRUPTED:
+    if settings.conditioning is False or stairs.half_times[-1] == 0.0 or stairs.status is Status.INTERRUPTED:
         return stairs
     try:
         start, looser = perturb(init, settings)
@@ -175,10 +176,12 @@ class _Modes:
     def _drops(self) -> list[Drop]:
         """Visible drops of the curve, one mode or more each."""
         times, losses, slopes = np.array(self.points).T
+        level, first = self.task.start_level, float(losses[0])
+        losses, slopes = from_level(losses, slopes, level_before(level, first))
         seen = detect(times, losses, slopes=slopes)
         next_starts = [*(drop.start for drop in seen[1:]), times[-1]][: len(seen)]
         before = self._shot(0.0)
-        drops = []
+        drops = learned_before(self.task.problem, level, first, self._state(before))
         for number, (drop, close, following) in enumerate(zip(seen, crowded(seen), next_starts, strict=True)):
             after = self._shot(float(np.sqrt(drop.end * following)))  # on the plateau, where both are far
             drops.append(self._drop(number, drop, close, before, after))

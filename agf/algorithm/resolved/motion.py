@@ -54,7 +54,8 @@ class Motion:
         began = run.state.time
         start: FloatArray = system.start()
         if began == 0.0:
-            run.path.slopes[0] = system.loss_rate(start) / unit
+            run.path.losses[0], rate = system.loss_and_rate(start)
+            run.path.slopes[0] = rate / unit
             run.stats["loss_evaluations"] += 1
             self._first = unit * first_change(system)
         saved = Saved(start, method=self._resumed(system, start, unit))

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from agf.algorithm.smallness import from_level, learned_before, level_before
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
@@ -60,6 +61,8 @@ class Path:
         slopes are rounded there and losses are not, or from "losses" alone, where steps are long and points few.
     slips : list[tuple[float, float]]
         Times of implicit steps, and by how much each may have put the time off, of it.
+    level : float
+        Loss of the zero function: drops fall from there, or from what large initial weights have learned.
     """
 
     times: list[float] = field(default_factory=lambda: [0.0])
@@ -70,6 +73,7 @@ class Path:
     spacing: float = 0.5 * FINE_DEPTH
     reading: str = "cubics"
     slips: list[tuple[float, float]] = field(default_factory=list)
+    level: float = np.nan
 
     def add(self, time: float, loss: float, slope: float) -> None:
         """A point of the curve."""
@@ -156,6 +160,8 @@ class Path:
             Loss that may still be lost at the end.
         """
         times, losses, slopes = self.curve()
+        first = self.losses[0]
+        losses, slopes = from_level(losses, slopes, level_before(self.level, first))
         seen = detect(times, losses, slopes=slopes, depth=FINE_DEPTH, left=left)
         # who arrives after most of a drop makes the next; losses tell what one time in float64 does not
         arrived = [
@@ -172,7 +178,7 @@ class Path:
             strict=True,
         )
         held = np.flatnonzero(self.state(-np.inf).active)
-        drops = []
+        drops = learned_before(problem, self.level, first, self.states[0])
         for drop, close, window in zip(seen, crowded(seen), windows, strict=False):
             drops.append(self._drop(problem, clock, drop, close, held, *window))
             held = np.union1d(np.setdiff1d(held, drops[-1].collapsed), drops[-1].neurons)

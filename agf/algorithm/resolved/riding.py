@@ -52,7 +52,8 @@ def resolve_riding(
             status = go(run)
             run.warn()
             drops = run.drops()
-            if drops and settings.conditioning is not False and status is not Status.INTERRUPTED:
+            measured = settings.conditioning is not False and status is not Status.INTERRUPTED
+            if measured and drops and drops[-1].half_time > 0.0:
                 middle = 0.5 * (drops[-1].level + (drops[-2].level if len(drops) > 1 else given.start_level))
                 probe = Run(Given.of(problem, init, settings, probe=True, floor=middle))
                 probe.follow(run)

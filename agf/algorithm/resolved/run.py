@@ -40,7 +40,7 @@ class Run:
         first = np.isin(np.arange(init.width), problem.permanent)
         self.state: State = State(0.0, first, init.directions, init.log_norms, given.start_level)
         reading = "rates" if problem.cornered else "losses"
-        self.path = Path(losses=[given.start_level], states=[self.state], reading=reading)
+        self.path = Path(losses=[given.start_level], states=[self.state], reading=reading, level=given.start_level)
         assert settings.joining is not None
         joining = given.tolerances.joining * leading(problem, init, settings.joining)
         self.members = Members(problem, init.width, settings.threshold == "natural", joining, self.stats)
