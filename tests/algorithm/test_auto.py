@@ -69,8 +69,8 @@ def test_bars_wider_than_the_times_are_said_in_words():
 
     from agf.algorithm.auto import _reason
 
-    paper = SimpleNamespace(drops=[SimpleNamespace(error=428.08)], notes=())
-    words = _reason([SimpleNamespace(error=500.0, overlap=False, utility=np.ones(1))], paper)
+    paper = SimpleNamespace(notes=())
+    words = _reason([SimpleNamespace(error=500.0, overlap=False, utility=np.ones(1))], paper, 428.08)
     assert "would be wider than the times themselves" in words
     assert "%" not in words
 
