@@ -291,7 +291,9 @@ def _batched(system: FlowSystem, ys: FloatArray) -> None:
         moved = [
             system.velocities(ys + step * axis) - system.velocities(ys - step * axis) for axis in np.eye(ys[0].size)
         ]
-        pairs["jacobians"] = system.jacobians(ys), np.stack(moved, axis=-1) / (2 * step)
+        velocities, jacobians = system.linearized(ys)
+        pairs["velocities of linearized"] = velocities, pairs["velocities"][1]
+        pairs["jacobians"] = jacobians, np.stack(moved, axis=-1) / (2 * step)
         _contracting(system, ys[0])
     for name, (found, expected) in pairs.items():
         close = 1e-5 if name == "jacobians" else 1e-9
@@ -308,7 +310,7 @@ def _batched(system: FlowSystem, ys: FloatArray) -> None:
 
 def _contracting(system: FlowSystem, y: FloatArray) -> None:
     """Solutions that differ by what velocities make do not move apart, nor shift the loss by more than is said."""
-    jacobian, gradient = system.jacobians(y[None])[0], system.gradients(y[None])[0]
+    jacobian, gradient = system.linearized(y[None])[1][0], system.gradients(y[None])[0]
     short = 1e-3 / max(float(np.linalg.norm(jacobian)), np.finfo(float).tiny)
     for error in (system.velocity(y), system.velocity(y + system.scale(y))):
         size, later = system.distance(error), system.distance(error + short * jacobian @ error)

@@ -180,14 +180,15 @@ class FlowSystem(ABC):
         rows = [self.metric(y) for y in ys]
         return np.array([np.ones_like(y) if row is None else row for y, row in zip(ys, rows, strict=True)])
 
-    def jacobians(self, ys: FloatArray) -> FloatArray:
-        """Jacobians -W^-1 S W of the velocity at states ys (m, N), (m, N, N), for coordinates with a `hessian`."""
+    def linearized(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Velocities (m, N) at states ys (m, N), and their Jacobians -W^-1 S W, (m, N, N), for coordinates with a
+        `hessian`; override where they are had faster together."""
         matrices = []
         for y in ys:
             matrix, metric = self.hessian(y), self.metric(y)
             assert matrix is not None  # or these coordinates are not asked
             matrices.append(-matrix if metric is None else -matrix * metric / metric[:, None])
-        return np.array(matrices)
+        return self.velocities(ys), np.array(matrices)
 
     def loss_is_known(self, y: FloatArray) -> bool:
         """Whether `loss_and_rate` costs nothing at y, as when the velocity was last asked for there."""

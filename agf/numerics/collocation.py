@@ -32,7 +32,8 @@ from agf.integrators import (
 )
 from agf.rounding import EPS
 
-Batch = Callable[[FloatArray], FloatArray]
+#: States (m, N) -> velocities (m, N) and their Jacobians (m, N, N).
+Linearized = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 #: Stages of a step. Cost: of steps, against that of each (5, 7, 9 and 11 measured on [AGF] figure 3).
 STAGES = 7
@@ -129,9 +130,7 @@ class Collocated(Accepted):
         return np.asarray(np.array([step.y0 for step in steps])[which] + moved)
 
 
-def settled(
-    steps: Sequence[Any], which: Any, s: FloatArray, ys: FloatArray, velocities: Batch, jacobians: Batch
-) -> FloatArray:
+def settled(steps: Sequence[Any], which: Any, s: FloatArray, ys: FloatArray, linearized: Linearized) -> FloatArray:
     """States ys (m, N) at s (m,) within these steps, less what fast modes are off there.
 
     Between the nodes the polynomial is right to the tolerance, and a fast mode, which decays at a rate c, makes c times
@@ -144,17 +143,17 @@ def settled(
     own, of, y = [step for step in steps if isinstance(step, Collocated)], (np.cumsum(mine) - 1)[which[rows]], ys[rows]
     start, end = (np.array([getattr(step, name) for step in own])[of] for name in ("s0", "s1"))
     weights = TABLE.at((s[rows] - start) / (end - start))
-    gap = velocities(y) - np.matmul(weights[:, None, :], np.array([step.slopes for step in own])[of])[:, 0, :]
+    velocities, jacobians = linearized(y)
+    gap = velocities - np.matmul(weights[:, None, :], np.array([step.slopes for step in own])[of])[:, 0, :]
     length = TABLE.error * (end - start)
-    matrix = np.eye(y.shape[1]) - length[:, None, None] * jacobians(y)
+    matrix = np.eye(y.shape[1]) - length[:, None, None] * jacobians
     out = ys.copy()
     out[rows] += np.linalg.solve(matrix, (length[:, None] * gap)[:, :, None])[:, :, 0]
     return out
 
 
 def march(
-    velocities: Batch,
-    jacobians: Batch,
+    linearized: Linearized,
     y0: FloatArray,
     *,
     rtol: float,
@@ -168,10 +167,8 @@ def march(
 
     Parameters
     ----------
-    velocities : callable
-        States (m, N) -> velocities (m, N).
-    jacobians : callable
-        States (m, N) -> Jacobians of the velocity (m, N, N).
+    linearized : callable
+        States (m, N) -> velocities (m, N) and their Jacobians (m, N, N).
     y0 : ndarray, (N,)
         Where to start.
     rtol : float
@@ -201,26 +198,31 @@ def march(
     """
     s, y = float(s0), np.array(y0, dtype=np.float64)
     with np.errstate(**ABSURD):
-        f = velocities(y[None])[0]
+        f, jacobian = _at(linearized, y)
         if not np.isfinite(f).all():
             raise NonFinite("the velocity is not finite at the start.", s, y)
         if memory is None:
             norm = ErrorNorm(rtol, scale, np.arange(y.size), y.size)
-            memory = Memory(first_length(lambda at: velocities(at[None])[0], y, f, norm, TABLE.nodes.size, s_end - s))
+            memory = Memory(first_length(lambda at: _at(linearized, at)[0], y, f, norm, TABLE.nodes.size, s_end - s))
     for _ in range(max_steps):
         if not s < s_end:
             return
         with np.errstate(**ABSURD):
-            step = _advance(velocities, jacobians, rtol, scale(y), memory, s, s_end, y, f)
+            step, jacobian = _advance(linearized, rtol, scale(y), memory, s, s_end, y, f, jacobian)
         s, y, f, memory = step.s1, step.y1, step.f1, step.memory
         yield step
     if s < s_end:
         raise OutOfSteps(f"{max_steps} steps were not enough.", s, y)
 
 
+def _at(linearized: Linearized, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Velocity (N,) and its Jacobian (N, N) at one state."""
+    velocities, jacobians = linearized(y[None])
+    return velocities[0], jacobians[0]
+
+
 def _advance(
-    velocities: Batch,
-    jacobians: Batch,
+    linearized: Linearized,
     rtol: float,
     scale: FloatArray,
     memory: Memory,
@@ -228,15 +230,15 @@ def _advance(
     s_end: float,
     y: FloatArray,
     f: FloatArray,
-) -> Collocated:
-    """One accepted step from (s, y), f its velocity there."""
+    jacobian: FloatArray,
+) -> tuple[Collocated, FloatArray]:
+    """One accepted step from (s, y), f and `jacobian` what is `linearized` there, and the Jacobian at its end."""
     step, before, rejected = memory.step, memory.error, False
-    jacobian = jacobians(y[None])[0]
     for _ in range(_RETRIES):
         if step <= 4 * EPS * abs(s):
             break
         h = s_end - s if s + 1.01 * step >= s_end else step
-        found = _solve(velocities, jacobians, rtol, scale, h, y, _guess(memory, h, y, f))
+        found = _solve(linearized, rtol, scale, h, y, _guess(memory, h, y, f))
         if found is None:
             step, rejected = _SHORTER * h, True
             continue
@@ -255,7 +257,9 @@ def _advance(
             longer = max(longer, step)
         following = Memory(longer, kept, NAME, radius=h, vector=slopes.ravel())
         s1 = s_end if h == s_end - s else s + h
-        return Collocated(s, s1, y, ahead[-1].copy(), f, velocities(ahead[-1:])[0], None, missed, 0, following, slopes)
+        y1 = ahead[-1].copy()
+        f1, jacobian = _at(linearized, y1)
+        return Collocated(s, s1, y, y1, f, f1, None, missed, 0, following, slopes), jacobian
     raise Stalled(f"the step fell to {step:.3g} at s = {s:.6g}.", s, y)
 
 
@@ -291,18 +295,19 @@ def _guess(memory: Memory, h: float, y: FloatArray, f: FloatArray) -> FloatArray
 
 
 def _solve(
-    velocities: Batch, jacobians: Batch, rtol: float, scale: FloatArray, h: float, y: FloatArray, states: FloatArray
+    linearized: Linearized, rtol: float, scale: FloatArray, h: float, y: FloatArray, states: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
     """States and slopes at the nodes, (s, N) each; None where Newton's method does not find them."""
     size = TABLE.nodes.size * y.size
     weights, columns = h * TABLE.weights, -h * TABLE.columns
     last = np.inf
     for _ in range(_ITERATIONS):
-        rest = weights @ velocities(states)
+        velocities, jacobians = linearized(states)
+        rest = weights @ velocities
         rest += y
         rest -= states
         # Transposed, so that LAPACK takes it as it is: (column's stage and entry, row's stage and entry).
-        matrix = (columns * jacobians(states).transpose(0, 2, 1)[:, :, None, :]).reshape(size, size)
+        matrix = (columns * jacobians.transpose(0, 2, 1)[:, :, None, :]).reshape(size, size)
         matrix.reshape(-1)[:: size + 1] += 1.0
         move, info = dgesv(matrix.T, rest.reshape(-1), 1, 1)[2:]
         move = move.reshape(states.shape)

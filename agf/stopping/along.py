@@ -61,7 +61,7 @@ def along(
     near = NEAR * (last - first)
     before, after = np.maximum(s - near, first), np.minimum(s + near, last)
     ys, behind, ahead = np.split(inside(steps, np.tile(which, 3), np.concatenate([s, before, after])), 3)
-    ys = settled(steps, which, s, ys, system.velocities, system.jacobians)
+    ys = settled(steps, which, s, ys, system.linearized)
     gradients = system.gradients(ys)
     losses = system.system.losses_and_rates(ys)[0]  # of the same residuals
     return ys, losses, gradients, slopes(gradients, behind, ahead, after - before)

@@ -100,20 +100,15 @@ class Counted:
         self._gradients += 1
         return self.system.velocity(y)
 
-    def velocities(self, ys: FloatArray) -> FloatArray:
-        """dy/ds at states (m, N), (m, N): m gradients."""
-        self.charge(ys.shape[0])
-        return self.system.velocities(ys)
-
     def gradients(self, ys: FloatArray) -> FloatArray:
         """dL/dy at states (m, N), (m, N): m gradients."""
         self.charge(ys.shape[0])
         return self.system.gradients(ys)
 
-    def jacobians(self, ys: FloatArray) -> FloatArray:
-        """Jacobians of the velocity at states (m, N), (m, N, N): m Hessians."""
-        self.charge(0, ys.shape[0])
-        return self.system.jacobians(ys)
+    def linearized(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """dy/ds at states (m, N), (m, N), and Jacobians of it, (m, N, N): m gradients and m Hessians."""
+        self.charge(ys.shape[0], ys.shape[0])
+        return self.system.linearized(ys)
 
     def losses_and_rates(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
         """L and -dL/ds at states (m, N), (m,) each: m gradients."""

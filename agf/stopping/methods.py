@@ -96,9 +96,8 @@ class Auto:
         flow = system.system
         if flow.contracts and y.size <= COLLOCATED:
             yield from collocation.march(
-                system.velocities, system.jacobians, y, rtol=self.rtol, scale=flow.scale, s0=s0, s_end=s_end,
-                memory=memory,
-            )  # fmt: skip
+                system.linearized, y, rtol=self.rtol, scale=flow.scale, s0=s0, s_end=s_end, memory=memory
+            )
             return
         if not isinstance(memory, ndf.History):
             many = max(EXPENSIVE, EXPENSIVE_ENTRY * y.size)

@@ -250,26 +250,26 @@ class Recorder:
         """
         if len(self.kept) <= self.capacity:
             return
-        times, values = _drawn(self.kept)
+        drawn = _Drawn.of(self.kept)
         left, came = np.arange(self.capacity), self.capacity
-        while came < times.size:
+        while came < drawn.times.size:
             more = max(self.capacity + 1 - left.size, 1)
-            left, came = np.append(left, np.arange(came, times.size)[:more]), came + more
+            left, came = np.append(left, np.arange(came, drawn.times.size)[:more]), came + more
             if left.size > self.capacity:
-                left = self._thinned(left, times, values)
+                left = self._thinned(left, drawn)
         self.kept = [self.kept[k] for k in left.tolist()]
 
-    def _thinned(self, left: IntArray, times: FloatArray, values: list[FloatArray]) -> IntArray:
+    def _thinned(self, left: IntArray, drawn: _Drawn) -> IntArray:
         """Those of the snapshots `left` that stay where there are too many."""
         room = max(int(_LEFT * self.capacity), 2)
         while left.size > room:
-            dropped: set[int] = set()
-            for k in (1 + np.argsort(_missed(times[left], [rows[left] for rows in values]), kind="stable")).tolist():
-                if left.size - len(dropped) <= room:
+            stays, spare = [True] * left.size, left.size - room
+            for k in (1 + np.argsort(drawn.missed(left), kind="stable")).tolist():
+                if not spare:
                     break
-                if k - 1 not in dropped and k + 1 not in dropped:
-                    dropped.add(k)
-            left = np.delete(left, list(dropped))
+                if stays[k - 1] and stays[k + 1]:
+                    stays[k], spare = False, spare - 1
+            left = left[stays]
         return left
 
     def arrays(self, last: tuple[float, float, Snapshot] | None = None) -> dict[str, Any]:
@@ -333,32 +333,52 @@ class Recorder:
         ]
 
 
-def _drawn(kept: list[tuple[float, float, Snapshot]]) -> tuple[FloatArray, list[FloatArray]]:
-    """Times (k,) of snapshots, and what is drawn of them, (k, N) each: log norms, and then features."""
-    shots = [shot for _, _, shot in kept]
-    drawn = [np.array([shot.log_norms for shot in shots], dtype=np.float64)]
-    for name in sorted(shots[0].features):
-        try:
-            drawn.append(np.array([shot.features[name] for shot in shots], dtype=np.float64))
-        except (KeyError, ValueError):  # other names or shapes at times: refused in the end, with all there is
-            continue
-    values = [rows.reshape(len(kept), -1) for rows in drawn]
-    return np.array([time for time, _, _ in kept]), [np.where(np.isfinite(rows), rows, 0.0) for rows in values]
+@dataclass(frozen=True)
+class _Drawn:
+    """What is drawn of snapshots: log norms, and then features.
 
-
-def _missed(times: FloatArray, drawn: list[FloatArray]) -> FloatArray:
-    """(k - 2,) by how much a line in log time between its neighbours misses each inner snapshot of `_drawn`.
-
-    Every component of a feature counts as a fraction of its own range, so that what is learned late and is small counts
-    as what comes first, and log norms as a fraction of the range of all.
+    Parameters
+    ----------
+    times : float ndarray, shape (k,)
+        Of the snapshots.
+    table : float ndarray, shape (k, N)
+        All components, finite.
+    sizes : int ndarray, shape (F,)
+        How many of the N are log norms, and of each feature.
     """
-    x = np.log(np.maximum(times, 0.5 * times[1]))
-    share = ((x[1:-1] - x[:-2]) / (x[2:] - x[:-2]))[:, None]
-    out = np.zeros(times.size - 2)
-    for k, values in enumerate(drawn):
-        if values.size:
-            gap = np.abs(values[1:-1] - values[:-2] - share * (values[2:] - values[:-2]))
-            span = values.max(axis=0) - values.min(axis=0)
-            size = np.maximum(span, (_SMALL if k else 1.0) * span.max())
-            out = np.maximum(out, (gap / np.where(size > 0, size, 1.0)).max(axis=1))
-    return out
+
+    times: FloatArray
+    table: FloatArray
+    sizes: IntArray
+
+    @classmethod
+    def of(cls, kept: list[tuple[float, float, Snapshot]]) -> _Drawn:
+        """Those of these snapshots."""
+        shots = [shot for _, _, shot in kept]
+        parts = [np.array([shot.log_norms for shot in shots], dtype=np.float64)]
+        for name in sorted(shots[0].features):
+            try:
+                rows = np.array([shot.features[name] for shot in shots], dtype=np.float64)
+            except (KeyError, ValueError):  # other names or shapes at times: refused in the end, with all there is
+                continue
+            if rows.size:
+                parts.append(rows.reshape(len(kept), -1))
+        table = np.concatenate(parts, axis=1)
+        sizes = np.array([rows.shape[1] for rows in parts])
+        return cls(np.array([time for time, _, _ in kept]), np.where(np.isfinite(table), table, 0.0), sizes)
+
+    def missed(self, left: IntArray) -> FloatArray:
+        """(m - 2,) by how much a line in log time between its neighbours misses each inner one of m snapshots `left`.
+
+        Every component of a feature counts as a fraction of its own range, so that what is learned late and is small
+        counts as what comes first, and log norms as a fraction of the range of all.
+        """
+        times, table = self.times[left], self.table[left]
+        x = np.log(np.maximum(times, 0.5 * times[1]))
+        share = ((x[1:-1] - x[:-2]) / (x[2:] - x[:-2]))[:, None]
+        gap = np.abs(table[1:-1] - table[:-2] - share * (table[2:] - table[:-2]))
+        span = table.max(axis=0) - table.min(axis=0)
+        least = np.maximum.reduceat(span, np.cumsum(self.sizes) - self.sizes)
+        least[1:] *= _SMALL
+        size = np.maximum(span, np.repeat(least, self.sizes))
+        return np.asarray((gap / np.where(size > 0, size, 1.0)).max(axis=1))

@@ -15,13 +15,17 @@ def slope_of_logistic(y):
     return (1 - 2 * y)[:, :, None] * np.eye(y.shape[1])
 
 
+def both(y):
+    return logistic(y), slope_of_logistic(y)
+
+
 def ones(y):
     return np.ones_like(y)
 
 
 def run(rtol, s_end=10.0, **more):
     """Steps along y = 1 / (1 + 99 exp(-s))."""
-    return list(march(logistic, slope_of_logistic, np.array([0.01]), rtol=rtol, scale=ones, s_end=s_end, **more))
+    return list(march(both, np.array([0.01]), rtol=rtol, scale=ones, s_end=s_end, **more))
 
 
 def exact(s):
@@ -65,8 +69,7 @@ def test_stiff_modes_are_damped_at_once():
     rates = np.array([1.0, 1e8])
     steps = list(
         march(
-            lambda y: -rates * (y - 1),
-            lambda y: np.broadcast_to(np.diag(-rates), (y.shape[0], 2, 2)),
+            lambda y: (-rates * (y - 1), np.broadcast_to(np.diag(-rates), (y.shape[0], 2, 2))),
             np.zeros(2),
             rtol=1e-6,
             scale=ones,
@@ -95,8 +98,7 @@ def test_rounding_of_a_fast_mode_neither_shortens_steps_nor_is_integrated():
     start = 1.0 - turn[:, 1]  # along the slow axis: y = 1 - e^-s (-0.6, 0.8)
     steps = list(
         march(
-            lambda y: (((1.0 - y) @ turn) * rates) @ turn.T,
-            lambda y: np.broadcast_to(-matrix, (y.shape[0], 2, 2)),
+            lambda y: ((((1.0 - y) @ turn) * rates) @ turn.T, np.broadcast_to(-matrix, (y.shape[0], 2, 2))),
             start,
             rtol=1e-6,
             scale=ones,
@@ -113,11 +115,7 @@ def test_a_march_resumes_as_if_it_had_never_stopped():
     whole = run(1e-7)
     third = whole[2]
     assert third.memory.method == NAME
-    again = list(
-        march(
-            logistic, slope_of_logistic, third.y1, rtol=1e-7, scale=ones, s0=third.s1, s_end=10.0, memory=third.memory
-        )
-    )  # fmt: skip
+    again = list(march(both, third.y1, rtol=1e-7, scale=ones, s0=third.s1, s_end=10.0, memory=third.memory))
     assert [step.s1 for step in again] == [step.s1 for step in whole[3:]]
     assert again[-1].y1 == whole[-1].y1
 
@@ -126,6 +124,6 @@ def test_it_says_why_it_cannot_go_on():
     with pytest.raises(OutOfSteps):
         run(1e-9, max_steps=3)
     with pytest.raises(NonFinite, match="at the start"):
-        next(march(lambda y: y * np.nan, slope_of_logistic, np.ones(1), rtol=1e-6, scale=ones))
+        next(march(lambda y: (y * np.nan, slope_of_logistic(y)), np.ones(1), rtol=1e-6, scale=ones))
     with pytest.raises(Stalled):  # y = 1 / (1 - s)
-        list(march(lambda y: y**2, lambda y: 2 * y[:, :, None], np.ones(1), rtol=1e-6, scale=ones, s_end=2.0))
+        list(march(lambda y: (y**2, 2 * y[:, :, None]), np.ones(1), rtol=1e-6, scale=ones, s_end=2.0))

@@ -124,8 +124,17 @@ class MirrorFlow(agf.FlowSystem):
     def velocities(self, ys: FloatArray) -> FloatArray:
         return self.velocity(ys)
 
-    def jacobians(self, ys: FloatArray) -> FloatArray:
-        return -self._gram * self._squares(ys)[:, None, :]
+    def linearized(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
+        up, down = self._halves(ys)
+        return (self._y - (up - down) @ self._xt) @ self._xn, self._falling * (up + down)[:, None, :]
+
+    def gradients(self, ys: FloatArray) -> FloatArray:
+        up, down = self._halves(ys)
+        return np.asarray(-2.0 * (up + down) * ((self._y - (up - down) @ self._xt) @ self._xn))
+
+    @cached_property
+    def _falling(self) -> FloatArray:
+        return -2.0 * self._gram
 
     @cached_property
     def _gram(self) -> FloatArray:
@@ -158,9 +167,10 @@ class MirrorFlow(agf.FlowSystem):
         return float(losses), float(rates)
 
     def losses_and_rates(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
-        r = self.residual(ys)
+        up, down = self._halves(ys)
+        r = self._y - (up - down) @ self._xt
         velocity = r @ self._xn
-        rates = -np.sum(self._squares(ys) * velocity**2, axis=-1)
+        rates = -2.0 * np.sum((up + down) * velocity**2, axis=-1)
         return (0.5 / self.n) * (np.sum(r * r, axis=-1) + self._out_of_reach), rates
 
     def growth(self, y: FloatArray) -> float:
@@ -205,17 +215,17 @@ class MirrorFlow(agf.FlowSystem):
         mirror = self._mirror
         directions, log_norms = mirror.polar(ys)
         arrays = log_norms, directions, mirror.coefficients(ys)
-        return [agf.Snapshot(*row[:2], {"coefficients": row[2]}) for row in zip(*arrays, strict=True)]
+        return [agf.Snapshot(log, unit, {"coefficients": beta}) for log, unit, beta in zip(*arrays, strict=True)]
 
     def residual(self, z: FloatArray) -> FloatArray:
         """y - X beta (..., n)."""
-        p, q = self._parts
-        return self._y - (np.exp(p + 2.0 * z) - np.exp(q - 2.0 * z)) @ self._xt
+        up, down = self._halves(z)
+        return self._y - (up - down) @ self._xt
 
-    def _squares(self, z: FloatArray) -> FloatArray:
-        """d beta/dz (..., d), which is rho^2."""
-        p, q = self._parts
-        return 2.0 * (np.exp(p + 2.0 * z) + np.exp(q - 2.0 * z))
+    def _halves(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """p^2/4 and q^2/4 of each coordinate, (..., d): beta is their difference, and half of d beta/dz their sum."""
+        (p, q), twice = self._parts, 2.0 * z
+        return np.exp(p + twice), np.exp(q - twice)
 
 
 class DualFlow(agf.FlowSystem):
@@ -265,12 +275,14 @@ class DualFlow(agf.FlowSystem):
     def velocities(self, ys: FloatArray) -> FloatArray:
         return self.velocity(ys)
 
-    def jacobians(self, ys: FloatArray) -> FloatArray:
-        return -self._flow.n * (self._x * self._flow.metrics(self._z(ys))[:, None, :] ** 2) @ self._xt
+    def linearized(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
+        jacobians = -self._flow.n * (self._x * self._flow.metrics(self._z(ys))[:, None, :] ** 2) @ self._xt
+        return self.velocities(ys), jacobians
 
     def gradients(self, ys: FloatArray) -> FloatArray:
         """-X D X^T r / n^2: the velocity is a gradient, but not that of the loss."""
-        return (self.jacobians(ys) @ self.velocities(ys)[..., None])[..., 0] / self._flow.n
+        velocities, jacobians = self.linearized(ys)
+        return np.asarray((jacobians @ velocities[..., None])[..., 0] / self._flow.n)
 
     def distance(self, error: FloatArray) -> float:
         """|error|, in units in which no z is off by more than 1 at 1; see `MirrorFlow.distance`."""
@@ -299,7 +311,7 @@ class DualFlow(agf.FlowSystem):
 
     def hessian(self, y: FloatArray) -> FloatArray:
         """X D X^T / n."""
-        return -self.jacobians(y[None])[0]
+        return -self.linearized(y[None])[1][0]
 
     def snapshot(self, y: FloatArray) -> agf.Snapshot:
         return self._flow.snapshot(self._z(y))
