@@ -34,7 +34,7 @@ class Group:
     half_time : flow time at which the members had taken off half of the loss that they took off up to now; it is the
         half-drop time of a group that makes a drop alone. NaN where no past is known, the total grew less than
         tenfold, or the drop is still to come.
-    took_off : that loss. Every neuron takes off the integral of |grad_i L|^2, and all of them together what the loss
+    took_off : that loss. Every neuron takes off the integral of -grad_i L . dtheta_i, and all together what the loss
         fell by. NaN where no past is known.
     predicted_half_time : for a comparison, of the predicted drop with most of the group; else, for groups by direction
         that are still to make their drop, that in a coarse race from here to the end of the run, or to where it is

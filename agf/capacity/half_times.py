@@ -1,6 +1,7 @@
 """When groups had done half of what they take off the loss: in a run, or in coarse races from a moment on.
 
-Every neuron takes off the integral of |grad_i L|^2, since dL/dt = -sum_i |grad_i L|^2.
+Every neuron takes off the integral of -grad_i L . dtheta_i, since dL is the sum of these. (Under gradient flow that is
+|grad_i L|^2 dt; but beside a kink along which a neuron slides its gradient has a part across it that moves nothing.)
 """
 
 from __future__ import annotations
@@ -42,13 +43,14 @@ _PARTS = 4
 class Falls:
     """Loss that every neuron took off, from moment to moment.
 
-    times : flow times.  losses : then.  squares : (H,) |grad_i L|^2 then.
+    times : flow times.  losses : then.  works : (H,) -grad_i L . dtheta_i from each to the next, by the mean of both.
     """
 
     problem: Problem
     times: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
-    squares: list[FloatArray] = field(default_factory=list)
+    works: list[FloatArray] = field(default_factory=list)
+    _last: tuple[FloatArray, FloatArray] | None = None
 
     def see(self, time: float, theta: FloatArray, loss: float | None = None) -> None:
         """One moment more; theta (H, P). loss : where it is known better than from theta."""
@@ -56,14 +58,16 @@ class Falls:
         refuse_nonfinite(self.problem, "loss_grad", gradient)
         self.times.append(time)
         self.losses.append(float(found) if loss is None else loss)
-        self.squares.append(np.sum(gradient**2, axis=1))
+        if self._last is not None:
+            before, slope = self._last
+            self.works.append(-0.5 * np.sum((slope + gradient) * (theta - before), axis=1))
+        self._last = theta, gradient
 
     def taken(self) -> FloatArray:
-        """(k, H) between the moments: what the loss fell by in shares of the squares there."""
-        squares = np.array(self.squares)
-        total = squares.sum(axis=1, keepdims=True)
-        shares = squares / np.where(total > 0, total, 1.0)
-        return np.asarray(-np.diff(self.losses)[:, None] * 0.5 * (shares[1:] + shares[:-1]))
+        """(k, H) between the moments: what the loss fell by in shares of the works there."""
+        works = np.array(self.works).reshape(-1, self.problem.width)
+        total = works.sum(axis=1, keepdims=True)
+        return np.asarray(-np.diff(self.losses)[:, None] * works / np.where(total > 0, total, 1.0))
 
     def gone(self, members: IntArray) -> FloatArray:
         """What these neurons had taken off at every moment, 0 at first."""
@@ -122,7 +126,8 @@ class Foresight:
             [self.fine.when(gone, part * wholes[0] - before), self.coarse.when(other, part * wholes[1] - before)]
             for part in (0.25, 0.5, 0.75)  # two curves may cross at one of them
         ]).T  # fmt: skip
-        change = np.nanmax(np.abs(coarse - times)) if np.isfinite(coarse[1]) else np.nan
+        changes = np.abs(coarse - times)
+        change = np.nanmax(changes) if np.isfinite(changes[1]) else np.nan
         late = self.fine.when(gone, 0.5 * (wholes[0] + left) - before) - times[1]
         return float(times[1]), float(change), late, float(gone[-1])
 

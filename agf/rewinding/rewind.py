@@ -88,7 +88,8 @@ def rewind(
         Masks of another pipeline, or one (H, P) mask a cycle from the first on, in place of pruning.
     signs : Rewinding or "own", optional
         Restart with the magnitudes of the method and these signs: those at the end of the same cycle of another
-        pipeline, or the ones that this pipeline had at the end of the cycle before.
+        pipeline, or the ones that this pipeline had at the end of the cycle before. What is 0 there has none, and
+        starts with its own.
     flip : tuple of int and float, optional
         (cycle, fraction): at the start of this cycle, this fraction of the weights left in each layer changes sign; IMP
         and WR keep the changes later.
@@ -243,10 +244,9 @@ class _Pipeline:
         """Weights from which cycle i starts: the method's magnitudes and signs, then changes of sign, masked."""
         lrr = self.settings["method"] == "lrr"
         start = done.ends[-1] if lrr else done.rewound
-        if isinstance(self.signs, Rewinding):
-            start = np.abs(start) * np.sign(self.signs.ends[i])
-        elif self.signs == "own":
-            start = np.abs(start) * np.sign(done.ends[-1])
+        if self.signs is not None:
+            learned = np.sign(self.signs.ends[i] if isinstance(self.signs, Rewinding) else done.ends[-1])
+            start = np.where(learned == 0, start, np.abs(start) * learned)
         if self.flip is not None and (i == self.flip[0] or (i > self.flip[0] and not lrr)):
             start = start * self._flips(done, i, mask)
         start = start * mask

@@ -198,8 +198,12 @@ def _before(moment: float, end: float) -> None:
 
 
 def _end(run: Trajectory) -> FloatArray:
-    if run.status.failed and run.directions.shape[0] == 0:
-        raise RequestError(explain(f"training ended as {run.status.word}.", where="rewind"))
+    """Weights at the end of a training run; RequestError where these are not what training leads to."""
+    if run.status in (Status.NONFINITE, Status.ERROR) or (run.status.failed and run.directions.shape[0] == 0):
+        raise RequestError(
+            explain(f"training ended as {run.status.word}.", where="rewind", found=f"a loss of {run.losses[-1]:.3g}",
+                    remedy="Take a smaller learning rate or smaller weights.")
+        )  # fmt: skip
     return run.params(-1)
 
 

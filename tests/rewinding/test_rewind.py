@@ -69,6 +69,25 @@ def test_masks_and_signs_of_another_pipeline_are_taken(pipelines):
     assert np.array_equal(own.starts[2], np.abs(init.params()) * np.sign(own.ends[1]) * own.masks[2])
 
 
+def test_weights_without_a_sign_in_another_pipeline_keep_their_own(pipelines):
+    """What it pruned is 0 there: such weights started from 0, as if pruned here."""
+    problem, init = blobs()
+    lrr = pipelines["lrr"]
+    run = agf.rewind(problem, init, cycles=2, train=TRAIN, keep=0.9, signs=lrr)
+    assert (run.masks[2] & ~lrr.masks[2]).any()
+    assert np.array_equal(np.abs(run.starts[2]), np.abs(init.params()) * run.masks[2])
+    own = run.masks[2] & ~lrr.masks[2]
+    assert np.array_equal(np.sign(run.starts[2])[own], np.sign(init.params())[own])
+
+
+def test_training_that_diverges_is_no_cycle(tmp_path):
+    """Its last finite weights, of a loss of 1e163, were pruned and trained on."""
+    problem = agf.TwoLayer(**{**agf.TwoLayer.example(), "activation": "square"})
+    with pytest.raises(agf.RequestError, match="ended as nonfinite"):
+        agf.rewind(problem, problem.init(1.0), cycles=1, train={"lr": 10.0, "steps": 60}, path=tmp_path / "run.npz")
+    assert not (tmp_path / "run.npz").exists()
+
+
 def test_29_random_masks_are_balanced_and_the_same_for_all_methods():
     assert balanced_counts([10, 1000, 1000], 600) == [10, 295, 295]
     problem, init = blobs()
