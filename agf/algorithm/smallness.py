@@ -170,6 +170,8 @@ def learned_before(problem: Problem, level: float, first: float, state: State[An
 def of_start(stairs: Staircase, first: float) -> Staircase:
     """With error bars of half-drop times no narrower than what is left out of initial weights of loss `first`."""
     change = left_out(stairs, first)
+    if change == 0.0:
+        return stairs
     note = (
         f"The initial weights are not negligible: they change the loss by {percent(change)} of that of the zero "
         "function, and bars of times are at least that."

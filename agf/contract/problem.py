@@ -250,7 +250,7 @@ class Problem(Described):
         return _ARRAYS * self.n_params
 
     @property
-    def work(self) -> int:
+    def operations(self) -> int:
         """Numbers that a gradient goes through for each neuron: a width that would take for ever is refused.
 
         Default: `footprint`; more where numbers are used many times, as sums over pairs of neurons do.

@@ -133,7 +133,7 @@ def refuse_long(problem: Problem, where: str, gradients: float = _GRADIENTS) -> 
     RequestError
         With the numbers that one gradient goes through.
     """
-    numbers = float(problem.width) * _positive(problem, "work", where)
+    numbers = float(problem.width) * _positive(problem, "operations", where)
     if numbers * min(gradients, _GRADIENTS) > _MOST_NUMBERS:
         raise RequestError(
             explain(

@@ -84,9 +84,9 @@ class SampledProblem(Problem):
     # -- contract ---------------------------------------------------------------------------------------------
 
     @property
-    def work(self) -> int:
+    def operations(self) -> int:
         """On an accelerator nothing that its memory holds takes long."""
-        return super().work if self._block == _BLOCK["cpu"] else 1
+        return super().operations if self._block == _BLOCK["cpu"] else 1
 
     def residual(self, theta: FloatArray, neurons: IntArray) -> Any:
         """-dl/df on the data, (n, c), an array of the backend."""

@@ -59,13 +59,13 @@ def test_what_a_method_must_not_return_is_named_where_it_comes_from(method, valu
 
 
 @pytest.mark.parametrize("size", ["big", -1, np.nan, None])
-def test_a_footprint_and_the_work_of_a_gradient_are_positive_numbers(size):
+def test_a_footprint_and_the_operations_of_a_gradient_are_positive_numbers(size):
     problem = type("Mine", (agf.TwoLayer,), {"footprint": size})(X, X[:, 0], activation="relu", width=3)
     with pytest.raises(agf.ProblemError, match="has footprint ="):
         problem.init(1e-3)
-    problem = type("Mine", (agf.TwoLayer,), {"work": size})(X, X[:, 0], activation="relu", width=3)
+    problem = type("Mine", (agf.TwoLayer,), {"operations": size})(X, X[:, 0], activation="relu", width=3)
     for asked in (agf.predict, agf.flow):
-        with pytest.raises(agf.ProblemError, match="has work ="):
+        with pytest.raises(agf.ProblemError, match="has operations ="):
             asked(problem, problem.init(1e-3))
 
 

@@ -42,5 +42,8 @@ def test_pairs_of_neurons_count_as_memory():
 
 
 def test_no_plugin_need_say_how_much_work_it_is():
-    assert wide(7).work == wide(7).footprint
-    assert agf.problem("modular-addition", p=5, width=3).work == agf.problem("modular-addition", p=5, width=3).footprint
+    assert wide(7).operations == wide(7).footprint
+    assert (
+        agf.problem("modular-addition", p=5, width=3).operations
+        == agf.problem("modular-addition", p=5, width=3).footprint
+    )

@@ -87,10 +87,10 @@ class ModularAddition(Spectral):
         self._span: tuple[FloatArray, Span] | None = None
 
     @property
-    def work(self) -> int:
+    def operations(self) -> int:
         """For more than two terms, products of k polynomials of (k+1)^2 moments for each pair of neurons."""
         pairs = 0 if self.terms == 2 else self.terms**5 * self.width
-        return super().work + pairs
+        return super().operations + pairs
 
     # -- the network ------------------------------------------------------------------------------------------
 
