@@ -64,10 +64,11 @@ class Falls:
         self._last = theta, gradient
 
     def taken(self) -> FloatArray:
-        """(k, H) between the moments: what the loss fell by in shares of the works there."""
+        """(k, H) between the moments: the works, with what the loss fell by beyond their sum in proportion to each."""
         works = np.array(self.works).reshape(-1, self.problem.width)
-        total = works.sum(axis=1, keepdims=True)
-        return np.asarray(-np.diff(self.losses)[:, None] * works / np.where(total > 0, total, 1.0))
+        beyond = -np.diff(self.losses)[:, None] - works.sum(axis=1, keepdims=True)
+        sizes = np.abs(works).sum(axis=1, keepdims=True)
+        return np.asarray(works + beyond * np.abs(works) / np.where(sizes > 0, sizes, 1.0))
 
     def gone(self, members: IntArray) -> FloatArray:
         """What these neurons had taken off at every moment, 0 at first."""
