@@ -27,15 +27,18 @@ _BESIDE = 1e-9
 #: crossing leaves is as large as the tolerance, and saddles make it grow (a classifier of 150 samples, six neurons,
 #: loss at t = 30: .121, .147 and .1949 at 1e-4, 1e-6 and 1e-8; .1951 by descent in steps of 2e-3).
 RTOL_SHARP = 1e-8
-#: Height over a kink, of |w|, and its change over a step, below which a neuron has reached the kink. Cost: at a
-#: tenth steps of the size of the tolerance stop short of a kink which holds the neuron, or meet it within and end
-#: beside it, for ever; drops move by 1e-5 at ten times and at a tenth, no more than by the tolerance, against steps of
-#: 1e-10.
-_SHORT = 10.0 * RTOL_SHARP
+#: Height over a kink, of |w|, and its change over a step, below which a neuron has reached the kink, over the tolerance
+#: of a step. Cost: at a tenth steps of the size of the tolerance stop short of a kink which holds the neuron, or meet
+#: it within and end beside it, for ever; drops move by 1e-5 at ten times and at a tenth, no more than by the
+#: tolerance, against steps of 1e-10.
+_SHORT = 10.0
 
 
 class SharpSystem(PolarSystem):
     """`PolarSystem` of a problem with `kink_normals`; which neurons slide along which kinks is kept between steps."""
+
+    #: Tolerance of the steps that are taken.
+    tolerance = RTOL_SHARP
 
     def __init__(self, problem: Problem, init: Init, origin: Init | None = None) -> None:
         super().__init__(problem, init, origin)
@@ -105,9 +108,10 @@ class SharpSystem(PolarSystem):
             with np.errstate(invalid="ignore"):  # of kinks that are none
                 moved = np.abs(heights - before)
             over, was = np.abs(heights), np.abs(before)
-            beside = over <= np.maximum(moved, _SHORT * norms(directions[:, : self._d])[:, None])
+            short = _SHORT * self.tolerance
+            beside = over <= np.maximum(moved, short * norms(directions[:, : self._d])[:, None])
             crossed = ((heights > 0) != (before > 0)) & (was > SUM)  # on a kink it was on neither side
-            met = crossed | (beside & (moved <= _SHORT) & (over <= was))
+            met = crossed | (beside & (moved <= short) & (over <= was))
         met[~self.alive] = False
         for neuron, held in self._held.items():
             met[neuron, held] = True

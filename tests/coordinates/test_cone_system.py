@@ -110,5 +110,5 @@ def test_a_prediction_crosses_what_is_stiff_in_a_cone_by_implicit_steps(biased):
     stairs = agf.predict(problem, init, mode="resolved")
     trained = [drop.time for drop in flow.drops]
     assert trained[-1] > 1e5
-    assert stairs.half_times[1:] == pytest.approx(trained, rel=2e-3)  # what its steps along kinks leave
-    assert stairs.stats["velocity_evaluations"] < 10_000
+    assert stairs.half_times[1:] == pytest.approx(trained, rel=1e-3)
+    assert stairs.stats["velocity_evaluations"] < 1.2 * flow.stats["evaluations"]  # at as fine a tolerance

@@ -119,6 +119,13 @@ class Sliding(Riding, SharpSystem):
         return SharpSystem.stiff(self, y) if self.last else None
 
 
-def riding(problem: Problem, state: State, origin: Init, last: bool = False) -> Riding:
-    """Everybody in real time, in the coordinates that the kinks of the problem ask for; see `Riding`."""
-    return (Riding if problem.kink_normals() is None else Sliding)(problem, state, origin, last)
+def riding(problem: Problem, state: State, origin: Init, tolerance: float, last: bool = False) -> Riding:
+    """Everybody in real time, in the coordinates that the kinks of the problem ask for; see `Riding`.
+
+    tolerance : of a step.
+    """
+    if problem.kink_normals() is None:
+        return Riding(problem, state, origin, last)
+    sliding = Sliding(problem, state, origin, last)
+    sliding.tolerance = tolerance
+    return sliding

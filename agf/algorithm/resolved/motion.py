@@ -48,7 +48,7 @@ class Motion:
         """All neurons in real time until the active set changes or has settled; a status at an end."""
         given, run, settings = self.given, self.run, self.given.settings
         run.last |= bool(run.state.active[np.isfinite(run.state.log_norms)].all())
-        system = riding(given.problem, run.state, given.init, run.last)
+        system = riding(given.problem, run.state, given.init, given.tolerances.step, run.last)
         unit = float(np.exp(system.log_time_unit - given.clock.log_scale))
         stretch = Stretch(system, run.state, unit)
         began = run.state.time
