@@ -79,9 +79,14 @@ class Weights(FlowSystem):
         return np.repeat(np.where(size > 0, size, 1.0), self.shape[1])
 
     def hessian(self, y: FloatArray) -> FloatArray | None:
-        """The problem's own, in units of s."""
-        matrix = self.problem.hessian(y.reshape(self.shape), self.neurons)
-        return None if matrix is None else self._unit * matrix
+        """The problem's own, in units of s, without neurons that are exactly zero: these never move, and a network with
+        them is as stable as one without."""
+        theta = y.reshape(self.shape)
+        matrix = self.problem.hessian(theta, self.neurons)
+        if matrix is None:
+            return None
+        moves = np.repeat(norms(theta) > 0, self.shape[1])
+        return self._unit * (matrix if moves.all() else matrix * np.outer(moves, moves))
 
 
 class WeightSystem(Weights):

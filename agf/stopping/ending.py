@@ -60,6 +60,8 @@ class Ending:
         it is not known; drops of less than settle FLOOR of `scale` do not count. None: never known.
     spent : float
         Gradients of the run before this flow.
+    age : float
+        Time s of the run before this flow.
     """
 
     settle: float
@@ -69,6 +71,7 @@ class Ending:
     quiet: float = SETTLE
     prospects: Callable[[Moment], float | None] | None = None
     spent: float = 0.0
+    age: float = 0.0
 
     @classmethod
     def of(cls, problem: Problem, init: Init, system: FlowSystem, settle: float) -> Ending:
@@ -94,11 +97,11 @@ class Ending:
         """Those that end what never settles."""
         if not smooth:
             return []
-        tolerated = Tolerance(self.settle, FLOOR * self.scale)
+        crawl = Tolerance(self.quiet, FLOOR * self.scale)
         return [
-            Parked(tolerated, self.unstable, self.first),
-            Drifting(Tolerance(Drifting.SLOWEST, FLOOR * self.scale), self.growing),
-            Quiet(Tolerance(self.quiet, FLOOR * self.scale), self.small, self.unstable, self.decaying, self.spent),
+            Parked(crawl, self.unstable, self.first),
+            Drifting(Tolerance(Drifting.SLOWEST, FLOOR * self.scale), self.growing, self.age),
+            Quiet(crawl, self.small, self.unstable, self.decaying, self.spent),
         ]
 
     def at_rest(self, s_end: float) -> list[Stop]:

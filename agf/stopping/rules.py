@@ -285,6 +285,9 @@ class Drifting:
         Fall in an e-fold of time from which on a drift may end the run.
     growing : callable
         moment -> rate of the fastest growing small neuron, 0, or None where it is not known (no end then).
+    age : float
+        Time of the run before this flow: a saddle may be approached for as long as the run has taken, and looks like a
+        power of the time since the last drop meanwhile.
     """
 
     #: Spans that must show one power. Result: with ratios of 2 they cover a factor of 32 in time, more than the rates
@@ -310,6 +313,7 @@ class Drifting:
     HELD: ClassVar[float] = 2.0
     tolerated: Tolerance
     growing: Callable[[Moment], float | None]
+    age: float = 0.0
 
     def init(self, now: Moment) -> Memory:
         """(time, loss, growth times time) at the ends of the last spans."""
@@ -317,9 +321,10 @@ class Drifting:
 
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
         """Whether it has gone as a power for long enough."""
-        if now.t <= 0 or (memory and now.t < self.SPAN * memory[-3]):
+        t = self.age + now.t
+        if t <= 0 or (memory and t < self.SPAN * memory[-3]):
             return memory, None
-        seen = (*memory[-3 * self.SPANS :], now.t, now.loss, np.nan)
+        seen = (*memory[-3 * self.SPANS :], t, now.loss, np.nan)
         table = np.array(seen).reshape(-1, 3)
         falls, ratios = -np.diff(table[:, 1]), table[1:, 0] / table[:-1, 0]
         if falls.size and falls[-1] <= 0.0:
@@ -330,7 +335,7 @@ class Drifting:
         if not ((powers >= self.SLOWEST) & (powers <= self.FASTEST)).all():
             return seen, None
         growth = self.growing(now)
-        seen = (*seen[:-1], np.inf if growth is None else growth * now.t)
+        seen = (*seen[:-1], np.inf if growth is None else growth * t)
         asked = np.array(seen).reshape(-1, 3)[-self.ASKED :]
         if falls.size < self.SPANS or not np.isfinite(asked[:, 2]).all() or self._holds(asked[:, 0], asked[:, 2]):
             return seen, None

@@ -136,6 +136,19 @@ def test_a_flow_without_a_critical_point_ends_when_it_only_drifts():
     assert further.log_norms[-1].max() > drifting.log_norms[-1].max() + 0.01
 
 
+def test_a_saddle_that_is_approached_for_as_long_as_the_run_has_taken_is_no_end():
+    # what falls there looks like a power of the time since the last drop: two drops of half the loss were lost, with
+    # `no_critical_point`. Times by LSODA on formulas of our own, rtol 1e-10
+    rng = np.random.default_rng(54)
+    p, width = int(rng.integers(4, 10)), int(rng.integers(4, 21))
+    template = rng.standard_normal(p)
+    problem = agf.problem("modular-addition", p=p, template=template - template.mean(), width=width)
+    stairs = agf.predict(problem, problem.init(10 ** rng.uniform(-4, -1), seed=4))
+    assert (p, width, len(stairs.drops)) == (5, 7, 7)
+    for drop, right in zip(stairs.drops[-3:], (160.982626, 883.989393, 4091.951694), strict=True):
+        assert abs(drop.half_time / right - 1.0) <= drop.error < 0.005
+
+
 def test_a_constant_template_is_nothing_to_learn():
     problem = ModularAddition(template=np.full(5, 0.1), width=4)
     assert "nothing to learn" in problem.describe()

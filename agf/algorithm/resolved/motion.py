@@ -63,7 +63,8 @@ class Motion:
             stretch.moving, start = weights
             saved = Saved(start, method=History(run.planned.step / unit))
         spent = sum(run.stats.get(name, 0.0) for name in ("velocity_evaluations", "utility_evaluations"))
-        ending = Ending(settings.rtol, given.start_level, given.least, max(began, self._first) / unit, spent=spent)
+        scale, first, age = given.start_level, max(began, self._first) / unit, began / unit
+        ending = Ending(settings.rtol, scale, given.least, first, spent=spent, age=age)
         if run.last and (known := self._prospects) is not None:
             ending = replace(ending, prospects=lambda now: known(*system.polar(stretch.riding(now.y))))
         budget, s_end = Budget(BUDGET - self._gradients, hessian=PER_ENTRY * start.size), (given.stop - began) / unit
