@@ -142,13 +142,13 @@ class _Margin(Loss):
     """A function of the margin y f, with y = +-1."""
 
     def targets(self, Y: Any, where: str) -> tuple[FloatArray, tuple[Any, ...]]:
-        given = np.asarray(Y)
+        given = _as_array(Y, where)
         given = given[:, None] if given.ndim == 1 else given
         if given.ndim != 2 or given.size == 0:
             raise DataError(explain(f"`Y` has shape {given.shape}.", where=where, expected="(n,) or (n, c)"))
         if np.issubdtype(given.dtype, np.number):
             given = matrix(given, "Y", where=where)
-        names = np.unique(given)
+        names, _ = _classes(given, where)
         if names.size > 2:
             raise DataError(
                 explain(
@@ -283,10 +283,10 @@ def one_hot(labels: Any, where: str) -> tuple[FloatArray, tuple[Any, ...]]:
     column = _as_array(labels, where).reshape(-1)
     if np.issubdtype(column.dtype, np.number):
         column = matrix(column, "Y", where=where)[:, 0]
-    try:
-        names, index = np.unique(column, return_inverse=True)
-    except TypeError as error:  # they have no order
-        raise _no_labels(error, where) from None
+    names, index = _classes(column, where)
+    if names.dtype.kind == "f" and (apart := names[names != np.round(names)]).size:
+        words = f"{apart[0]:g} among them is no whole number: are these measurements?"
+        raise _no_labels(words, where, 'Use loss="half-squared" for measurements.')
     if names.size < 2:
         raise DataError(
             explain(
@@ -302,12 +302,20 @@ def _as_array(labels: Any, where: str) -> np.ndarray:
     try:
         return np.asarray(labels)
     except ValueError as error:
-        raise _no_labels(error, where) from None
+        raise _no_labels(str(error), where) from None
 
 
-def _no_labels(error: Exception, where: str) -> DataError:
-    words = f"`Y` is no column of labels ({error})."
-    return DataError(explain(words, where=where, expected="numbers or text, one a row"))
+def _classes(labels: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
+    """The labels that there are, in order, and the place of each among them."""
+    try:
+        return np.unique(labels, return_inverse=True)
+    except TypeError as error:  # they have no order
+        raise _no_labels(str(error), where) from None
+
+
+def _no_labels(words: str, where: str, remedy: str = "") -> DataError:
+    what = f"`Y` is no column of labels ({words})."
+    return DataError(explain(what, where=where, expected="whole numbers or text, one a row", remedy=remedy))
 
 
 def _plain(names: np.ndarray) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agf.arrays import FloatArray
+from agf.errors import RequestError, explain
 from agf.pictures.axes import PALETTE, PREDICTED, RULE, new_axes, save, say
 from agf.pictures.ticks import log_time
 from agf.results.comparison import Comparison
@@ -23,6 +24,9 @@ __all__ = ["bars", "cosines", "ranks", "save", "trajectory_of"]
 
 #: Groups with a colour of their own. Limit: the rest is grey.
 COLOURED = 6
+#: Drive of a neuron over the largest that it had, up to which it is at rest, and its cosine an error. Derived: the
+#: relative error of one step of a flow.
+_AT_REST = 1e-6
 
 
 def bars(found: Groups, *, ax: Axes | None = None) -> Axes:
@@ -47,7 +51,7 @@ def cosines(found: Alignment, *, ax: Axes | None = None) -> Axes:
     neurons = np.setdiff1d(np.arange(found.log_norms.shape[1]), found.permanent)
     later = found.times > 0
     if later.sum() > 1:
-        ax.plot(found.times[later], found.cos_delta[later][:, neurons], color=PALETTE[0], linewidth=0.6)
+        ax.plot(found.times[later], in_motion(found)[later][:, neurons], color=PALETTE[0], linewidth=0.6)
         log_time(ax)
         ax.set(xlabel="flow time", ylabel="cosine between a neuron and its drive")
     else:
@@ -80,5 +84,15 @@ def ranks(found: Tickets, against: Trajectory | Comparison | None = None, *, ax:
 
 
 def trajectory_of(run: Trajectory | Comparison) -> Trajectory:
-    """What was observed, of a run."""
-    return run.trajectory if isinstance(run, Comparison) else run
+    """What was observed, of a run. Raises RequestError for a run in which nothing was."""
+    found = run.trajectory if isinstance(run, Comparison) else run
+    if not isinstance(found, Trajectory):
+        words = f"a {type(found).__name__} holds no weights over time."
+        raise RequestError(explain(words, expected="a run of training, or a comparison with one"))
+    return found
+
+
+def in_motion(found: Alignment) -> FloatArray:
+    """(T, H) cosines of neurons with their drives, NaN where a neuron is at rest."""
+    driven = found.drive > _AT_REST * found.drive.max(axis=0, initial=0.0)
+    return np.where(driven, found.cos_delta, np.nan)

@@ -9,7 +9,7 @@ import numpy as np
 from agf.capacity.alignment import alignment
 from agf.capacity.group import Group
 from agf.capacity.groups import at_end, problem_of
-from agf.capacity.pictures import COLOURED, bars, trajectory_of
+from agf.capacity.pictures import COLOURED, bars, in_motion, trajectory_of
 from agf.contract.problem import Problem
 from agf.pictures.axes import PALETTE, RULE, new_axes
 from agf.pictures.ticks import log_time
@@ -58,11 +58,10 @@ def aligned(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Pr
     traj = trajectory_of(run)
     found = at_end(traj, problem)
     moments = alignment(problem or problem_of(traj), traj)
-    later = moments.times > 0
+    later, cosines = moments.times > 0, in_motion(moments)
     for k, group in enumerate(found.groups):
         color = PALETTE[k] if k < COLOURED else RULE
-        cosines = moments.cos_delta[later][:, group.members]
-        lines = ax.plot(moments.times[later], cosines, color=color, linewidth=0.6)
+        lines = ax.plot(moments.times[later], cosines[later][:, group.members], color=color, linewidth=0.6)
         if k < COLOURED:
             lines[0].set_label(_called(k, group))
     log_time(ax)

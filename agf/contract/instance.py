@@ -20,6 +20,13 @@ class _FromCopies(ABCMeta):
             refuse(cls, args, kwargs, error)
             raise
 
+    def __setattr__(cls, name: str, value: Any) -> None:
+        super().__setattr__(name, cls._taken(name, value))
+
+    def _taken(cls, name: str, value: Any) -> Any:
+        """What the class is given under a name after it was made, as it is kept."""
+        return value
+
     @property
     def __signature__(cls) -> inspect.Signature:
         """What the constructor takes, for `help` and editors."""

@@ -20,7 +20,7 @@ from agf.contract.described import Described
 from agf.contract.flow_system import FlowSystem
 from agf.contract.interaction import Span, of_loss
 from agf.contract.phases import Phases
-from agf.contract.returns import watch
+from agf.contract.returns import watch, watched
 from agf.contract.start import drawn
 from agf.contract.ties import Ties
 from agf.errors import NoTheory, explain
@@ -348,9 +348,14 @@ class Problem(Described):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        watch(cls)
         own = vars(cls)
         if "name" not in own:  # another class is another problem: a run of it is none of its parent's
             cls.name = cls.__name__
         if "network_pull" not in own and not own.keys().isdisjoint(("residual", "utility", "pull")):
             cls.network_pull = Problem.network_pull  # type: ignore[method-assign]
-        watch(cls)
+
+    @classmethod
+    def _taken(cls, name: str, value: Any) -> Any:
+        """A method that the class comes by later is watched as those it was written with."""
+        return watched(cls, name, value)

@@ -54,20 +54,27 @@ def verify(method: str, value: Any, problem: Any, arguments: tuple[Any, ...]) ->
 
 
 def watch(cls: type) -> None:
-    """Make every method that a class from outside the package says anew check what it returns, and raise an error where
-    it would leave the program."""
-    if cls.__module__.split(".")[0] in OWN:
-        return
-    for method, function in list(vars(cls).items()):
-        anew = any(method in vars(base) for base in cls.__mro__[1:])
-        if not anew or (method.startswith("_") and method != "__init__"):
-            continue
-        if inspect.isfunction(function):
-            setattr(cls, method, _watched(method, function))
-        elif isinstance(function, property) and function.fget is not None:
-            setattr(cls, method, function.getter(_watched(method, function.fget)))
-        elif isinstance(function, classmethod):
-            setattr(cls, method, classmethod(_watched(method, function.__func__)))
+    """Make every method that a class from outside the package says anew check what it returns (`watched`)."""
+    for method, value in list(vars(cls).items()):
+        checked = watched(cls, method, value)
+        if checked is not value:
+            type.__setattr__(cls, method, checked)
+
+
+def watched(cls: type, method: str, value: Any) -> Any:
+    """What a class is given under a name: a method that checks what it returns, and raises an error where it would
+    leave the program, where the class is from outside the package and says it anew; else as it is."""
+    anew = any(method in vars(base) for base in cls.__mro__[1:])
+    inner = method.startswith("_") and method != "__init__"
+    if cls.__module__.split(".")[0] in OWN or not anew or inner:
+        return value
+    if inspect.isfunction(value):
+        return _watched(method, value)
+    if isinstance(value, property) and value.fget is not None:
+        return value.getter(_watched(method, value.fget))
+    if isinstance(value, classmethod):
+        return classmethod(_watched(method, value.__func__))
+    return value
 
 
 def _watched(method: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -154,6 +161,11 @@ def _utility(value: Any, problem: Any, theta: Any, *rest: Any) -> None:
     values, gradients = _pair(value, "(utilities, gradients)")
     _array(values, theta.shape[:1], "one utility a neuron")
     _array(gradients, theta.shape, "one row of gradient a neuron")
+
+
+def _residual(value: Any, *rest: Any) -> None:
+    if value is None:
+        raise _Odd("None", "what utilities are asked for, such as an array", "a return left out")
 
 
 def _rows(value: Any, problem: Any, directions: Any, *rest: Any) -> None:
@@ -324,6 +336,7 @@ _RULES: dict[str, Callable[..., None]] = {
     "loss_grad": _loss_grad,
     "batch_loss_grad": _batch_loss_grad,
     "utility": _utility,
+    "residual": _residual,
     "pull": _rows,
     "network_pull": _rows,
     "self_interaction": _self_interaction,

@@ -189,6 +189,8 @@ def _no_name(path: str | os.PathLike[str]) -> str:
         os.fsencode(path)
     except UnicodeEncodeError:
         return "its name holds what is no letter"
+    if os.fspath(path) and os.fsdecode(path)[-1:] in (os.sep, os.altsep):
+        return "its name is that of a folder"
     return ""
 
 

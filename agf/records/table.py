@@ -90,13 +90,15 @@ def those(word: str, which: Collection[object] | IntArray) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A relative error for people, e.g. "0.12 %", or "<0.001 %" in size; a dash for NaN and None."""
+    """A relative error for people, e.g. "0.12 %", "<0.001 %" in size or "53 times"; a dash for NaN and None."""
     if value is None or np.isnan(value):
         return "-"
     if np.isinf(value):
         return "inf"
     if 0 < abs(value) < 1e-5:
         return "<0.001 %"
+    if abs(value) >= 10:
+        return f"{number(value, 2)} times"
     return f"{100 * value:.2g} %" if abs(value) < 0.995 else f"{100 * value:.0f} %"
 
 

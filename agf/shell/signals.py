@@ -27,7 +27,7 @@ _ONE_REQUEST = 2.0
 #: Seconds after which it is asked again, by when whatever lost the request is over.
 _AGAIN = 0.05
 #: Seconds that Python may take to run a handler, before the process is ended without it.
-_PATIENCE = 1.5
+_PATIENCE = 1.0
 
 
 class Interrupts:

@@ -199,7 +199,8 @@ class Ending:
                 when = before + (end.at.t + due) * unit
                 return (
                     Status.PLATEAU,
-                    f"A plateau, and not the end: something grows, and the next drop is due at flow time {when:.3g}. "
+                    f"A plateau, and not the end: something grows, and the next drop is due "
+                    f"{f'at flow time {when:.3g}' if due > 0 else 'at once'}. "
                     f"{end.note}{remedy if end.why is Why.BUDGET else ''}",
                     {"due": when},
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,24 @@ def test_each_draws_itself_and_is_a_frame(results, name, tmp_path):
     assert ax.get_xlabel()
     assert ax.has_data()
     assert not found.to_frame().empty
+
+
+def test_pictures_of_training_are_refused_for_what_is_predicted(results, tmp_path, capsys):
+    problem = race_cases.network(12)
+    agf.predict(problem, race_cases.start(12), max_drops=1).save(tmp_path / "run.npz")
+    for view in ("race", "groups", "alignment"):
+        assert main(["plot", str(tmp_path / "run.npz"), "--view", view, "-o", str(tmp_path / "x.svg")]) == 2
+        assert "a Staircase holds no weights over time" in capsys.readouterr().err
+
+
+def test_cosines_at_rest_are_not_drawn(results):
+    found = results["alignment"]
+    still = replace(found, drive=np.where(found.times[:, None] > 1.0, 1e-9 * found.drive, found.drive))
+    drawn = [line.get_ydata() for line in still.plot().lines]
+    later, at_rest = still.times[still.times > 0], still.times[still.times > 0] > 1.0
+    assert later.size > at_rest.sum() > 0
+    assert np.isnan([values[at_rest] for values in drawn]).all()
+    assert np.isfinite(drawn[0][~at_rest]).any()
 
 
 def test_frames_hold_the_numbers_of_the_results(results):

@@ -58,6 +58,16 @@ def test_what_a_method_must_not_return_is_named_where_it_comes_from(method, valu
     assert words in str(raised.value)
 
 
+@pytest.mark.parametrize(("method", "value", "words"), [*ODD, ("acquired", 9, "a str"), ("residual", None, "array")])
+def test_methods_that_a_class_comes_by_later_are_watched_as_well(method, value, words):
+    Mine = type("Mine", (agf.TwoLayer,), {})
+    setattr(Mine, method, lambda self, *args, **options: value)
+    problem = Mine(X, X[:, 0], activation="relu", width=3)
+    with pytest.raises(agf.ProblemError, match=rf"`{method}` returned") as raised:
+        getattr(problem, method)(*[np.zeros((1, 3))] * 5)
+    assert words in str(raised.value)
+
+
 @pytest.mark.parametrize("size", ["big", -1, np.nan, None])
 def test_a_footprint_and_the_operations_of_a_gradient_are_positive_numbers(size):
     problem = type("Mine", (agf.TwoLayer,), {"footprint": size})(X, X[:, 0], activation="relu", width=3)

@@ -89,6 +89,7 @@ def test_paths_that_cannot_be_written_are_refused_beforehand(tmp_path):
         (tmp_path, "it is a folder"),
         (absent, "its folder does not exist"),
         ("-", "not taken for standard output"),
+        (f"{tmp_path}{os.sep}run.npz{os.sep}", "that of a folder"),
     ]
     if os.geteuid() != 0:  # nothing is locked to root
         cases.append((tmp_path / "locked" / "run.npz", "may not be written"))

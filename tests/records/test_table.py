@@ -53,6 +53,8 @@ def test_a_printed_number_is_the_number_to_its_digits(value, digits):
         (-0.5, "-50 %"),
         (0.999, "100 %"),
         (3, "300 %"),
+        (428.08, "428 times"),
+        (-1.2e9, "-1.2e+09 times"),
         (0.0, "0 %"),
         (-8.5e-9, "<0.001 %"),
         (1.01e-5, "0.001 %"),
