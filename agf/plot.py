@@ -300,7 +300,8 @@ def bands(
         low, middle, high = np.quantile(losses, [(1 - share) / 2, 0.5, (1 + share) / 2], axis=0)
         ax.fill_between(grid, low, high, color=color, alpha=0.25, linewidth=0)
         told = f": median and {share:.0%} of {len(runs)} runs" if len(runs) > 1 else ""
-        ax.plot(grid, middle, color=color, label=word + told)
+        over = "--" if runs is stairs and curves else "-"  # what it lies on is seen through the gaps
+        ax.plot(grid, middle, over, color=color, label=word + told)
     log_time(ax)
     ax.set_xlabel("flow time")
     ax.set_ylabel("loss")

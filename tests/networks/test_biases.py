@@ -105,7 +105,8 @@ def test_t20_balanced_classes_leave_the_bias_at_rest_until_a_blob_is_solved():
     start = agf.Init.from_params(1e-8 * np.random.default_rng(0).standard_normal((40, 5)), alpha=1e-8)
     assert problem.remarks() == ()
     flow = agf.flow(problem, start, t_max=25.0)
-    prior = 0.75 * (np.log(3) - (2 / 3) * np.log(2))
+    prior = 0.75 * (np.log(3) - (2 / 3) * np.log(2))  # 3/4 H(1/3)
+    assert np.isclose(prior, 0.4774, atol=5e-5)
     assert np.min(np.abs(flow.losses - prior)) < 0.01 * prior
     rate = np.gradient(flow.losses, np.log(flow.times + 1.0))
     near = (np.abs(flow.losses - prior) < 0.02 * prior) & (flow.times > 1)

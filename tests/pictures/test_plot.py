@@ -329,6 +329,7 @@ def test_a_band_holds_the_share_of_runs_it_states_at_every_time():
         "predicted: median and 90% of 21 runs",
     ]
     (line,) = [line for line in ax.lines if "predicted" in line.get_label()]
+    assert line.get_linestyle() == "--"  # the trained one is seen under it
     x, middle = line.get_xdata(), line.get_ydata()
     # The median of staircases is the staircase at the median times, here those of the run in the middle.
     np.testing.assert_array_equal(middle, LEVELS[np.searchsorted(TIMES, x, side="right")])
