@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 #: Largest log of a loss, which is of degree 2 kappa in the weights. Limit: float64 ends at 709; what is left is room
 #: for the data and for sums over neurons.
 _LOG_MOST = 640.0
+#: Largest count. Derived: numpy holds counts in 64 bits.
+_COUNTED = int(np.iinfo(np.int64).max)
 #: Gradients that a prediction or a flow takes at least, about. Cost: times of what is refused; those of the gallery
 #: take from 500 to 10,000.
 _GRADIENTS = 1000.0
@@ -53,7 +55,7 @@ def check_sizes(problem: Problem, where: str) -> None:
     for name, least in (("degree", 2), ("width", 1), ("n_params", 1), *batches):
         value = getattr(problem, name, None)
         if not _whole(value, least):
-            _refuse(problem, name, value, f"an integer, at least {least}", where)
+            _refuse(problem, name, value, f"an integer, at least {least}, that numpy can count to", where)
     if not isinstance(problem.name, str):
         _refuse(problem, "name", problem.name, "text", where)
     kinds = problem.kinds
@@ -74,7 +76,7 @@ def check_sizes(problem: Problem, where: str) -> None:
 
 
 def _whole(value: object, least: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(least <= value <= _COUNTED)
 
 
 def _refuse(problem: Problem, name: str, value: object, expected: str, where: str) -> None:

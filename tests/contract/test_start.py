@@ -41,6 +41,14 @@ def test_pairs_of_neurons_count_as_memory():
         problem.init(1e-3)
 
 
+def test_a_width_beyond_the_integers_of_numpy_is_refused_by_whoever_asks():
+    """A run file that says so was an OverflowError in `escape`."""
+    problem = wide(1e308)
+    for asked in (agf.escape, agf.alignment, agf.predict):
+        with pytest.raises(agf.ProblemError, match=r"has width = 10{5}.*that numpy can count to"):
+            asked(problem, agf.Init.from_params(np.ones((2, 4))))
+
+
 def test_no_plugin_need_say_how_much_work_it_is():
     assert wide(7).operations == wide(7).footprint
     assert (
