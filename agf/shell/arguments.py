@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from agf import datasets, registry
+from agf.arrays import parsed
 from agf.contract import weights
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
@@ -279,7 +280,8 @@ def typed(text: str, kind: str) -> Any:
     try:
         value = json.loads(_JSON_WORDS.get(text, text))
     except json.JSONDecodeError:
-        value = text
+        number = parsed(text) if words & {"int", "float"} else None  # as .1 and 1. are written
+        value = text if number is None else number
     except (RecursionError, ValueError):  # lists in lists, or thousands of digits, beyond what Python reads
         raise ValueError("a value that can be read") from None
     if isinstance(value, float) and value.is_integer() and "int" in words and "float" not in words:
