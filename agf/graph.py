@@ -84,7 +84,14 @@ def _parts(label: str) -> list[str]:
         return [re.sub(r"\s*\([^()]*\)", "", label)]
     items = re.findall(r"(\d+)(?: \(([^()]*)\))?(?:, |$)", found["items"])
     kind = found["kind"] if len(items) == 1 else found["kind"].removesuffix("s")
-    return [inside if inside and kind == "neuron" else f"{kind} {item}" for item, inside in items]
+    return [_part(kind, item, inside) for item, inside in items]
+
+
+def _part(kind: str, item: str, inside: str) -> str:
+    """What one item is: a neuron is what stands for its feature, "class 4"; of a mere sign, "neuron (+)"."""
+    if kind != "neuron" or not inside:
+        return f"{kind} {item}"
+    return f"{kind} ({inside})" if inside in ("+", "-") else inside
 
 
 def _joined(labels: Iterable[str]) -> str:

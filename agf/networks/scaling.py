@@ -42,7 +42,7 @@ def measure_scaling(output: Callable[[float], FloatArray], where: str) -> Scalin
     if found is None:
         raise ProblemError(
             explain(
-                "f(s theta) follows no whole power of s as s -> 0.",
+                "f(s theta) follows no whole power of s, from s^2 on, as s -> 0.",
                 where=where,
                 found=", ".join(f"size {size(sizes[k]):.3g} at s = {_SCALES[k]:.3g}" for k in (0, 5, 10)),
                 expected="f(s theta) ~ s^kappa with kappa >= 2, for example a * tanh(w @ x)",

@@ -77,6 +77,7 @@ def test_a_run_that_ends_early_lowers_the_probability_of_going_on():
         ("neuron 7 (class 3)", "class 3"),
         ("coordinate 3", "coordinate 3"),
         ("neuron 7", "neuron 7"),
+        ("neurons 0 (+), 3 (-), 6 (+)", "neuron (+) x2 + neuron (-)"),
         ("class 7", "class 7"),
         ("neurons 0 (class 4), 1 (class 5), 2 (class 5)", "class 4, 5 x2"),
         ("neurons 0 (not class 4), 3", "neuron 3 + not class 4"),
