@@ -48,7 +48,7 @@ _LOOSEST = 0.04
 #: tolerance errors are overstated, and little is decided.
 _COARSER = 5.0
 #: Neurons on either side, by norm, whose largest change counts. Limit: of one neuron alone both runs may be wrong by
-#: the same; of 21 of about one norm they hardly are (measured: bars held in 104 of 107 races), which is no proof.
+#: the same; of 21 of about one norm they hardly are (measured: bars held in 76 of 77 races), which is no proof.
 _NEAR = 10
 #: Rank correlation of the two runs below which the race is run again at a finer tolerance. Result: of where the flow
 #: itself is ill-conditioned, as at the saddles of noisy regressions; at .8 half of the ranks may be those of the

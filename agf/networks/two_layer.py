@@ -24,10 +24,9 @@ from agf.records import torch_weights
 if TYPE_CHECKING:
     from agf.results.staircase import Staircase
 
-#: Width of kinks where none is given, over |w| rms|x|. Setting: `kink`; what rounding moves is in proportion to it.
-#: Flows of 46 in 55 random networks had the drops of sharp kinks within a percent, 39 at 1e-3, for 1.16 times the
-#: gradients in the median; at 1e-4 a step of 1e-6 is a percent of it, and times go by that (3 % on one network).
-_KINK = 3e-4
+#: Width of kinks where none is given, over |w| rms|x|. Setting: `kink`; at 1e-2 neurons slide a percent of |w| beside a
+#: kink, at 1e-4 steps of 1e-4 no longer see it.
+_KINK = 1e-3
 
 
 class TwoLayer(SecondOrder):
@@ -54,9 +53,9 @@ class TwoLayer(SecondOrder):
     power : int or None
         Exponent of "power", a whole number; 3 when None. Other activations take none.
     kink : float or None
-        Width over which the slope of relu and leaky-relu rises right of its kink, relative to |w| rms|x|. None: 3e-4,
+        Width over which the slope of relu and leaky-relu rises right of its kink, relative to |w| rms|x|. None: 1e-3,
         except in the dormant phase of networks of one output, or two classes under cross-entropy, which is exact for
-        sharp kinks, as it is for widths up to 3e-4. 0 is the textbook ReLU with relu'(0) = 0 everywhere, at up to ten
+        sharp kinks, as it is for widths up to 1e-3. 0 is the textbook ReLU with relu'(0) = 0 everywhere, at up to ten
         times the cost.
     device : str or None
         None for numpy, or a torch device such as "cpu" or "cuda" (the same formulas, float64).

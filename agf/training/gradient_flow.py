@@ -57,9 +57,9 @@ Observer = Callable[[Progress], None]
 #: samples of breast-cancer, two neurons, five were, for 5,256 gradients in place of 40,474).
 RTOL = 1e-6
 #: Width of kinks, over |w| rms|x|, below which they count as sharp (`RTOL_SHARP`). Result: of which of these tolerances
-#: is the default; at 1e-3 kinks of the usual width, 3e-4, would take steps of 1e-8, at 3e-5 steps of 1e-6 would
-#: resolve the force of some to 3 % only.
-_NARROW = 3e-4
+#: is the default; at 1e-2 kinks of the usual width, 1e-3, would take steps of 1e-8, at 1e-4 steps of 1e-6 would no
+#: longer resolve the force of some by a percent.
+_NARROW = 1e-3
 #: Largest tolerance of a step, over the width of rounded kinks. Limit: of `rtol`; at 1e-1 steps chatter beside a kink
 #: and make drops of their own (33 for two, in 5,800 steps, on five samples), at 3e-2 they do not (436 steps).
 _LAYER = 1e-2
@@ -117,7 +117,7 @@ def flow(
         steps once they are cheaper, never longer than growing modes allow.
     rtol : float or None, optional
         Error of one step relative to each neuron, default 1e-6, and 1e-8 where kinks are sharp and known
-        (`Problem.kink_normals`), or narrower than 3e-4. Where kinks are rounded, no coarser than a hundredth of
+        (`Problem.kink_normals`), or narrower than 1e-3. Where kinks are rounded, no coarser than a hundredth of
         their width, and is recorded as such.
     snapshots : int, optional
         Most snapshots kept, spaced in log time and in loss.

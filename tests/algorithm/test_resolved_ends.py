@@ -110,7 +110,7 @@ def test_a_rest_that_takes_steps_of_a_thousand_stages_ends_where_and_as_the_flow
     n, d = int(rng.integers(8, 40)), int(rng.integers(2, 5))
     X = rng.standard_normal((n, d))
     Y = np.column_stack([np.maximum(X @ rng.standard_normal(d), 0), np.sin(X @ rng.standard_normal(d))])
-    problem = agf.TwoLayer(X, Y, width=int(rng.integers(2, 7)), kink=1e-3)  # at 3e-4 it takes a seventh of the steps
+    problem = agf.TwoLayer(X, Y, width=int(rng.integers(2, 7)))
     init = problem.init(1e-4, seed=2)
     flow, stairs = agf.flow(problem, init), agf.predict(problem, init)
     assert flow.status is stairs.status

@@ -39,8 +39,8 @@ def test_a_quadratic_loss_has_no_delay():
 def test_mode_agf_is_half_way_with_the_softmax(scale):
     """Four blobs: 3 to 4 % early from 1e-4 and 2 % from 1e-8 by the quadratic part, whose bar was .06 % at first."""
     problem, init = race_cases.network(30), race_cases.start(30, scale=scale)
-    # where the first drop comes to rest decides the second one (at 1e-8 to 1.8 %): neurons turn on rounded kinks
-    stairs = agf.predict(problem, init, mode="agf", max_drops=2, rtol=1e-9)
+    # where the first drop comes to rest decides the second one (at 1e-6 to 1.7 %): neurons turn on rounded kinks
+    stairs = agf.predict(problem, init, mode="agf", max_drops=2, rtol=1e-8)
     flow = agf.flow(problem, init, t_max=13.0 if scale == 1e-4 else 26.0)
     levels = stairs.levels
     for drop, middle, most in zip(stairs.drops, 0.5 * (levels[1:] + levels[:-1]), (5e-4, 0.012), strict=True):

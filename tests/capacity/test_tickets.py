@@ -52,8 +52,7 @@ def regression(seed, activation):
     inputs, samples, width = (int(rng.integers(*ends)) for ends in ((2, 6), (20, 60), (8, 30)))
     X = rng.standard_normal((samples, inputs))
     y = np.maximum(X @ rng.standard_normal(inputs), 0) - 0.6 * np.maximum(X @ rng.standard_normal(inputs), 0)
-    # at the default width, 3e-4, two bounds of thirty are .71 and .99 of the error
-    problem = agf.TwoLayer(X, y, width=width, activation=activation, kink=1e-3)
+    problem = agf.TwoLayer(X, y, width=width, activation=activation)
     return problem, problem.init(10 ** rng.uniform(-6, -1), seed=seed)
 
 

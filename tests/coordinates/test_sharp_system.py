@@ -111,8 +111,8 @@ def test_a_relu_of_one_input_is_no_line():
         assert flow.losses[-1] < 1e-5
 
 
-@pytest.mark.parametrize(("kink", "times"), [(None, 16), (1e-3, 10), (0.0, 10)])
-def test_a_neuron_whose_input_weights_end_at_zero_stays_there_and_the_others_go_on_without_it(kink, times):
+@pytest.mark.parametrize("kink", [None, 0.0])
+def test_a_neuron_whose_input_weights_end_at_zero_stays_there_and_the_others_go_on_without_it(kink):
     # Samples on both sides of the origin, all above what the network makes of them: a neuron of negative output weight
     # shrinks wherever it points, and no way leads on from where all kinks meet. The rest is a network of its own.
     x = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
@@ -126,9 +126,8 @@ def test_a_neuron_whose_input_weights_end_at_zero_stays_there_and_the_others_go_
     conserved = np.sum(theta[0] ** 2 * [-1.0, -1.0, 1.0])
     assert whole.params(-1)[0, 2] == pytest.approx(-np.sqrt(conserved), rel=1e-3)  # to which it is kept
     assert [drop.time for drop in whole.drops] == pytest.approx([drop.time for drop in rest.drops], rel=1e-4)
-    # it had been followed for ever, in steps of the size of the tolerance (720,000 gradients and no drop); it passes
-    # kinks in steps as short as they are narrow
-    assert whole.stats["evaluations"] < times * rest.stats["evaluations"]
+    # it had been followed for ever, in steps of the size of the tolerance (720,000 gradients and no drop)
+    assert whole.stats["evaluations"] < 10 * rest.stats["evaluations"]
 
 
 def test_a_neuron_that_passes_where_all_kinks_meet_goes_on():

@@ -165,9 +165,9 @@ def test_however_near_the_next_drop_is_the_active_neurons_reach_their_critical_p
     # took the second to another end, and a drop came at 1.476
     p = random_set(6)
     few, init, until, unit = flow_of_the_ends(p, 1.55)
-    limit = agf.predict(few, init, mode="limit", rtol=1e-9, max_drops=2, conditioning=False)
+    limit = agf.predict(few, init, mode="limit", rtol=1e-8, max_drops=2, conditioning=False)
     flow = agf.flow(few, init, t_max=until)
-    assert limit.levels[2] == pytest.approx(0.379081593, rel=1e-6)  # of the flow; with sharp kinks .3790743
+    assert limit.levels[2] == pytest.approx(0.379098517, rel=1e-6)  # of the flow at t = 4
     half = flow.time_at(0.5 * (limit.levels[1] + limit.levels[2])) / unit
     assert limit.accelerated_times[2] == pytest.approx(half, rel=5.0 / unit)
 
@@ -177,7 +177,7 @@ def test_mode_limit_does_not_know_the_scale_of_the_weights():
     # was followed until it ran out of steps
     p = random_set(6)
     ends = np.array([end.direction for end in agf.landscape(p, starts=1).ends])
-    few, options = p.of_width(len(ends)), {"mode": "limit", "rtol": 1e-9, "max_drops": 2, "conditioning": False}
+    few, options = p.of_width(len(ends)), {"mode": "limit", "rtol": 1e-8, "max_drops": 2, "conditioning": False}
     small, large = (agf.predict(few, agf.Init.scaled(ends, alpha), **options) for alpha in (1e-300, 1e-2))
     assert small.accelerated_times == pytest.approx(large.accelerated_times, rel=1e-9)
     assert small.levels == pytest.approx(large.levels, rel=1e-9)

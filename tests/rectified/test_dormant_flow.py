@@ -385,7 +385,7 @@ def test_slides_beside_rounded_kinks_have_the_pace_of_the_rounded_network(X, Y, 
     activation = {"activation": "leaky-relu", "leak": leak} if leak else {"activation": "relu"}
     left = {}
     for kink in (1e-3, 1e-4):
-        problem, one = agf.TwoLayer(X, Y, width=1, **activation).rounded(kink), np.zeros(1, dtype=int)
+        problem, one = agf.TwoLayer(X, Y, width=1, kink=kink, **activation), np.zeros(1, dtype=int)
         row = np.append([0.3, 0.2, 0.5][-problem.n_inputs :], 0.6)
         row /= np.linalg.norm(row)
         residual = problem.residual(np.zeros((0, problem.n_params)), one[:0])

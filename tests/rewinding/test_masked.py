@@ -53,8 +53,8 @@ def test_masked_weights_are_zero_all_along_and_the_rest_follows_the_masked_gradi
     assert np.array_equal(gradient, problem.loss_grad(theta, np.arange(6))[1] * mask)
 
 
-@pytest.mark.parametrize(("kink", "most"), [(None, 6000), (1e-3, 2500), (0, 2500)])
-def test_masked_relu_neurons_slide_along_the_kinks_of_what_is_left(kink, most):
+@pytest.mark.parametrize("kink", [None, 0])
+def test_masked_relu_neurons_slide_along_the_kinks_of_what_is_left(kink):
     """A mask of its own for each neuron, one of which ends at w = 0: flows did not end. Losses by plain descent."""
     rng = np.random.default_rng(5)
     X = rng.standard_normal((50, 4))
@@ -64,7 +64,7 @@ def test_masked_relu_neurons_slide_along_the_kinks_of_what_is_left(kink, most):
     problem = agf.masked(agf.TwoLayer(X, y, width=8, kink=kink), mask)
     init = problem.init(1e-2, seed=2)
     run = agf.flow(problem, init, t_max=10.0)
-    assert run.stats["steps"] < most  # in proportion to one over the width of what holds a neuron
+    assert run.stats["steps"] < 2500
     theta, step = init.params() * mask, 2e-3
     for k in range(int(10 / step)):
         z = X @ theta[:, :4].T
