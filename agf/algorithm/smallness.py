@@ -12,6 +12,7 @@ from agf.arrays import FloatArray
 from agf.contract.faint import Nothing, refuse_faint
 from agf.contract.order import rounded
 from agf.contract.problem import Problem
+from agf.coordinates.mode_system import ACTIVE
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.integrators import NonFinite
@@ -160,7 +161,7 @@ def learned_before(problem: Problem, level: float, first: float, state: State[An
             how="curve",
             features=problem.features(state.params, np.arange(problem.width)),
             log_norms=state.log_norms,
-            active=state.active,
+            active=state.active | (state.log_norms > state.log_norms.max() + np.log(ACTIVE)),  # who makes that loss
             directions=kept(state.directions),
             conditioning=0.0,
         )

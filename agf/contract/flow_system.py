@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
+from agf.errors import ProblemError, explain
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,14 @@ class FlowSystem(ABC):
         matrices = []
         for y in ys:
             matrix, metric = self.hessian(y), self.metric(y)
-            assert matrix is not None  # or these coordinates are not asked
+            if matrix is None:
+                raise ProblemError(
+                    explain(
+                        "coordinates that contract say how, and these do not.",
+                        where=type(self).__name__,
+                        expected="`hessian`, or `linearized`, where velocities and Jacobians are had together",
+                    )
+                )
             matrices.append(-matrix if metric is None else -matrix * metric / metric[:, None])
         return self.velocities(ys), np.array(matrices)
 

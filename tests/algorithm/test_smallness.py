@@ -106,3 +106,15 @@ def test_bars_know_what_the_initial_weights_make_of_the_loss(activation):
 def test_starts_that_change_nothing_leave_bars_as_they_are():
     problem = MAKE["tanh"](TARGET)
     assert not any("not negligible" in note for note in agf.predict(problem, problem.init(1e-3)).notes)
+
+
+def test_the_network_after_what_the_initial_weights_have_learned_is_the_one_that_makes_its_loss():
+    # counted as nobody's, it was the zero function: `leaving`, with the first drop "about 0 from now"
+    teacher = np.array([1.0, 0.5, 0.0])
+    problem = agf.problem("relu", X=DATA, Y=np.maximum(DATA @ teacher, 0.0), width=2)
+    stairs = agf.predict(problem, agf.Init.from_params([[*1.0001 * teacher, 1.0001], [1e-8] * 4]))
+    assert [drop.half_time for drop in stairs.drops] == [0.0]
+    found = agf.escape(problem, stairs)
+    assert found.level == pytest.approx(stairs.levels[-1])
+    assert found.verdict == "optimal"
+    assert stairs.notes[-1].startswith("Can it still learn? Optimal")

@@ -1,7 +1,10 @@
 """What coordinates of a flow are taken to be where they do not say otherwise."""
 
 import numpy as np
-from valley import bowl
+import pytest
+from valley import bowl, power
+
+import agf
 
 
 def test_two_flows_down_a_convex_loss_never_move_apart_and_differ_in_loss_by_no_more_than_is_said():
@@ -19,3 +22,8 @@ def test_two_flows_down_a_convex_loss_never_move_apart_and_differ_in_loss_by_no_
     step = 1e-6 * flow.gradient(one)
     change = flow.loss(one + step) - flow.loss(one)
     assert np.isclose(change, flow.changes(flow.gradient(one)[None])[0] * flow.distance(step), rtol=1e-5)
+
+
+def test_coordinates_that_say_they_contract_and_not_how_are_told_what_is_missing():
+    with pytest.raises(agf.ProblemError, match="Expected `hessian`, or `linearized`"):
+        power(4).linearized(np.ones((2, 1)))
