@@ -163,11 +163,6 @@ def _utility(value: Any, problem: Any, theta: Any, *rest: Any) -> None:
     _array(gradients, theta.shape, "one row of gradient a neuron")
 
 
-def _residual(value: Any, *rest: Any) -> None:
-    if value is None:
-        raise _Odd("None", "what utilities are asked for, such as an array", "a return left out")
-
-
 def _rows(value: Any, problem: Any, directions: Any, *rest: Any) -> None:
     _array(value, directions.shape, "one row a neuron")
 
@@ -336,7 +331,6 @@ _RULES: dict[str, Callable[..., None]] = {
     "loss_grad": _loss_grad,
     "batch_loss_grad": _batch_loss_grad,
     "utility": _utility,
-    "residual": _residual,
     "pull": _rows,
     "network_pull": _rows,
     "self_interaction": _self_interaction,

@@ -207,7 +207,7 @@ class Recycles(agf.TwoLayer):
 class Remembers(agf.TwoLayer):
     def residual(self, theta, neurons):
         self.latest = super().residual(theta, neurons)
-        return np.zeros(1)
+        return None
 
     def utility(self, theta, neurons, residual):
         return super().utility(theta, neurons, self.latest)
