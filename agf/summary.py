@@ -245,7 +245,7 @@ class Summary:
                 if not seeds:
                     continue
                 y = np.array([np.mean([found[seed].drops[k - 1].accelerated_time for seed in seeds]) for found in runs])
-                limit = y[-1] - x[-1] * (y[-2] - y[-1]) / (x[-2] - x[-1])
+                limit = max(y[-1] - x[-1] * (y[-2] - y[-1]) / (x[-2] - x[-1]), 0.0)  # of times
                 fit = power_law(x[:-2], np.abs(y[:-2] - limit))
                 slope = "-" if fit is None else f"{fit.slope:.2f} +- {fit.error:.2f}"
                 rows.append([shared, str(k), *apart([float(limit), float(y[-1])], 6), slope, str(len(seeds))])
@@ -258,6 +258,7 @@ class Summary:
             [
                 "Mean accelerated jump times; the limit is extrapolated linearly from the two smallest alphas.",
                 "Runs: seeds with the same order up to this drop at every alpha; other seeds are left out.",
+                *["A slope takes five alphas."] * all(row[4] == "-" for row in rows),
             ],
         )
 

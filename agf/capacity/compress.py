@@ -84,7 +84,12 @@ class Compressed(Tabular):
         if not np.isnan(self.trained_loss):
             rows.append(["trained on", str(self.neurons), number(self.trained_loss, 6), number(self.trained_accuracy)])
         notes = [f"Relative change of the loss: {percent(self.relative_change)}."]
-        return Table(f"{self.how} of {self.problem.name}", ["network", "neurons", "loss", "accuracy"], rows, notes)
+        return Table(
+            f"{self.problem.name}: {self.how[0].lower()}{self.how[1:]}",
+            ["network", "neurons", "loss", "accuracy"],
+            rows,
+            notes,
+        )
 
     def __repr__(self) -> str:
         return f"<Compressed {self.problem.name}: {self.width_before} to {self.neurons} neurons, {self.how}>"

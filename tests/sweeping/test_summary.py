@@ -95,6 +95,20 @@ def test_convergence_recovers_the_limit_and_a_slope_of_one(tmp_path):
     assert row[4].startswith("1.00 +- 0.00")
 
 
+def test_the_limit_of_a_time_is_none_below_0_and_four_alphas_have_no_slope(tmp_path):
+    # a drop whose flow time hardly hangs on alpha, 0 to a line from two points that are .2 % off
+    alphas = [1e-3, 1e-6, 1e-12, 1e-24]
+    sweep = scripted(
+        tmp_path,
+        {"alpha": alphas, "seed": [0]},
+        lambda r: document([-26000.0 * (0.998 if r["alpha"] == 1e-24 else 1.0) / math.log(r["alpha"])], [0.0], ["x"]),
+    )
+    table = summary.summarize(sweep).convergence()
+    assert float(table.rows[0][2]) == 0.0
+    assert table.rows[0][4] == "-"
+    assert table.notes[-1] == "A slope takes five alphas."
+
+
 def test_convergence_follows_the_seeds_whose_order_stays(tmp_path):
     alphas = [10.0**-e for e in (2, 4, 8, 16, 32)]
 
