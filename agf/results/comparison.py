@@ -310,6 +310,9 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
         first, end = partner[k] or (None, None)
         last = first is not None and (k + 1 == len(partner) or partner[k + 1] != partner[k])
         observed = passed[k]
+        level = visible[end - 1].after if end is not None and last and end != cut else np.nan
+        if observed == 0.0 and first is None:  # fallen before the curve begins
+            level = float(trajectory.losses[0])
         again = np.inf if repeat is None else repeat.time_at(middles[k])
         finite = repeat is not None and np.isfinite(observed)
         matches.append(
@@ -319,7 +322,7 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
                 predicted_time=times[k],
                 observed_time=observed,
                 predicted_level=drop.level,
-                observed_level=visible[end - 1].after if end is not None and last and end != cut else np.nan,
+                observed_level=level,
                 start_level=stairs.start_level,
                 visible=None if first is None else first + 1,
                 visible_to=end,

@@ -145,8 +145,11 @@ def _pairing(report: Comparison) -> list[str]:
     if small:
         most = percent(report.trajectory.depth)
         lines.append(f"Predicted, and too small to look for (below {most} of the loss before): {listed(small)}.")
-    if len(small) < len(report.unmatched_predicted):
-        rest = [k for k in report.unmatched_predicted if k not in small]
+    early = [k for k in report.unmatched_predicted if report.matches[k - 1].observed_time == 0.0]
+    if early:
+        lines.append(f"Predicted, and over when the curve begins: {listed(early)}.")
+    rest = [k for k in report.unmatched_predicted if k not in (*small, *early)]
+    if rest:
         lines.append(f"Predicted, without a visible drop: {listed(rest)}.")
     lines += _end(report)
     begun = _begun(report)

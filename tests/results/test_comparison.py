@@ -490,3 +490,16 @@ def test_drops_that_share_neither_middle_nor_time_are_not_the_same():
     # small late drops below a level that is off by more than their height are told by their times
     late = compare(predicted([2.0, 300.0], [4.0, 1.0, 0.9]), curve([2.0, 295.0], [4.0, 1.2, 1.1]))
     assert [match.visible for match in late.matches] == [1, 2]
+
+
+def test_what_large_initial_weights_have_learned_is_over_when_the_curve_begins():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((30, 3))
+    problem = agf.problem("diagonal-linear", X=x, y=x @ [1.0, 0.5, -0.7])
+    init = agf.Init.from_params(np.array([[0.8, 0.2], [1e-3, 0.0], [1e-3, 0.0]]))
+    report = agf.compare(agf.predict(problem, init), agf.flow(problem, init))
+    first = report.matches[0]
+    assert (first.predicted_time, first.observed_time, first.visible) == (0.0, 0.0, None)
+    assert first.observed_level == pytest.approx(first.predicted_level, rel=1e-9)
+    assert "Predicted, and over when the curve begins: 1." in report.table().notes
+    assert "without a visible drop" not in str(report)
