@@ -13,16 +13,7 @@ from agf.records.table import Table
 class Described(Instance):
     """A problem as people see it; a plugin may define all of this but `table`.
 
-    Attributes
-    ----------
-    name : str
-        Registered name.
-    degree : int
-        Leading order kappa of the utility (activation degree + 1).
-    width : int
-        Number of neurons H.
-    n_params : int
-        Numbers P of one neuron.
+    Its attributes are those of `Problem`.
     """
 
     name: ClassVar[str]

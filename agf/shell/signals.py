@@ -26,7 +26,8 @@ NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 _ONE_REQUEST = 2.0
 #: Seconds after which it is asked again, by when whatever lost the request is over.
 _AGAIN = 0.05
-#: Seconds that Python may take to run a handler, before the process is ended without it.
+#: Seconds that Python may take to run a handler, before the process is ended without it. Limit: a signal is heeded
+#: within two, and to end takes some of these; what is cut off has lost what was not yet on disk.
 _PATIENCE = 1.0
 
 

@@ -1,6 +1,6 @@
 """Teacher and student: f(x) = sum_i a_i sigma(w_i . x) fits sum_k b_k sigma(v_k . x) on x ~ N(0, S), exactly.
 
-No sampling: loss, gradient, utility, self-interaction and Hessian are Gaussian averages in closed form (`kernels`).
+No sampling: loss, gradient, utility, self-interaction and Hessian are Gaussian averages in closed form (`population`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import numpy as np
 import agf
 from agf.arrays import BoolArray, FloatArray, IntArray, count, in_range, matrix, vector
 from agf.errors import DataError, NoTheory, explain
-from agf.rounding import LOG_LEAST, RANK
+from agf.rounding import LOG_LEAST
 from agf.sphere import norms
 from agf_problems.gaussian_teacher.kernels import NAMES, kernel_of
+from agf_problems.gaussian_teacher.population import Population
 from agf_problems.gaussian_teacher.single_neuron import NeuronTheory, theory_of
 
 #: Activations with a kink where w = 0.
@@ -97,11 +98,10 @@ class GaussianTeacher(agf.Problem):
                     found=f"smallest eigenvalue {values.min():.3g}",
                 )
             )
-        self._root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # symmetric, x = root z
-        self._v = self.teacher @ self._root
-        if not (self._v.any() and self.outer.any()):
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # symmetric, x = root z
+        self.population = Population(self.kernel, root, self.teacher @ root, self.outer)
+        if not (self.population.v.any() and self.outer.any()):
             raise DataError(explain("the teacher is zero on these inputs: nothing can be learned.", where=where))
-        self._variance = float(self.outer @ self.kernel.value(self._v, self._v) @ self.outer)
 
     # -- contract ---------------------------------------------------------------------------------------------
 
@@ -112,29 +112,19 @@ class GaussianTeacher(agf.Problem):
 
     def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
         """E (f* - f)^2 / 2 and its gradient, exact; that of neurons whose input weights are gone is 0."""
-        loss, gradient = self._loss_grad(theta)
+        loss, gradient = self.population.loss_grad(theta)
         gradient[self._gone(theta, -gradient)] = 0.0
         return loss, gradient
 
-    def _loss_grad(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """The formulas themselves, for `loss_grad`."""
-        u, a = self._split(theta)
-        with_teacher, with_students = self.kernel.value(u, self._v), self.kernel.value(u, u)
-        on_a = with_students @ a - with_teacher @ self.outer
-        loss = 0.5 * self._variance + a @ (0.5 * with_students @ a - with_teacher @ self.outer)
-        rows, weights = np.concatenate([self._v, u]), np.concatenate([-self.outer, a])
-        on_u = a[:, None] * self.kernel.pull(u, rows, np.broadcast_to(weights, (a.size, weights.size)))
-        return max(float(loss), 0.0), np.concatenate([on_u @ self._root, on_a[:, None]], axis=1)
-
     def residual(self, theta: FloatArray, neurons: IntArray) -> Any:
         """What is left of the teacher, as a network: whitened rows (K + m, d) and output weights (K + m,)."""
-        u, a = self._split(theta)
-        return np.concatenate([self._v, u]), np.concatenate([self.outer, -a])
+        u, a = self.population.split(theta)
+        return np.concatenate([self.population.v, u]), np.concatenate([self.outer, -a])
 
     def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
         """a E[r sigma(w . x)] with sigma at leading order, and its gradient."""
-        u, a = self._split(theta)
-        value, force = self._force(self.kernel.leading, u, a, residual)
+        u, a = self.population.split(theta)
+        value, force = self.population.force(self.kernel.leading, u, a, residual)
         gone = self._gone(theta, force)
         value[gone], force[gone] = 0.0, 0.0
         return a * value, force
@@ -165,47 +155,21 @@ class GaussianTeacher(agf.Problem):
         if self.kernel.homogeneous:
             return self.utility(directions, neurons, residual)[1]
         rho = np.exp(np.maximum(log_norms, LOG_LEAST))[:, None]
-        u, a = self._split(directions)
-        value, force = self._force(self.kernel, rho * u, a, residual)
+        u, a = self.population.split(directions)
+        value, force = self.population.force(self.kernel, rho * u, a, residual)
         return np.concatenate([force[:, :-1], value[:, None] / rho], axis=1)
 
     def self_interaction(
         self, directions: FloatArray, neurons: IntArray, active: FloatArray, active_neurons: IntArray
     ) -> FloatArray:
         """(1/2) E|f_i - P_A f_i|^2 of unit neurons at leading order, in function space, exact."""
-        u, a = self._split(directions)
-        lead = self.kernel.leading
-        if self.kernel.homogeneous:
-            total = a**2 * np.diagonal(self.kernel.value(u, u))
-        else:  # (2 / sqrt pi) z
-            total = a**2 * (4 / np.pi) * np.sum(u * u, axis=1)
-        if active.shape[0]:
-            v, b = self._split(active)
-            gram = self._gram(v, b)
-            cross = np.empty((a.size, b.size, self.n_params))
-            for j in range(b.size):
-                cross[:, j, :-1] = (a * b[j])[:, None] * lead.pull_second(u, v[j]) @ self._root
-                cross[:, j, -1] = a * lead.value(u, v[j : j + 1])[:, 0]
-            values, vectors = np.linalg.eigh(gram)
-            kept = values > RANK * values.max()
-            inside = cross.reshape(a.size, -1) @ vectors[:, kept]
-            total = total - np.sum(inside**2 / values[kept], axis=1)
-        return 0.5 * np.maximum(total, 0.0)
+        return self.population.left_over(directions, active)
 
     def hessian(self, theta: FloatArray, neurons: IntArray) -> FloatArray | None:
-        """Dense Hessian of the loss, (mP, mP), exact (kinks average out)."""
-        u, a = self._split(theta)
-        u[self._gone(theta, -self._loss_grad(theta)[1])] = 0.0
-        m, d = u.shape
-        out = self._gram(u, a).reshape(m, d + 1, m, d + 1)
-        rows, weights = np.concatenate([self._v, u]), np.concatenate([-self.outer, a])
-        everything = np.broadcast_to(weights, (m, weights.size))
-        mixed = self.kernel.pull(u, rows, everything) @ self._root
-        for i in range(m):
-            out[i, :d, i, :d] += a[i] * self._root @ self.kernel.own(u[i], rows, weights) @ self._root
-            out[i, :d, i, d] += mixed[i]
-            out[i, d, i, :d] += mixed[i]
-        return out.reshape(m * (d + 1), m * (d + 1))
+        """Dense Hessian of the loss, (mP, mP), exact (kinks average out); of neurons that are gone as at w = 0."""
+        kept = theta.copy()
+        kept[self._gone(theta, -self.population.loss_grad(theta)[1]), :-1] = 0.0
+        return self.population.hessian(kept)
 
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
         """Kind "gaussian", or "balanced": gaussian w, and a of either sign with p a^2 = |w|^2, p the power of sigma."""
@@ -217,21 +181,23 @@ class GaussianTeacher(agf.Problem):
 
     def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """ "overlap" (K,): largest cosine, over the inputs, between a student and each teacher; 0 without students."""
-        u, _ = self._split(theta)
+        u, _ = self.population.split(theta)
         sizes = np.linalg.norm(u, axis=1)
         if not sizes.any():
             return {"overlap": np.zeros(self.outer.size)}
-        unit = self._v / np.maximum(np.linalg.norm(self._v, axis=1), 1e-300)[:, None]
+        unit = self.population.v / np.maximum(np.linalg.norm(self.population.v, axis=1), 1e-300)[:, None]
         cosines = (u[sizes > 0] / sizes[sizes > 0][:, None]) @ unit.T
         return {"overlap": np.max(cosines, axis=0)}
 
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
         """ "neuron 2 (teacher 0)": the teacher that the student looks at most."""
-        u, _ = self._split(theta)
+        u, _ = self.population.split(theta)
         rows = {int(i): row for i, row in zip(neurons, u, strict=True)}
-        sizes = np.maximum(np.linalg.norm(self._v, axis=1), 1e-300)
+        sizes = np.maximum(np.linalg.norm(self.population.v, axis=1), 1e-300)
         words = [
-            f"{int(i)} (teacher {int(np.argmax(self._v @ rows[int(i)] / sizes))})" if int(i) in rows else str(int(i))
+            f"{int(i)} (teacher {int(np.argmax(self.population.v @ rows[int(i)] / sizes))})"
+            if int(i) in rows
+            else str(int(i))
             for i in chosen
         ]
         return ("neuron " if len(words) == 1 else "neurons ") + ", ".join(words)
@@ -295,7 +261,7 @@ class GaussianTeacher(agf.Problem):
             With rows laid out as here, so that initial weights serve both.
         """
         rng = np.random.default_rng(seed)
-        X = rng.standard_normal((count(samples, "samples", where="sampled"), self.n_inputs)) @ self._root
+        X = rng.standard_normal((count(samples, "samples", where="sampled"), self.n_inputs)) @ self.population.root
         options: dict[str, Any] = {"leak": self.leak} if self.activation == "leaky-relu" else {}
         one = agf.TwoLayer(
             X, np.zeros(X.shape[0]), activation=self.activation, width=self.outer.size, kink=0, **options
@@ -303,32 +269,6 @@ class GaussianTeacher(agf.Problem):
         theta = np.concatenate([self.teacher, self.outer[:, None]], axis=1)
         y = -np.asarray(one.residual(theta, np.arange(self.outer.size)))[:, 0] + noise * rng.standard_normal(X.shape[0])
         return agf.TwoLayer(X, y, activation=self.activation, width=self.width, **options)
-
-    # -- formulas ---------------------------------------------------------------------------------------------
-
-    def _split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Whitened input weights (m, d), and output weights (m,)."""
-        return theta[:, :-1] @ self._root, theta[:, -1]
-
-    def _force(self, kernel: Any, u: FloatArray, a: FloatArray, residual: Any) -> tuple[FloatArray, FloatArray]:
-        """E[r sigma(u_i . z)] (m,), and the gradient of a_i times it, (m, P)."""
-        rows, weights = residual
-        every = np.broadcast_to(weights, (a.size, weights.size))
-        value = kernel.value(u, rows) @ weights
-        return value, np.concatenate([a[:, None] * kernel.pull(u, rows, every) @ self._root, value[:, None]], axis=1)
-
-    def _gram(self, u: FloatArray, a: FloatArray) -> FloatArray:
-        """E[J J^T] of the students' Jacobian, (mP, mP)."""
-        m, d = u.shape
-        out = np.zeros((m, d + 1, m, d + 1))
-        out[:, d, :, d] = self.kernel.value(u, u)
-        for i in range(m):
-            for j in range(m):
-                out[i, :d, j, :d] = a[i] * a[j] * self._root @ self.kernel.cross(u[i], u[j]) @ self._root
-                one = self.kernel.pull(u[i : i + 1], u[j : j + 1], np.ones((1, 1)))[0]
-                out[i, :d, j, d] = a[i] * self._root @ one
-                out[j, d, i, :d] = out[i, :d, j, d]
-        return out.reshape(m * (d + 1), m * (d + 1))
 
 
 def _covariance(given: Any, inputs: int, where: str) -> FloatArray:
