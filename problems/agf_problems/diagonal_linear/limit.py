@@ -327,7 +327,6 @@ def staircase(problem: agf.Problem, x: FloatArray, y: FloatArray, alpha: float |
         start_level=0.5 * float(y @ y) / y.size,
         drops=drops,
         status=agf.Status.THEORY if worst <= _KKT_LIMIT else agf.Status.STALLED,
-        init=None if alpha is None else problem.init(alpha),
         arguments=problem.arguments,
         stats={"kkt": worst, "stages": float(len(path)), "seconds": wall.perf_counter() - began},
     )

@@ -7,6 +7,7 @@ file: `theory` (alpha -> 0), `phases` (finite alpha) on `growth`, `flow` (gradie
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -106,6 +107,11 @@ class Linear(Problem):
         self._rank_cut = _RANK_CUT * float(np.linalg.norm(self.target, 2))
         self._rows = None if X is None else (matrix(X, "X", where="linear"), matrix(Y, "Y", where="linear"))
         self.n_samples = max(_SAMPLES, 2 * self.n_inputs) if self._rows is None else self._rows[0].shape[0]
+
+    @cached_property
+    def _inputs(self) -> FloatArray:
+        """Right singular vectors of the target, (K, d), one a row."""
+        return np.linalg.svd(self.target, full_matrices=False)[2]
 
     # -- the network ------------------------------------------------------------------------------------------
 
@@ -208,7 +214,7 @@ class Linear(Problem):
     def map_features(self, beta: FloatArray) -> dict[str, FloatArray]:
         """The features of a map beta (..., c, d) in the user's basis."""
         left, values, right = np.linalg.svd(beta, full_matrices=False)
-        along = right @ np.linalg.svd(self.target, full_matrices=False)[2].T
+        along = right @ self._inputs.T
         closest = np.take_along_axis(along, np.argmax(np.abs(along), axis=-1, keepdims=True), axis=-1)
         sign = np.where(closest < 0, -1.0, 1.0)
         return {

@@ -14,7 +14,7 @@ it points in). An exactly vanishing coupling would break the order, and that is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from agf import Clock, Drop, Staircase, Status
 from agf.arrays import FloatArray, IntArray, positive
 from agf.errors import RequestError, explain
 from agf.rounding import TIED
-from agf_problems.linear.moments import Moments, pseudo_inverse
+from agf_problems.linear.moments import Moments
 
 if TYPE_CHECKING:
     from agf_problems.linear.problem import Linear
@@ -58,7 +58,7 @@ class Join:
 
 
 @dataclass(frozen=True)
-class _Block:
+class Block:
     """What a block of K modes does, whatever the others do.
 
     Parameters
@@ -78,29 +78,13 @@ class _Block:
     steps: FloatArray
 
 
-def joins(moments: Moments, width: int, rule: str = "greedy") -> Iterator[Join]:
-    """The drops in order, at most `width` modes.
-
-    Parameters
-    ----------
-    rule : str, optional
-        "greedy", block by block; "conjecture", [AGF] Conj. 4.1, which takes all modes as one block.
-    """
-    blocks = moments.blocks
-    if rule == "conjecture" and blocks:
-        # Conj. 4.1 orders the levels by energy and the rates by singular value over the whole problem.
-        blocks = (
-            (
-                np.sort(np.concatenate([rows for rows, _ in blocks])),
-                np.sort(np.concatenate([columns for _, columns in blocks])),
-            ),
-        )
-    parts = [_block(moments, rows, columns) for rows, columns in blocks]
+def joins(moments: Moments, parts: list[Block], width: int) -> Iterator[Join]:
+    """The drops in order, at most `width` modes, where `parts` race."""
     charges = [np.zeros(part.rows.size) for part in parts]
     learned = [0 for _ in parts]
     beta = np.zeros(moments.syx.shape)
-    time, total = 0.0, 0
-    while total < min(width, moments.rank):
+    time, total, most = 0.0, 0, min(width, moments.rank)
+    while total < most:
         waits = [_waits(part, k, charge) for part, k, charge in zip(parts, learned, charges, strict=True)]
         wait = min(float(w.min(initial=np.inf)) for w in waits)
         if not np.isfinite(wait):
@@ -136,7 +120,8 @@ def staircase(problem: Linear, alpha: float | None, rule: str) -> Staircase:
             )
     drops = []
     before = np.zeros(problem.syx.shape)
-    for join in joins(problem.moments, problem.width, rule):
+    parts = [_block(problem.moments, *pair) for pair in _racing(problem.moments, rule)]
+    for join in joins(problem.moments, parts, problem.width):
         strengths = np.linalg.svd(join.beta - before, compute_uv=False)[: join.modes.size]
         before = join.beta
         drops.append(
@@ -158,7 +143,7 @@ def staircase(problem: Linear, alpha: float | None, rule: str) -> Staircase:
     if rule == "greedy" and drops:
         # The published level after k modes is what the k largest energies leave.
         learned = np.cumsum([drop.neurons.size for drop in drops])
-        left = 0.5 * np.sort(np.concatenate(energies(problem.moments)))[::-1]
+        left = 0.5 * np.sort(np.concatenate([part.energies for part in parts]))[::-1]
         published = problem.moments.floor + np.append(np.cumsum(left[::-1])[::-1], 0.0)[learned]
         if max(drop.level - level for drop, level in zip(drops, published, strict=True)) > 1e-9 * left.sum():
             notes.append(
@@ -189,32 +174,45 @@ def named(modes: IntArray, strengths: list[float]) -> str:
 
 def energies(moments: Moments) -> list[FloatArray]:
     """Eigenvalues of E of each block, decreasing: half of one is what its mode takes off the loss."""
-    return [_block(moments, rows, columns).energies for rows, columns in moments.blocks]
+    return [_spectrum(moments, rows, columns)[0] for rows, columns in moments.blocks]
 
 
-def _waits(part: _Block, learned: int, charges: FloatArray) -> FloatArray:
+def _racing(moments: Moments, rule: str) -> Sequence[tuple[IntArray, IntArray]]:
+    """Rows and columns of what races: independent blocks by the rule greedy, all modes as one by the conjecture."""
+    if rule == "greedy" or not moments.blocks:
+        return moments.blocks
+    # Conj. 4.1 orders the levels by energy and the rates by singular value over the whole problem.
+    rows, columns = (np.sort(np.concatenate(ends)) for ends in zip(*moments.blocks, strict=True))
+    return [(rows, columns)]
+
+
+def _waits(part: Block, learned: int, charges: FloatArray) -> FloatArray:
     """Time until each remaining mode of a block has charge 1, in units of -log alpha."""
     rates = part.rates[learned, : charges.size]
     with np.errstate(divide="ignore"):
         return np.maximum(1.0 - charges, 0.0) / rates
 
 
-def _block(moments: Moments, rows: IntArray, columns: IntArray) -> _Block:
+def _spectrum(moments: Moments, rows: IntArray, columns: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Energies of a block, decreasing, and their directions among its outputs, in columns."""
+    block = np.ix_(rows, columns)
+    values, vectors = np.linalg.eigh(moments.target[block] @ moments.syx[block].T)
+    return values[::-1], vectors[:, ::-1]
+
+
+def _block(moments: Moments, rows: IntArray, columns: IntArray) -> Block:
     if rows.size == columns.size == 1:
         sigma, variance = moments.syx[rows[0], columns[0]], moments.sxx[columns[0], columns[0]]
         steps = np.array([0.0, sigma / variance])[:, None, None]
-        return _Block(rows, columns, np.array([sigma**2 / variance]), np.array([[sigma], [0.0]]), steps)
-    sxx = moments.sxx[np.ix_(columns, columns)]
-    syx = moments.syx[np.ix_(rows, columns)]
-    inverse = pseudo_inverse(sxx)
-    energies, vectors = np.linalg.eigh(syx @ inverse @ syx.T)
-    energies, vectors = energies[::-1], vectors[:, ::-1]
+        return Block(rows, columns, np.array([sigma**2 / variance]), np.array([[sigma], [0.0]]), steps)
+    energies, vectors = _spectrum(moments, rows, columns)
+    best, syx = moments.target[np.ix_(rows, columns)], moments.syx[np.ix_(rows, columns)]
     size = rows.size
     rates = np.zeros((size + 1, size))
     steps = np.zeros((size + 1, size, columns.size))
     for k in range(size + 1):
         learned, left = vectors[:, :k], vectors[:, k:]
-        steps[k] = learned @ (learned.T @ syx @ inverse)
+        steps[k] = learned @ (learned.T @ best)
         # Singular values of (I - P_k) Syx, from the smaller matrix that has no zero ones.
         rates[k, : size - k] = np.linalg.svd(left.T @ syx, compute_uv=False)[: size - k]
-    return _Block(rows, columns, energies, rates, steps)
+    return Block(rows, columns, energies, rates, steps)
