@@ -27,6 +27,8 @@ from agf.formulas.explicit import Velocity, bogacki_shampine, chebyshev_step, do
 from agf.rounding import EPS
 
 Number = TypeVar("Number", float, FloatArray)
+#: Indices of steps (m,) and times (m,) -> states (m, N).
+States = Callable[[IntArray, FloatArray], FloatArray]
 METHODS = ("rk45", "rkc2", "auto")
 #: "auto" of low order, for tolerances of some percent.
 LOW = "rough"
@@ -181,9 +183,25 @@ class Accepted:
         return interpolated((s - self.s0) / h, self.y0, self.y1, h * self.f0, h * f1, bulge)
 
     @staticmethod
-    def many(steps: Sequence[Any], which: IntArray, s: FloatArray) -> FloatArray:
-        """States at times s (m,), each within the step of index `which` (m,), all of this class: (m, N)."""
-        return np.array([steps[k].dense(at) for k, at in zip(which.tolist(), s.tolist(), strict=True)])
+    def many(steps: Sequence[Any]) -> States:
+        """States (m, N) at times s (m,), each within the step of index `which` (m,) of these, all of this class."""
+        start, end = np.array([(step.s0, step.s1) for step in steps]).T
+        y0, y1, f0 = (np.array([getattr(step, name) for step in steps]) for name in ("y0", "y1", "f0"))
+        f1 = np.array([step.f1 if step.last is None else step.last for step in steps])
+        bulge = np.array([np.zeros_like(step.y0) if step.bulge is None else step.bulge for step in steps])
+        h = end - start
+        f0, f1 = h[:, None] * f0, h[:, None] * f1
+
+        def states(which: IntArray, s: FloatArray) -> FloatArray:
+            x = ((s - start[which]) / h[which])[:, None]
+            return np.asarray(interpolated(x, y0[which], y1[which], f0[which], f1[which], bulge[which]))
+
+        return states
+
+
+def one_by_one(steps: Sequence[Accepted]) -> States:
+    """As `Accepted.many`, where `dense` is asked for every time."""
+    return lambda which, s: np.array([steps[k].dense(at) for k, at in zip(which.tolist(), s.tolist(), strict=True)])
 
 
 def interpolated(

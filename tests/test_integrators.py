@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import numpy as np
 import pytest
@@ -50,6 +50,15 @@ def test_dense_output_meets_the_ends_of_the_step(method):
         assert np.allclose(step.dense(step.s0), step.y0, rtol=1e-14)
         assert np.allclose(step.dense(step.s1), step.y1, rtol=1e-14)
         assert np.array_equal(step.f1, logistic(step.y1))
+
+
+@pytest.mark.parametrize("method", [*METHODS, LOW])
+def test_many_states_are_those_of_each_step(method):
+    steps = list(march(logistic, np.array([0.01, 0.3]), method=method, rtol=1e-5, s_end=8.0))
+    which = np.repeat(np.arange(len(steps)), 2)[::-1]
+    s = np.array([steps[k].s0 + share * (steps[k].s1 - steps[k].s0) for k, share in zip(which, cycle((0.3, 0.9)))])
+    together = type(steps[0]).many(steps)(which, s)
+    assert np.array_equal(together, [steps[k].dense(at) for k, at in zip(which, s, strict=True)])
 
 
 @pytest.mark.parametrize("method", [*METHODS, LOW])

@@ -282,7 +282,7 @@ def _batched(system: FlowSystem, ys: FloatArray) -> None:
         "losses_and_rates": (np.array(system.losses_and_rates(ys)), both),
         "metrics": (system.metrics(ys), FlowSystem.metrics(system, ys)),
         "snapshots": (
-            np.array([shot.log_norms for shot in system.snapshots(ys)]),
+            system.snapshots(ys).log_norms,
             np.array([system.snapshot(y).log_norms for y in ys]),
         ),
     }

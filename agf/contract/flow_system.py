@@ -8,7 +8,7 @@ Nothing here knows the phases of the engine: the reference must be independent o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,13 +19,13 @@ from agf.errors import ProblemError, explain
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One moment of a trajectory. Arrays are copies.
+    """One moment of a trajectory, or m of them along a first axis of every array. Arrays are copies.
 
     Parameters
     ----------
-    log_norms : float ndarray, shape (H,)
+    log_norms : float ndarray, shape (H,) or (m, H)
         Natural logs of the norms.
-    directions : float ndarray, shape (H, P)
+    directions : float ndarray, shape (H, P) or (m, H, P)
         Unit rows.
     features : dict[str, FloatArray]
         What the problem reads off the weights.
@@ -34,6 +34,34 @@ class Snapshot:
     log_norms: FloatArray
     directions: FloatArray
     features: dict[str, FloatArray] = field(default_factory=dict)
+
+    @classmethod
+    def stacked(cls, moments: Sequence[Snapshot]) -> Snapshot:
+        """`moments`, at least one, along a first axis. Raises ProblemError where their features differ in kind."""
+        return cls._joined(np.array, moments)
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Snapshot]) -> Snapshot:
+        """All moments of `blocks`, at least one. Raises ProblemError where their features differ in kind."""
+        return blocks[0] if len(blocks) == 1 else cls._joined(np.concatenate, blocks)
+
+    @classmethod
+    def _joined(cls, join: Callable[[list[FloatArray]], FloatArray], parts: Sequence[Snapshot]) -> Snapshot:
+        try:
+            if len({frozenset(part.features) for part in parts}) > 1:  # in any order: files keep that of the alphabet
+                raise ValueError("other names")
+            features = {name: join([part.features[name] for part in parts]) for name in parts[0].features}
+        except ValueError:
+            raise ProblemError(
+                explain("`features` has other names or shapes at one time than at another.",
+                        expected="the same names with arrays of the same shapes at every call")
+            ) from None  # fmt: skip
+        return cls(join([part.log_norms for part in parts]), join([part.directions for part in parts]), features)
+
+    def at(self, rows: IntArray | slice | int) -> Snapshot:
+        """Those of several moments that have these `rows`, or one."""
+        features = {name: values[rows] for name, values in self.features.items()}
+        return Snapshot(self.log_norms[rows], self.directions[rows], features)
 
 
 class FlowSystem(ABC):
@@ -108,9 +136,9 @@ class FlowSystem(ABC):
         both = np.array([self.loss_and_rate(y) for y in ys]).reshape(-1, 2)
         return both[:, 0], both[:, 1]
 
-    def snapshots(self, ys: FloatArray) -> list[Snapshot]:
-        """Snapshots at states ys (m, N); override where they are had faster together."""
-        return [self.snapshot(y) for y in ys]
+    def snapshots(self, ys: FloatArray) -> Snapshot:
+        """The moments at states ys (m, N), m > 0, along a first axis; override where they are had faster together."""
+        return Snapshot.stacked([self.snapshot(y) for y in ys])
 
     def distance(self, error: FloatArray) -> float:
         """Norm of a small difference (N,) of two solutions that never grows, where `contracts`: errors of steps only

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dgesv
 
-from agf.arrays import FloatArray
+from agf.arrays import FloatArray, IntArray
 from agf.integrators import (
     ABSURD,
     DEFAULT_MAX_STEPS,
@@ -118,38 +118,53 @@ class Collocated(Accepted):
 
     def dense(self, s: float) -> FloatArray:
         """State at s in [s0, s1], (N,): of the order of the stages. A fresh array."""
-        return self.many([self], np.zeros(1, dtype=np.int64), np.array([s]))[0]
+        return self.many([self])(np.zeros(1, dtype=np.int64), np.array([s]))[0]
 
     @staticmethod
-    def many(steps: Sequence[Any], which: Any, s: FloatArray) -> FloatArray:
+    def many(steps: Sequence[Any]) -> Polynomials:
         """As `Accepted.many`."""
-        start, end = (np.array([getattr(step, name) for step in steps])[which] for name in ("s0", "s1"))
-        weights = TABLE.integrals((s - start) / (end - start)) * (end - start)[:, None]
-        slopes = np.array([step.slopes for step in steps])
-        moved = np.matmul(weights[:, None, :], slopes[which])[:, 0, :]
-        return np.asarray(np.array([step.y0 for step in steps])[which] + moved)
+        return Polynomials(steps)
 
 
-def settled(steps: Sequence[Any], which: Any, s: FloatArray, ys: FloatArray, linearized: Linearized) -> FloatArray:
-    """States ys (m, N) at s (m,) within these steps, less what fast modes are off there.
+class Polynomials:
+    """States at many times within several steps, which are taken apart once.
 
-    Between the nodes the polynomial is right to the tolerance, and a fast mode, which decays at a rate c, makes c times
-    that of the velocity. What velocity and slope differ by tells it, as in `_error`. Other steps' states are left.
+    Parameters
+    ----------
+    steps : sequence of Collocated
+        k steps.
     """
-    mine = np.array([isinstance(step, Collocated) for step in steps])
-    rows = mine[which]
-    if not rows.any():
-        return ys
-    own, of, y = [step for step in steps if isinstance(step, Collocated)], (np.cumsum(mine) - 1)[which[rows]], ys[rows]
-    start, end = (np.array([getattr(step, name) for step in own])[of] for name in ("s0", "s1"))
-    weights = TABLE.at((s[rows] - start) / (end - start))
-    velocities, jacobians = linearized(y)
-    gap = velocities - np.matmul(weights[:, None, :], np.array([step.slopes for step in own])[of])[:, 0, :]
-    length = TABLE.error * (end - start)
-    matrix = np.eye(y.shape[1]) - length[:, None, None] * jacobians
-    out = ys.copy()
-    out[rows] += np.linalg.solve(matrix, (length[:, None] * gap)[:, :, None])[:, :, 0]
-    return out
+
+    def __init__(self, steps: Sequence[Collocated]) -> None:
+        self._start, end = np.array([(step.s0, step.s1) for step in steps]).T
+        self._length = end - self._start
+        self._y0 = np.array([step.y0 for step in steps])
+        self._slopes = np.array([step.slopes for step in steps])
+
+    def __call__(self, which: IntArray, s: FloatArray) -> FloatArray:
+        """States (m, N) at times s (m,), each within the step of index `which` (m,)."""
+        length = self._length[which]
+        weights = TABLE.integrals((s - self._start[which]) / length) * length[:, None]
+        return np.asarray(self._y0[which] + self._sum(weights, which))
+
+    def settled(self, which: IntArray, s: FloatArray, linearized: Linearized) -> tuple[FloatArray, FloatArray]:
+        """States (m, N) at s (m,) within these steps, less what fast modes are off there; slopes of the polynomials.
+
+        Between the nodes the polynomial is right to the tolerance, and a fast mode, which decays at a rate c, makes c
+        times that of the velocity. What velocity and slope differ by tells it, as in `_error`.
+        """
+        ys, length = self(which, s), self._length[which]
+        slopes = self._sum(TABLE.at((s - self._start[which]) / length), which)
+        velocities, jacobians = linearized(ys)
+        length *= TABLE.error
+        matrix = -length[:, None, None] * jacobians
+        matrix.reshape(len(matrix), -1)[:, :: ys.shape[1] + 1] += 1.0
+        gap = length[:, None] * (velocities - slopes)
+        return ys + np.linalg.solve(matrix, gap[:, :, None])[:, :, 0], slopes
+
+    def _sum(self, weights: FloatArray, which: IntArray) -> FloatArray:
+        """Sums (m, N) of the slopes of steps with weights (m, s)."""
+        return np.matmul(weights[:, None, :], self._slopes[which])[:, 0, :]
 
 
 def march(

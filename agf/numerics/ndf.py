@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from agf.arrays import FloatArray
-from agf.integrators import DEFAULT_MAX_STEPS, Accepted, Memory, NonFinite, OutOfSteps, Stalled
+from agf.integrators import DEFAULT_MAX_STEPS, Accepted, Memory, NonFinite, OutOfSteps, Stalled, one_by_one
 
 #: A step times the rate of the fastest growing mode is at most this. Derived: at 1 the matrix to be solved with is
 #: singular, and beyond it the step damps what grows; half of it keeps the amplification within a factor of 2.
@@ -256,6 +256,8 @@ class Implicit(Accepted):
         back = (s - self.s1) / (self.s1 - self.s0)
         weights = np.cumprod((back + j - 1) / j)
         return np.asarray(self.differences[0] + weights @ self.differences[1:])
+
+    many = staticmethod(one_by_one)
 
 
 class _Solver:

@@ -35,8 +35,10 @@ def interpolate(times: FloatArray, losses: FloatArray, slopes: FloatArray, t: Fl
 def between(before: Point, after: Point, time: float, span: float) -> float:
     """Loss at a time between two points of a curve whose losses span so much, as `interpolate` has it."""
     (ta, la, sa), (tb, lb, sb) = before, after
-    left, right = _held(np.asarray((tb - ta) * sa), np.asarray((tb - ta) * sb), np.asarray(lb - la), _STEEPEST * span)
-    return interpolated((time - ta) / (tb - ta), la, lb, float(left), float(right))
+    left, right, most = (tb - ta) * sa, (tb - ta) * sb, _STEEPEST * span
+    if abs(left) > most or abs(right) > most:
+        left, right = map(float, _held(np.asarray(left), np.asarray(right), np.asarray(lb - la), most))
+    return interpolated((time - ta) / (tb - ta), la, lb, left, right)
 
 
 def _held(left: FloatArray, right: FloatArray, rise: FloatArray, most: float) -> tuple[FloatArray, FloatArray]:

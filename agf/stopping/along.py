@@ -8,13 +8,13 @@ the gradient there along the way that the interpolation goes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import pairwise
 
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.integrators import Accepted
-from agf.numerics.collocation import settled
+from agf.numerics.collocation import Polynomials
 from agf.stopping.drive import Counted
 
 #: Distance of the states between which the slope of a step is measured, over its length. Derived: the square of it and
@@ -29,44 +29,62 @@ def enough(steps: int, y: FloatArray) -> bool:
     return steps >= _STEPS or steps * 8 * y.nbytes > _BYTES
 
 
-def inside(steps: Sequence[Accepted], which: IntArray, s: FloatArray) -> FloatArray:
-    """States (m, N) at their own times (m,) of the steps of these indices, in order."""
-    kinds = [type(step) for step in steps]
-    if len(set(kinds)) == 1:
-        return kinds[0].many(steps, which, s)
-    parts = []
-    for kind, some in groupby(range(which.size), lambda k: kinds[which[k]]):
-        rows = list(some)
-        parts.append(kind.many(steps, which[rows], s[rows]))
-    return np.concatenate(parts)
+class Way:
+    """Steps that are looked at together, which are taken apart once.
 
-
-def along(
-    system: Counted, steps: Sequence[Accepted], which: IntArray, s: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """What is interpolated at their own times (m,) of the steps of these indices, in order.
-
-    Returns
-    -------
-    states : ndarray, shape (m, N)
-        Without what fast modes are off between the nodes.
-    losses : ndarray, shape (m,)
-        There.
-    gradients : ndarray, shape (m, N)
-        dL/dy.
-    slopes : ndarray, shape (m,)
-        dL/ds, not above 0.
+    Parameters
+    ----------
+    steps : sequence of Accepted
+        k steps, at least one.
     """
-    first, last = np.array([(step.s0, step.s1) for step in steps])[which].T
-    near = NEAR * (last - first)
-    before, after = np.maximum(s - near, first), np.minimum(s + near, last)
-    ys, behind, ahead = np.split(inside(steps, np.tile(which, 3), np.concatenate([s, before, after])), 3)
-    ys = settled(steps, which, s, ys, system.linearized)
-    gradients = system.gradients(ys)
-    losses = system.system.losses_and_rates(ys)[0]  # of the same residuals
-    return ys, losses, gradients, slopes(gradients, behind, ahead, after - before)
 
+    def __init__(self, steps: Sequence[Accepted]) -> None:
+        #: Ends of each, (k,).
+        self.first, self.last = np.array([(step.s0, step.s1) for step in steps]).T
+        kinds = [type(step) for step in steps]
+        #: Of which of the parts each step is, (k,): those of one class in a row are one.
+        self._part = np.cumsum([0, *(a is not b for a, b in pairwise(kinds))])
+        starts = np.flatnonzero(np.diff(self._part, prepend=-1)).tolist()
+        self._starts = np.array(starts)
+        self._parts = [kinds[a].many(steps[a:b]) for a, b in pairwise([*starts, len(kinds)])]
 
-def slopes(gradient: FloatArray, behind: FloatArray, ahead: FloatArray, span: FloatArray) -> FloatArray:
-    """dL/ds (m,), not above 0, of gradients (m, N) on ways from `behind` to `ahead` (m, N), taken in `span` (m,)."""
-    return np.minimum(np.sum(gradient * (ahead - behind), axis=1) / span, 0.0)
+    def states(self, which: IntArray, s: FloatArray) -> FloatArray:
+        """States (m, N) at their own times (m,) of the steps of these indices."""
+        if len(self._parts) == 1:
+            return self._parts[0](which, s)
+        part = self._part[which]
+        rows = [np.flatnonzero(part == k) for k in range(len(self._parts))]
+        found = [
+            states(which[some] - first, s[some])
+            for states, first, some in zip(self._parts, self._starts, rows, strict=True)
+            if some.size
+        ]
+        return np.concatenate(found)[np.argsort(np.concatenate(rows))]
+
+    def along(
+        self, system: Counted, which: IntArray, s: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """What is interpolated at their own times (m,) of the steps of these indices.
+
+        Returns
+        -------
+        states : ndarray, shape (m, N)
+            Without what fast modes are off between the nodes.
+        losses : ndarray, shape (m,)
+            There.
+        gradients : ndarray, shape (m, N)
+            dL/dy.
+        slopes : ndarray, shape (m,)
+            dL/ds, not above 0.
+        """
+        if isinstance(self._parts[0], Polynomials):  # then all are
+            ys, ways = self._parts[0].settled(which, s, system.linearized)
+        else:
+            first, last = self.first[which], self.last[which]
+            near = NEAR * (last - first)
+            before, after = np.maximum(s - near, first), np.minimum(s + near, last)
+            ys, behind, ahead = np.split(self.states(np.tile(which, 3), np.concatenate([s, before, after])), 3)
+            ways = (ahead - behind) / (after - before)[:, None]
+        gradients = system.gradients(ys)
+        losses = system.system.losses_and_rates(ys)[0]  # of the same residuals
+        return ys, losses, gradients, np.minimum(np.sum(gradients * ways, axis=1), 0.0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from agf import integrators
 from agf.arrays import FloatArray
-from agf.integrators import ABSURD, METHODS, Accepted, ErrorNorm, Memory, NonFinite
+from agf.integrators import ABSURD, METHODS, Accepted, ErrorNorm, Memory, NonFinite, one_by_one
 from agf.numerics import collocation, ndf
 from agf.stopping.drive import Counted
 
@@ -180,6 +180,8 @@ class Interpolated(Accepted):
     def dense(self, s: float) -> FloatArray:
         """State at s."""
         return np.asarray(self.output(s))
+
+    many = staticmethod(one_by_one)
 
 
 def pack(memory: Memory | None) -> dict[str, FloatArray]:

@@ -233,7 +233,7 @@ class _Descent:
             self.seconds = wall.perf_counter() - began
             result = self.trajectory(status)
         except KeyboardInterrupt:
-            if not self.recorder.kept:
+            if not self.recorder.album.times:
                 raise  # nothing was computed
             self.recorder.cut(self.time)
             result = so_far()
@@ -307,8 +307,8 @@ class _Descent:
         if between and status not in (Status.ERROR, Status.INTERRUPTED):
             times, losses = np.append(times, self.time), np.append(losses, self._loss_grad(self.theta)[0])
             between = False
-        if not between and status is not Status.ERROR and self.time > self.recorder.kept[-1][0]:
-            last = (self.time, float(losses[-1]), self._snapshot(self.theta))
+        if not between and status is not Status.ERROR and self.time > self.recorder.album.times[-1]:
+            last = (self.time, self._snapshot(self.theta))
         lr, momentum = self.settings["lr"], self.settings["momentum"]
         return Trajectory(
             problem=self.problem.name,

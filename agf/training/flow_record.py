@@ -15,7 +15,7 @@ from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.integrators import Accepted
 from agf.results.interpolant import Point
 from agf.rounding import SUM
-from agf.stopping.along import along, enough, inside
+from agf.stopping.along import Way, enough
 from agf.stopping.drive import Counted, Moment
 from agf.training.recorder import Recorder
 
@@ -74,15 +74,21 @@ class FlowRecord:
             return None
 
         contracts = counted.system.contracts
+        way, origins = Way([w.step for w in self._waiting]), np.array([w.origin for w in self._waiting])
+
+        def places(which: IntArray, times: FloatArray) -> FloatArray:
+            return np.clip(times / self.unit - origins[which], way.first[which], way.last[which])
 
         def evaluate(which: IntArray, times: FloatArray) -> tuple[FloatArray, FloatArray]:
+            s = places(which, times)
             if contracts:
-                return self._along(counted, which, times)
-            losses, rates = counted.losses_and_rates(self._states(which, times))
+                _, losses, _, slopes = way.along(counted, which, s)
+                return losses, slopes / self.unit
+            losses, rates = counted.losses_and_rates(way.states(which, s))
             return losses, -rates / self.unit
 
-        def shoot(which: IntArray, times: FloatArray) -> list[Snapshot]:
-            ys = self._states(which, times)
+        def shoot(which: IntArray, times: FloatArray) -> Snapshot:
+            ys = way.states(which, places(which, times))
             shots = counted.system.snapshots(ys)
             if self.conserved:
                 self._drifted(counted.system, ys, shots)
@@ -115,26 +121,9 @@ class FlowRecord:
             self.recorder.point(*w.end)
         self._waiting = []
 
-    def _along(self, counted: Counted, which: IntArray, times: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Losses and slopes (m,) of what is interpolated, at flow times (m,) within the steps of these indices."""
-        _, losses, _, slopes = along(counted, self._steps(), which, self._places(which, times))
-        return losses, slopes / self.unit
-
-    def _steps(self) -> list[Accepted]:
-        return [w.step for w in self._waiting]
-
-    def _places(self, which: IntArray, times: FloatArray) -> FloatArray:
-        """Times (m,) of the steps of these indices at flow times (m,) within them."""
-        origin, first, last = np.array([(w.origin, w.step.s0, w.step.s1) for w in self._waiting])[which].T
-        return np.clip(times / self.unit - origin, first, last)
-
-    def _states(self, which: IntArray, times: FloatArray) -> FloatArray:
-        """States (m, N) at flow times (m,) within the steps of these indices, in order."""
-        return inside(self._steps(), which, self._places(which, times))
-
-    def _drifted(self, system: FlowSystem, ys: FloatArray, shots: list[Snapshot]) -> None:
+    def _drifted(self, system: FlowSystem, ys: FloatArray, shots: Snapshot) -> None:
         """Take in what conserved quantities have drifted by at states ys (m, N) of these snapshots."""
-        squares = np.exp(2 * np.array([shot.log_norms for shot in shots]))
+        squares = np.exp(2 * shots.log_norms)
         found = [system.conserved(y) for y in ys]
         for name, first in self.conserved.items():
             drift = np.abs(np.array([values[name] for values in found]) - first)

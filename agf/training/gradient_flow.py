@@ -295,7 +295,7 @@ class _Run:
 
                 result = add_verdict(self.problem, result)
         except KeyboardInterrupt:
-            if not self.record.recorder.kept:
+            if not self.record.recorder.album.times:
                 raise  # nothing was computed
             if self.record.seconds > _PATIENCE:
                 self.saved = self.recorded
@@ -367,8 +367,8 @@ class _Run:
         recorder = self.record.recorder
         times, losses, slopes = recorder.curve()
         last = None
-        if status is not Status.ERROR and self.time > recorder.kept[-1][0]:
-            last = (self.time, float(losses[-1]), self.system.snapshot(self.saved.y))
+        if status is not Status.ERROR and self.time > recorder.album.times[-1]:
+            last = (self.time, self.system.snapshot(self.saved.y))
         work = self.saved.work
         return Trajectory(
             problem=self.problem.name,
@@ -397,17 +397,17 @@ class _Run:
         )
 
     def _notes(self) -> tuple[str, ...]:
-        home, system = self.home, self.system
+        home, system, album = self.home, self.system, self.record.recorder.album
         notes = [*self.problem.remarks()]
         notes += list(dict.fromkeys([*home.warnings(home.start()), *system.warnings(self.saved.y)]))
-        notes += home.history_warnings(np.array([shot.log_norms for _, _, shot in self.record.recorder.kept]))
+        notes += home.history_warnings(album.shots.log_norms)
         if self.record.drift > _DRIFT * self.settings["rtol"]:
             notes.append(
                 f"A quantity that gradient flow conserves drifted by {self.record.drift:.1e} of the squared norm of "
                 "its neuron; tighten rtol."
             )
-        if self.record.recorder.capacity < self.settings["snapshots"]:
-            notes.append(f"At most {self.record.recorder.capacity} snapshots were kept: the network is large.")
+        if album.capacity < self.settings["snapshots"]:
+            notes.append(f"At most {album.capacity} snapshots were kept: the network is large.")
         return tuple(notes)
 
     # -- resuming ---------------------------------------------------------------------------------------------

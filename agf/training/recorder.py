@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import Snapshot
-from agf.errors import AgfError, ProblemError, RequestError, explain
+from agf.errors import AgfError, RequestError, explain
 from agf.results.curve import FLOOR
 from agf.results.interpolant import Point, between, interpolate
 from agf.results.trajectory import Trajectory
+from agf.training.album import Album
 
 Evaluate = Callable[[IntArray, FloatArray], tuple[FloatArray, FloatArray]]
-Shoot = Callable[[IntArray, FloatArray], list[Snapshot]]
+Shoot = Callable[[IntArray, FloatArray], Snapshot]
 
 #: Points of the loss curve kept. Cost: memory; beyond it those that the others reproduce best are dropped.
 MAX_POINTS = 20_000
@@ -35,19 +36,11 @@ _FALL = 0.01
 #: at least the number of points so far over this many times the room. Cost: of snapshots that are not kept, in runs of
 #: many points.
 _TIMES = 2
-#: Part of the room that snapshots have when they are thinned: what came last is not thinned yet. Cost: of thinning more
-#: often.
-_LEFT = 0.9
-#: Smallest range of a component of a feature, over the largest, on whose scale it is looked at. Derived: a drop that is
-#: looked for changes what the network computes by the root of its share of the loss.
-_SMALL = FLOOR**0.5
 #: Halvings of a stretch of the curve. Limit: of evaluations, where a loss jumps.
 _MAX_DEPTH = 9
 #: Memory that snapshots take at most (but at least eight are kept). Limit: fewer are kept then; so much is written to a
 #: file within the two seconds in which a run that is told to stop should be gone.
 _SNAPSHOT_BYTES = 128 * 2**20
-#: What holds the place of a snapshot until it is taken.
-_EMPTY = Snapshot(np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True)
@@ -97,15 +90,16 @@ class Recorder:
         self, snapshots: int, tolerance: float, sloped: bool = True, numbers: int = 1, least: float = -np.inf
     ) -> None:
         self.least = least
-        self.capacity = min(snapshots, max(int(_SNAPSHOT_BYTES / (8 * numbers)), 8))
+        capacity = min(snapshots, max(int(_SNAPSHOT_BYTES / (8 * numbers)), 8))
+        self.album = Album(capacity)
         #: How many times wider than usual snapshots are spaced.
-        self._sparser = snapshots / self.capacity
+        self._sparser = snapshots / capacity
         self.tolerance = tolerance
         self.sloped = sloped
         self.points: list[Point] = []
-        self.kept: list[tuple[float, float, Snapshot]] = []  # time, loss, snapshot
         self.due = 0.0
         self.waited = 0  # points of the curve since the last snapshot
+        self.last = -np.inf  # loss at the last snapshot
 
     # -- the curve --------------------------------------------------------------------------------------------
 
@@ -121,19 +115,14 @@ class Recorder:
         `evaluate(which (m,), times (m,))` gives losses and slopes at times within the stretches of these indices, and
         `shoot`, asked likewise, snapshots. All is asked for together, and nothing has changed when either raises.
         """
-        former = list(self.points), list(self.kept), self.due, self.waited
+        former = list(self.points), self.album, self.due, self.waited, self.last
         try:
             blanks = self._extend(*self._refined(ends, evaluate), ends[0][0])
             if blanks:
-                times, owners = zip(*blanks, strict=True)
-                shots = shoot(np.array(owners), np.array(times))
-                empty = self.kept[-len(blanks) :]
-                self.kept[-len(blanks) :] = [
-                    (time, loss, shot) for (time, loss, _), shot in zip(empty, shots, strict=True)
-                ]
-                self._thin_snapshots()
+                times, losses, owners = (list(column) for column in zip(*blanks, strict=True))
+                self.album = self.album.added(times, losses, shoot(np.array(owners), np.array(times)))
         except BaseException:
-            self.points, self.kept, self.due, self.waited = former
+            self.points, self.album, self.due, self.waited, self.last = former
             raise
 
     def _refined(self, ends: Sequence[Point], evaluate: Evaluate) -> tuple[list[Point], list[int]]:
@@ -172,8 +161,8 @@ class Recorder:
         order = np.lexsort((table[:, 0], of))
         return [(t, loss, slope) for t, loss, slope in table[order].tolist()], of[order].tolist()
 
-    def _extend(self, points: Sequence[Point], owners: Sequence[int], first: float) -> list[tuple[float, int]]:
-        """Append points of the curve, and keep empty snapshots where they are due: their times and owners.
+    def _extend(self, points: Sequence[Point], owners: Sequence[int], first: float) -> list[tuple[float, float, int]]:
+        """Append points of the curve; times, losses and owners of the snapshots that are due.
 
         Parameters
         ----------
@@ -184,11 +173,11 @@ class Recorder:
         first : float
             Time of the first snapshot after the start.
         """
-        blanks: list[tuple[float, int]] = []
+        blanks: list[tuple[float, float, int]] = []
 
         def blank(time: float, loss: float, owner: int) -> None:
-            blanks.append((time, owner))
-            self._keep(time, loss, _EMPTY)
+            blanks.append((time, loss, owner))
+            self._wait(time, loss)
 
         before = self.points[-1]
         self.due = self.due or first
@@ -228,74 +217,38 @@ class Recorder:
 
     def take(self, time: float, loss: float, snapshot: Snapshot) -> None:
         """Keep a snapshot (copies) and set when the next is due."""
-        self._keep(time, loss, snapshot)
-        self._thin_snapshots()
+        self.album = self.album.added([time], [loss], Snapshot.stacked([snapshot]))
+        self._wait(time, loss)
 
-    def _keep(self, time: float, loss: float, snapshot: Snapshot) -> None:
-        self.kept.append((time, loss, snapshot))
+    def _wait(self, time: float, loss: float) -> None:
         self.due = time * (1.0 + self._sparser * (_SPACING if self.sloped else _FINE_SPACING))
-        self.waited = 0
+        self.waited, self.last = 0, loss
 
     def deserves(self, loss: float) -> bool:
         """Whether one more point of the curve, at this loss, deserves a snapshot: it has fallen, or bent for long."""
         self.waited += 1
-        fallen = bool(self.kept) and self.kept[-1][1] - loss > self._sparser * _FALL * abs(self.kept[0][1])
-        apart = max(self._sparser, len(self.points) / (_TIMES * self.capacity))
+        fallen = self.last - loss > self._sparser * _FALL * abs(self.points[0][1])
+        apart = max(self._sparser, len(self.points) / (_TIMES * self.album.capacity))
         return fallen or (self.sloped and self.waited >= apart)
 
-    def _thin_snapshots(self) -> None:
-        """Where there are too many, drop those that lines between neighbours show best, no two neighbours at once.
-
-        As if they had come one by one: what is kept does not hang on what came together.
-        """
-        if len(self.kept) <= self.capacity:
-            return
-        drawn = _Drawn.of(self.kept)
-        left, came = np.arange(self.capacity), self.capacity
-        while came < drawn.times.size:
-            more = max(self.capacity + 1 - left.size, 1)
-            left, came = np.append(left, np.arange(came, drawn.times.size)[:more]), came + more
-            if left.size > self.capacity:
-                left = self._thinned(left, drawn)
-        self.kept = [self.kept[k] for k in left.tolist()]
-
-    def _thinned(self, left: IntArray, drawn: _Drawn) -> IntArray:
-        """Those of the snapshots `left` that stay where there are too many."""
-        room = max(int(_LEFT * self.capacity), 2)
-        while left.size > room:
-            stays, spare = [True] * left.size, left.size - room
-            for k in (1 + np.argsort(drawn.missed(left), kind="stable")).tolist():
-                if not spare:
-                    break
-                if stays[k - 1] and stays[k + 1]:
-                    stays[k], spare = False, spare - 1
-            left = left[stays]
-        return left
-
-    def arrays(self, last: tuple[float, float, Snapshot] | None = None) -> dict[str, Any]:
+    def arrays(self, last: tuple[float, Snapshot] | None = None) -> dict[str, Any]:
         """The snapshots, and `last` after them, as fields of a Trajectory (snapshot_times, log_norms, ...)."""
-        kept = self.kept if last is None else [*self.kept, last]
-        shots = [shot for _, _, shot in kept]
-        # In any order: files keep names in the one of the alphabet.
-        if len({frozenset((name, np.shape(value)) for name, value in shot.features.items()) for shot in shots}) > 1:
-            raise ProblemError(
-                explain("`features` has other names or shapes at one time than at another.",
-                        expected="the same names with arrays of the same shapes at every call")
-            )  # fmt: skip
-        names = shots[0].features.keys() if shots else ()
+        times, shots = self.album.times, self.album.shots
+        if last is not None:
+            times, shots = [*times, last[0]], Snapshot.joined([shots, Snapshot.stacked([last[1]])])
         return {
-            "snapshot_times": np.array([time for time, _, _ in kept]),
-            "log_norms": np.array([shot.log_norms for shot in shots]),
-            "directions": np.array([shot.directions for shot in shots]),
-            "features_over_time": {name: np.array([shot.features[name] for shot in shots]) for name in names},
+            "snapshot_times": np.array(times),
+            "log_norms": shots.log_norms,
+            "directions": shots.directions,
+            "features_over_time": shots.features,
         }
 
     def cut(self, time: float) -> None:
         """Forget what lies beyond `time`: an interrupt may have come in the middle of recording."""
         while self.points and self.points[-1][0] > time:
             self.points.pop()
-        while self.kept and self.kept[-1][0] > time:
-            self.kept.pop()
+        self.album = self.album.until(time)
+        self.last = self.album.losses[-1] if self.album.losses else -np.inf
 
     # -- resuming ---------------------------------------------------------------------------------------------
 
@@ -303,7 +256,7 @@ class Recorder:
         """What `restore` needs beside the trajectory's own arrays."""
         return {
             "recorder": np.array([_SPACING, _FALL, self.due, self.waited]),
-            "snapshot_losses": np.array([loss for _, loss, _ in self.kept]),
+            "snapshot_losses": np.array(self.album.losses),
         }
 
     def restore(
@@ -318,67 +271,9 @@ class Recorder:
         self.points = list(zip(times.tolist(), losses.tolist(), slopes.tolist(), strict=True))
         _, _, self.due, *more = state["recorder"].tolist()
         self.waited = int(more[0]) if more else 0  # an older file has none
-        features = snapshots["features_over_time"]
-        self.kept = [
-            (
-                float(time),
-                float(state["snapshot_losses"][k]),
-                Snapshot(
-                    snapshots["log_norms"][k],
-                    snapshots["directions"][k],
-                    {name: values[k] for name, values in features.items()},
-                ),
-            )
-            for k, time in enumerate(snapshots["snapshot_times"][: state["snapshot_losses"].size])
-        ]
-
-
-@dataclass(frozen=True)
-class _Drawn:
-    """What is drawn of snapshots: log norms, and then features.
-
-    Parameters
-    ----------
-    times : float ndarray, shape (k,)
-        Of the snapshots.
-    table : float ndarray, shape (k, N)
-        All components, finite.
-    sizes : int ndarray, shape (F,)
-        How many of the N are log norms, and of each feature.
-    """
-
-    times: FloatArray
-    table: FloatArray
-    sizes: IntArray
-
-    @classmethod
-    def of(cls, kept: list[tuple[float, float, Snapshot]]) -> _Drawn:
-        """Those of these snapshots."""
-        shots = [shot for _, _, shot in kept]
-        parts = [np.array([shot.log_norms for shot in shots], dtype=np.float64)]
-        for name in sorted(shots[0].features):
-            try:
-                rows = np.array([shot.features[name] for shot in shots], dtype=np.float64)
-            except (KeyError, ValueError):  # other names or shapes at times: refused in the end, with all there is
-                continue
-            if rows.size:
-                parts.append(rows.reshape(len(kept), -1))
-        table = np.concatenate(parts, axis=1)
-        sizes = np.array([rows.shape[1] for rows in parts])
-        return cls(np.array([time for time, _, _ in kept]), np.where(np.isfinite(table), table, 0.0), sizes)
-
-    def missed(self, left: IntArray) -> FloatArray:
-        """(m - 2,) by how much a line in log time between its neighbours misses each inner one of m snapshots `left`.
-
-        Every component of a feature counts as a fraction of its own range, so that what is learned late and is small
-        counts as what comes first, and log norms as a fraction of the range of all.
-        """
-        times, table = self.times[left], self.table[left]
-        x = np.log(np.maximum(times, 0.5 * times[1]))
-        share = ((x[1:-1] - x[:-2]) / (x[2:] - x[:-2]))[:, None]
-        gap = np.abs(table[1:-1] - table[:-2] - share * (table[2:] - table[:-2]))
-        span = table.max(axis=0) - table.min(axis=0)
-        least = np.maximum.reduceat(span, np.cumsum(self.sizes) - self.sizes)
-        least[1:] *= _SMALL
-        size = np.maximum(span, np.repeat(least, self.sizes))
-        return np.asarray((gap / np.where(size > 0, size, 1.0)).max(axis=1))
+        losses = state["snapshot_losses"].tolist()
+        kept = slice(len(losses))
+        shots = Snapshot(snapshots["log_norms"], snapshots["directions"], snapshots["features_over_time"]).at(kept)
+        times = snapshots["snapshot_times"][kept].tolist()
+        self.album = replace(self.album, times=times, losses=losses, blocks=(shots,))
+        self.last = losses[-1]

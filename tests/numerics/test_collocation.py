@@ -60,7 +60,7 @@ def test_cost_grows_as_the_order_allows():
 def test_many_states_are_those_of_each_step():
     steps = run(1e-6)
     s = np.array([0.5 * (step.s0 + step.s1) for step in steps])
-    together = type(steps[0]).many(steps, np.arange(len(steps)), s)
+    together = type(steps[0]).many(steps)(np.arange(len(steps)), s)
     assert np.allclose(together, [step.dense(at) for step, at in zip(steps, s, strict=True)], rtol=0, atol=1e-15)
 
 

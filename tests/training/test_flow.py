@@ -397,6 +397,24 @@ class Misshapen(Product):
         return values, gradient[:, :1]
 
 
+class Fickle(Product):
+    """Its features change their shape once something is learned."""
+
+    name = "fickle"
+
+    def features(self, theta, neurons):
+        output = np.prod(theta, axis=1)
+        return {"output": output if output[0] < 0.5 else np.append(output, 0.0)}
+
+
+def test_features_of_another_shape_are_refused_in_a_sentence():
+    init = balanced(1e-3)
+    with pytest.raises((ProblemError, agf.ComputationError), match="`features` has other names or shapes"):
+        agf.flow(Fickle(), init)
+    with pytest.raises((ProblemError, agf.ComputationError), match="`features` has other names or shapes"):
+        agf.descend(Fickle(), init, lr=0.1, steps=200)
+
+
 def test_wrong_requests_are_refused_in_a_sentence(tmp_path):
     init = balanced(1e-3)
     with pytest.raises(RequestError, match=r"shape \(1, 2\).*Expected \(3, 2\)"):

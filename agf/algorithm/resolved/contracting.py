@@ -40,7 +40,7 @@ from agf.records.table import bound
 from agf.results.curve import FLOOR, LEFT
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
-from agf.stopping.along import along, enough
+from agf.stopping.along import Way, enough
 from agf.stopping.drive import Counted, End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import SETTLE, Ending, first_change, remarks
 from agf.stopping.methods import Auto
@@ -190,9 +190,9 @@ class _Followed:
         of = np.repeat(np.arange(len(steps)), counts + 1)
         starts, ages = np.array([s.s0 for s in steps]), np.array([now.t for now in moments])
         which, places, table = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((3, 0))
-        ys = np.zeros((0, steps[0].y1.size))
+        ys, way = np.zeros((0, steps[0].y1.size)), Way(steps)
         for _ in range(1 + _HALVINGS):
-            table_there, states = self._read(moments[-1].system, steps, of, inside)
+            table_there, states = self._read(moments[-1].system, way, of, inside)
             which, places, table = np.append(which, of), np.append(places, inside), np.hstack([table, table_there])
             order = np.lexsort((places, which))
             which, places, table, ys = which[order], places[order], table[:, order], np.vstack([ys, states])[order]
@@ -204,11 +204,9 @@ class _Followed:
             of, inside = which[apart], 0.5 * (left + places)[apart]
         return which, places, *table, ys
 
-    def _read(
-        self, system: Counted, steps: Sequence[Accepted], which: IntArray, places: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def _read(self, system: Counted, way: Way, which: IntArray, places: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Losses, -dL/ds along steps, time by which a unit error may shift the loss, (3, k); and states (k, N)."""
-        ys, losses, gradients, slopes = along(system, steps, which, places)
+        ys, losses, gradients, slopes = way.along(system, which, places)
         change = self.system.changes(gradients)
         late = np.divide(change, -slopes, out=np.full(places.size, np.inf), where=slopes < 0)
         return np.array([losses, -slopes, late]), ys

@@ -139,7 +139,7 @@ class Path:
         if count == 0:
             return []
         places = np.linspace(step.s0, now.local, count + 2)[1:-1]
-        ys = step.many([step], np.zeros(count, dtype=np.int64), places)
+        ys = step.many([step])(np.zeros(count, dtype=np.int64), places)
         losses, rates = now.system.losses_and_rates(ys)
         return list(zip((now.origin + places).tolist(), losses.tolist(), rates.tolist(), strict=True))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -41,13 +40,13 @@ class Roll:
         self.members = Members(task.problem, init.width, settings.threshold == "natural", settings.joining, stats)
         path.states.append(self.state)
 
-    def call(self, times: FloatArray, losses: FloatArray, shots: Sequence[Snapshot]) -> None:
+    def call(self, times: FloatArray, losses: FloatArray, shots: Snapshot) -> None:
         """Who has joined, arrived and left by each of these times; it changes names alone."""
-        log_norms = np.array([shot.log_norms for shot in shots])
+        log_norms = shots.log_norms
         idle = self.members.idle(self.state.active, self.alive, log_norms)
-        for k, (time, loss, shot) in enumerate(zip(times.tolist(), losses.tolist(), shots, strict=True)):
+        for k, (time, loss) in enumerate(zip(times.tolist(), losses.tolist(), strict=True)):
             before = self.state
-            self.state = State(time, before.active, shot.directions, shot.log_norms, loss)
+            self.state = State(time, before.active, shots.directions[k], log_norms[k], loss)
             if not idle[k]:
                 self._change(before)
                 idle[k:] = self.members.idle(self.state.active, self.alive, log_norms[k:])

@@ -209,13 +209,11 @@ class MirrorFlow(agf.FlowSystem):
         return np.where(can & (np.abs(velocity) > SUM * self._noise), velocity, 0.0)
 
     def snapshot(self, y: FloatArray) -> agf.Snapshot:
-        return self.snapshots(y[None])[0]
+        return self.snapshots(y[None]).at(0)
 
-    def snapshots(self, ys: FloatArray) -> list[agf.Snapshot]:
-        mirror = self._mirror
-        directions, log_norms = mirror.polar(ys)
-        arrays = log_norms, directions, mirror.coefficients(ys)
-        return [agf.Snapshot(log, unit, {"coefficients": beta}) for log, unit, beta in zip(*arrays, strict=True)]
+    def snapshots(self, ys: FloatArray) -> agf.Snapshot:
+        directions, log_norms = self._mirror.polar(ys)
+        return agf.Snapshot(log_norms, directions, {"coefficients": self._mirror.coefficients(ys)})
 
     def residual(self, z: FloatArray) -> FloatArray:
         """y - X beta (..., n)."""
@@ -316,5 +314,5 @@ class DualFlow(agf.FlowSystem):
     def snapshot(self, y: FloatArray) -> agf.Snapshot:
         return self._flow.snapshot(self._z(y))
 
-    def snapshots(self, ys: FloatArray) -> list[agf.Snapshot]:
+    def snapshots(self, ys: FloatArray) -> agf.Snapshot:
         return self._flow.snapshots(self._z(ys))

@@ -120,14 +120,14 @@ class ModeFlow(FactoredFlow):
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         """Hidden units in the user's basis, with relative accuracy at any size, and the features of A W."""
-        return self.snapshots(y[None])[0]
+        return self.snapshots(y[None]).at(0)
 
-    def snapshots(self, ys: FloatArray) -> list[Snapshot]:
+    def snapshots(self, ys: FloatArray) -> Snapshot:
         """At states ys (m, N)."""
         rows, logs = self.rows(ys)
         directions, log_norms = polar(self.moments.natural_rows(rows))
         features = self.features(self.moments.natural(self._map(self.weights(ys))))
-        return _apart(log_norms + logs, directions, features)
+        return Snapshot(log_norms + logs, directions, features)
 
     def residual(self, weights: FloatArray) -> FloatArray:
         """M, at weights (n, h)."""
@@ -223,13 +223,13 @@ class WeightFlow(FlowSystem):
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         """Hidden units in the user's basis, and the features of A W."""
-        return self.snapshots(y[None])[0]
+        return self.snapshots(y[None]).at(0)
 
-    def snapshots(self, ys: FloatArray) -> list[Snapshot]:
+    def snapshots(self, ys: FloatArray) -> Snapshot:
         """At states ys (m, N)."""
         z = self._rows(ys)
         directions, log_norms = polar(self.moments.natural_rows(z))
-        return _apart(log_norms, directions, self.features(self.moments.natural(self._map(z))))
+        return Snapshot(log_norms, directions, self.features(self.moments.natural(self._map(z))))
 
     def conserved(self, y: FloatArray) -> dict[str, FloatArray]:
         """W W^T - A^T A, (H H,)."""
@@ -259,14 +259,6 @@ class WeightFlow(FlowSystem):
 
     def _push(self, z: FloatArray, residual: FloatArray) -> FloatArray:
         return np.concatenate([z[..., self.d :] @ residual, z[..., : self.d] @ residual.mT], axis=-1)
-
-
-def _apart(log_norms: FloatArray, directions: FloatArray, features: dict[str, FloatArray]) -> list[Snapshot]:
-    """Snapshots of states that were worked out together, the first axis of each array."""
-    return [
-        Snapshot(log_norms[k].copy(), directions[k].copy(), {name: value[k].copy() for name, value in features.items()})
-        for k in range(len(log_norms))
-    ]
 
 
 def _growth_basis(moments: Moments) -> FloatArray:
