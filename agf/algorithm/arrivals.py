@@ -31,7 +31,7 @@ class Arrivals:
     def __init__(self, run: PhaseRun) -> None:
         self.run = run
 
-    def find(
+    def race(
         self, state: GenericState, residual: Any, free: IntArray, threshold: Threshold, stop: float
     ) -> Crossing | Status:
         """The first crossing of the neurons `free` (k,) within `stop` of accelerated time, or why there is none."""
@@ -92,7 +92,7 @@ class Arrivals:
         residual = self.run.residual(state)
         try:
             threshold = half_way(self.run.threshold(state), self.run.problem.degree)
-            found = self.find(state, residual, waiting, threshold, 0.0)
+            found = self.race(state, residual, waiting, threshold, 0.0)
         except MarchError:
             return state, None  # the next dormant phase meets it again, and reports it
         return self.write(state, waiting, found) if isinstance(found, Crossing) else (state, None)

@@ -62,7 +62,7 @@ class CostMinimization:
         Whoever carries dormant neurons along hands newcomers over `EARLY` below the norm at which they saturate, and it
         takes them that many times longer; `most` bounds the steps.
         """
-        before, width = state.level, self._width(activation, state)
+        before, duration = state.level, self._duration(activation, state)
         gone, neurons = np.zeros(0, dtype=np.int64), activation.neurons
         drop = Newcomers(activation, before)
         while True:
@@ -70,7 +70,7 @@ class CostMinimization:
             mask[neurons] = True
             state = replace(state, active=mask)
             try:
-                state, settled = self._flow(state, activation.time, before, width, carrying, most)
+                state, settled = self._flow(state, activation.time, before, duration, carrying, most)
             except MarchError as error:
                 self.run.notes.append(f"active phase of neurons {np.flatnonzero(mask).tolist()[:5]}: {error}")
                 return state, failure(error)
@@ -98,7 +98,7 @@ class CostMinimization:
         state: GenericState,
         time: float,
         before: float,
-        width: float,
+        duration: float,
         carrying: Carrying | None,
         most: int,
     ) -> tuple[GenericState, Settled]:
@@ -110,7 +110,7 @@ class CostMinimization:
             Accelerated, of the activation.
         before : float
             Loss then.
-        width : float
+        duration : float
             How long its drop lasts, flow time.
         carrying : Carrying or None
             Dormant neurons that turn meanwhile.
@@ -123,7 +123,7 @@ class CostMinimization:
         following = Following.of(run.problem, state, np.sqrt(run.settings.rtol))
         # Self-interactions beside the network at the start: for an estimate, and a problem can keep what they need.
         threshold: Threshold = EstimatedThreshold.of(run.threshold(state))
-        cap = self._cap(time, width)
+        cap = self._cap(time, duration)
         assert run.settings.horizon is not None  # it applies to the only mode there is here
         multiple = run.settings.horizon * (1.0 if run.settings.settle == "horizon" else SLOWER)
 
@@ -132,7 +132,7 @@ class CostMinimization:
         to_next = NextActivation(dormant, threshold, cap / multiple, run.stats)
 
         def horizon(now: FloatArray, neurons: IntArray) -> float:
-            return cap if self.timeless else min(max(width, multiple * to_next.after(now, neurons)), cap)
+            return cap if self.timeless else min(max(duration, multiple * to_next.after(now, neurons)), cap)
 
         rest = settle(
             run.problem,
@@ -142,7 +142,7 @@ class CostMinimization:
             rtol=run.settings.rtol,
             negligible=run.negligible(),
             before=before,
-            least=min(width, cap) * (1.0 if carrying is None else 2.0 * EARLY),
+            least=min(duration, cap) * (1.0 if carrying is None else 2.0 * EARLY),
             gone=collapse.gone(state, chosen),
             watch=None if carrying is None else carrying.see,
             most=most,
@@ -152,13 +152,13 @@ class CostMinimization:
         state, settled = self._leave(state, chosen, rest, before)
         return following.after(state), settled
 
-    def _cap(self, time: float, width: float) -> float:
+    def _cap(self, time: float, duration: float) -> float:
         """Flow time after which a level counts, whether or not another activation is to come."""
         age = 0.0 if self.timeless else self.run.clock.flow_time(time)  # of any scale as alpha -> 0
-        cap = max(_LAST_TIMES * age, SLOWER * width)
+        cap = max(_LAST_TIMES * age, SLOWER * duration)
         if self.run.settings.t_max is None:
             return cap
-        return min(cap, max(self.run.settings.t_max - self.run.clock.flow_time(time), width))
+        return min(cap, max(self.run.settings.t_max - self.run.clock.flow_time(time), duration))
 
     def _leave(
         self, state: GenericState, chosen: IntArray, rest: ActiveEnd, before: float
@@ -179,12 +179,12 @@ class CostMinimization:
         settled = Settled(rest.level, collapsed, rest.grad_norm, rest.predicted_decrease, rest.how, at_rest)
         return collapse.put_back(after, state, collapsed), settled
 
-    def _width(self, activation: Activation, state: GenericState) -> float:
+    def _duration(self, activation: Activation, state: GenericState) -> float:
         """How long the drop lasts: flow time in which a newcomer grows by a factor e at its threshold.
 
         At most the time since the start: a slower one is not over by the next activation, whatever its neighbours do.
         """
         kappa = self.run.problem.degree
         log_radius = state.memory.radii[activation.neurons]
-        width = float(np.max(np.exp((2 - kappa) * log_radius) / (kappa * activation.utility)))
-        return min(width, self.run.clock.flow_time(activation.time)) if activation.time > 0 else width
+        duration = float(np.max(np.exp((2 - kappa) * log_radius) / (kappa * activation.utility)))
+        return min(duration, self.run.clock.flow_time(activation.time)) if activation.time > 0 else duration

@@ -112,13 +112,13 @@ class Crossings:
     def gap(self, rows: IntArray) -> FloatArray:
         """Log norm minus log norm of activation at the ends of the last steps, (m,), self-interaction as last known."""
         steps = self.steps
-        radius = self.threshold.log_radius(steps.field.drive(steps.f1[rows]), self._known(rows))
+        radius = self.threshold.log_radius(steps.field.aligned_utility(steps.f1[rows]), self._known(rows))
         return steps.y1[rows, steps.p] + self.share[rows] - radius
 
-    def wait(self, rows: IntArray, utility: FloatArray, drive: FloatArray) -> FloatArray:
+    def wait(self, rows: IntArray, utility: FloatArray, aligned: FloatArray) -> FloatArray:
         """Accelerated time that rows need to their thresholds at a fixed utility, inf where it is not positive."""
         steps = self.steps
-        radius = self.threshold.log_radius(drive, self._known(rows))
+        radius = self.threshold.log_radius(aligned, self._known(rows))
         log_norm = steps.y1[rows, steps.p] + self.share[rows]
         there = np.abs(log_norm - radius) <= UNIT  # what is left is rounding
         gap = np.where(there, -np.inf, log_threshold(log_norm, self.degree, radius))
@@ -129,8 +129,8 @@ class Crossings:
     def earliest(self, rows: IntArray) -> float:
         """Earliest crossing to expect: each neuron at the largest rate its gradient allows."""
         steps = self.steps
-        drive = steps.field.drive(steps.f1[rows])
-        expected = steps.y1[rows, -1] + self.wait(rows, drive, drive)
+        aligned = steps.field.aligned_utility(steps.f1[rows])
+        expected = steps.y1[rows, -1] + self.wait(rows, aligned, aligned)
         if self.threshold.natural:
             soonest = rows[np.argsort(expected, kind="stable")[:_CONTENDERS]]
             stale = soonest[self.turned[soonest] > self.stale]
@@ -140,7 +140,7 @@ class Crossings:
                 if np.isnan(self.typical):  # nothing learned from these: ask about all
                     self.refresh(rows[self.turned[rows] > self.stale])
                     self._set_typical(rows)
-                expected = steps.y1[rows, -1] + self.wait(rows, drive, drive)
+                expected = steps.y1[rows, -1] + self.wait(rows, aligned, aligned)
         return float(np.min(expected, initial=np.inf))
 
     def regroup(self, share: FloatArray, resting: BoolArray) -> None:
@@ -160,8 +160,8 @@ class Crossings:
 
     def _by_the_law(self, rows: IntArray) -> None:
         steps = self.steps
-        utility, drive = steps.f1[rows, steps.p] / self.degree, steps.field.drive(steps.f1[rows])
-        self.crossed[rows] = steps.y1[rows, -1] + self.wait(rows, utility, drive)
+        utility, aligned = steps.f1[rows, steps.p] / self.degree, steps.field.aligned_utility(steps.f1[rows])
+        self.crossed[rows] = steps.y1[rows, -1] + self.wait(rows, utility, aligned)
 
     # -- crossings ----------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class Crossings:
         y = steps.dense(rows, sigma)
         f = steps.field.velocity(y, steps.neurons[rows])
         log_2c = self.log_2c[rows] if self.estimate is not None else self.interaction(y[:, : steps.p], rows)
-        gap = y[:, steps.p] + self.share[rows] - self.threshold.log_radius(steps.field.drive(f), log_2c)
+        gap = y[:, steps.p] + self.share[rows] - self.threshold.log_radius(steps.field.aligned_utility(f), log_2c)
         return np.where(self.grows(f), gap, -1.0)
 
     def _locate(self, rows: IntArray) -> None:

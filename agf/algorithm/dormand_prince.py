@@ -58,7 +58,9 @@ class DormandPrince(Stepper):
         self._f0, self._bulge = self.f1.copy(), np.zeros_like(self.start)
         self.h = np.zeros(self.m)
         with np.errstate(divide="ignore"):
-            self.next_h = np.where(self.dead, 0.0, 0.5 * rtol**0.2 / (self.field.drive(self.f1) * problem.degree))
+            self.next_h = np.where(
+                self.dead, 0.0, 0.5 * rtol**0.2 / (self.field.aligned_utility(self.f1) * problem.degree)
+            )
         self._limited = np.zeros(self.m, dtype=np.int64)  # steps whose length stability decided
         self._calm = np.zeros(self.m, dtype=bool)  # whether it did not decide the last one
         self._rejected = np.zeros(self.m, dtype=bool)  # whether that was rejected
@@ -95,7 +97,7 @@ class DormandPrince(Stepper):
         self._limited[fewer] //= 2
         self._rejected[rows] = ~ok
         if bad.any():
-            stuck = bad & (self.next_h[rows] * field.drive(self.f1[rows]) < 1e-12)
+            stuck = bad & (self.next_h[rows] * field.aligned_utility(self.f1[rows]) < 1e-12)
             refuse_nonfinite(self.batch.problem, "utility", stuck, neurons)
         if stabilised:
             self._age[rows] = np.where(ok, self._age[rows] + 1, RADIUS_AGE)

@@ -326,17 +326,21 @@ class _Race:
         for rows in steps.blocks(alive):
             steps.f1[rows] = steps.field.velocity(steps.y1[rows], steps.neurons[rows])
         f, natural = steps.f1, crossings.threshold.natural
-        utility, drive, grows = f[:, p] / steps.batch.problem.degree, steps.field.drive(f), crossings.grows(f)
+        utility, aligned, grows = (
+            f[:, p] / steps.batch.problem.degree,
+            steps.field.aligned_utility(f),
+            crossings.grows(f),
+        )
         known = alive[np.isfinite(crossings.log_2c[alive])] if natural else alive
         close = known[grows[known] & (crossings.gap(known) > -1.0)]
         crossings.refresh(np.union1d(close, first))
         lacks = np.full(steps.m, np.inf)
         growing = alive[grows[alive]]
-        lacks[growing] = crossings.wait(growing, utility[growing], drive[growing])
+        lacks[growing] = crossings.wait(growing, utility[growing], aligned[growing])
         located = np.isfinite(crossings.crossed)
         lacks[located] = crossings.crossed[located] - time
         tied = lacks <= tie_rtol * time
-        log_radius = crossings.threshold.log_radius(drive, crossings.log_2c)
+        log_radius = crossings.threshold.log_radius(aligned, crossings.log_2c)
         # one whose utility has turned positive, or that is at its start, may stand above its threshold by far
         radius = log_radius - crossings.share
         met = tied & (steps.y0[:, p] < radius)

@@ -128,7 +128,7 @@ class ExactResting(Resting[ExactStepper]):
         steps, p = self.steps, self.steps.p
         fate, f = steps.flow.fate[rows], steps.f1[rows]
         turning = np.sqrt(np.einsum("ij,ij->i", f[:, :p], f[:, :p]))
-        aligned = (fate == Fate.ALIGNS) & (turning <= _ALIGNED * 2.0 * steps.field.drive(f))
+        aligned = (fate == Fate.ALIGNS) & (turning <= _ALIGNED * 2.0 * steps.field.aligned_utility(f))
         self.resting[rows] = aligned | ~np.isin(fate, [Fate.ALIGNS, Fate.TURNING])
         self.crossings.foresee(rows[aligned])
 

@@ -107,6 +107,9 @@ class Field:
             out[:, p + 1] = np.exp(np.minimum((2 - degree) * y[:, p] - self.batch.clock.log_scale, 700.0))
         return out
 
-    def drive(self, f: FloatArray) -> FloatArray:
-        """|grad U| / degree at unit norm, from the velocity: its radial part is degree U by Euler's identity."""
+    def aligned_utility(self, f: FloatArray) -> FloatArray:
+        """|grad U| / degree at unit norm, (m,): the utility of a row that is aligned with its gradient.
+
+        From its velocity, whose radial part is degree U by Euler's identity.
+        """
         return lengths(f[:, : self.p + 1]) / self.batch.problem.degree

@@ -195,15 +195,15 @@ class LimitPhases:
         if exact is not None:
             return exact
         _, gradient = self.problem.utility(directions, waiting, residual)
-        drive = float(np.linalg.norm(gradient, axis=1).max(initial=0.0))
-        if drive == 0.0:
+        steepest = float(np.linalg.norm(gradient, axis=1).max(initial=0.0))
+        if steepest == 0.0:
             return directions, np.zeros(waiting.size)
-        chunk = _CHUNK / drive
+        chunk = _CHUNK / steepest
         while True:
             utility, gradient = self.problem.utility(directions, waiting, residual)
             turning = np.linalg.norm(tangent(directions, gradient), axis=1)
-            own = np.maximum(np.linalg.norm(gradient, axis=1), self.settings.rtol * drive)
-            if (turning <= np.sqrt(self.settings.rtol) * own).all() or flown >= LONGEST / drive:
+            own = np.maximum(np.linalg.norm(gradient, axis=1), self.settings.rtol * steepest)
+            if (turning <= np.sqrt(self.settings.rtol) * own).all() or flown >= LONGEST / steepest:
                 return directions, np.asarray(utility)
             batch = Batch(self.problem, residual, self.clock, directions, np.zeros(waiting.size), waiting)
             ahead = float(self.clock.accelerated(chunk))

@@ -63,7 +63,7 @@ class PhaseRun:
         noise = self.noise(state) / self.problem.degree
         return ExactThreshold(self.problem, natural, state.params[active], active, noise=noise)
 
-    def drive(self, state: GenericState, waiting: IntArray) -> float:
+    def steepest(self, state: GenericState, waiting: IntArray) -> float:
         """Largest utility gradient at unit norm over the dormant neurons."""
         alive = waiting[np.isfinite(state.log_norms[waiting])]
         if alive.size == 0:
@@ -80,10 +80,10 @@ class PhaseRun:
         return order(self.problem, state.directions[alive], alive, self.residual(state), state.level)
 
     @cached_property
-    def start_drive(self) -> float:
+    def steepest_at_start(self) -> float:
         """Largest utility gradient of the neurons at the start, which tolerances refer to. Raises NonFinite."""
         state = self.start()
-        return self.drive(state, np.flatnonzero(~state.active))
+        return self.steepest(state, np.flatnonzero(~state.active))
 
     def noise(self, state: GenericState) -> float:
         """Utility gradient that cannot be told from 0: losses are known to rtol, residuals and utilities to its root.
@@ -93,7 +93,7 @@ class PhaseRun:
         if not state.active.any():
             return 0.0
         part = 1.0 if not self.problem.smooth else np.sqrt(min(state.level / self.start_level, 1.0))
-        return float(np.sqrt(self.settings.rtol) * part * self.start_drive)
+        return float(np.sqrt(self.settings.rtol) * part * self.steepest_at_start)
 
     def negligible(self) -> float:
         """Loss that cannot be told from 0."""

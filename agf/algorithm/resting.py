@@ -71,7 +71,7 @@ class StableResting(Resting[DormandPrince]):
         steps, crossings, p = self.steps, self.crossings, self.steps.p
         f, degree = steps.f1[rows], steps.batch.problem.degree
         tangent = lengths(f[:, :p])
-        slope = steps.field.drive(f) * degree
+        slope = steps.field.aligned_utility(f) * degree
         vanished = slope <= DEAD * steps.top * degree
         # Far above a threshold that is low because nothing drives it: left alone.
         unknown = ~crossings.grows(f) & (slope <= 2 * degree * crossings.threshold.noise)

@@ -80,9 +80,9 @@ def _refuse_norms(problem: Problem, init: Init, nothing: Nothing) -> None:
         # where the neuron turns to: a coordinate of a diagonal network starts without any output
         ahead = directions + pull / np.maximum(norms(pull), TINY)[:, None]
         ahead /= np.maximum(lengths(ahead), TINY)[:, None]
-        drive = norms(problem.utility(ahead, rows, residual)[1]) / problem.degree
+        aligned = norms(problem.utility(ahead, rows, residual)[1]) / problem.degree
         threshold = ExactThreshold(problem, True, *problem.empty)
-        radii = threshold.log_radius(drive, threshold.log_self_interaction(ahead, rows))
+        radii = threshold.log_radius(aligned, threshold.log_self_interaction(ahead, rows))
         pulled = np.isfinite(radii)
         if not pulled.any() or (init.log_norms[rows] < radii)[pulled].any():
             return

@@ -57,9 +57,9 @@ class Stepper(ABC):
         for rows in self.blocks(np.flatnonzero(alive)):
             self.f1[rows] = field.velocity(self.y1[rows], self.neurons[rows])
         refuse_nonfinite(batch.problem, "utility", np.logical_not(np.isfinite(self.f1).all(axis=1)), self.neurons)
-        drive = field.drive(self.f1)
-        self.top = float(drive.max(initial=0.0))
-        self.dead = ~alive | (drive <= DEAD * self.top)
+        aligned = field.aligned_utility(self.f1)
+        self.top = float(aligned.max(initial=0.0))
+        self.dead = ~alive | (aligned <= DEAD * self.top)
 
     def blocks(self, rows: IntArray) -> list[IntArray]:
         """Rows in blocks of bounded memory."""

@@ -82,13 +82,13 @@ class Threshold:
         refuse_nonfinite(self.problem, "self_interaction", ~np.isfinite(c), neurons)
         return c
 
-    def log_radius(self, drive: FloatArray, log_2c: FloatArray) -> FloatArray:
-        """Log norm of activation, (m,). drive : |grad U| / degree at unit norm, loss."""
+    def log_radius(self, aligned: FloatArray, log_2c: FloatArray) -> FloatArray:
+        """Log norm of activation, (m,). aligned : utility along the gradient, |grad U| / degree at unit norm, loss."""
         if not self.natural:
-            return np.full(drive.shape, self.log_factor)
+            return np.full(aligned.shape, self.log_factor)
         with np.errstate(divide="ignore", invalid="ignore"):
-            radius = (np.log(drive) - log_2c) / self.problem.degree + self.log_factor
-        return np.where(np.isnan(radius), np.inf, radius)  # no drive and no self-interaction: it never activates
+            radius = (np.log(aligned) - log_2c) / self.problem.degree + self.log_factor
+        return np.where(np.isnan(radius), np.inf, radius)  # no pull and no self-interaction: it never activates
 
     def gaps(
         self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, residual: Any
@@ -102,8 +102,8 @@ class Threshold:
     ) -> tuple[FloatArray, FloatArray]:
         """Log norm minus the one of activation, and the utility, whatever its sign; (m,)."""
         utility, gradient = self.problem.utility(directions, neurons, residual)
-        drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
-        radius = self.log_radius(drive, self.log_self_interaction(directions, neurons))
+        aligned = np.linalg.norm(gradient, axis=1) / self.problem.degree
+        radius = self.log_radius(aligned, self.log_self_interaction(directions, neurons))
         return np.asarray(log_norms - radius), np.asarray(utility)
 
 

@@ -48,17 +48,17 @@ class UtilityMaximization:
         if waiting.size == 0:
             return state, end_status(state.memory.drifting, Status.ALL_ACTIVE)
         try:
-            drive = run.drive(state, waiting) if state.active.any() else run.start_drive
+            steepest = run.steepest(state, waiting) if state.active.any() else run.steepest_at_start
             if (decides := run.order(state, waiting)) is not Order.LEADING:
                 self.symmetric = decides is Order.NEXT
                 return state, Status.NO_GROWTH
-            if 0.0 < drive <= run.noise(state):
+            if 0.0 < steepest <= run.noise(state):
                 return state, Status.FITTED
             state, free, found, elapsed = self._race(state, waiting)
         except MarchError as error:
             run.notes.append(str(error))
             return state, failure(error)
-        if found is Status.NO_GROWTH and 0.0 < drive <= 3.0 * run.noise(state):
+        if found is Status.NO_GROWTH and 0.0 < steepest <= 3.0 * run.noise(state):
             return state, Status.FITTED
         if isinstance(found, Status):
             return state, end_status(state.memory.drifting, found) if found is Status.NO_GROWTH else found
@@ -80,7 +80,7 @@ class UtilityMaximization:
             held = Discharge.of(run.problem, residual, run.clock, run.origin, state, ALIGNED * run.settings.rtol)
             free = np.setdiff1d(waiting, held.neurons)
             home = float(np.min(held.home(state), initial=np.inf))
-            found = self.arrivals.find(state, residual, free, threshold, min(stop - elapsed, home))
+            found = self.arrivals.race(state, residual, free, threshold, min(stop - elapsed, home))
             if isinstance(found, Crossing):
                 return held.advance(state, found.time), free, found, elapsed
             if not home < stop - elapsed or found is Status.MAX_STEPS:

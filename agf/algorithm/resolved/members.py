@@ -194,8 +194,8 @@ class Members:
         if low.size:
             utility, gradient = self.problem.utility(directions[low], low, network.residual())
             self._count()
-            drive = np.linalg.norm(gradient, axis=1) / self.problem.degree
-            radius = self.threshold.log_radius(drive, self.threshold.log_self_interaction(directions[low], low))
+            aligned = np.linalg.norm(gradient, axis=1) / self.problem.degree
+            radius = self.threshold.log_radius(aligned, self.threshold.log_self_interaction(directions[low], low))
             out[low] = np.where(utility < 0, radius + _LEAVES - log_norms[low], -np.inf)
         return out
 

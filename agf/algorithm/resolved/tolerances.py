@@ -19,10 +19,10 @@ STEP = 25.0
 _LAYER = 5e-3
 #: Factor of it in the second pass. Derived: it must not chatter either.
 _PROBE_LAYER = 3.0
-#: Tolerance of a step where kinks are sharp. Derived: ten times the flow's (`RTOL_SHARP`), as neurons are put onto
-#: kinks in the same way, and what steps leave grows at saddles: at 1e-6 a network of 29 samples left the minimum it
-#: ends at, for a drop of its own, at 3e-4 one of 32 lost its second drop. It costs two to eight times what 3e-4 does.
-_KINKS = 10.0 * RTOL_SHARP
+#: Tolerance of a step where kinks are sharp. Derived: over the flow's (`RTOL_SHARP`) by what repeats are coarser by, so
+#: that what it misses of the flow is seen by the second pass (measured: at ten times more a network of 29 samples left
+#: the minimum it ends at, for a drop of its own; it costs two to eight times what 3e-4 does, which lost a drop).
+_KINKS = TOLERANCE * RTOL_SHARP
 #: Largest tolerance of a step. Derived: with a coarser one long stabilised steps let the loss rise.
 COARSEST = 3e-3
 #: Factor of the joining fraction in the second pass by which conditioning is measured. Result: of the conditioning

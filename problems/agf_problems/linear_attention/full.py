@@ -97,14 +97,14 @@ class FullLinearAttention(ContextRegression):
     def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
         residual = self.residual(theta, neurons)
         utilities, gradient = self.utility(theta, neurons, residual)
-        driven = float(np.sum(self.merged(theta) * self.drive))
+        driven = float(np.sum(self.merged(theta) * self.correlation))
         return 0.5 * (self.trace - driven - float(utilities.sum())), -gradient
 
     def residual(self, theta: FloatArray, neurons: IntArray) -> tuple[FloatArray, _Even | None]:
         """What is left of the odd part, (d, d), and minus the even part, None where it is zero."""
         del neurons
         merged = self.merged(theta)
-        odd = self.drive - self.gram @ merged @ self.covariance
+        odd = self.correlation - self.gram @ merged @ self.covariance
         return odd, self._even_moments(theta)
 
     def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:

@@ -102,9 +102,9 @@ class ContextRegression(Problem):
         self.trace = float(self.eigenvalues.sum())
         #: (d,) amplitudes A_i = 1 / (tr S + (N+1) lam_i) at which component i is fully learned ([AGF] section 4.3).
         self.amplitudes = 1.0 / (self.trace + (self.context + 1) * self.eigenvalues)
-        self.drive = self.context * self.covariance @ self.covariance
+        self.correlation = self.context * self.covariance @ self.covariance
         #: G of the loss, (d, d)
-        self.gram = self.trace * self.context * self.covariance + (self.context + 1) * self.drive
+        self.gram = self.trace * self.context * self.covariance + (self.context + 1) * self.correlation
 
     @property
     def rank(self) -> int:

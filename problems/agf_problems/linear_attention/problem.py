@@ -85,14 +85,14 @@ class LinearAttention(ContextRegression):
         residual = self.residual(theta, neurons)
         utilities, gradient = self.utility(theta, neurons, residual)
         values, keys, queries = self.split(theta)
-        driven = values @ (keys * (queries @ self.drive)).sum(axis=1)
+        driven = values @ (keys * (queries @ self.correlation)).sum(axis=1)
         return float(0.5 * (self.trace - driven - utilities.sum())), -gradient
 
     def residual(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
         """E[Xhat beta r x^T] = N S^2 - G M S, (d, d): all that a head can see of what is left to fit."""
         del neurons
         values, keys, queries = self.split(theta)
-        return self.drive - (values[:, None] * (keys @ self.gram)).T @ (queries @ self.covariance)
+        return self.correlation - (values[:, None] * (keys @ self.gram)).T @ (queries @ self.covariance)
 
     def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
         """V K^T R Q with R the residual; at the start V K^T (N S^2) Q, at most N lam_1^2 / (3 sqrt 3) at unit norm."""
@@ -239,7 +239,7 @@ class LinearAttention(ContextRegression):
                 share=0.0 if not top[k] else 1.0 if top.sum() == 1 else np.nan,
             )
             for k in range(sigma.size)
-            if sigma[k] > 1e-12 * np.abs(self.drive).max()
+            if sigma[k] > 1e-12 * np.abs(self.correlation).max()
         ]
 
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
