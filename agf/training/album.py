@@ -62,21 +62,21 @@ class Album:
 
         As if they had come one by one: what is kept does not hang on what came together.
         """
-        drawn = _Drawn.of(np.array(self.times), self.shots)
+        components = _Components.of(np.array(self.times), self.shots)
         left, came = np.arange(self.capacity), self.capacity
-        while came < drawn.times.size:
+        while came < components.times.size:
             more = max(self.capacity + 1 - left.size, 1)
-            left, came = np.append(left, np.arange(came, drawn.times.size)[:more]), came + more
+            left, came = np.append(left, np.arange(came, components.times.size)[:more]), came + more
             if left.size > self.capacity:
-                left = self._thinned(left, drawn)
+                left = self._thinned(left, components)
         return left
 
-    def _thinned(self, left: IntArray, drawn: _Drawn) -> IntArray:
+    def _thinned(self, left: IntArray, components: _Components) -> IntArray:
         """Those of the snapshots `left` that stay where there are too many."""
         room = max(int(_LEFT * self.capacity), 2)
         while left.size > room:
             stays, spare = [True] * left.size, left.size - room
-            for k in (1 + np.argsort(drawn.missed(left), kind="stable")).tolist():
+            for k in (1 + np.argsort(components.missed(left), kind="stable")).tolist():
                 if not spare:
                     break
                 if stays[k - 1] and stays[k + 1]:
@@ -86,8 +86,8 @@ class Album:
 
 
 @dataclass(frozen=True)
-class _Drawn:
-    """What is drawn of snapshots: log norms, and then features.
+class _Components:
+    """All components of snapshots: log norms, and then features.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class _Drawn:
     sizes: IntArray
 
     @classmethod
-    def of(cls, times: FloatArray, shots: Snapshot) -> _Drawn:
+    def of(cls, times: FloatArray, shots: Snapshot) -> _Components:
         """Those of these snapshots."""
         rows = [shots.log_norms, *(shots.features[name] for name in sorted(shots.features))]
         parts = [values.reshape(times.size, -1) for values in rows if values.size]
