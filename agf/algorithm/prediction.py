@@ -19,6 +19,7 @@ from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.smallness import of_start, refuse_size
 from agf.algorithm.task import Task
+from agf.algorithm.untie import untie
 from agf.arrays import USUAL
 from agf.asked import asked
 from agf.contract.admission import admit
@@ -26,6 +27,7 @@ from agf.contract.blame import blame, guard, guarded, told
 from agf.contract.phases import Phases
 from agf.contract.problem import Problem
 from agf.contract.start import refuse_long
+from agf.coordinates.stand_ins import tied_copies
 from agf.errors import AgfError
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
@@ -135,7 +137,12 @@ def predict_with(
         if settings.mode != "limit":
             refuse_long(problem, "predict")
             first = refuse_size(problem, init)
-        stairs = _predicted(problem, init, settings, first, observer, kept)
+        ties = tied_copies(problem, init)
+
+        def predicted(start: Init, how: Settings, watch: Observer | None, kept: Checkpoint) -> Staircase:
+            return untie(_predicted(ties.problem, start, how, first, watch, kept), ties, problem, init)
+
+        stairs = predicted(ties.init, settings, observer, kept)
         if problem.layers is not None:
             from agf.rectified.verdict import add_verdict  # a tenth of a second to import, and few problems have kinks
 
@@ -145,7 +152,7 @@ def predict_with(
             return stairs  # what is resolved in time measures its own
         if stairs.status is Status.INTERRUPTED:
             return stairs
-        return condition_staircase(stairs, _predicted(problem, *perturb(init, settings), first, None, Checkpoint(None)))
+        return condition_staircase(stairs, predicted(*perturb(ties.init, settings), None, Checkpoint(None)))
 
 
 def _predicted(

@@ -283,7 +283,8 @@ class Problem(Described):
         """The smaller problem in which neurons that follow one another exactly from `init` are one; None for none.
 
         Flows, descents and predictions resolved in time are then those of the smaller one, and told of the neurons of
-        this: they are faster by as many copies as there are, and predictions closer, since copies act together.
+        this: they are faster by as many copies as there are, and predictions closer, since copies act together. Equal
+        smooth neurons that are interchangeable are found without it (`agf.coordinates.stand_ins`).
         """
         del init
         return None

@@ -31,16 +31,14 @@ class Ties:
         Where it starts.
     of : int ndarray, shape (H,)
         Stand-in, from 0 to G - 1, of each neuron.
+    signs : float ndarray, shape (H,), optional
+        1, or -1 for a neuron of opposite weights, which makes the same function (an odd activation).
     """
 
     problem: Problem
     init: Init
     of: IntArray
-
-    @classmethod
-    def among(cls, problem: Problem, init: Init) -> Ties:
-        """Those of `problem` from `init`, or each neuron its own stand-in where it knows of none."""
-        return problem.ties(init) or cls(problem, init, np.arange(init.width))
+    signs: FloatArray | float = 1.0
 
     @property
     def any(self) -> bool:
@@ -76,6 +74,16 @@ class Ties:
             Log norms of those that stand in for them.
         """
         return (of_stand_ins - self.shifts)[..., self.of] if self.any else of_stand_ins
+
+    def directions(self, of_stand_ins: FloatArray) -> FloatArray:
+        """Unit rows (..., H, P) of the neurons.
+
+        Parameters
+        ----------
+        of_stand_ins : float ndarray, shape (..., G, P)
+            Unit rows of those that stand in for them.
+        """
+        return of_stand_ins[..., self.of, :] * np.broadcast_to(self.signs, self.of.shape)[:, None]
 
     @staticmethod
     def merged(init: Init, of: IntArray) -> Init:

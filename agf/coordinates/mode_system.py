@@ -42,23 +42,28 @@ TOLD = 1e-6
 def mixes(problem: Problem) -> bool:
     """Whether the loss is the same for rotated hidden units: neurons are quadratic forms of their parameters.
 
-    Tried on random weights with two maps that are orthogonal and cheap at any width: a reflection of the neurons among
-    themselves, and the change of sign of one, by which the ReLU of a single input is told from a line. They are of the
-    size that the data ask for, which alone makes losses that differ, and from that of nothing, in any units.
+    Tried with two maps that are orthogonal and cheap at any width: a reflection of the neurons among themselves, and
+    the change of sign of one, by which the ReLU of a single input is told from a line.
     """
     if problem.degree != 2 or not problem.interchangeable or not problem.smooth or problem.permanent:
         return False
-    rng = np.random.default_rng(0)
-    count = 2
-    theta = rng.standard_normal((count, problem.n_params))
-    v = rng.standard_normal(count)
-    mixed = theta - np.outer(v, 2 * (v @ theta) / (v @ v))
-    flipped = theta * np.array([[1.0], [-1.0]])
-    neurons = np.zeros(count, dtype=np.int64)
-    size = _natural_size(problem, theta)
-    losses = [problem.loss_grad(size * weights, neurons)[0] for weights in (theta, mixed, flipped, 0.0 * theta)]
-    plain, other, back, none = (float(loss) for loss in losses)
-    return bool(max(abs(plain - other), abs(plain - back)) < TIED * abs(plain - none))
+    reflection = np.random.default_rng(1).standard_normal(2)
+    reflection /= np.linalg.norm(reflection)
+    return same_losses(problem, np.eye(2) - 2.0 * np.outer(reflection, reflection), np.diag([1.0, -1.0]))
+
+
+def same_losses(problem: Problem, *mixtures: FloatArray) -> bool:
+    """Whether the loss is the same for mixtures (2, 2) of two neurons, of a problem whose neurons have no names.
+
+    Tried on random weights of the size that the data ask for, which alone makes losses that differ, and from that of
+    nothing, in any units.
+    """
+    theta = np.random.default_rng(0).standard_normal((2, problem.n_params))
+    theta, neurons = _natural_size(problem, theta) * theta, _nameless(2)
+    plain, none, *others = (
+        float(problem.loss_grad(mixture @ theta, neurons)[0]) for mixture in (np.eye(2), np.zeros((2, 2)), *mixtures)
+    )
+    return bool(max(abs(plain - other) for other in others) < TIED * abs(plain - none))
 
 
 def _natural_size(problem: Problem, theta: FloatArray) -> float:

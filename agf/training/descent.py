@@ -21,6 +21,7 @@ from agf.contract.blame import guard, guarded
 from agf.contract.flow_system import Snapshot
 from agf.contract.problem import Problem
 from agf.contract.ties import Ties
+from agf.coordinates.stand_ins import tied
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
@@ -110,7 +111,7 @@ def descend(
     count(snapshots, "snapshots", where="descend", least=2)
     if not 0 <= number(momentum) < 1:
         raise RequestError(explain("`momentum` must be in [0, 1).", where="descend", found=momentum))
-    ties = Ties.among(problem, init)
+    ties = tied(problem, init)
     batches = (
         None if batch_size is None else _Batches(ties.problem, count(batch_size, "batch_size", where="descend"), seed)
     )

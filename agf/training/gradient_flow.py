@@ -34,6 +34,7 @@ from agf.coordinates.held_neurons import HeldSystem
 from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.sharp_system import RTOL_SHARP, SharpSystem
 from agf.coordinates.split_system import SplitSystem
+from agf.coordinates.stand_ins import tied
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.integrators import METHODS
@@ -169,7 +170,7 @@ def flow(
     with guard(problem):
         refuse_long(problem, "flow", max_gradients)
         refuse_faint(problem, init, "flow")
-        ties = Ties.among(problem, init)
+        ties = tied(problem, init)
         system = flow_system(ties.problem, ties.init)
     if system.log_time_unit > _MAX_LOG_TIME:
         raise RequestError(

@@ -17,7 +17,7 @@ def untie(arrays: Arrays, ties: Ties, problem: Problem) -> Arrays:
     """Fields of a Trajectory of `problem`, from those (`Recorder.arrays`) of `ties.problem`."""
     if not ties.any:
         return arrays
-    return _seen(arrays, problem, ties.log_norms(arrays["log_norms"]), arrays["directions"][:, ties.of])
+    return _seen(arrays, problem, ties.log_norms(arrays["log_norms"]), ties.directions(arrays["directions"]))
 
 
 def tie(arrays: Arrays, ties: Ties) -> Arrays:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import agf
 from agf.arrays import equal_rows
-from agf.contract.ties import Ties
+from agf.coordinates import stand_ins
 
 
 def tied(copies: int, seed: int = 0, alpha: float = 1e-4) -> tuple[agf.Problem, agf.Init]:
@@ -48,11 +48,11 @@ def test_descent_with_ties_is_the_plain_loop():
 
 def test_a_flow_with_ties_is_that_of_one_column_that_starts_larger():
     problem, init = tied(50)
-    ties = Ties.among(problem, init)
+    ties = stand_ins.tied(problem, init)
     assert ties.init.width == 2
     # What it is for float64 when nothing is tied: weights that differ in the last digit.
     nudged = agf.Init(init.directions, init.log_norms + 1e-13 * np.arange(init.width), init.alpha)
-    assert not Ties.among(problem, nudged).any
+    assert not stand_ins.tied(problem, nudged).any
     runs = [agf.flow(problem, start) for start in (init, nudged)]
     for one, other in zip(*(run.drops for run in runs), strict=True):
         assert one.time == pytest.approx(other.time, rel=2e-5)  # rtol 1e-6 a step, as test_flow holds drops

@@ -6,6 +6,8 @@ Hidden units that mix are followed as modes (`modes`), coordinates in which noth
 
 from __future__ import annotations
 
+import numpy as np
+
 from agf.algorithm.deviation import of_curve
 from agf.algorithm.observer import Observer
 from agf.contract.problem import Problem
@@ -33,7 +35,7 @@ def resolve(
         from agf.algorithm.resolved.modes import resolve_modes
 
         return of_curve(resolve_modes(problem, init, settings, observer, kept or Checkpoint(None)))
-    ties = Ties.among(problem, init)
+    ties = problem.ties(init) or Ties(problem, init, np.arange(init.width))
     system = ties.problem.flow_system(ties.init)
     if system is not None and system.contracts:
         from agf.algorithm.resolved.contracting import resolve_contracting
