@@ -138,11 +138,9 @@ def predict_with(
             refuse_long(problem, "predict")
             first = refuse_size(problem, init)
         ties = tied_copies(problem, init)
-
-        def predicted(start: Init, how: Settings, watch: Observer | None, kept: Checkpoint) -> Staircase:
-            return untie(_predicted(ties.problem, start, how, first, watch, kept), ties, problem, init)
-
-        stairs = predicted(ties.init, settings, observer, kept)
+        stairs = _predicted(ties.problem, ties.init, settings, first, observer, kept)
+        if ties.any:
+            stairs = untie(stairs, ties, problem, init)
         if problem.layers is not None:
             from agf.rectified.verdict import add_verdict  # a tenth of a second to import, and few problems have kinks
 
@@ -152,7 +150,8 @@ def predict_with(
             return stairs  # what is resolved in time measures its own
         if stairs.status is Status.INTERRUPTED:
             return stairs
-        return condition_staircase(stairs, predicted(*perturb(ties.init, settings), None, Checkpoint(None)))
+        again = _predicted(ties.problem, *perturb(ties.init, settings), first, None, Checkpoint(None))
+        return condition_staircase(stairs, again)
 
 
 def _predicted(

@@ -29,11 +29,12 @@ def tied_copies(problem: Problem, init: Init) -> Ties:
 
     Neurons with kinks, and those that are followed in a problem's own coordinates, are left as they are.
     """
-    rows, untied = init.directions, Ties(problem, init, np.arange(init.width))
-    if not problem.interchangeable or not problem.smooth or problem.cornered:
+    untied = Ties(problem, init, np.arange(init.width))
+    if not problem.interchangeable or problem.cornered or equal_rows([init.log_norms]) is None:
         return untied
-    if equal_rows([init.log_norms]) is None or problem.ties(init) or problem.flow_system(init) is not None:
+    if problem.ties(init) is not None or problem.flow_system(init) is not None:
         return untied
+    rows = init.directions
     apart = np.where(np.isin(untied.of, problem.permanent), untied.of, -1).astype(np.float64)
     leading = np.take_along_axis(rows, (rows != 0).argmax(axis=1)[:, None], axis=1)
     signs, of = np.ones(len(rows)), equal_rows([init.log_norms, apart, *rows.T])
