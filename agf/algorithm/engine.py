@@ -76,7 +76,7 @@ class Engine:
         self.problem = problem
         settings = Settings() if settings is None else settings
         self.settings = settings.within("agf") if settings.mode == "auto" else settings
-        self.start = init
+        self.origin = init
         self.phases = phases_of(problem, init, self.settings) if phases is None else phases
         self.clock = self.phases.clock
 

@@ -23,6 +23,7 @@ from agf.algorithm.exact_stepper import aligned
 from agf.algorithm.field import Batch
 from agf.algorithm.memory import GenericState
 from agf.algorithm.phase_run import PhaseRun
+from agf.algorithm.task import Task
 from agf.algorithm.threshold import ExactThreshold
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.clock import Clock
@@ -127,7 +128,7 @@ class LimitPhases:
             )
         origin, self.clock = _charged(problem, init)
         settings = settings.within("agf", threshold="natural", settle="converged")
-        self.run = PhaseRun(problem, origin, self.clock, settings)
+        self.run = PhaseRun(Task(problem, origin, settings, self.clock, float(problem.loss_grad(*problem.empty)[0])))
         self.problem, self.settings, self.stats, self.notes = problem, settings, self.run.stats, self.run.notes
         self.notes.extend(_unequal(problem, init))
         self._minimize = CostMinimization(self.run, _no_newcomer, timeless=True)

@@ -9,13 +9,10 @@ import numpy as np
 
 from agf.algorithm.field import Batch
 from agf.algorithm.memory import GenericState, Memory
+from agf.algorithm.task import Task
 from agf.algorithm.threshold import ExactThreshold
 from agf.arrays import IntArray
-from agf.clock import Clock
 from agf.contract.order import Order, order
-from agf.contract.problem import Problem
-from agf.init import Init
-from agf.records.settings import Settings
 from agf.records.state import State
 
 
@@ -24,19 +21,13 @@ class PhaseRun:
 
     Parameters
     ----------
-    problem : Problem
-        What is trained.
-    origin : Init
-        From where.
-    clock : Clock
-        What accelerated time is.
-    settings : Settings
-        How to predict.
+    task : Task
+        What the run is given.
     """
 
-    def __init__(self, problem: Problem, origin: Init, clock: Clock, settings: Settings) -> None:
-        self.problem, self.origin, self.clock, self.settings = problem, origin, clock, settings
-        self.start_level = float(problem.loss_grad(*problem.empty)[0])
+    def __init__(self, task: Task) -> None:
+        self.task, self.problem, self.origin, self.settings = task, task.problem, task.init, task.settings
+        self.clock, self.start_level = task.clock, task.start_level
         self.stats: dict[str, float] = {}
         self.notes: list[str] = []
 
@@ -97,7 +88,7 @@ class PhaseRun:
 
     def negligible(self) -> float:
         """Loss that cannot be told from 0."""
-        return self.settings.rtol * self.start_level
+        return self.task.tolerated
 
     def time_left(self, state: GenericState) -> float:
         """Accelerated time until t_max."""

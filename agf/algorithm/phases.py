@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from agf.algorithm.arrivals import Arrivals
 from agf.algorithm.cost_minimization import CostMinimization
 from agf.algorithm.memory import GenericState
 from agf.algorithm.phase_run import PhaseRun
+from agf.algorithm.task import Task
 from agf.algorithm.utility_maximization import UtilityMaximization
-from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.init import Init
 from agf.records.settings import Settings
@@ -31,10 +29,9 @@ class GenericPhases:
     """
 
     def __init__(self, problem: Problem, init: Init, settings: Settings) -> None:
-        self.clock = Clock.from_norms(problem.degree, np.delete(init.log_norms, problem.permanent))
-        run = PhaseRun(problem, init, self.clock, settings)
+        run = PhaseRun(Task.of(problem, init, settings))
         arrivals = Arrivals(run)
-        self.run, self.stats, self.notes = run, run.stats, run.notes
+        self.run, self.clock, self.stats, self.notes = run, run.clock, run.stats, run.notes
         self._maximize, self._minimize = UtilityMaximization(run, arrivals), CostMinimization(run, arrivals.above)
 
     @property

@@ -192,7 +192,7 @@ def _alternate(engine: Engine, observer: Observer | None, kept: Checkpoint) -> S
     state = engine.init()
     drops: list[Drop] = []
     deviation = Deviation(problem, engine.clock, getattr(phases, "rates", None))
-    task = Task(problem, engine.start, engine.settings, engine.clock, state.level)
+    task = Task(problem, engine.origin, engine.settings, engine.clock, state.level)
     stats, notes = getattr(phases, "stats", {}), getattr(phases, "notes", [])  # which phases may lack
 
     def result(status: Status) -> Staircase:
