@@ -55,6 +55,13 @@ def test_every_room_has_a_floor_and_every_folder_says_what_to_read_first():
         assert not first or (folder / f"{first}.py").exists(), f"{folder.name}: {first}"
 
 
+def test_the_head_of_the_algorithm_names_each_of_its_modules_and_no_other():
+    folder = ROOT / "agf" / "algorithm"
+    named = re.findall(r"`(\w+)`", importlib.import_module("agf.algorithm").__doc__)
+    here = {path.stem for path in folder.iterdir() if not path.stem.startswith("_")}
+    assert set(named) == here, sorted(set(named) ^ here)
+
+
 def test_arrows_that_are_left_out_follow_from_those_that_are_drawn():
     architecture = script()
     floor, drawn = architecture.floors_of(), architecture.direct()
