@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from agf.algorithm.crossings import Crossings
@@ -13,6 +14,10 @@ from agf.algorithm.linear_stepper import LinearResting, LinearStepper, linear
 from agf.algorithm.resting import Resting, StableResting
 from agf.algorithm.stepper import Stepper
 
+#: Width of kinks, over |w| rms|x|, in steps where they are sharp. Derived: a hundred times the error of a step on a
+#: plateau (mode "resolved"), so that steps resolve the slope in between; what it moves is in proportion, and measured
+#: by steps at twice the width where neurons go the other way (`Batch.contrary`).
+_WIDTH = 1e-4
 #: What finds the neurons that rest, for steps of one kind.
 Rests = Callable[[Any, Crossings], Resting[Any]]
 
@@ -28,4 +33,7 @@ def choose_stepper(batch: Batch, rtol: float, noise: float) -> tuple[Stepper, Re
     matrix = linear(batch)
     if matrix is not None:
         return LinearStepper(batch, matrix, rtol), LinearResting
+    if not batch.problem.smooth:  # steps would only chatter about a sharp kink that holds a neuron
+        soft = batch.problem.rounded(2.0 * _WIDTH if batch.contrary else _WIDTH)
+        batch = replace(batch, problem=soft or batch.problem)
     return DormandPrince(batch, rtol), StableResting

@@ -302,8 +302,11 @@ class _Race:
             directions[inside], log_norms[inside] = y[:, :p], y[:, p]
         end = np.flatnonzero(~dead & ~resting & (steps.y1[:, -1] == time))
         directions[end], log_norms[end] = steps.y1[end, :p], steps.y1[end, p]
-        lost = np.flatnonzero(~dead & (steps.y0[:, -1] > time))
-        if lost.size:  # their steps began after the crossing: once more, now that its time is known
+        lost = np.flatnonzero(~dead & (steps.y0[:, -1] > time))  # their steps began after the crossing
+        known, y = steps.past(lost, time)
+        directions[known], log_norms[known] = y[:, :p], y[:, p]
+        lost = np.setdiff1d(lost, known)
+        if lost.size:  # once more, now that its time is known
             stats: dict[str, float] = {}
             again = steps.batch.some(lost, directions, log_norms)
             directions[lost], log_norms[lost] = carry_batch(again, time, rtol=steps.rtol, stats=stats)

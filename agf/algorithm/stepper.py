@@ -70,6 +70,11 @@ class Stepper(ABC):
         """Rows that have passed a fork, where their flow is not unique."""
         return np.zeros(0, dtype=np.int64)
 
+    def past(self, rows: IntArray, time: float) -> tuple[IntArray, FloatArray]:
+        """Those of rows whose states at an earlier time are remembered, and these, (k, P + 2)."""
+        del rows, time
+        return np.zeros(0, dtype=np.int64), np.zeros((0, self.p + 2))
+
     @abstractmethod
     def step(self, rows: IntArray) -> IntArray:
         """Try a step of each of rows; those that were accepted."""

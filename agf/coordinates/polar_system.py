@@ -51,12 +51,13 @@ class PolarSystem(FlowSystem):
     init : Init
         Where y starts.
     origin : Init or None, optional
-        Where training started, by default there: what the layers of a neuron conserve is that of this.
+        Where training started, by default there: what the layers of a neuron conserve is that of this, and whether
+        anything has been learned is told from its loss.
     """
 
     def __init__(self, problem: Problem, init: Init, origin: Init | None = None) -> None:
         self.problem = problem
-        self.init = init
+        self.init, self.origin = init, origin or init
         self.neurons = np.arange(init.width)
         self.alive = np.isfinite(init.log_norms)
         self.moving = self.alive
@@ -66,8 +67,7 @@ class PolarSystem(FlowSystem):
         self.log_largest = float(init.log_norms[self.alive].max())
         self._balance: Balance | None = None
         if problem.layers is not None and not self.power:
-            start = origin or init
-            self._balance = Balance.of(start.directions, start.log_norms, *problem.layers)
+            self._balance = Balance.of(self.origin.directions, self.origin.log_norms, *problem.layers)
         self.log_time_unit = -self.power * self.log_largest if self.power else 0.0
         width, n_params = init.directions.shape
         self._groups = np.concatenate([np.repeat(self.neurons, n_params), self.neurons])
@@ -251,8 +251,9 @@ class PolarSystem(FlowSystem):
 
     @cached_property
     def first_loss(self) -> float:
-        """Loss at the start."""
-        return self.loss(self.start())
+        """Loss where training started."""
+        theta = self._theta(self.origin.directions, self.origin.log_norms)
+        return float(self.problem.loss_grad(theta, self.neurons)[0])
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         """Directions, log norms and the problem's features at y."""

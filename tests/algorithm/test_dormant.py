@@ -12,6 +12,7 @@ from stubs import DiagonalToy, QuadraticUtility, ReluToy, Scripted, norms_init
 import agf
 from agf import sphere
 from agf.algorithm import crossings, dormant
+from agf.algorithm.dormand_prince import DormandPrince
 from agf.algorithm.dormant import Crossing
 from agf.algorithm.field import Batch
 from agf.algorithm.threshold import ExactThreshold
@@ -426,3 +427,27 @@ def test_a_neuron_that_slides_to_where_all_kinks_meet_takes_steps_as_long_as_its
         assert np.isfinite(there).all()
         evaluations.append(stats["utility_evaluations"])
     assert np.median(evaluations) < 4000  # 6,139 before, and 121,201 of a neighbour of this one
+
+
+def test_what_was_passed_is_remembered_and_not_found_by_steps_anew():
+    """One neuron waits for the other, and is asked for where groups and neurons cross."""
+    rng = np.random.default_rng(7)
+    X, W, A = rng.integers(-2, 3, (12, 3)).astype(float), rng.standard_normal((2, 3)), rng.standard_normal((2, 2))
+    problem = agf.TwoLayer(X, np.maximum(X @ W.T, 0) @ A, width=2)
+    init = problem.init(1e-4, seed=7)
+    stairs = agf.predict(problem, init, mode="resolved", conditioning=False, max_drops=1)
+    assert stairs.half_times[1] == pytest.approx(2.83677749, rel=1e-8)
+    assert stairs.stats["utility_evaluations"] < 700  # 927 where it was taken there from its start each time
+
+    batch = Batch(problem, problem.residual(*problem.empty), Clock.from_norms(2, init.log_norms), init.directions,
+                  init.log_norms, np.arange(2))  # fmt: skip
+    steps, seen = DormandPrince(batch, 1e-6), []
+    for _ in range(20):
+        if 0 in steps.step(np.arange(2)):
+            time = 0.5 * (steps.y0[0, -1] + steps.y1[0, -1])
+            seen.append((time, steps.dense(np.array([0]), steps.place(np.array([0]), time))[0]))
+    for time, state in seen:
+        rows, states = steps.past(np.array([0]), time)
+        assert rows.tolist() == [0]
+        assert np.array_equal(states[0], state)
+    assert steps.past(np.array([0]), 2.0 * seen[-1][0])[0].size == 0

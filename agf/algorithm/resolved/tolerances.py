@@ -63,7 +63,7 @@ class Tolerances:
         """
         assert settings.joining is not None  # in this mode it is never left out
         joining = min(_PROBE_JOINING * settings.joining, 1.0) if probe else settings.joining
-        plateau = settings.rtol**1.5 if problem.smooth and problem.kink > 0 else settings.rtol
+        plateau = settings.rtol**1.5 if problem.cornered else settings.rtol
         return cls(_step(problem, settings, probe), plateau, joining)
 
 
