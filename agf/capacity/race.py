@@ -65,7 +65,7 @@ def race(problem: Problem, init: Init, rtol: float, until: float | None, decided
     stops: list[Stop] = [Timeless(), Budget(most)]
     if until is None:
         ending = Ending.of(problem, init, system, SETTLE)
-        if (known := prospects(problem, init.width)) is not None:
+        if (known := prospects(problem, init)) is not None:
             ending = replace(ending, prospects=lambda now: known(*_neurons(now)))
         still = Tolerance(_STILL, decided[0] * decided[1])
         over: list[Stop] = [Settled(still, ending.leaving, ending.first), Quiet(still, ending.small, ending.unstable)]

@@ -19,6 +19,7 @@ from agf.asked import asked
 from agf.contract.admission import admit_problem
 from agf.contract.blame import guarded
 from agf.contract.problem import Problem
+from agf.coordinates.balance import Balance
 from agf.errors import RequestError, explain
 from agf.records.settings import Settings
 from agf.records.table import Table, Tabular, number, percent
@@ -110,6 +111,8 @@ class Escape(Tabular):
         Change of the residual that would put the large neurons at rest, relative to it.
     width : int
         Neurons that are there.
+    now : float
+        Flow time of the network; NaN where it has none.
     """
 
     problem: str
@@ -125,6 +128,7 @@ class Escape(Tabular):
     least_squares: bool | None
     motion: float
     width: int
+    now: float = np.nan
 
     @property
     def best(self) -> Critical | None:
@@ -148,9 +152,16 @@ class Escape(Tabular):
             return f"still moving, by {percent(self.motion)} of its residual: {words}"
         if self.verdict == SPURIOUS:
             there = "no neuron is there" if self.width == 0 else f"none of the {self.width} neurons ever points there"
-            return f"spurious: {words}, and {there} (they reach {number(self.reached, 3)})"
+            return f"spurious: {words}, and {there} (they reach {number(self.reached, 3)}){self._moves}"
         when = f", the next drop about {number(self.time, 4)} from now" if np.isfinite(self.time) else ""
-        return f"leaving: neuron {self.neuron} reaches utility {number(self.reached, 4)}{when}"
+        if when and np.isfinite(self.now):
+            when += f", at t = {number(self.now + self.time, 4)}"
+        return f"leaving: neuron {self.neuron} reaches utility {number(self.reached, 4)}{when}{self._moves}"
+
+    @property
+    def _moves(self) -> str:
+        """How far the verdict hangs on the moment; nothing for a network at rest."""
+        return f", while its residual still moves by {percent(self.motion)}" if self.motion > SLIGHT else ""
 
     def table(self) -> Table:
         """The numbers behind the verdict."""
@@ -186,6 +197,7 @@ class Escape(Tabular):
             "gain": self.gain,
             "motion": self.motion,
             "width": self.width,
+            "now": self.now,
             "least_squares": self.least_squares,
             "groups": [
                 {
@@ -288,7 +300,7 @@ def judge(problem: Problem, there: Neurons, starts: int = 100, worth: float = WO
         utility, reached, counts = max(utility, halfway), max(reached, halfway), True
     if not counts:
         verdict = OPTIMAL
-    elif motion > AT_REST:
+    elif motion > AT_REST or SLIGHT * utility <= reached < motion * utility:  # less than what the motion may change
         verdict = MOVING
     else:
         verdict = SPURIOUS if reached < SLIGHT * utility else LEAVING
@@ -306,6 +318,7 @@ def judge(problem: Problem, there: Neurons, starts: int = 100, worth: float = WO
         least_squares=_linear(problem, samples, network),
         motion=motion,
         width=there.log_norms.size,
+        now=there.time,
     )
 
 
@@ -326,7 +339,7 @@ def _neurons(problem: Problem, at: Any, drop: int | None) -> Neurons:
         raise RequestError(explain(words, where="escape", expected=f"{problem.n_params}"))
     if isinstance(at, Trajectory) or (isinstance(at, Comparison) and at.trajectory.directions.size):
         whole = np.isfinite(found.log_norms)  # every neuron makes the function, the small ones as well
-        return Neurons(found.directions, found.log_norms, whole, found.moment, found.time)
+        return replace(found, active=whole)
     return found
 
 
@@ -462,6 +475,7 @@ def _reach(
         return 0.0, None, np.nan
     directions, log_norms = there.directions[rows], there.log_norms[rows]
     if samples is not None and rest is not None:
+        directions = _kept(there)[rows]
         walls = Walls.of(samples.X, samples.weigh(rest), samples.leak)
         end = ends(walls, directions, log_norms, samples.leak)
         turned, utilities, lines = end.directions, end.utilities, end.log_norms
@@ -477,6 +491,15 @@ def _reach(
     if utilities[best] <= 0:
         return 0.0, None, np.nan
     return float(utilities[best]), int(rows[best]), _next(problem, alone, rows, turned, utilities, lines)
+
+
+def _kept(there: Neurons) -> FloatArray:
+    """Unit rows (H, P) that have what their layers conserve: a neuron that shrinks for ever comes back without it, with
+    the other sign, by what steps or rounding have added."""
+    if there.origin is None:
+        return there.directions
+    balance = Balance.of(there.origin.directions, there.origin.log_norms, there.directions.shape[1] - 1)
+    return balance.restored(there.directions, there.log_norms)
 
 
 def _next(
@@ -498,7 +521,8 @@ def _next(
             radius = 0.5 * np.log(utilities[i] / (2 * own[0]))
             times.append((radius - size) / (2 * utilities[i]))
         left = left[~same]
-    return max(0.0, float(min(times))) if times else np.nan
+    coming = [time for time in times if time > 0]  # the others have grown
+    return min(coming, default=0.0) if times else np.nan
 
 
 def _checked(problem: Problem, network: FloatArray, level: float, best: Critical) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 
 from agf.arrays import FloatArray
 from agf.contract.problem import Problem
+from agf.init import Init
 from agf.rectified.cones import Arrangement
 from agf.rectified.escape import LEAVING, MOVING, WORTH, judge
 from agf.rectified.samples import Samples
@@ -24,17 +25,17 @@ FACES, PRODUCTS = 5_000, 10**5
 
 
 def prospects(
-    problem: Problem, width: int, worth: float = WORTH
+    problem: Problem, origin: Init, worth: float = WORTH
 ) -> Callable[[FloatArray, FloatArray], float | None] | None:
     """(unit rows (H, P), log norms (H,)) -> rate 1/s that small neurons come to, 0 where none ever grows, None where
     the large ones still move; None for other problems, and large ones. Drops of less than `worth` of the loss of the
-    zero function do not count."""
+    zero function do not count.  origin : where the flow took them from."""
     samples = Samples.of(problem)
-    if samples is None or width * samples.X.shape[0] > PRODUCTS or Arrangement.of(samples.X).bound > FACES:
+    if samples is None or origin.width * samples.X.shape[0] > PRODUCTS or Arrangement.of(samples.X).bound > FACES:
         return None
 
     def rate(directions: FloatArray, log_norms: FloatArray) -> float | None:
-        there = Neurons(normalize(directions), log_norms, np.isfinite(log_norms), "the flow")
+        there = Neurons(normalize(directions), log_norms, np.isfinite(log_norms), "the flow", origin=origin)
         found = judge(problem, there, starts=1, worth=worth)
         if found.verdict == MOVING:
             return None

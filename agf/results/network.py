@@ -10,6 +10,7 @@ from agf.arrays import BoolArray, FloatArray, number
 from agf.contract.problem import Problem
 from agf.coordinates.mode_system import ACTIVE
 from agf.errors import RequestError, explain, shown
+from agf.init import Init
 from agf.results.comparison import Comparison
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
@@ -21,6 +22,7 @@ class Neurons:
 
     directions : (H, P) unit rows.  log_norms : (H,).  active : (H,) those that make the function.
     moment : which moment it is.  time : flow time of it, NaN where there is none.
+    origin : where a flow took them from: what it conserves is as it was there. None where no flow did.
     """
 
     directions: FloatArray
@@ -28,6 +30,7 @@ class Neurons:
     active: BoolArray
     moment: str
     time: float = np.nan
+    origin: Init | None = None
 
     def network(self, problem: Problem) -> FloatArray:
         """(m, P) parameters of the active ones; all (H, P), the others 0, of a problem in which each has its place."""
@@ -57,7 +60,8 @@ def _of_stairs(stairs: Staircase, drop: int | None) -> Neurons:
     chosen = stairs.drops[k - 1]
     if chosen.directions is None or chosen.log_norms is None or chosen.active is None:
         raise _lost(f"drop {k} of {stairs.problem}")
-    return Neurons(chosen.directions, chosen.log_norms, chosen.active.astype(bool), f"drop {k}", chosen.time)
+    active = chosen.active.astype(bool)
+    return Neurons(chosen.directions, chosen.log_norms, active, f"drop {k}", chosen.time, stairs.init)
 
 
 def _of_trajectory(curve: Trajectory, drop: int | None) -> Neurons:
@@ -72,7 +76,8 @@ def _of_trajectory(curve: Trajectory, drop: int | None) -> Neurons:
         at, moment = int(np.argmin(np.abs(curve.snapshot_times - middle))), f"drop {k}"
     log_norms = curve.log_norms[at]
     active = log_norms > log_norms.max(initial=-np.inf) + np.log(ACTIVE) if k != 0 else np.zeros(log_norms.size, bool)
-    return Neurons(curve.directions[at], log_norms, active, moment, float(curve.snapshot_times[at]))
+    origin = curve.init if curve.kind == "gradient flow" else None
+    return Neurons(curve.directions[at], log_norms, active, moment, float(curve.snapshot_times[at]), origin)
 
 
 def _checked(drop: int | None, count: int) -> int:

@@ -257,7 +257,7 @@ class _Run:
         if ties.problem.layers is not None:
             from agf.rectified.prospects import prospects  # a tenth of a second to import, and few problems have kinks
 
-            known = prospects(ties.problem, ties.init.width, settings["settle"] * FLOOR)
+            known = prospects(ties.problem, ties.init, settings["settle"] * FLOOR)
             if known is not None:
                 self.ending = replace(self.ending, prospects=lambda now: known(*_neurons(now)))
         self.saved = self.recorded = Saved(system.start())  # after the last step, and after the last that is recorded

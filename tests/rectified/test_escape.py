@@ -8,8 +8,9 @@ from rectified_cases import M4, T3, linear_residual
 
 import agf
 from agf import registry
-from agf.rectified.escape import _beyond, _pull
+from agf.rectified.escape import _beyond, _pull, judge
 from agf.rectified.samples import Samples
+from agf.results.network import Neurons
 from agf.shell.main import main
 
 T3A = np.array([[-0.9, 1.0], [0.0, 1.0], [0.9, 1.0]]), np.array([1.0, 0.1, 1.1])
@@ -148,6 +149,43 @@ def test_a_network_in_motion_says_so():
     found = agf.escape(p, np.array([[-0.2, 0.5, 0.5]]))
     assert found.verdict == "moving"
     assert found.motion > 0.05
+
+
+def small_net(seed):
+    """Three balanced neurons on six or eight samples, and their flow."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(4, 9))
+    X = np.column_stack([rng.uniform(-1, 1, n), np.ones(n)]) if seed % 2 else rng.standard_normal((n, 2))
+    problem = agf.TwoLayer(X, rng.standard_normal(n), width=3)
+    return problem, agf.flow(problem, problem.init(1e-2, seed=seed, kind="balanced"), snapshots=300)
+
+
+def at_time(flow, t):
+    """The neurons of a flow at the snapshot next to t."""
+    k = int(np.argmin(np.abs(flow.snapshot_times - t)))
+    whole = np.isfinite(flow.log_norms[k])
+    return Neurons(flow.directions[k], flow.log_norms[k], whole, "then", flow.snapshot_times[k], flow.init)
+
+
+def test_a_balanced_neuron_that_shrinks_for_ever_does_not_come_back_by_what_steps_have_added():
+    problem, flow = small_net(16)
+    found = agf.escape(problem, flow)
+    assert (found.verdict, found.reached) == ("spurious", 0.0)
+    assert found.now == flow.times[-1]
+    assert agf.escape(problem, flow.params(-1)).verdict == "leaving"  # as weights of no known start they are unbalanced
+
+
+def test_what_neurons_reach_of_a_residual_in_motion_counts_if_it_is_more_than_what_still_moves():
+    problem, flow = small_net(39)
+    verdicts = [judge(problem, at_time(flow, t)) for t in (1.0, 40.7, flow.times[-1])]
+    first, later, last = verdicts
+    assert first.verdict == "leaving"
+    assert first.now + first.time == pytest.approx(flow.drops[0].time, rel=0.3)
+    assert f"at t = {first.now + first.time:.4g}" in first.sentence
+    assert later.verdict == "moving"  # it was "leaving": the end is spurious, and no drop comes
+    assert 1e-3 * later.utility < later.reached < later.motion * later.utility < 0.05 * later.utility
+    assert last.verdict == "spurious"
+    assert ("while its residual still moves" in last.sentence) == (last.motion > 1e-3)
 
 
 @pytest.mark.parametrize("name", registry.names())

@@ -177,8 +177,8 @@ def test_what_can_still_be_lost_covers_drops_that_do_not_count():
     said = float(re.search("at most (.*) can still be lost", str(flow))[1])
     assert max(flow.losses[-1] - 0.1**2 / 4, 1e-6 * problem.loss_grad(np.zeros((0, 4)), np.zeros(0, int))[0]) <= said
     there = sphere.polar(flow.params(-1))
-    assert prospects(problem, 2)(*there) == 0.0
-    assert prospects(problem, 2, 1e-8)(*there) == pytest.approx(9e-4 / 4, rel=1e-2)
+    assert prospects(problem, start)(*there) == 0.0
+    assert prospects(problem, start, 1e-8)(*there) == pytest.approx(9e-4 / 4, rel=1e-2)
 
 
 def test_a_flow_that_is_quiet_says_in_flow_time_how_slowly_the_rest_grows(monkeypatch):

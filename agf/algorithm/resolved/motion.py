@@ -119,7 +119,7 @@ class Motion:
             return None
         from agf.rectified.prospects import prospects  # a tenth of a second to import, and few problems have kinks
 
-        return prospects(self.given.problem, self.run.state.active.size)
+        return prospects(self.given.problem, self.given.init)
 
     def _see(self, now: Moment, stretch: Stretch) -> None:
         """Take a step into the curve, and where it ends into the state."""
