@@ -471,7 +471,7 @@ class ErrorNorm:
 
     def __call__(self, error: FloatArray, y0: FloatArray, y1: FloatArray) -> float:
         units = self.units(y0)
-        if callable(self.scale):
+        if y1 is not y0 and callable(self.scale):
             units = np.maximum(units, self.units(y1))
         relative = np.abs(error / (self.rtol * units))
         largest = float(relative.max(initial=0.0))

@@ -41,6 +41,7 @@ class SplitSystem(WeightSystem):
         entries = np.arange(self.shape[0] * self.shape[1]).reshape(self.shape)[large].ravel()
         self._block = np.ix_(entries, entries)
         self._last: tuple[FloatArray, FloatArray] | None = None  # y and the polar state there
+        self._sized: tuple[FloatArray, FloatArray] | None = None  # y and the norms of the large neurons there
 
     @property
     def groups(self) -> IntArray:
@@ -75,7 +76,7 @@ class SplitSystem(WeightSystem):
         out = self.polar.velocity(at)
         rates = self.polar.rates(at, out)[self.large]
         theta, moves = self._rows(y)[self.large], self._rows(out)
-        moves[self.large] = norms(theta)[:, None] * moves[self.large] + theta * rates[:, None]
+        moves[self.large] = self._norms(y)[:, None] * moves[self.large] + theta * rates[:, None]
         out[-self.large.size :][self.large] = 0.0
         return out
 
@@ -87,8 +88,7 @@ class SplitSystem(WeightSystem):
 
     def scale(self, y: FloatArray) -> FloatArray:
         out = self.polar.scale(self.in_polar(y)).copy()
-        theta = self._rows(y)[self.large]
-        self._rows(out)[self.large] = norms(theta)[:, None] / np.sqrt(theta.shape[1])
+        self._rows(out)[self.large] = self._norms(y)[:, None] / np.sqrt(self.shape[1])
         return out
 
     def hessian(self, y: FloatArray) -> FloatArray | None:
@@ -102,6 +102,12 @@ class SplitSystem(WeightSystem):
 
     def conserved(self, y: FloatArray) -> dict[str, FloatArray]:
         return self.polar.conserved(self.in_polar(y))
+
+    def _norms(self, y: FloatArray) -> FloatArray:
+        """Of the large neurons, (k,)."""
+        if self._sized is None or self._sized[0] is not y:
+            self._sized = y, norms(self._rows(y)[self.large])
+        return self._sized[1]
 
     def _rows(self, y: FloatArray) -> FloatArray:
         """A view of the rows of y, (H, P)."""

@@ -10,7 +10,7 @@ modes grow or decay at the real eigenvalues of S.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotrs
@@ -166,24 +166,20 @@ def march(
         for i in reversed(range(order + 1)):
             past[i] += past[i + 1]
         s1 = s_end if h >= s_end - s else s + h
-        missed = _ERROR[order] * change
-        step = Implicit(
-            s, s1, y, ahead, f, slope, None, missed, solver.evaluations, Memory(h), past[: order + 1].copy()
-        )
-        s, y, f, equal, counted = s1, ahead, slope, equal + 1, counted + 1
+        missed, differences = _ERROR[order] * change, past[: order + 1].copy()
+        equal, counted = equal + 1, counted + 1
         if equal > order:
-            order, wanted = _next(past, order, h, error, norm, y)
+            order, wanted = _next(past, order, h, error, norm, ahead)
             if wanted > solver.longest:  # growing modes, not accuracy, hold the step: look whether they still do
-                solver.limit(y, s, _LONGER)
+                solver.limit(ahead, s1, _LONGER)
             if not 1.0 <= wanted / h < _WORTH:
                 h, equal = _rescale(past, order, h, min(wanted, solver.longest)), 0
-        yield replace(
-            step,
-            memory=History(
-                h, past=past.copy(), order=order, equal=equal, longest=solver.longest, at=solver.matrix_at,
-                own=solver.own, mark=mark, there=there, counted=counted,
-            ),
+        memory = History(
+            h, past=past.copy(), order=order, equal=equal, longest=solver.longest, at=solver.matrix_at,
+            own=solver.own, mark=mark, there=there, counted=counted,
         )  # fmt: skip
+        yield Implicit(s, s1, y, ahead, f, slope, None, missed, solver.evaluations, memory, differences)
+        s, y, f = s1, ahead, slope
     raise OutOfSteps(f"{max_steps} implicit steps were not enough.", s, y)
 
 
