@@ -118,27 +118,28 @@ def staircase(problem: Linear, alpha: float | None, rule: str) -> Staircase:
             raise RequestError(
                 explain("alpha must be below 1: time is in units of -log alpha.", where="linear.theory", found=alpha)
             )
-    drops = []
-    before = np.zeros(problem.syx.shape)
     parts = [_block(problem.moments, *pair) for pair in _racing(problem.moments, rule)]
-    for join in joins(problem.moments, parts, problem.width):
-        strengths = np.linalg.svd(join.beta - before, compute_uv=False)[: join.modes.size]
-        before = join.beta
-        drops.append(
-            Drop(
-                time=join.time * unit,
-                half_time=join.time * unit,
-                accelerated_time=join.time,
-                level=join.level,
-                neurons=join.modes,
-                label=named(join.modes, strengths.tolist()),
-                utility=0.5 * join.rates,
-                grad_norm=0.0,
-                predicted_decrease=0.0,
-                how="closed form",
-                features=problem.map_features(problem.moments.natural(join.beta)),
-            )
+    path = list(joins(problem.moments, parts, problem.width))
+    nothing = np.zeros((1, *problem.syx.shape))
+    maps = np.concatenate([nothing, *(join.beta[None] for join in path)])
+    strengths = np.linalg.svd(np.diff(maps, axis=0), compute_uv=False)
+    features = problem.map_features(problem.moments.natural(maps[1:]))
+    drops = tuple(
+        Drop(
+            time=join.time * unit,
+            half_time=join.time * unit,
+            accelerated_time=join.time,
+            level=join.level,
+            neurons=join.modes,
+            label=named(join.modes, strengths[k, : join.modes.size].tolist()),
+            utility=0.5 * join.rates,
+            grad_norm=0.0,
+            predicted_decrease=0.0,
+            how="closed form",
+            features={name: np.asarray(values[k]) for name, values in features.items()},
         )
+        for k, join in enumerate(path)
+    )
     notes = [f"rule: {rule}"]
     if rule == "greedy" and drops:
         # The published level after k modes is what the k largest energies leave.
@@ -159,8 +160,8 @@ def staircase(problem: Linear, alpha: float | None, rule: str) -> Staircase:
         problem=problem.name,
         degree=2,
         clock=Clock(2, 0.0 if alpha is None else float(np.log(unit))),
-        start_level=problem.moments.loss(np.zeros(problem.syx.shape)),
-        drops=tuple(drops),
+        start_level=problem.moments.loss(nothing[0]),
+        drops=drops,
         status=Status.THEORY,
         arguments=problem.arguments,
         notes=tuple(notes),
