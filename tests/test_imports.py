@@ -158,5 +158,5 @@ def marches(path: Path) -> list[int]:
 @pytest.mark.parametrize("path", [*MODULES, *PLUGINS], ids=lambda path: ".".join(path.with_suffix("").parts[-2:]))
 def test_steps_of_a_flow_are_taken_by_its_driver_alone(path):
     """Methods hand the steps of the integrators on, and `drive` asks its rules after each: no other loop does."""
-    owners = {ROOT / "agf" / name for name in ("stopping/drive.py", "stopping/methods.py")}
-    assert (path in owners) == bool(marches(path)), f"{path}: {marches(path)}; compose rules in agf.stopping.drive"
+    owners = {ROOT / "agf" / name for name in ("stopping/driver.py", "stopping/methods.py")}
+    assert (path in owners) == bool(marches(path)), f"{path}: {marches(path)}; compose rules in agf.stopping.driver"

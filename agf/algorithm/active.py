@@ -18,7 +18,7 @@ from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.integrators import Memory
 from agf.rounding import EPS
-from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
+from agf.stopping.driver import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.horizon import Below, Course, Decayed, Horizon, Spent
 from agf.stopping.methods import Auto, Explicit
 from agf.stopping.rules import Budget, Certified, Event, Tolerance

@@ -17,7 +17,7 @@ from agf.init import Init
 from agf.integrators import STIFF_STEPS
 from agf.numerics.ndf import History
 from agf.sphere import norms, polar
-from agf.stopping.drive import End, Moment, Saved, Why
+from agf.stopping.driver import End, Moment, Saved, Why
 from agf.stopping.horizon import Course
 from agf.stopping.methods import LARGEST, PER_ENTRY
 from agf.stopping.rules import Memory

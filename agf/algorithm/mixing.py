@@ -27,7 +27,7 @@ from agf.records.state import Activation, Settled, State
 from agf.records.status import Status
 from agf.rounding import RANK, SUM
 from agf.sphere import norms, polar
-from agf.stopping.drive import Moment, Why, drive
+from agf.stopping.driver import Moment, Why, drive
 from agf.stopping.ending import status_of
 from agf.stopping.horizon import LONGEST, Course, Horizon
 from agf.stopping.methods import Auto

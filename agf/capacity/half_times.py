@@ -17,7 +17,7 @@ from agf.contract.problem import Problem
 from agf.init import Init
 from agf.results.trajectory import Trajectory
 from agf.sphere import cartesian
-from agf.stopping.drive import Moment
+from agf.stopping.driver import Moment
 
 #: Error of one step of the race relative to each neuron, at first. Cost: a half time is asked for to a percent.
 RTOL = 1e-3

@@ -16,7 +16,7 @@ from agf.init import Init
 from agf.integrators import LOW
 from agf.rectified.prospects import prospects
 from agf.rounding import SUM
-from agf.stopping.drive import Moment, Stop, Why, drive
+from agf.stopping.driver import Moment, Stop, Why, drive
 from agf.stopping.ending import SETTLE, Ending
 from agf.stopping.methods import Explicit
 from agf.stopping.rules import Budget, Certified, Quiet, Settled, Timeless, Tolerance

@@ -15,7 +15,7 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray
 from agf.integrators import Accepted
 from agf.numerics.collocation import Polynomials
-from agf.stopping.drive import Counted
+from agf.stopping.driver import Counted
 
 #: Distance of the states between which the slope of a step is measured, over its length. Derived: the square of it and
 #: rounding over it are both below 1e-9.

@@ -14,7 +14,7 @@ from agf.coordinates.sharp_system import SharpSystem
 from agf.coordinates.split_system import SplitSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.integrators import STIFF_STEPS
-from agf.stopping.drive import End, Moment, Why
+from agf.stopping.driver import End, Moment, Why
 from agf.stopping.methods import EXPENSIVE, EXPENSIVE_ENTRY, LARGEST, PER_ENTRY
 from agf.stopping.rules import Memory
 

@@ -21,7 +21,7 @@ from agf.integrators import MarchError, NonFinite, Stalled
 from agf.records.status import Status
 from agf.records.table import bound
 from agf.rounding import SUM
-from agf.stopping.drive import End, Moment, Stop, Why
+from agf.stopping.driver import End, Moment, Stop, Why
 from agf.stopping.rest import Rest
 from agf.stopping.rules import Before, Certified, Drifting, Parked, Quiet, Settled, Tolerance
 

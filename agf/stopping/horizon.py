@@ -14,7 +14,7 @@ import numpy as np
 
 from agf.rounding import SUM
 from agf.stopping import remaining_loss
-from agf.stopping.drive import End, Moment, Stop, Why
+from agf.stopping.driver import End, Moment, Stop, Why
 from agf.stopping.rules import LOOK, PARKED, Memory, Tolerance
 
 #: How many times more slowly than what moves fastest (a drop, the next neuron to come) anything may move and still be

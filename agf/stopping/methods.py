@@ -12,7 +12,7 @@ from agf import integrators
 from agf.arrays import FloatArray
 from agf.integrators import ABSURD, METHODS, Accepted, ErrorNorm, Memory, NonFinite, one_by_one
 from agf.numerics import collocation, ndf
-from agf.stopping.drive import Counted
+from agf.stopping.driver import Counted
 
 #: Methods by the number that stands for them in a file.
 _NAMES = (*METHODS, collocation.NAME)

@@ -15,7 +15,7 @@ import numpy as np
 from agf.arrays import FloatArray
 from agf.numerics.ndf import cholesky
 from agf.rounding import EPS
-from agf.stopping.drive import Moment
+from agf.stopping.driver import Moment
 
 #: Power of time, q, that is supposed of what is slow: decays are t^-q at the slowest, and neurons part as t^q at the
 #: fastest, their growth rate times the age being q. Result: of the loss said to be left, which a slower decay exceeds,

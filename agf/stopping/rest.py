@@ -21,7 +21,7 @@ from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.split_system import SplitSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.rounding import EPS, SUM
-from agf.stopping.drive import Counted, End, Moment, Stop, Why, drive
+from agf.stopping.driver import Counted, End, Moment, Stop, Why, drive
 from agf.stopping.fastest_growth import fastest_growth
 from agf.stopping.horizon import SLOWER
 from agf.stopping.methods import Explicit

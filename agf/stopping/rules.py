@@ -1,4 +1,4 @@
-"""Why a flow stops: one small value for each reason, to be composed in `agf.stopping.drive.drive`.
+"""Why a flow stops: one small value for each reason, to be composed in `agf.stopping.driver.drive`.
 
 Each states what it proves and where its constants come from; tests/stopping/test_rules.py has a closed form for each.
 `tolerated`, which many share, is the loss that may be left: `Tolerance(fraction, floor)` is fraction * max(|L|, floor).
@@ -17,7 +17,7 @@ from agf.errors import ProblemError, explain
 from agf.integrators import Accepted
 from agf.numerics.ndf import History
 from agf.rounding import EPS, SUM
-from agf.stopping.drive import End, Moment, Stop, Why
+from agf.stopping.driver import End, Moment, Stop, Why
 from agf.stopping.methods import PER_ENTRY
 
 Memory = tuple[float, ...]

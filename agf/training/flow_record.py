@@ -16,7 +16,7 @@ from agf.integrators import Accepted
 from agf.results.interpolant import Point
 from agf.rounding import SUM
 from agf.stopping.along import Way, enough
-from agf.stopping.drive import Counted, Moment
+from agf.stopping.driver import Counted, Moment
 from agf.training.recorder import Recorder
 
 

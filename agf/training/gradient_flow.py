@@ -43,7 +43,7 @@ from agf.records.checkpoint import Checkpoint
 from agf.records.status import Status
 from agf.results.trajectory import Trajectory
 from agf.stopping.coordinates import Held, Stiff, crossing
-from agf.stopping.drive import Counted, Method, Moment, Saved, Stop, Work, drive
+from agf.stopping.driver import Counted, Method, Moment, Saved, Stop, Work, drive
 from agf.stopping.ending import FLOOR, SETTLE, Ending
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit, pack, unpack
 from agf.stopping.rules import Budget, Timeless, Unaffordable

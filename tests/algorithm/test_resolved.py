@@ -20,7 +20,7 @@ from agf.records.settings import FINE_DEPTH, Settings
 from agf.records.status import Status
 from agf.results.curve import detect
 from agf.stopping import coordinates, methods
-from agf.stopping.drive import Why
+from agf.stopping.driver import Why
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from stubs import Scripted
 import agf
 from agf.algorithm.active import Cost, settle
 from agf.stopping import remaining_loss
-from agf.stopping.drive import Counted, Moment
+from agf.stopping.driver import Counted, Moment
 
 
 class Landscape(Scripted):

@@ -8,7 +8,7 @@ from valley import Valley, bowl, power
 
 from agf.errors import ProblemError
 from agf.rounding import SUM
-from agf.stopping.drive import Saved, Why, drive
+from agf.stopping.driver import Saved, Why, drive
 from agf.stopping.ending import Ending, remarks
 from agf.stopping.methods import LSODA, Auto, Explicit
 from agf.stopping.rules import (

@@ -15,7 +15,7 @@ import agf
 from agf.coordinates.held_neurons import HeldSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.stopping import coordinates
-from agf.stopping.drive import Counted, Moment, Why
+from agf.stopping.driver import Counted, Moment, Why
 
 
 def cancelling(turn, small, seed=2):

@@ -20,7 +20,7 @@ from agf.coordinates.choice import flow_system
 from agf.coordinates.polar_system import PolarSystem
 from agf.rectified.prospects import prospects
 from agf.stopping import coordinates, rules
-from agf.stopping.drive import Why, drive
+from agf.stopping.driver import Why, drive
 from agf.stopping.ending import Ending
 from agf.stopping.methods import LSODA
 from agf.stopping.rules import Event

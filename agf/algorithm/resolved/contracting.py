@@ -41,7 +41,7 @@ from agf.results.curve import FLOOR, LEFT
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.stopping.along import Way, enough
-from agf.stopping.drive import Counted, End, Moment, Saved, Stop, Why, drive
+from agf.stopping.driver import Counted, End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import SETTLE, Ending, first_change, remarks
 from agf.stopping.methods import Auto
 from agf.stopping.rules import BUDGET, Budget, Timeless

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agf.arrays import BoolArray
 from agf.records.status import Status
-from agf.stopping.drive import End, Why
+from agf.stopping.driver import End, Why
 
 
 def meaning(end: End, active: BoolArray, *, least: float, tolerated: float) -> Status | None:

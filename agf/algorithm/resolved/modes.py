@@ -37,7 +37,7 @@ from agf.results.staircase import Staircase
 from agf.rounding import LOG_LEAST
 from agf.sphere import cartesian
 from agf.stopping.coordinates import Stiff
-from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
+from agf.stopping.driver import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import SETTLE, Ending, remarks
 from agf.stopping.methods import PER_ENTRY, Auto
 from agf.stopping.rules import BUDGET, Budget, Certified, Timeless, Tolerance

@@ -21,7 +21,7 @@ from agf.numerics.ndf import History
 from agf.records.status import Status
 from agf.results.curve import RELAXES
 from agf.stopping.coordinates import Stiff, crossing
-from agf.stopping.drive import End, Moment, Saved, Stop, Why, drive
+from agf.stopping.driver import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import Ending, first_change, remarks
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit
 from agf.stopping.rules import BUDGET, Budget, Certified, Event, Timeless, Tolerance, Unaffordable

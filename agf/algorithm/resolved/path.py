@@ -17,7 +17,7 @@ from agf.records.state import State
 from agf.results.curve import FLOOR, CurveDrop, crowded, detect
 from agf.results.drop import Drop, kept
 from agf.results.interpolant import drawn
-from agf.stopping.drive import End, Moment, Why
+from agf.stopping.driver import End, Moment, Why
 
 #: Fall of the loss, over the first, between two points of the curve at most. Cost: half-drop times are found on a cubic
 #: between points, which is right to 1e-8 of the fall of a lone neuron then.

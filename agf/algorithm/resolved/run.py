@@ -18,7 +18,7 @@ from agf.contract.order import Order
 from agf.coordinates.floors import of_returns
 from agf.records.state import State
 from agf.results.drop import Drop
-from agf.stopping.drive import Moment
+from agf.stopping.driver import Moment
 
 
 class Run:

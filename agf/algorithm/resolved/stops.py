@@ -17,7 +17,7 @@ from agf.algorithm.resolved.waiting import Landing
 from agf.arrays import FloatArray
 from agf.coordinates.held_neurons import HeldSystem, hold
 from agf.rounding import SUM
-from agf.stopping.drive import Counted, End, Moment, Stop, Why
+from agf.stopping.driver import Counted, End, Moment, Stop, Why
 from agf.stopping.ending import FLOOR
 from agf.stopping.remaining_loss import escape
 from agf.stopping.rules import LOOK

@@ -10,7 +10,7 @@ from agf.arrays import FloatArray
 from agf.contract.flow_system import FlowSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.records.state import State
-from agf.stopping.drive import Moment
+from agf.stopping.driver import Moment
 
 
 @dataclass
