@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import signal
 
-from agf.shell.leaving import leave
+from agf.shell.leaving import end, leave
 
 #: The matrices of a step are small: threads of the linear algebra that wait for one another on them cost, on a machine
 #: that has other work, several times what they gain (`agf predict relu`: 10 CPU s in one, over 44 in two). They are
 #: read once, when numpy is loaded; what the user has set counts.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+#: Exit codes above it say by which signal a command was ended. Limit: of shells.
+_SIGNAL = 128
 
 
 def main() -> int:
@@ -28,4 +31,7 @@ def main() -> int:
     listeners.occupied()
     from agf.shell.main import main as run
 
-    return run()
+    code = run()
+    if code > _SIGNAL:
+        end(code)
+    return code

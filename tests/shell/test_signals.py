@@ -332,3 +332,13 @@ def test_a_checkpoint_of_rare_results_is_written_at_once_and_then_not_at_every_o
     assert written[0] == str(tmp_path / "a")
     assert written.count(str(tmp_path / "b")) == 0
     assert Checkpoint.of(rare) is rare
+
+
+def test_a_signal_inside_text_that_is_executed_is_told_by_its_own_number(tmp_path):
+    """Python ends by SIGINT where a KeyboardInterrupt has passed through such a text, as data classes are made of."""
+    text = "import os, signal; os.kill(os.getpid(), signal.SIGTERM); signal.sigtimedwait([], 0.1)"
+    (tmp_path / "mine.py").write_text(f"exec({text!r})\n", encoding="utf-8")
+    words = [sys.executable, "-m", "agf.shell", "predict", "mine.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, preexec_fn=heed, timeout=60)
+    assert done.returncode == 128 + signal.SIGTERM, done.stderr
+    assert done.stderr.strip() == "agf: interrupted"
