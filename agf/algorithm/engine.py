@@ -21,6 +21,7 @@ import numpy as np
 
 from agf.arrays import USUAL
 from agf.asked import asked
+from agf.contract import start
 from agf.contract.admission import admit
 from agf.contract.phases import Phases
 from agf.contract.problem import Problem
@@ -146,6 +147,7 @@ def _agf(problem: Problem, init: Init, settings: Settings) -> Phases:
     own = problem.phases(init, settings)
     if own is not None:
         return own
+    start.refuse_long(problem, "predict", start.PHASES)
     if init.width > 1 and mixes(problem):
         from agf.algorithm.mixing import MixedPhases
 

@@ -26,7 +26,6 @@ from agf.contract.admission import admit
 from agf.contract.blame import blame, guard, guarded, told
 from agf.contract.phases import Phases
 from agf.contract.problem import Problem
-from agf.contract.start import refuse_long
 from agf.coordinates.stand_ins import tied_copies
 from agf.errors import AgfError
 from agf.init import Init
@@ -135,7 +134,6 @@ def predict_with(
     with guard(problem):
         first = np.nan
         if settings.mode != "limit":
-            refuse_long(problem, "predict")
             first = refuse_size(problem, init)
         ties = tied_copies(problem, init)
         stairs = _predicted(ties.problem, ties.init, settings, first, observer, kept)
@@ -330,7 +328,6 @@ def predict_each(problem: Problem, inits: Sequence[Init], settings: Settings) ->
             if phases is None:
                 found = predict_with(problem, init, settings)
             else:
-                refuse_long(problem, "predict")
                 first = refuse_size(problem, init)
                 found = _alternate(Engine(problem, init, settings, phases), None, Checkpoint(None))
                 found = of_start(found, first)

@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 _LOG_MOST = 640.0
 #: Largest count. Derived: numpy holds counts in 64 bits.
 _COUNTED = int(np.iinfo(np.int64).max)
-#: Gradients that a prediction or a flow takes at least, about. Cost: times of what is refused; those of the gallery
-#: take from 500 to 10,000.
-_GRADIENTS = 1000.0
+#: Gradients that two phases, and a flow in the modes or coordinates of a problem, take, about. Cost: times of what is
+#: refused; from 140 to 700 where they are a problem's own.
+PHASES = 1e3
+#: Gradients that a flow takes, about, in the polar coordinates that serve any problem. Cost: times of what is refused;
+#: from 4,000 to 30,000 on attention, tanh and Gaussian teachers of 10 to 3,000 neurons.
+POLAR = 1e4
 #: Gradients of the shortest run, for whose sake weights are drawn at all. Cost: time; of what takes longer the drawing
 #: alone takes a minute.
 _FEW = 100.0
-#: Numbers that all gradients of a run may go through. Limit: of patience, some ten minutes of one core at the least.
+#: Numbers that all gradients of a run may go through. Limit: of patience, minutes of one core at the least.
 _MOST_NUMBERS = 1e11
 
 
@@ -118,7 +121,7 @@ def check_memory(problem: Problem, where: str) -> None:
         )
 
 
-def refuse_long(problem: Problem, where: str, gradients: float = _GRADIENTS) -> None:
+def refuse_long(problem: Problem, where: str, gradients: float) -> None:
     """Refuse what would take for ever, by counting: the same on any machine and at any load.
 
     Parameters
@@ -127,23 +130,23 @@ def refuse_long(problem: Problem, where: str, gradients: float = _GRADIENTS) -> 
         What is computed.
     where : str
         Who asks, for the message.
-    gradients : float, optional
-        Gradients that are allowed, where someone who asks for fewer than a run takes knows what to expect.
+    gradients : float
+        Gradients that it takes, about, or that are allowed, where these are fewer.
 
     Raises
     ------
     RequestError
-        With the numbers that one gradient goes through.
+        With the numbers that one gradient goes through, and how many gradients there are.
     """
     numbers = float(problem.width) * _positive(problem, "operations", where)
-    if numbers * min(gradients, _GRADIENTS) > _MOST_NUMBERS:
+    if numbers * gradients > _MOST_NUMBERS:
         raise RequestError(
             explain(
-                f"{problem.width:,} neurons of {problem.n_params:,} parameters would take hours or more.",
+                f"{problem.width:,} neurons of {problem.n_params:,} parameters would take many minutes or hours.",
                 where=f"{where} of problem {problem.name!r}",
-                found=f"{numbers:.1e} numbers in each gradient, of which a run takes a thousand or more",
-                expected=f"up to {_MOST_NUMBERS / _GRADIENTS:.0e}",
-                remedy="Use a smaller width, or a smaller problem.",
+                found=f"{numbers:.1e} numbers in each gradient, of which this takes about {gradients:,.0f}",
+                expected=f"up to {_MOST_NUMBERS / gradients:.0e}",
+                remedy="Use a smaller width, a smaller problem, or, for a flow, a smaller max_gradients.",
             )
         )
 

@@ -26,7 +26,7 @@ from agf.contract.blame import guard, guarded
 from agf.contract.faint import refuse_faint
 from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
-from agf.contract.start import refuse_long
+from agf.contract.start import PHASES, POLAR, refuse_long
 from agf.contract.ties import Ties
 from agf.coordinates.choice import flow_system
 from agf.coordinates.cone_system import ConeSystem
@@ -168,10 +168,11 @@ def flow(
         t_max = positive(t_max, "t_max", where="flow")
     max_gradients = positive(max_gradients, "max_gradients", where="flow")
     with guard(problem):
-        refuse_long(problem, "flow", max_gradients)
         refuse_faint(problem, init, "flow")
         ties = tied(problem, init)
         system = flow_system(ties.problem, ties.init)
+        generic = isinstance(system, PolarSystem | SharpSystem)
+        refuse_long(ties.problem, "flow", min(max_gradients, POLAR if generic else PHASES))
     if system.log_time_unit > _MAX_LOG_TIME:
         raise RequestError(
             explain(

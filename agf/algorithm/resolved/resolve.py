@@ -11,6 +11,7 @@ import numpy as np
 from agf.algorithm.deviation import of_curve
 from agf.algorithm.observer import Observer
 from agf.contract.problem import Problem
+from agf.contract.start import PHASES, POLAR, refuse_long
 from agf.contract.ties import Ties
 from agf.coordinates.mode_system import mixes
 from agf.init import Init
@@ -34,9 +35,11 @@ def resolve(
     if init.width > 1 and mixes(problem):
         from agf.algorithm.resolved.modes import resolve_modes
 
+        refuse_long(problem, "predict", PHASES)
         return of_curve(resolve_modes(problem, init, settings, observer, kept or Checkpoint(None)))
     ties = problem.ties(init) or Ties(problem, init, np.arange(init.width))
     system = ties.problem.flow_system(ties.init)
+    refuse_long(ties.problem, "predict", POLAR if system is None else PHASES)
     if system is not None and system.contracts:
         from agf.algorithm.resolved.contracting import resolve_contracting
 

@@ -110,6 +110,11 @@ class GaussianTeacher(agf.Problem):
         """Weights, and for each pair of students the arrays of their kernel, angle and the two rows."""
         return super().footprint + (self.n_inputs + 10) * self.width
 
+    @property
+    def operations(self) -> int:
+        """The roots and angles of a pair take some ten times as long as its numbers."""
+        return 10 * self.footprint
+
     def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
         """E (f* - f)^2 / 2 and its gradient, exact; that of neurons whose input weights are gone is 0."""
         loss, gradient = self.population.loss_grad(theta)

@@ -232,8 +232,8 @@ class WeightFlow(FlowSystem):
         return Snapshot(log_norms, directions, self.features(self.moments.natural(self._map(z))))
 
     def conserved(self, y: FloatArray) -> dict[str, FloatArray]:
-        """W W^T - A^T A, (H H,)."""
-        z = y.reshape(self.shape)
+        """W W^T - A^T A of as many hidden units as a unit has weights: all others are fixed combinations of these."""
+        z = y.reshape(self.shape)[: self.shape[1]]
         w, a = z[:, : self.d], z[:, self.d :]
         return {"imbalance": (w @ w.T - a @ a.T).ravel()}
 
