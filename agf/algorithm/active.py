@@ -96,10 +96,16 @@ def settle(
     watch: Watch | None = None,
     most: int = MAX_STEPS,
 ) -> ActiveEnd:
-    """Follow d theta/dt = -grad L from theta (m, P).
+    """Follow d theta/dt = -grad L of neurons (m,), alone, from theta (m, P).
 
     Parameters
     ----------
+    problem : Problem
+        Whose neurons.
+    theta : float ndarray, shape (m, P)
+        Where they are; not changed.
+    neurons : int ndarray, shape (m,)
+        Which they are.
     horizon : callable
         (theta, neurons) -> flow time to follow the flow for, as seen from there; asked again as the flow moves on.
     rtol : float
@@ -114,6 +120,10 @@ def settle(
     gone : float ndarray or None, shape (m,), optional
         Norms below which a neuron that shrinks has collapsed; it is taken out there and then. (float64 would not hold
         it at zero: it has lost what balances its parts, and passes to the other side.)
+    watch : callable or None, optional
+        Shown the neurons that move, and each accepted step.
+    most : int, optional
+        Accepted steps after which OutOfSteps is raised.
 
     Raises
     ------

@@ -19,10 +19,10 @@ from agf.algorithm.stepper import Stepper
 #: by steps at twice the width where neurons go the other way (`Batch.contrary`).
 _WIDTH = 1e-4
 #: What finds the neurons that rest, for steps of one kind.
-Rests = Callable[[Any, Crossings], Resting[Any]]
+RestingOf = Callable[[Any, Crossings], Resting[Any]]
 
 
-def choose_stepper(batch: Batch, rtol: float, noise: float) -> tuple[Stepper, Rests]:
+def choose_stepper(batch: Batch, rtol: float, noise: float) -> tuple[Stepper, RestingOf]:
     """Exact steps where the problem's dormant neurons have them, else Dormand-Prince steps; and how they come to rest.
 
     noise : utility gradients up to this cannot be told from 0.

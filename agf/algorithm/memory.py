@@ -11,7 +11,7 @@ from agf.records.state import State
 
 
 @dataclass(frozen=True)
-class Memory:
+class PhaseMemory:
     """Memory of `GenericPhases` and `LimitPhases`.
 
     Parameters
@@ -35,21 +35,21 @@ class Memory:
     left: float = 0.0
 
     @classmethod
-    def of(cls, width: int) -> Memory:
+    def of(cls, width: int) -> PhaseMemory:
         """At the start: no neuron has activated or grown."""
         return cls(np.zeros(width), np.zeros(width), np.zeros(width, dtype=bool))
 
-    def activated(self, neurons: IntArray, radii: FloatArray, sizes: FloatArray) -> Memory:
+    def activated(self, neurons: IntArray, radii: FloatArray, sizes: FloatArray) -> PhaseMemory:
         """After neurons (k,) activated at log norms `radii` (k,), theirs alone being `sizes` (k,)."""
         all_radii, all_sizes = self.radii.copy(), self.sizes.copy()
         all_radii[neurons], all_sizes[neurons] = radii, sizes
         return replace(self, radii=all_radii, sizes=all_sizes)
 
-    def mark(self, neurons: IntArray, grown: bool) -> Memory:
+    def mark(self, neurons: IntArray, grown: bool) -> PhaseMemory:
         """After neurons grew along their directions (True), or are back where they started (False)."""
         flags = self.grown.copy()
         flags[neurons] = grown
         return replace(self, grown=flags)
 
 
-GenericState = State[Memory]
+GenericState = State[PhaseMemory]

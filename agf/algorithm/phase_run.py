@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from agf.algorithm.field import Batch
-from agf.algorithm.memory import GenericState, Memory
+from agf.algorithm.memory import GenericState, PhaseMemory
 from agf.algorithm.task import Task
 from agf.algorithm.threshold import ExactThreshold
 from agf.arrays import IntArray
@@ -35,7 +35,8 @@ class PhaseRun:
         """All neurons dormant, time 0; what is active for ever is so from here on."""
         init = self.origin
         first = np.isin(np.arange(init.width), self.problem.permanent)
-        return State(0.0, first, init.directions.copy(), init.log_norms.copy(), self.start_level, Memory.of(init.width))
+        memory = PhaseMemory.of(init.width)
+        return State(0.0, first, init.directions.copy(), init.log_norms.copy(), self.start_level, memory)
 
     def residual(self, state: GenericState) -> Any:
         """Of the active neurons."""

@@ -291,9 +291,7 @@ class _Run:
             self.seconds = wall.perf_counter() - began
             result = self.trajectory(status)
             if self.problem.layers is not None:
-                from agf.rectified.verdict import (
-                    add_verdict,
-                )  # a tenth of a second to import, and few problems have kinks
+                from agf.rectified.verdict import add_verdict  # a tenth of a second, and few problems have kinks
 
                 result = add_verdict(self.problem, result)
         except KeyboardInterrupt:
