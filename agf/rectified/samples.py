@@ -29,7 +29,7 @@ class Samples:
             return None
         if problem.activation.name not in ("relu", "leaky-relu"):
             return None
-        return cls(problem.X, -float(problem.activation.left), problem)
+        return cls(problem.X, 0.0 - float(problem.activation.left), problem)  # never -0
 
     def weights(self, theta: FloatArray) -> FloatArray:
         """c (n,) at the network of the rows of theta (m, d + 1)."""

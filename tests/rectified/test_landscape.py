@@ -185,6 +185,10 @@ def test_several_outputs_and_too_many_faces_are_climbed_and_marked():
         assert side * drive / np.linalg.norm(drive) == pytest.approx(one.direction[:-1] * np.sqrt(2), abs=1e-7)
 
 
+def test_a_slope_of_zero_has_no_sign():
+    assert "x0 0.0000" in str(agf.landscape(agf.TwoLayer(np.eye(2), [1.0, 2.0], kink=0)))
+
+
 def test_bad_requests_are_refused():
     p = agf.TwoLayer(*M4)
     with pytest.raises(agf.RequestError, match="a str is not a problem"):
