@@ -9,6 +9,7 @@ from agf_problems.modular_addition.problem import ModularAddition
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from modular_cases import cosine, six_neurons
+from scipy.optimize import minimize
 
 import agf
 
@@ -256,6 +257,52 @@ def test_theorem_f6_every_even_number_of_neurons_from_six_reaches_the_bound(coun
     np.testing.assert_allclose(gradient, 0.0, atol=1e-12)
     # Theorem F.7: the cubed norms sum to sqrt(54 p) / |xh|, however many neurons there are
     assert np.sum(np.linalg.norm(theta, axis=1) ** 3) == pytest.approx(np.sqrt(54 * p) / 3.0, rel=1e-12)
+
+
+def aligned_cosines(x, frequency, size, turns):
+    """Rows (m, 3p) of cosines of a frequency: sizes (m,), phases (2, m) of u and v, and of w what aligns them."""
+    phases = *turns, turns.sum(axis=0) - np.angle(np.fft.fft(x)[frequency])
+    at = 2 * np.pi * frequency * np.arange(x.size) / x.size
+    return np.concatenate([size[:, None] * np.cos(at + phase[:, None]) for phase in phases], axis=1)
+
+
+def listed(x, theta):
+    """The loss over all p^2 pairs, one by one."""
+    p = x.size
+    u, v, w = np.split(theta, 3, axis=1)
+    moved, (a, b) = np.array([np.roll(x, k) for k in range(p)]), np.indices((p, p))
+    seen = (u @ moved.T)[:, :, None] + (v @ moved.T)[:, None, :]
+    return 0.5 * np.sum((moved[(a + b) % p] - np.einsum("iab,ic->abc", seen**2, w)) ** 2) / p**2
+
+
+@pytest.mark.parametrize(("p", "frequency", "count"), [(5, 1, 6), (5, 2, 7), (7, 2, 6), (7, 3, 7), (9, 3, 6)])
+def test_theorem_f7_at_every_minimum_the_cubed_norms_have_one_sum(p, frequency, count):
+    """All pairs listed, and descended from random sizes and phases, without the problem and without its waves.
+
+    Scaled, the same neurons complete the square of eq. 88.
+    """
+    rng = np.random.default_rng(p)
+    x = rng.standard_normal(p)
+    x -= x.mean()
+    size = np.abs(np.fft.fft(x)[frequency])
+
+    def group(flat):
+        logs, *turns = flat.reshape(3, -1)
+        return aligned_cosines(x, frequency, np.exp(logs), np.array(turns))
+
+    start = np.concatenate([-1 + 0.5 * rng.random(count), 2 * np.pi * rng.random(2 * count)])
+    found = minimize(lambda flat: listed(x, group(flat)), start, method="BFGS", options={"maxiter": 600, "gtol": 1e-9})
+    theta, least = group(found.x), 0.5 * x @ x - size**2 / p
+    cubes = np.sum(np.linalg.norm(theta, axis=1) ** 3)
+    assert found.fun == pytest.approx(least, abs=1e-9 * x @ x)
+    assert cubes == pytest.approx(np.sqrt(54 * p) / size, rel=1e-5)
+    for scale in (0.4, 1.3):
+        square = (size / np.sqrt(p) - scale**3 * cubes * size**2 / (np.sqrt(54) * p)) ** 2
+        assert listed(x, scale * theta) == pytest.approx(least + square, rel=1e-5)
+    problem = ModularAddition(p=p, template=x, width=count)
+    at = problem.characters.frequencies.tolist().index(frequency)
+    assert problem.learned(theta, np.arange(count))[at] == pytest.approx(1.0, rel=1e-5)
+    assert problem.loss_grad(theta, np.arange(count))[0] == pytest.approx(found.fun, rel=1e-9)
 
 
 def test_theorem_f9_the_utility_that_is_left_is_that_of_the_other_frequencies():
