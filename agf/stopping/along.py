@@ -42,17 +42,15 @@ class Way:
         #: Ends of each, (k,).
         self.first, self.last = np.array([(step.s0, step.s1) for step in steps]).T
         kinds = [type(step) for step in steps]
-        #: Of which of the parts each step is, (k,): those of one class in a row are one.
-        self._part = np.cumsum([0, *(a is not b for a, b in pairwise(kinds))])
-        starts = np.flatnonzero(np.diff(self._part, prepend=-1)).tolist()
-        self._starts = np.array(starts)
-        self._parts = [kinds[a].many(steps[a:b]) for a, b in pairwise([*starts, len(kinds)])]
+        #: Where parts of one class begin, and their states.
+        self._starts = [0, *(k for k in range(1, len(kinds)) if kinds[k] is not kinds[k - 1])]
+        self._parts = [kinds[a].many(steps[a:b]) for a, b in pairwise([*self._starts, len(kinds)])]
 
     def states(self, which: IntArray, s: FloatArray) -> FloatArray:
         """States (m, N) at their own times (m,) of the steps of these indices."""
         if len(self._parts) == 1:
             return self._parts[0](which, s)
-        part = self._part[which]
+        part = np.searchsorted(self._starts, which, side="right") - 1
         rows = [np.flatnonzero(part == k) for k in range(len(self._parts))]
         found = [
             states(which[some] - first, s[some])

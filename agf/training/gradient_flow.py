@@ -251,10 +251,10 @@ class _Run:
     def __init__(self, problem: Problem, init: Init, ties: Ties, system: FlowSystem, settings: dict[str, Any]) -> None:
         self.problem, self.init, self.ties, self.settings = problem, init, ties, settings
         self.home = self.system = system  # the coordinates it started in, and those it is in
-        least = float(ties.problem.least_loss(ties.init)) if system.contracts else -np.inf
+        self.ending = Ending.of(ties.problem, ties.init, system, settings["settle"])
+        least = self.ending.least if system.contracts else -np.inf
         recorder = Recorder(settings["snapshots"], 0.1 * settings["rtol"], numbers=init.directions.size, least=least)
         self.record = FlowRecord(recorder, system)
-        self.ending = Ending.of(ties.problem, ties.init, system, settings["settle"])
         if ties.problem.layers is not None:
             from agf.rectified.prospects import prospects  # a tenth of a second to import, and few problems have kinks
 

@@ -105,6 +105,8 @@ class MirrorFlow(agf.FlowSystem):
         self._noise = np.sqrt(self._diagonal / self.n) * float(np.linalg.norm(y))
         self._groups = np.arange(x.shape[1])
         self._ones = np.ones(x.shape[1])
+        # of the states that were last linearized: residuals, halves added up, and velocities
+        self._known: tuple[FloatArray, FloatArray, FloatArray, FloatArray] | None = None
         # log p^2 / 4 and log q^2 / 4 of each coordinate
         self._parts = 2.0 * self._mirror.log_p - _LOG_4, 2.0 * self._mirror.log_q - _LOG_4
 
@@ -126,7 +128,10 @@ class MirrorFlow(agf.FlowSystem):
 
     def linearized(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
         up, down = self._halves(ys)
-        return (self._y - (up - down) @ self._xt) @ self._xn, self._falling * (up + down)[:, None, :]
+        r, total = self._y - (up - down) @ self._xt, up + down
+        velocities = r @ self._xn
+        self._known = ys, r, total, velocities
+        return velocities, self._falling * total[:, None, :]
 
     def gradients(self, ys: FloatArray) -> FloatArray:
         up, down = self._halves(ys)
@@ -163,15 +168,25 @@ class MirrorFlow(agf.FlowSystem):
         return self.loss_and_rate(y)[1]
 
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
-        losses, rates = self.losses_and_rates(y)
-        return float(losses), float(rates)
+        """Both, without further work where `linearized` was last asked for at y alone."""
+        known = self._known if self.loss_is_known(y) else None
+        losses, rates = self.losses_and_rates(y) if known is None else self._losses_and_rates(*known[1:])
+        return losses.item(), rates.item()
+
+    def loss_is_known(self, y: FloatArray) -> bool:
+        return self._known is not None and self._known[0].base is y
 
     def losses_and_rates(self, ys: FloatArray) -> tuple[FloatArray, FloatArray]:
         up, down = self._halves(ys)
         r = self._y - (up - down) @ self._xt
-        velocity = r @ self._xn
-        rates = -2.0 * np.sum((up + down) * velocity**2, axis=-1)
-        return (0.5 / self.n) * (np.sum(r * r, axis=-1) + self._out_of_reach), rates
+        return self._losses_and_rates(r, up + down, r @ self._xn)
+
+    def _losses_and_rates(
+        self, r: FloatArray, total: FloatArray, velocities: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """From residuals, halves added up, and velocities."""
+        rates = -2.0 * np.add.reduce(total * velocities**2, axis=-1)
+        return (0.5 / self.n) * (np.add.reduce(r * r, axis=-1) + self._out_of_reach), rates
 
     def growth(self, y: FloatArray) -> float:
         """Largest |grad_beta L| among the coordinates that can grow that way: d log|u + v|/dt, or of |u - v|.
