@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import re
 from abc import ABC, ABCMeta
 from typing import Any
 
 from agf.asked import refuse
 from agf.contract.copies import copied, frozen
+from agf.errors import ProblemError, explain
+
+#: What Python says of a property to which a value is given.
+_NO_SETTER = re.compile(r"property '(\w+)' of .* has no setter")
 
 
 class _FromCopies(ABCMeta):
@@ -18,6 +23,11 @@ class _FromCopies(ABCMeta):
             return super().__call__(*copied(args), **copied(kwargs))
         except Exception as error:
             refuse(cls, args, kwargs, error)
+            if isinstance(error, AttributeError) and (fixed := _NO_SETTER.search(str(error))):
+                name = fixed[1]
+                words = f"`{name}` is a property, and a value is set for it."
+                remedy = f"The class returns it, or has a plain {name} = None for __init__ to set, and no property."
+                raise ProblemError(explain(words, where=f"class {cls.__name__}", remedy=remedy)) from error
             raise
 
     def __setattr__(cls, name: str, value: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from agf.arrays import number
 from agf.contract.flow_system import FlowSystem
 from agf.contract.ties import Ties
 from agf.errors import ProblemError, explain
@@ -71,7 +72,7 @@ def watched(cls: type, method: str, value: Any) -> Any:
     if inspect.isfunction(value):
         return _watched(method, value)
     if isinstance(value, property) and value.fget is not None:
-        return value.getter(_watched(method, value.fget))
+        return value.getter(_watched("", value.fget))  # returns a method, not what that one returns
     if isinstance(value, classmethod):
         return classmethod(_watched(method, value.__func__))
     return value
@@ -282,7 +283,7 @@ def _critical(value: Any, problem: Any, *rest: Any) -> None:
 
 
 def _least_loss(value: Any, *rest: Any) -> None:
-    if not isinstance(value, float | int | np.floating) or isinstance(value, bool) or np.isnan(value):
+    if not isinstance(value, float | int | np.floating) or np.isnan(number(value)):
         raise _Odd(a(value), "a number, 0 where nothing better is known", "a return left out")
 
 
@@ -356,3 +357,5 @@ _RULES: dict[str, Callable[..., None]] = {
     "theory": _theory,
     "example": _example,
 }
+#: Methods of a problem that the package calls.
+METHODS = ("residual", *(method for method in _RULES if method != "batch_loss_grad"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agf.arrays import FloatArray, count, number
+from agf.contract.returns import METHODS
 from agf.errors import DataError, ProblemError, RequestError, explain
 from agf.init import Init, check_alpha
 from agf.records import files
@@ -34,7 +35,7 @@ _MOST_NUMBERS = 1e11
 
 def drawn(problem: Problem, alpha: float, seed: int | None, kind: str) -> Init:
     """Random initialization at scale alpha (`Problem.init`). Raises DataError for a bad alpha, seed or kind."""
-    where = f"{problem.name}.init"
+    where = f"{_read(problem, 'name')}.init"
     check_sizes(problem, where)
     check_memory(problem, where)
     refuse_long(problem, where, _FEW)
@@ -56,16 +57,22 @@ def check_sizes(problem: Problem, where: str) -> None:
     """Refuse a problem whose degree, width or other plain attributes cannot be. Raises ProblemError."""
     batches = (("n_samples", 1),) if hasattr(problem, "n_samples") else ()
     for name, least in (("degree", 2), ("width", 1), ("n_params", 1), *batches):
-        value = getattr(problem, name, None)
+        value = _read(problem, name)
         if not _whole(value, least):
             _refuse(problem, name, value, f"an integer, at least {least}, that numpy can count to", where)
-    if not isinstance(problem.name, str):
-        _refuse(problem, "name", problem.name, "text", where)
-    kinds = problem.kinds
+    for name in METHODS:
+        if not callable(value := _read(problem, name)):
+            _refuse(problem, name, value, "a method", where)
+    for name in ("interchangeable", "smooth", "quadratic_loss"):
+        if not isinstance(value := _read(problem, name), bool | np.bool_ | int):
+            _refuse(problem, name, value, "True or False", where)
+    if not isinstance(name := _read(problem, "name"), str):
+        _refuse(problem, "name", name, "text", where)
+    kinds = _read(problem, "kinds")
     if not (isinstance(kinds, tuple | list) and kinds and all(isinstance(kind, str) for kind in kinds)):
         _refuse(problem, "kinds", kinds, "names of kinds of initialization, as in ('gaussian',)", where)
-    kink, layers, permanent = problem.kink, problem.layers, problem.permanent
-    if not isinstance(kink, float | int) or isinstance(kink, bool) or not 0.0 <= kink < np.inf:
+    kink, layers, permanent = (_read(problem, name) for name in ("kink", "layers", "permanent"))
+    if not isinstance(kink, float | int) or isinstance(kink, bool) or not 0.0 <= number(kink) < np.inf:
         _refuse(problem, "kink", kink, "a number of at least 0", where)
     if layers is not None and not (
         isinstance(layers, tuple) and len(layers) == 2 and all(_whole(size, 1) for size in layers)
@@ -76,6 +83,17 @@ def check_sizes(problem: Problem, where: str) -> None:
         )
     if not isinstance(permanent, tuple) or not all(_whole(row, 0) and row < problem.width for row in permanent):
         _refuse(problem, "permanent", permanent, f"a tuple of rows from 0 to {problem.width - 1}", where)
+
+
+def _read(problem: Problem, name: str) -> Any:
+    """An attribute, which may be a stranger's property. Raises ProblemError with what that raised."""
+    try:
+        return getattr(problem, name)
+    except ProblemError:
+        raise
+    except Exception as error:
+        words = f"`{name}` raised {type(error).__name__}: {error}."
+        raise ProblemError(explain(words, where=f"class {type(problem).__name__}")) from error
 
 
 def _whole(value: object, least: int) -> bool:
@@ -152,7 +170,7 @@ def refuse_long(problem: Problem, where: str, gradients: float) -> None:
 
 
 def _positive(problem: Problem, name: str, where: str) -> float:
-    value = number(getattr(problem, name))
-    if not value > 0:
-        _refuse(problem, name, getattr(problem, name), "a positive number", where)
-    return value
+    value = _read(problem, name)
+    if not number(value) > 0:
+        _refuse(problem, name, value, "a positive number", where)
+    return number(value)

@@ -171,3 +171,51 @@ def test_no_method_leaves_the_program_whoever_calls_it(method, raised):
     with pytest.raises(agf.ProblemError, match=rf"leave \(.*py:\d+\): it raised {type(raised).__name__}: ") as found:
         ask()
     assert found.value.__cause__ is raised
+
+
+def mine(**members):
+    return type("Mine", (agf.TwoLayer,), {"__module__": __name__, **members})
+
+
+@pytest.mark.parametrize("name", ["operations", "footprint"])
+def test_a_property_that_is_set_and_one_that_raises_are_sentences(name):
+    def made(self, X, Y):
+        agf.TwoLayer.__init__(self, X, Y)
+        setattr(self, name, 7)
+
+    with pytest.raises(agf.ProblemError, match=rf"class Mine: `{name}` is a property.*a plain {name} = None"):
+        mine(__init__=made)(X, X[:, 0])
+    assert getattr(mine(__init__=made, **{name: None})(X, X[:, 0]), name) == 7
+
+    def raising(self):
+        raise ValueError("no such size")
+
+    with pytest.raises(agf.ProblemError, match=rf"class Mine: `{name}` raised ValueError: no such size"):
+        mine(**{name: property(raising)})(X, X[:, 0]).init(1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("smooth", np.ones(2), "Expected True or False"),
+        ("quadratic_loss", None, "Expected True or False"),
+        ("interchangeable", "yes", "Expected True or False"),
+        ("hessian", None, "Expected a method"),
+        ("label", "neuron", "Expected a method"),
+    ],
+)
+@pytest.mark.parametrize("where", ["class", "instance", "property"])
+def test_what_the_contract_reads_is_refused_wherever_it_was_set(name, value, words, where):
+    kinds = {"class": {name: value}, "instance": {}}.get(
+        where, {name: property(lambda self: value, lambda self, given: None)}
+    )
+    problem = mine(**kinds)(X, X[:, 0], activation="tanh", width=3)
+    problem.__dict__[name] = value  # which a property hides
+    with pytest.raises(agf.ProblemError, match=words):
+        problem.init(1e-3)
+
+
+def test_a_least_loss_beyond_float64_is_refused():
+    problem = mine(least_loss=lambda self, init: 10**400)(X, X[:, 0], activation="tanh", width=3)
+    with pytest.raises(agf.ProblemError, match="`least_loss` breaks the contract.*an int"):
+        agf.flow(problem, problem.init(1e-3))
