@@ -217,5 +217,5 @@ def test_what_the_contract_reads_is_refused_wherever_it_was_set(name, value, wor
 
 def test_a_least_loss_beyond_float64_is_refused():
     problem = mine(least_loss=lambda self, init: 10**400)(X, X[:, 0], activation="tanh", width=3)
-    with pytest.raises(agf.ProblemError, match="`least_loss` breaks the contract.*an int"):
+    with pytest.raises(agf.ProblemError, match=r"`least_loss` breaks the contract.*an int"):
         agf.flow(problem, problem.init(1e-3))
