@@ -91,13 +91,14 @@ def _refuse_norms(problem: Problem, init: Init, nothing: Nothing) -> None:
     except NonFinite:
         return  # the first phase meets it again, and reports it
     with np.errstate(over="ignore"):
-        norm, natural = np.exp([init.log_norms[rows][pulled].min(), radii[pulled].max()])
+        nearest = np.argmin((init.log_norms[rows] - radii)[pulled])  # each has a natural norm of its own
+        norm, natural = np.exp([init.log_norms[rows][pulled][nearest], radii[pulled][nearest]])
     raise RequestError(
         explain(
             "the initial weights are larger than what the data ask for, and a prediction expands in small ones.",
             where=f"problem {problem.name!r}",
-            found=f"neurons of norm {norm:.3g} or more",
-            expected=f"norms well below {natural:.3g}, at which one neuron alone has learned what it can",
+            found=f"norm {norm:.3g} of the neuron that comes nearest",
+            expected=f"norms well below {natural:.3g}, at which it alone has learned what it can",
             remedy=_smaller(init),
         )
     )

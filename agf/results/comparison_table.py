@@ -113,7 +113,8 @@ def _begun(report: Comparison) -> int | None:
 def _sentences(report: Comparison) -> list[str]:
     lines = [
         "Times are flow times; observed is when the curve comes to the middle of the predicted levels before and after "
-        "a drop. Errors of time are relative to the observed time, of levels to L(0). "
+        "a drop. Errors of time are relative to the observed time, of levels to "
+        f"L(0) = {number(report.stairs.start_level, 5)}. "
         f"Largest: time {percent(report.max_time_error)}, level {percent(report.max_level_error)}."
     ]
     if not np.isnan(report.curve_error):

@@ -1,5 +1,7 @@
 """Starts too large for a prediction are refused in the units of the data, whatever the problem and the mode."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -118,3 +120,12 @@ def test_the_network_after_what_the_initial_weights_have_learned_is_the_one_that
     assert found.level == pytest.approx(stairs.levels[-1])
     assert found.verdict == "optimal"
     assert stairs.notes[-1].startswith("Can it still learn? Optimal")
+
+
+def test_the_norm_that_is_refused_is_above_the_one_that_is_asked_for():
+    """Every head has a natural norm of its own: the least norm was told beside the largest of these, 1.63 and 2.94."""
+    problem = agf.problem("linear-attention", **agf.registry.find("linear-attention").example())
+    with pytest.raises(agf.RequestError, match="larger than what the data ask for") as refused:
+        agf.predict(problem, problem.init(1.0, seed=0), mode="agf")
+    norm, natural = map(float, re.search(r"norm (\S+) of the neuron .* below (\S+),", str(refused.value)).groups())
+    assert norm > natural

@@ -111,9 +111,10 @@ def test_the_page_is_alive_in_a_browser(tmp_path, runs):
     html_report.report(runs, path)
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=flags)
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=flags, timeout=0)
         try:
             tab = browser.new_page()
+            tab.set_default_timeout(0)  # what is waited for is a state of the page, however busy the machine is
             complaints = []
             tab.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
             tab.on("pageerror", lambda e: complaints.append(str(e)))

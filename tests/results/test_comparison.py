@@ -191,6 +191,7 @@ def test_data_and_parameters_in_which_the_two_sides_differ_are_named():
 
 def test_the_table_says_when_a_drop_counts_as_observed():
     words = compare(predicted([2], [4, 2]), curve([2], [4, 2])).table().text()
+    assert "of levels to L(0) = 4." in words
     assert "observed is when the curve comes to the middle of the predicted levels" in words
 
 
