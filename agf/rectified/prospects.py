@@ -15,7 +15,7 @@ from agf.arrays import FloatArray
 from agf.contract.problem import Problem
 from agf.init import Init
 from agf.rectified.cones import Arrangement
-from agf.rectified.escape import LEAVING, MOVING, WORTH, judge
+from agf.rectified.escape import AT_REST, LEAVING, MOVING, WORTH, judge
 from agf.rectified.samples import Samples
 from agf.results.network import Neurons
 from agf.sphere import normalize
@@ -37,8 +37,9 @@ def prospects(
     def rate(directions: FloatArray, log_norms: FloatArray) -> float | None:
         there = Neurons(normalize(directions), log_norms, np.isfinite(log_norms), "the flow", origin=origin)
         found = judge(problem, there, starts=1, worth=worth)
-        if found.verdict == MOVING:
+        if found.motion > AT_REST:
             return None
-        return 2.0 * found.reached if found.verdict == LEAVING else 0.0
+        # what still moves may be all that neurons reach: a slow mode beside which no flow is over, either
+        return 2.0 * found.reached if found.verdict in (LEAVING, MOVING) else 0.0
 
     return rate
