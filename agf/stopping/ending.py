@@ -166,9 +166,10 @@ class Ending:
             left = end.left + unseen * self.settle * FLOOR * self.scale
             grows = "nothing grows" if end.at.system.system.smooth else "no small neuron grows"
             reason = "no network that the flow can reach has less loss" if end.bounded else grows
+            most = "at most" if end.bounded else "about"  # a decay slower than t^-1/2 loses more
             return (
                 Status.SETTLED,
-                f"The flow settled at loss {end.at.loss:.6g}: at most {bound(left)} can still be lost; {reason}.",
+                f"The flow settled at loss {end.at.loss:.6g}: {most} {bound(left)} can still be lost; {reason}.",
                 {"left": left},
             )
         if end.why is Why.DRIFTING:

@@ -106,10 +106,10 @@ def flow(
         From where.
     t_max : float or None, optional
         Flow time to stop at; one a thousand times later than nothing but rounding can still be lost is not waited for.
-        None: until it is over, which the last sentence of the result proves. "settled": at most
+        None: until it is over, which the last sentence of the result shows. "settled": at most
         settle * max(L, 0.01 L of the zero function) can still be lost, because that is how far L is above a lower bound
-        of every loss that this flow can reach (`Problem.least_loss`), or because it would lose no more in another time
-        as long and nothing grows, neither a small neuron nor a perturbation; as long as something grows, however
+        of every loss that this flow can reach (`Problem.least_loss`), or about that, because it would lose no more in
+        another time as long and nothing grows, neither a small neuron nor a perturbation; as long as it does, however
         slowly, the run goes on. "no_critical_point": the loss falls like a power of time, by less than 2 % in another
         time as long, and nothing grows faster. "saddle": a perturbation has grown for 72 e-folds, so none is there.
     method : str, optional

@@ -147,7 +147,8 @@ class _Followed:
         if end.why is Why.SETTLED:
             self.left = end.left
             if end.left > FLOOR * self.task.start_level:  # at interpolation a loss falls for ever
-                self.notes.append(f"The curve ends where at most {bound(end.left)} can still be lost.")
+                most = "at most" if end.bounded else "about"
+                self.notes.append(f"The curve ends where {most} {bound(end.left)} can still be lost.")
         known = meaning(end, self.roll.state.active, least=self.least, tolerated=self.task.tolerated)
         if known is not None:
             return known
