@@ -22,6 +22,8 @@ Shoot = Callable[[IntArray, FloatArray], Snapshot]
 
 #: Points of the loss curve kept. Cost: memory; beyond it those that the others reproduce best are dropped.
 MAX_POINTS = 20_000
+#: Part of the points that a pass of thinning drops at least while its tolerance stays. Cost: of passes.
+_FEW = 0.1
 #: Error of a cubic between two points, over the loss above the least, at most. Cost: of points; half-drop times of
 #: drops that are small next to the loss that stays are right to a tenth of it.
 _OF_REST = 1e-4
@@ -197,7 +199,8 @@ class Recorder:
         return table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy() if self.sloped else np.zeros(0)
 
     def _thin_points(self) -> None:
-        """Drop points that their neighbours reproduce, to a tolerance loosened until half the room is free."""
+        """Drop points that their neighbours reproduce, or that are as near to them in time, to a tolerance loosened, as
+        little as will do, until half the room is free: late noise would else outlive the first drop."""
         tolerance = self.tolerance
         while len(self.points) > MAX_POINTS // 2:
             times, losses, slopes = self.curve()
@@ -208,10 +211,11 @@ class Recorder:
             left = times[even], losses[even], slopes[even] if self.sloped else slopes
             off = [np.abs(interpolate(*left, at) - interpolate(times, losses, slopes, at)) for at in places]
             unit = np.maximum(np.abs(losses[odd]), 1e-12 * np.abs(losses[0]))
-            drop = odd[np.max(off, axis=0) <= tolerance * unit]
+            known = np.max(off, axis=0) <= tolerance * unit
+            drop = odd[known | (times[odd + 1] - times[odd - 1] <= tolerance * times[odd])]
             keep = np.delete(np.arange(times.size), drop)
             self.points = [self.points[i] for i in keep]
-            tolerance *= 10
+            tolerance *= 10 if drop.size < _FEW * times.size else 1
 
     # -- snapshots --------------------------------------------------------------------------------------------
 
