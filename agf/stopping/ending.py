@@ -196,7 +196,7 @@ class Ending:
             )
         if end.why in (Why.BUDGET, Why.STALLED):  # the latter where rounding sets the length of steps
             due = end.at.system.system.due(end.at.y)
-            if due is not None and np.isfinite(due) and end.at.fall <= self.settle * self._size(end.at.loss):
+            if due is not None and np.isfinite(due) and end.at.fall <= self.quiet * self._size(end.at.loss):
                 when = before + (end.at.t + due) * unit
                 return (
                     Status.PLATEAU,
@@ -206,16 +206,19 @@ class Ending:
                     {"due": when},
                 )
         status = _PLAIN[end.why]
-        return (status, *self._open(status, end.at.loss)) if status.failed else (status, "", {})
+        return (status, *self._open(status, end)) if status.failed else (status, "", {})
 
-    def _open(self, status: Status, loss: float) -> tuple[str, dict[str, float]]:
-        """What a run that was not over may still lose, by the bound of the problem."""
-        left = loss - self.least
+    def _open(self, status: Status, end: End) -> tuple[str, dict[str, float]]:
+        """What a run that was not over may still lose, by the bound of the problem, and how fast it was losing it."""
+        loss, left = end.at.loss, end.at.loss - self.least
         if not np.isfinite(left):
             return "", {}
-        return f"{status.sentence} The loss is {loss:.6g}, of which at most {bound(left)} can still be lost.", {
-            "left": left
-        }
+        said = f"{status.sentence} The loss is {loss:.6g}, of which at most {bound(left)} can still be lost"
+        if end.why is Why.BUDGET:
+            said += f": {end.at.fall:.2g} in another time as long at its last rate"
+            slow = self.decaying(end.at)
+            said += f", and {slow:.2g} by what decays, however slowly" if slow > 0.0 else ""
+        return f"{said}.", {"left": left}
 
     def _size(self, loss: float) -> float:
         return max(abs(loss), FLOOR * self.scale)

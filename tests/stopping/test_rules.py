@@ -7,6 +7,7 @@ import pytest
 from valley import Valley, bowl, power
 
 from agf.errors import ProblemError
+from agf.records.status import Status
 from agf.rounding import SUM
 from agf.stopping.driver import Saved, Why, drive
 from agf.stopping.ending import Ending, remarks
@@ -203,6 +204,15 @@ def test_a_budget_counts_gradients_and_ends_any_run():
     end = drive(system, Explicit(1e-6), [Budget(500)], system.start())
     assert end.why is Why.BUDGET
     assert 500 <= end.at.work.gradients < 520
+
+
+def test_a_run_that_was_not_over_says_what_it_was_losing():
+    system = power(3.0)
+    end = drive(system, Explicit(1e-6), [Budget(500)], system.start())
+    status, said, numbers = Ending(1e-4, 1.0, 0.0, 0.0).status(end, 1.0)
+    assert status is Status.MAX_STEPS
+    assert numbers == {"left": end.at.loss}
+    assert f"can still be lost: {end.at.fall:.2g} in another time as long at its last rate" in said
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from agf.records.status import Status
 from agf.results.curve import RELAXES
 from agf.stopping.coordinates import Stiff, crossing
 from agf.stopping.driver import End, Moment, Saved, Stop, Why, drive
-from agf.stopping.ending import Ending, first_change, remarks
+from agf.stopping.ending import SETTLE, Ending, first_change, remarks
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit
 from agf.stopping.rules import BUDGET, Budget, Certified, Event, Timeless, Tolerance, Unaffordable
 
@@ -64,7 +64,9 @@ class Motion:
             saved = Saved(start, method=History(run.planned.step / unit))
         spent = sum(run.stats.get(name, 0.0) for name in ("velocity_evaluations", "utility_evaluations"))
         scale, first, age = given.start_level, max(began, self._first) / unit, began / unit
-        ending = Ending(settings.rtol, scale, given.least, first, spent=spent, age=age)
+        # beside rounded kinks the trainer's is as fine as levels are known
+        settle = SETTLE if given.problem.kink > 0 else settings.rtol
+        ending = Ending(settle, scale, given.least, first, spent=spent, age=age)
         if run.last and (known := self._prospects) is not None:
             ending = replace(ending, prospects=lambda now: known(*system.polar(stretch.riding(now.y))))
         budget, s_end = Budget(BUDGET - self._gradients, hessian=PER_ENTRY * start.size), (given.stop - began) / unit
@@ -156,6 +158,7 @@ class Motion:
             return None
         if end.why is Why.SETTLED:
             run.left = max(end.left, RELAXES * given.lost(now.loss))
+            run.drift = end.left if given.problem.kink > 0 else 0.0
         known = meaning(end, run.state.active, least=given.least, tolerated=given.tolerated)
         if known is not None:
             return known
