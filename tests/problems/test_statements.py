@@ -238,6 +238,7 @@ def test_theorem_f5_no_group_of_one_frequency_goes_below_its_bound(count, seed, 
     theta = scale * one_frequency(problem, np.random.default_rng(seed), count)
     bound = 0.5 * problem.template.energy - 3.0**2 / 7
     assert problem.loss_grad(theta, np.arange(count))[0] >= bound * (1 - 1e-12)
+    assert problem.template.gains().tolist() == pytest.approx([3.0**2 / 7, 1.5**2 / 7, 0.0], abs=1e-12)
 
 
 @pytest.mark.parametrize("count", [6, 8, 10, 14])
