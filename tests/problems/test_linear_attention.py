@@ -227,6 +227,9 @@ def test_no_local_maximum_of_the_utility_but_the_top_component():
         theta = _unit(theta + 0.02 * problem.utility(theta, NOBODY, nothing)[1])
     best = 32 * problem.eigenvalues[0] ** 2 / (3 * np.sqrt(3.0))
     np.testing.assert_allclose(problem.utility(theta, NOBODY, nothing)[0], best, rtol=1e-9)
+    told = [end for end in problem.critical(np.zeros((0, 9)), NOBODY) if end.kind == "maximum"]
+    assert [end.utility for end in told] == pytest.approx([best])
+    assert problem.utility(told[0].direction[None], NOBODY, nothing)[0] == pytest.approx(best)
 
 
 def test_theory_without_heads_has_levels_and_no_times(paper):

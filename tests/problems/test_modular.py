@@ -339,6 +339,9 @@ def test_every_frequency_is_a_strict_local_maximum_up_to_phases(position):
     # one zero along theta (projected out) and two along the phases that keep s_u + s_v - s_w
     assert np.sum(np.abs(curvature) < 1e-6) == 3
     assert np.all(curvature[:-3] < -0.1)
+    told = problem.critical(np.zeros((0, 21)), NOBODY)[position]
+    assert (told.kind, told.utility) == ("maximum", pytest.approx(utility[0]))
+    assert problem.utility(told.direction[None], np.arange(1), nothing)[0] == pytest.approx(utility)
 
 
 @pytest.mark.parametrize("p", [7, 12])
