@@ -128,7 +128,7 @@ def record(problem: Problem, phases: Phases, state: State[Any], activation: Acti
         level=settled.level,
         neurons=neurons,
         collapsed=settled.collapsed,
-        label=problem.label(params, active, neurons) if named is None else named(neurons),
+        label=problem.label(params, active, np.sort(neurons)) if named is None else named(neurons),
         utility=utility,
         runner_up=activation.runner_up,
         grad_norm=settled.grad_norm,

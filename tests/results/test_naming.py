@@ -65,3 +65,12 @@ def test_what_leaves_without_having_joined_alone_has_its_name(runs):
 @pytest.mark.parametrize("odd", [3, "abcd", ["a"], [["a", "b", "c", "d"]], None, {"a": 1}, np.zeros((2, 2))])
 def test_names_that_are_no_list_of_one_a_coordinate_are_not_used(odd):
     assert naming.given({"names": odd}, 4) is None
+
+
+def test_a_label_names_neurons_in_order_whatever_the_order_they_became_active_in():
+    X = np.random.default_rng(2).standard_normal((12, 2))
+    problem = agf.TwoLayer(X, X[:, 0] + 0.5 * X[:, 1], activation="tanh", width=6)
+    drops = agf.predict(problem, problem.init(1e-2, seed=2), mode="agf", max_drops=2).drops
+    assert any(np.any(np.diff(drop.neurons) < 0) for drop in drops)
+    for drop in drops:
+        assert re.findall(r"\d+", drop.label) == [str(i) for i in sorted(drop.neurons)]

@@ -15,13 +15,11 @@ import numpy as np
 import agf
 from agf.arrays import FloatArray, IntArray, in_range, matrix, not_zero, vector
 from agf.errors import DataError, explain
+from agf.records.naming import listed
 from agf_problems.diagonal_linear.flow import flow_of, least_loss
 from agf_problems.diagonal_linear.limit import staircase
 from agf_problems.diagonal_linear.many import MAX_SIZE, DiagonalMany
 from agf_problems.diagonal_linear.phases import DiagonalPhases
-
-#: Neurons of a drop that its label names, and how many where they are more. Limit: `Drop.neurons` has them all.
-_MOST_NAMED, _FIRST_NAMED = 20, 8
 
 
 class DiagonalLinear(agf.Problem):
@@ -236,11 +234,8 @@ class DiagonalLinear(agf.Problem):
         """ "coordinate 3", with its name where it has one; of more than twenty, the first eight."""
         del theta, neurons
         names = self.names
-        shown = chosen if chosen.size <= _MOST_NAMED else chosen[:_FIRST_NAMED]
-        words = [f"{i}" if names is None else f"{i} ({names[i]})" for i in shown.tolist()]
-        if shown.size < chosen.size:
-            words.append(f"and {chosen.size - shown.size:,} more")
-        return f"coordinate{'s' if chosen.size != 1 else ''} {', '.join(words)}"
+        words = [f"{i}" if names is None else f"{i} ({names[i]})" for i in chosen.tolist()]
+        return f"coordinate{'s' if chosen.size != 1 else ''} {listed(words)}"
 
     def critical(self, theta: FloatArray, neurons: IntArray) -> list[agf.Critical]:
         """One for each coordinate, on the side that it can grow to: utility |x_i . r| / 2n."""
