@@ -109,6 +109,21 @@ def test_signs_that_the_start_fixes_bound_what_can_be_reached(theta):
     assert flow.stats["evaluations"] < 1000  # 100,000 steps when shrinking coordinates counted as growing
 
 
+@pytest.mark.parametrize("start", ["equal", "positive"])
+def test_a_column_in_small_units_is_learned_late_and_not_never(start):
+    """Before, a flow was settled, "no network has less loss", with a column 1e-14 times as large as another to come."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((30, 2))
+    y = x @ [1.0, 0.5] + 0.1 * rng.standard_normal(30)
+    problem = diagonal(x * [1e4, 1e-10], y)
+    init = problem.init(1e-8) if start == "equal" else Init.from_params(np.full((2, 2), 1e-8))
+    level = least_squares(x, y)
+    assert problem.least_loss(init) == pytest.approx(level, rel=1e-12)
+    for run in agf.flow(problem, init), agf.predict(problem, init), agf.predict(problem, init, mode="agf"):
+        assert len(run.drops) == 2
+        assert run.levels[-1] == pytest.approx(level, rel=1e-6)
+
+
 @pytest.mark.parametrize("start", [None, [[1, 1], [1e-5, 0], [1e-5, 0]]])
 def test_columns_of_very_different_size_are_waited_for(start):
     raw = np.random.default_rng(0).standard_normal((12, 3))

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import qr
 
 import agf
+from agf import sphere
 from agf.arrays import FloatArray, IntArray
 from agf.rounding import LOG_LEAST, RANK, SUM, TIED
 from agf_problems.diagonal_linear.mirror import Mirror
@@ -53,6 +54,7 @@ def least_loss(x: FloatArray, y: FloatArray, init: agf.Init) -> float:
     u + v and u - v never change sign, and neither becomes or leaves 0: a coordinate that starts with u = v stays
     non-negative, one with u = -v non-positive, a zero one zero.
     """
+    x = sphere.normalize(x.T).T  # a column in other units reaches the same
     mirror = Mirror.of(init)
     positive, negative = mirror.log_p > -np.inf, mirror.log_q > -np.inf
     free, fixed = x[:, positive & negative], positive != negative
