@@ -29,7 +29,10 @@ def read(problem: Problem, path: str | os.PathLike[str]) -> Init:
     Raises
     ------
     RequestError
-        For a file that is none of weights, and weights of another shape, with the width that would take them.
+        For a file that is none of weights.
+    DataError
+        For weights of another shape, with the width that would take them, and a state_dict whose last row is an output
+        bias where the problem takes it for a neuron, or the reverse.
     """
     file = str(path)
     theta = array(file)
@@ -43,6 +46,16 @@ def read(problem: Problem, path: str | os.PathLike[str]) -> Init:
                 remedy=_remedy(problem, init, file),
             )
         )
+    if _of_torch(file) and (held := torch_weights.read(file)).output != bool(problem.permanent):
+        raise DataError(
+            explain(
+                f"these weights have an output bias, which {problem.name} would take for a neuron."
+                if held.output
+                else f"these weights have no output bias, and {problem.name} would take the last neuron for it.",
+                where=file,
+                remedy=f"-p bias={held.bias}." if _takes_bias(problem) else "",
+            )
+        )
     return init
 
 
@@ -54,7 +67,7 @@ def rows(path: str | os.PathLike[str]) -> int:
 def array(path: str | os.PathLike[str]) -> np.ndarray:
     """theta as it is in a file. Raises RequestError for a file that is none of weights."""
     file = str(path)
-    if file.lower().endswith(_TORCH):
+    if _of_torch(file):
         return torch_weights.read(file).theta
     if not file.lower().endswith(".npz"):
         raise RequestError(
@@ -71,10 +84,18 @@ def array(path: str | os.PathLike[str]) -> np.ndarray:
     return arrays["theta"]
 
 
+def _of_torch(file: str) -> bool:
+    return file.lower().endswith(_TORCH)
+
+
+def _takes_bias(problem: Problem) -> bool:
+    return "bias" in inspect.signature(type(problem).__init__).parameters
+
+
 def _remedy(problem: Problem, init: Init, file: str) -> str:
     """The biases or the width that weights ask for, where only these are others."""
     takes = inspect.signature(type(problem).__init__).parameters
-    if file.lower().endswith(_TORCH) and "bias" in takes:
+    if _of_torch(file) and _takes_bias(problem):
         held = torch_weights.read(file)
         bias, ours = held.bias, getattr(problem, "bias", "none")
         # a hidden bias is a column: others that differ are not explained by it

@@ -98,6 +98,20 @@ def test_the_command_line_takes_a_file_of_torch_and_names_the_biases_that_it_has
     assert "bias" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(("hidden", "output"), [(False, True), (True, True), (False, False), (True, False)])
+def test_an_output_bias_is_never_taken_for_a_neuron_nor_a_neuron_for_it(tmp_path, hidden, output):
+    """Its row has the shape of a neuron's: a network read with one too many, or too few, was predicted in silence."""
+    from agf.contract import weights
+
+    names = {(False, False): "none", (True, False): "hidden", (False, True): "output", (True, True): "both"}
+    model = nn.Sequential(nn.Linear(3, 4, bias=hidden), nn.Tanh(), nn.Linear(4, 1, bias=output))
+    torch.save(model.state_dict(), tmp_path / "start.pt")
+    width = 5 if output else 3
+    problem = agf.TwoLayer(np.ones((9, 3)), np.ones(9), width=width, bias=names[hidden, not output])
+    with pytest.raises(DataError, match=f"output bias.*-p bias={names[hidden, output]}"):
+        weights.read(problem, tmp_path / "start.pt")
+
+
 def test_what_is_read_trains_and_is_predicted():
     model = net(nn.ReLU(), outputs=1, width=6)
     with torch.no_grad():
