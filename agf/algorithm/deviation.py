@@ -358,8 +358,9 @@ def of_curve(
         beside = np.interp(place * np.exp([-_BESIDE, _BESIDE]), times, losses)
         bar = np.nan if unknown[k] else FINE_DEPTH + float(np.max(np.abs(beside - drop.level))) / scale
         if drift > 0 and k == len(drops) - 1:
-            middle = drop.level + 0.5 * (fall - drift)
-            error += abs(float(times[int(np.argmax(falling <= max(middle, falling[-1])))]) / drop.half_time - 1.0)
+            middles = drop.level + 0.5 * fall - np.array([0.0, 0.5 * drift])
+            early, late = np.interp(-middles, -falling, times)
+            error += float(late - early) / drop.half_time if late > early else 0.0
             bar += drift / scale
         bar = np.inf if np.isinf(drop.conditioning) else bar  # the repeat went elsewhere
         out.append(replace(drop, error=error, level_error=bar))

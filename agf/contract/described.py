@@ -38,7 +38,12 @@ class Described(Instance):
             Indices of the neurons to be named.
         """
         del theta, neurons
-        return f"{'neuron' if chosen.size == 1 else 'neurons'} {naming.listed([str(i) for i in chosen.tolist()])}"
+        return self.several("neuron", [str(i) for i in chosen.tolist()])
+
+    @staticmethod
+    def several(noun: str, names: list[str]) -> str:
+        """Label of a `noun` with `names`, "neurons 3, 5"; of more than twenty of them the first eight."""
+        return f"{noun}{'s' if len(names) != 1 else ''} {naming.listed(names)}"
 
     def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """What the network has learned, by name (coefficients, singular values, power spectrum, ...)."""

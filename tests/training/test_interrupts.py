@@ -48,8 +48,8 @@ def problem(name):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(10, 3))
     y = X @ np.array([1.0, 0.5, -0.2]) + 0.1 * rng.normal(size=10)
-    if name == "diagonal-linear":
-        return agf.problem(name, X=X, y=y), 1e-6
+    if name == "diagonal-linear":  # six coordinates: of three, half the lines come before the first step
+        return agf.problem(name, X=np.hstack([X, rng.normal(size=(10, 3))]), y=y), 1e-6
     if name == "linear":
         return agf.problem(name, X=X, Y=np.stack([y, X[:, 0] * X[:, 1]], axis=1), width=3), 1e-4
     return agf.TwoLayer(X, y, activation="erf", width=2), 1e-3
@@ -61,7 +61,7 @@ def test_an_interrupt_at_any_line_keeps_what_was_computed(tmp_path, name, way):
     network, alpha = problem(name)
     init, file = network.init(alpha, seed=1), tmp_path / "run.npz"
     compute = {
-        "predict": lambda: agf.predict(network, init, max_drops=3),
+        "predict": lambda: agf.predict(network, init, max_drops=4),
         "agf": lambda: agf.predict(network, init, mode="agf", max_drops=3),
         "flow": lambda: agf.flow(network, init, max_steps=60, snapshots=20),
         "descend": lambda: agf.descend(network, init, lr=1e-2, steps=200, snapshots=20),

@@ -15,7 +15,6 @@ import numpy as np
 import agf
 from agf.arrays import FloatArray, IntArray, in_range, matrix, not_zero, vector
 from agf.errors import DataError, explain
-from agf.records.naming import listed
 from agf_problems.diagonal_linear.flow import flow_of, least_loss
 from agf_problems.diagonal_linear.limit import staircase
 from agf_problems.diagonal_linear.many import MAX_SIZE, DiagonalMany
@@ -235,7 +234,7 @@ class DiagonalLinear(agf.Problem):
         del theta, neurons
         names = self.names
         words = [f"{i}" if names is None else f"{i} ({names[i]})" for i in chosen.tolist()]
-        return f"coordinate{'s' if chosen.size != 1 else ''} {listed(words)}"
+        return self.several("coordinate", words)
 
     def critical(self, theta: FloatArray, neurons: IntArray) -> list[agf.Critical]:
         """One for each coordinate, on the side that it can grow to: utility |x_i . r| / 2n."""
