@@ -5,8 +5,8 @@ The round:
 Dormant neurons:
     `dormant` steps them to the first crossing, in the `field` of a frozen residual; `threshold`, `crossings`, and
     `resting`.
-    How they are stepped: `choose_stepper`, of `stepper`: `dormand_prince`, or by closed forms, `linear_stepper` and
-    `exact_stepper`.
+    How they are stepped: `choose_stepper`, of `stepper`: `dormand_prince`, whose `past_steps` are kept, or by closed
+    forms, `linear_stepper` and `exact_stepper`.
 Active neurons:
     `active` follows their `cost` for as long as the `next_activation` takes.
 What a run carries:

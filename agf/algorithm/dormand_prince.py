@@ -6,18 +6,17 @@ stabilised steps for as long (rkc2 of `integrators`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from agf.algorithm.field import Batch, Field
+from agf.algorithm.past_steps import PastSteps, within
 from agf.algorithm.stepper import Stepper
 from agf.algorithm.threshold import refuse_nonfinite
 from agf.arrays import FloatArray, IntArray
 from agf.clock import log_norm
 from agf.coordinates.vanishing import ENDS, vanishing
 from agf.formulas.explicit import BULGE, ERROR, STAGES, chebyshev_weights
-from agf.integrators import MAX_STAGES, RADIUS_AGE, STAGES_SQUARED, STIFF_PRODUCT, STIFF_STEPS, interpolated, place
+from agf.integrators import MAX_STAGES, RADIUS_AGE, STAGES_SQUARED, STIFF_PRODUCT, STIFF_STEPS, place
 from agf.rounding import EPS, SUM, TINY
 from agf.sphere import lengths
 
@@ -30,9 +29,6 @@ _DECIDES = 0.1
 #: Power iterations for the fastest mode of a stiff neuron, from the one last found. Cost: a radius that is too small
 #: lets a step become unstable, and it is rejected.
 _ITERATIONS = 5
-#: Numbers of past steps that are kept, for all neurons. Cost: memory, 32 MB; where neurons are more, their states
-#: inside former steps are found by steps anew.
-_KEPT = 1 << 22
 #: Length of the differences that stand for the linearization. Derived: the root of the rounding of the gradient, a sum
 #: over the data, at which truncation and rounding are equal.
 SHIFT = SUM**0.5
@@ -72,8 +68,7 @@ class DormandPrince(Stepper):
         self._radius = np.zeros(self.m)  # spectral radius where that is so: stabilised steps; else 0
         self._fastest = np.zeros((self.m, self.p))  # direction of that mode
         self._age = np.zeros(self.m, dtype=np.int64)  # steps since it was looked for
-        self._past: list[tuple[IntArray, FloatArray]] = []  # rows (k,) and their former steps (6, k, P + 2)
-        self._room = _KEPT
+        self._past = PastSteps(self.p)
 
     def step(self, rows: IntArray) -> IntArray:
         """Try a step of each of rows; those that were accepted."""
@@ -114,30 +109,13 @@ class DormandPrince(Stepper):
             return done
         self.y0[done], self._f0[done], self.h[done] = y0[ok], self.f1[done], h[ok]
         self._bulge[done], self.y1[done], self.f1[done] = bulge[ok], y1[ok], f1[ok]
-        self._keep(done)
+        self._past.keep(done, self._last(done))
         self._stay(done)
         return done
 
-    def _keep(self, rows: IntArray) -> None:
-        """Remember the last steps of rows, as long as there is room."""
-        h = self.h[rows][:, None]
-        ends = self.y0[rows], self.y1[rows], h * self._f0[rows], h * self.f1[rows], self._bulge[rows]
-        self._room -= 5 * ends[0].size
-        if self._room >= 0:
-            self._past.append((rows, np.array(ends)))
-
     def past(self, rows: IntArray, time: float) -> tuple[IntArray, FloatArray]:
         """Those of rows whose steps at an earlier time are remembered, and their states there, (k, P + 2)."""
-        found, states = [], []
-        for taken, ends in self._past:
-            inside = np.flatnonzero(np.isin(taken, rows) & (ends[0, :, -1] <= time) & (time < ends[1, :, -1]))
-            if inside.size:
-                step = ends[:, inside]
-                found.append(taken[inside])
-                states.append(_inside(place(time, *step[..., -1])[:, None], list(step), self.p))
-        if not found:
-            return np.zeros(0, dtype=np.int64), np.zeros((0, self.p + 2))
-        return np.concatenate(found), np.concatenate(states)
+        return self._past.at(rows, time)
 
     def _explicit(self, rows: IntArray) -> tuple[FloatArray, ...]:
         """Both ends, velocity at the second, error and bulge of steps of Dormand and Prince."""
@@ -230,9 +208,12 @@ class DormandPrince(Stepper):
 
     def dense(self, rows: IntArray, sigma: FloatArray) -> FloatArray:
         """State inside the last step, (m, P + 2), directions normalized."""
+        return within(sigma[:, None], self._last(rows), self.p)
+
+    def _last(self, rows: IntArray) -> tuple[FloatArray, ...]:
+        """Their last steps, as `PastSteps` keeps them."""
         h = self.h[rows][:, None]
-        step = self.y0[rows], self.y1[rows], h * self._f0[rows], h * self.f1[rows], self._bulge[rows]
-        return _inside(sigma[:, None], step, self.p)
+        return self.y0[rows], self.y1[rows], h * self._f0[rows], h * self.f1[rows], self._bulge[rows]
 
     def law(self, rows: IntArray, time: float) -> FloatArray:
         """Log norms at `time` of neurons at rest: the closed law at a fixed utility."""
@@ -245,10 +226,3 @@ class DormandPrince(Stepper):
         """Place of `time` in the last step of each of rows, 0..1."""
         ends, h = (self.y0[rows, -1], self.y1[rows, -1]), self.h[rows]
         return place(time, *ends, h * self._f0[rows, -1], h * self.f1[rows, -1], self._bulge[rows, -1])
-
-
-def _inside(sigma: FloatArray, step: Sequence[FloatArray], p: int) -> FloatArray:
-    """States (k, P + 2) at places sigma (k, 1) of steps (ends, velocities there times length, bulge), of unit rows."""
-    out = interpolated(sigma, *step)
-    out[:, :p] /= lengths(out[:, :p])[:, None]
-    return out
