@@ -215,7 +215,7 @@ class Ending:
             return "", {}
         said = f"{status.sentence} The loss is {loss:.6g}, of which at most {bound(left)} can still be lost"
         if end.why is Why.BUDGET:
-            said += f": {end.at.fall:.2g} in another time as long at its last rate"
+            said += f": {min(end.at.fall, left):.2g} in another time as long at its last rate"  # which may be rounding
             slow = self.decaying(end.at)
             said += f", and {slow:.2g} by what decays, however slowly" if slow > 0.0 else ""
         return f"{said}.", {"left": left}

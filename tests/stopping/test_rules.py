@@ -212,7 +212,12 @@ def test_a_run_that_was_not_over_says_what_it_was_losing():
     status, said, numbers = Ending(1e-4, 1.0, 0.0, 0.0).status(end, 1.0)
     assert status is Status.MAX_STEPS
     assert numbers == {"left": end.at.loss}
-    assert f"can still be lost: {end.at.fall:.2g} in another time as long at its last rate" in said
+    # as long again at the rate of a power -3 of time is more than there is, as is a rate that is rounding
+    assert end.at.fall > end.at.loss
+    assert f"can still be lost: {end.at.loss:.2g} in another time as long at its last rate" in said
+    least = end.at.loss - 2.0 * end.at.fall
+    said = Ending(1e-4, 1.0, least, 0.0).status(end, 1.0)[1]
+    assert f"can still be lost: {end.at.fall:.2g} in another time" in said
 
 
 @pytest.mark.parametrize(
