@@ -7,6 +7,7 @@ import time as wall
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from agf.contract.blame import blame, guard, guarded, told
 from agf.contract.phases import Phases
 from agf.contract.problem import Problem
 from agf.coordinates.stand_ins import tied_copies
-from agf.errors import AgfError
+from agf.errors import AgfError, ComputationError
 from agf.init import Init
 from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
@@ -136,9 +137,13 @@ def predict_with(
         if settings.mode != "limit":
             first = refuse_size(problem, init)
         ties = tied_copies(problem, init)
-        stairs = _predicted(ties.problem, ties.init, settings, first, observer, kept)
-        if ties.any:
-            stairs = untie(stairs, ties, problem, init)
+        kept.whole = partial(untie, ties=ties, problem=problem, init=init)
+        try:
+            stairs = kept.whole(_predicted(ties.problem, ties.init, settings, first, observer, kept))
+        except ComputationError as error:
+            if error.partial is not None:
+                error.partial = kept.whole(error.partial)
+            raise
         if problem.layers is not None:
             from agf.rectified.verdict import add_verdict  # a tenth of a second to import, and few problems have kinks
 

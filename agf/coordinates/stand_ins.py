@@ -76,8 +76,16 @@ class StandIns(Problem):
 
     @cached_property
     def footprint(self) -> int:
-        """Of all copies."""
-        return self.whole.footprint * int(self._copies.max())
+        """Of all copies, shared among the stand-ins."""
+        return self._shared(self.whole.footprint)
+
+    @cached_property
+    def operations(self) -> int:
+        """Those of all copies, shared as well."""
+        return self._shared(self.whole.operations)
+
+    def _shared(self, numbers: float) -> int:
+        return int(np.ceil(float(numbers) * self.of.size / self.width))
 
     def _all(self, neurons: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Place among the stand-ins `neurons` (m,) of each copy (M,), the neuron that it is, and the first of each."""

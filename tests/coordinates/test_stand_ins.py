@@ -5,6 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import agf
+from agf.algorithm import prediction
 from agf.coordinates.stand_ins import StandIns, tied_copies
 
 RNG = np.random.default_rng(3)
@@ -127,3 +128,27 @@ def test_rounding_parts_no_equal_neurons_at_a_saddle_that_they_share():
     for before, drop in zip(found.levels, found.drops, strict=False):
         when = np.interp(-0.5 * (before + drop.level), -losses, run.t)
         assert abs(drop.half_time / when - 1) < drop.error < 0.01
+
+
+def test_stand_ins_take_no_more_room_and_work_than_their_copies():
+    """A thousand neurons, half of them equal, were refused: counted as if each of 501 were 500."""
+    whole = network("tanh", width=1000)
+    one = StandIns(whole, np.maximum(np.arange(1000) - 499, 0))
+    assert one.width == 501
+    for name in ("footprint", "operations"):
+        assert 1 <= one.width * getattr(one, name) / (1000 * getattr(whole, name)) < 1.01
+
+
+def test_what_a_prediction_leaves_on_the_way_is_of_the_neurons_that_were_given(tmp_path, monkeypatch):
+    """The run file of one that is killed, and what an error carries, are not of stand-ins."""
+    problem, path, predicted = network("tanh", width=3), tmp_path / "run.npz", prediction._predicted
+    init = pairs(problem, 1e-4)
+
+    def failing(*given):
+        raise agf.ComputationError("failed", predicted(*given))
+
+    monkeypatch.setattr(prediction, "_predicted", failing)
+    with pytest.raises(agf.ComputationError) as failed:
+        agf.predict(problem, init, mode="agf", checkpoint=path)
+    for found in (failed.value.partial, agf.load(path)):
+        assert found.init.width == found.drops[0].log_norms.size == 3
