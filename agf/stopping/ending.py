@@ -138,7 +138,8 @@ class Ending:
 
     def small(self, now: Moment) -> float | None:
         """Rate of the fastest small neuron, now or once it has turned: one may shrink beside a direction it leaves."""
-        return self.rest(now).coming
+        known = None if self.prospects is None else self.prospects(now)
+        return known or self.rest(now).coming
 
     def growing(self, now: Moment) -> float | None:
         """Rate of the fastest of both."""

@@ -375,3 +375,15 @@ def test_a_neuron_held_by_a_rounded_kink_is_no_saddle():
     assert stairs.status is Status.NO_GROWTH
     assert stairs.levels[-1] == pytest.approx(agf.flow(p, init, t_max=2000.0).losses[-1], rel=1e-3)
     assert "Spurious" in stairs.notes[-1]
+
+
+def test_a_flow_is_not_quiet_while_a_small_neuron_is_known_to_come():
+    """Asked beside rounded kinks alone nothing grew: it ended at 177 with .918 of the first loss, before this drop."""
+    X = np.array([[-0.764, -0.546], [-0.87, 0.411], [0.037, -0.702], [-2.223, -0.95],
+                  [0.121, -0.288], [0.008, 0.348], [1.464, -0.693], [0.167, 0.664]])  # fmt: skip
+    y = np.array([-1.272, 0.291, 0.479, 0.664, -0.482, 0.793, -1.788, 0.006])
+    problem = agf.problem("relu", X=X, Y=y[:, None], width=4)
+    flow = agf.flow(problem, problem.init(alpha=1e-4, seed=27))
+    assert flow.status is Status.SETTLED
+    assert [drop.time for drop in flow.drops][1:] == pytest.approx([318.4], rel=1e-3)
+    assert flow.losses[-1] == pytest.approx(0.3957 * flow.losses[0], rel=1e-3)
