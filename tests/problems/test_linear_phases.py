@@ -56,6 +56,16 @@ def test_predictions_converge_to_gradient_flow_on_problems_that_do_not_commute()
     assert errors[2] < 0.4 * errors[1]
 
 
+def test_a_drop_is_told_with_the_gradient_and_the_loss_of_its_active_modes():
+    problem = Linear(**generic(7, d=5, c=4), width=6)
+    for drop in agf.predict(problem, problem.init(1e-6), mode="agf", conditioning=False).drops:
+        modes = np.flatnonzero(drop.active)
+        level, gradient = problem.loss_grad(np.exp(drop.log_norms[modes])[:, None] * drop.directions[modes], modes)
+        assert drop.level == pytest.approx(level, rel=1e-12)
+        # The gradient is a difference: rounding of the correlations.
+        assert drop.grad_norm == pytest.approx(np.linalg.norm(gradient), abs=1e-12)
+
+
 def test_a_single_unit_turns_from_the_mode_that_grew_first_to_the_one_of_larger_energy():
     """Narrower than the problem: the greedy plateau is a saddle, and the unit leaves it by what it has of the other."""
     problem = Linear(**EXAMPLE, width=1)
