@@ -7,36 +7,26 @@ trainers see nothing else. `AutogradProblem` and `TwoLayer` derive most of it; d
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from agf import sphere
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.asked import asked
-from agf.contract.described import Described
-from agf.contract.flow_system import FlowSystem
+from agf.contract.closed_forms import ClosedForms
 from agf.contract.interaction import Span, of_loss
-from agf.contract.phases import Phases
 from agf.contract.returns import watch, watched
 from agf.contract.start import drawn
-from agf.contract.ties import Ties
-from agf.errors import NoTheory, explain
 from agf.init import Init
-
-if TYPE_CHECKING:
-    from agf.records.settings import Settings
-    from agf.results.landscape import Critical
-    from agf.results.staircase import Staircase
 
 #: Arrays of the size of the weights that a prediction or a training holds at once. Limit: of the widths that are
 #: refused; measured on a linear network.
 _ARRAYS = 16
 
 
-class Problem(Described):
+class Problem(ClosedForms):
     """A two-layer network with its data and loss.
 
     Attributes
@@ -53,8 +43,9 @@ class Problem(Described):
     Notes
     -----
     A problem must define these attributes and the methods `loss_grad`, `residual` and `utility`. What it may define
-    follows them by purpose: where it starts, what it knows of its loss, its network and its neurons, and closed forms;
-    what people read of it is in `Described`. Nobody defines `init`, `empty`, `cornered`, `table` and `arguments`.
+    follows them by purpose: where it starts, and what it knows of its loss, its network and its neurons; its closed
+    forms are in `ClosedForms`, what people read of it in `Described`. Nobody defines `init`, `empty`, `cornered`,
+    `table` and `arguments`.
 
     Conventions: `theta` is (m, P), `neurons` the (m,) indices of these rows in 0..H-1 (they matter where neurons are
     not interchangeable); m may be 0. `directions` (m, P) are unit rows and `log_norms` (m,) natural logs of norms, for
@@ -256,63 +247,6 @@ class Problem(Described):
         Default: `footprint`; more where numbers are used many times, as sums over pairs of neurons do.
         """
         return self.footprint
-
-    # -- may define: closed forms -------------------------------------------------------------------------------------
-
-    def phases(self, init: Init, settings: Settings) -> Phases | None:
-        """The problem's own two phases from `init` under these settings where it has closed forms, or None for the
-        generic ones."""
-        del init, settings
-        return None
-
-    def many_phases(self, inits: Sequence[Init], settings: Settings) -> Sequence[Phases | None] | None:
-        """Phases under these settings for each of many inits that share work (`batch.Script`), or None to use a loop.
-
-        An entry may be None, for an initialization that is better predicted alone. What an initialization gets must
-        not depend on the others: a sweep that was cut off asks again for those that are missing.
-        """
-        del inits, settings
-        return None
-
-    def flow_system(self, init: Init) -> FlowSystem | None:
-        """The problem's own coordinates for gradient flow, or None for the generic polar ones."""
-        del init
-        return None
-
-    def ties(self, init: Init) -> Ties | None:
-        """The smaller problem in which neurons that follow one another exactly from `init` are one; None for none.
-
-        Flows, descents and predictions resolved in time are then those of the smaller one, and told of the neurons of
-        this: they are faster by as many copies as there are, and predictions closer, since copies act together. Equal
-        smooth neurons that are interchangeable are found without it (`agf.coordinates.stand_ins`).
-        """
-        del init
-        return None
-
-    def critical(self, theta: FloatArray, neurons: IntArray) -> Sequence[Critical] | None:
-        """Critical directions of the utility beside this network, in closed form, or None, the default.
-
-        For `agf.landscape`, which climbs the utility from many starts where there is none.
-        """
-        del theta, neurons
-        return None
-
-    def theory(self, alpha: float | None = None, **options: Any) -> Staircase:
-        """The sequence in closed form as alpha -> 0; flow times only when alpha is given; options: the problem's own.
-
-        Raises
-        ------
-        NoTheory
-            Where there is none, the default.
-        """
-        del alpha, options
-        raise NoTheory(
-            explain(
-                "has no closed form.",
-                where=f"problem {self.name!r}",
-                remedy='Use agf.predict(problem, init), or mode="limit" where degree is 2.',
-            )
-        )
 
     # -- derived, for nobody to define --------------------------------------------------------------------------------
 
