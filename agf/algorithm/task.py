@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from agf.clock import Clock
 from agf.contract.problem import Problem
+from agf.contract.start import clock
 from agf.init import Init
 from agf.records.settings import Settings
 
@@ -38,9 +37,8 @@ class Task:
 
     @classmethod
     def of(cls, problem: Problem, init: Init, settings: Settings) -> Task:
-        """Time is counted by the neurons that start dormant."""
-        clock = Clock.from_norms(problem.degree, np.delete(init.log_norms, problem.permanent))
-        return cls(problem, init, settings, clock, float(problem.loss_grad(*problem.empty)[0]))
+        """From its origin: the clock of these weights, and the loss of the zero function."""
+        return cls(problem, init, settings, clock(problem, init), float(problem.loss_grad(*problem.empty)[0]))
 
     @property
     def tolerated(self) -> float:

@@ -1,4 +1,4 @@
-"""Weights drawn where training starts, for a network of sizes that can be and that the memory holds."""
+"""Where training starts: weights drawn for a network of sizes that can be and that the memory holds; their clock."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf.arrays import FloatArray, count, number
+from agf.clock import Clock
 from agf.contract.returns import METHODS
 from agf.errors import DataError, ProblemError, RequestError, explain
 from agf.init import Init, check_alpha
@@ -51,6 +52,11 @@ def drawn(problem: Problem, alpha: float, seed: int | None, kind: str) -> Init:
         )
     theta = problem.initial(alpha, np.random.default_rng(seed), kind)
     return problem.start_of(Init.scaled(theta, alpha, seed, kind))
+
+
+def clock(problem: Problem, init: Init) -> Clock:
+    """The clock of initial weights: time is counted by the neurons that start dormant."""
+    return Clock.from_norms(problem.degree, np.delete(init.log_norms, problem.permanent))
 
 
 def check_sizes(problem: Problem, where: str) -> None:

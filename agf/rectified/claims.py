@@ -89,7 +89,7 @@ class Claims(Tabular):
 
 
 @dataclass(frozen=True)
-class _Run:
+class _Seen:
     """Snapshots in the units of the papers.
 
     times (T,) flow time; log_w, log_a (T, H); units (T, H, d); sign (T, H); active (T, H, n); log_f (T, n), of |f|;
@@ -133,7 +133,7 @@ def claims(
     return Claims(tuple(out))
 
 
-def _run(samples: Samples, trajectory: Trajectory, separable: Orthogonal | None) -> _Run:
+def _run(samples: Samples, trajectory: Trajectory, separable: Orthogonal | None) -> _Seen:
     d = samples.X.shape[1]
     w, a = trajectory.directions[:, :, :d], trajectory.directions[:, :, d]
     size = np.linalg.norm(w, axis=2)
@@ -150,7 +150,7 @@ def _run(samples: Samples, trajectory: Trajectory, separable: Orthogonal | None)
         log_f = np.log(np.abs(f)) + top[:, None]
     unit = 1.0 if separable is None else separable.unit
     r = np.array([samples.weights(trajectory.params(k)) for k in range(len(trajectory.log_norms))]) * unit
-    return _Run(trajectory.snapshot_times, log_w, log_a, units, np.sign(a), heights > 0, log_f, r)
+    return _Seen(trajectory.snapshot_times, log_w, log_a, units, np.sign(a), heights > 0, log_f, r)
 
 
 def _claim(name: str, source: str, left: float, right: float, why: str = "") -> Claim:
@@ -166,7 +166,7 @@ def _worst(name: str, source: str, left: FloatArray, right: FloatArray, why: str
     return _claim(name, source, left[k], right[k], why)
 
 
-def _balance(run: _Run) -> list[Claim]:
+def _balance(run: _Seen) -> list[Claim]:
     balanced = np.abs(run.log_a[0] - run.log_w[0]) < 1e-9
     why = "" if balanced.any() else "no neuron is balanced"
     drift = np.abs(run.log_a - run.log_w)[:, balanced].max(initial=0.0)
@@ -178,7 +178,7 @@ def _balance(run: _Run) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _separable(s: Orthogonal, samples: Samples, run: _Run, trajectory: Trajectory) -> list[Claim]:
+def _separable(s: Orthogonal, samples: Samples, run: _Seen, trajectory: Trajectory) -> list[Claim]:
     X, y = samples.X, samples.problem.Y[:, 0]
     n, t = y.size, run.times / s.unit
     half = 0.5 * np.log(s.h)
@@ -208,7 +208,7 @@ def _separable(s: Orthogonal, samples: Samples, run: _Run, trajectory: Trajector
     return out + _classes(s, samples, run, trajectory, t, why)
 
 
-def _turning(X: FloatArray, y: FloatArray, leak: float, run: _Run) -> FloatArray:
+def _turning(X: FloatArray, y: FloatArray, leak: float, run: _Seen) -> FloatArray:
     """(T,) largest |P_u (g_j - x_a(w_j))|: how far the motion of a direction is from the limit flow."""
     slopes = np.where(run.active, 1.0, leak)
     off = (slopes * (run.r - y)[:, None]) @ X
@@ -218,7 +218,7 @@ def _turning(X: FloatArray, y: FloatArray, leak: float, run: _Run) -> FloatArray
 
 
 def _classes(
-    s: Orthogonal, samples: Samples, run: _Run, trajectory: Trajectory, t: FloatArray, unbalanced: str
+    s: Orthogonal, samples: Samples, run: _Seen, trajectory: Trajectory, t: FloatArray, unbalanced: str
 ) -> list[Claim]:
     y = samples.problem.Y[:, 0]
     plus = run.sign[0] > 0
@@ -262,7 +262,7 @@ def _classes(
 
 
 def _grown(
-    s: Orthogonal, y: FloatArray, run: _Run, t: FloatArray, theorem: str, short: str
+    s: Orthogonal, y: FloatArray, run: _Seen, t: FloatArray, theorem: str, short: str
 ) -> tuple[list[Claim], list[float]]:
     """When the outputs of each class are large, t2, and what is said of it; short : that the run ends before."""
     out, reached = [], []
@@ -279,7 +279,7 @@ def _grown(
     return out, reached
 
 
-def _speeds(s: Orthogonal, samples: Samples, run: _Run, trajectory: Trajectory, why: str) -> list[Claim]:
+def _speeds(s: Orthogonal, samples: Samples, run: _Seen, trajectory: Trajectory, why: str) -> list[Claim]:
     """Rates of change at every snapshot: how fast neurons move to their side of every wall, and how fast all grows."""
     X, y = samples.X, samples.problem.Y[:, 0]
     lengths = np.linalg.norm(X, axis=1)
@@ -303,7 +303,7 @@ def _speeds(s: Orthogonal, samples: Samples, run: _Run, trajectory: Trajectory, 
     ]  # fmt: skip
 
 
-def _wrong_caps(s: Orthogonal, samples: Samples, run: _Run, t: FloatArray, why: str) -> Claim:
+def _wrong_caps(s: Orthogonal, samples: Samples, run: _Seen, t: FloatArray, why: str) -> Claim:
     """Neurons of either sign stay off the cap around the other class sum."""
     X, y = samples.X, samples.problem.Y[:, 0]
     early, worst = t <= s.T, np.full(t.size, -1.0)
@@ -341,7 +341,7 @@ def _decay(s: Orthogonal, samples: Samples, trajectory: Trajectory, reached: lis
     return _worst(name, "[Min23] P4", trajectory.losses[late] * s.unit / bound, np.ones(int(late.sum())))
 
 
-def _rank(s: Orthogonal, run: _Run, home: BoolArray, first: int, why: str) -> list[Claim]:
+def _rank(s: Orthogonal, run: _Seen, home: BoolArray, first: int, why: str) -> list[Claim]:
     """Rank one of each class: |W_c|_F^2 - |W_c|_2^2, in logs."""
     out = []
     for sign, label in ((1, "positives"), (-1, "negatives")):
@@ -362,7 +362,7 @@ def _rank(s: Orthogonal, run: _Run, home: BoolArray, first: int, why: str) -> li
     return out
 
 
-def _early(e: Early, samples: Samples, run: _Run) -> list[Claim]:
+def _early(e: Early, samples: Samples, run: _Seen) -> list[Claim]:
     t = run.times / e.unit
     before = t <= e.tau
     why = ""
@@ -393,7 +393,7 @@ def _early(e: Early, samples: Samples, run: _Run) -> list[Claim]:
     return out
 
 
-def _aligned(e: Early, samples: Samples, run: _Run, t: FloatArray, why: str) -> list[Claim]:
+def _aligned(e: Early, samples: Samples, run: _Seen, t: FloatArray, why: str) -> list[Claim]:
     """Case (ii) of the theorem at the first snapshot from tau on, for neurons of Condition 1 that stand on no wall."""
     X = samples.X
     source = "[BF24] Theorem 1 (ii)"

@@ -41,7 +41,7 @@ def left(now: Moment, ahead: float, earlier: Moment | None) -> float:
     Costs a gradient, a Hessian and its modes, and where a mode grows the same of an earlier moment, at half the age or
     less.
     """
-    modes = _Modes.of(now)
+    modes = _Curvatures.of(now)
     if modes is None:
         return np.inf
     rate = modes.escaping(ahead)
@@ -62,11 +62,11 @@ def escape(now: Moment, ahead: float) -> float:
     hessian = now.system.hessian(now.y)
     if hessian is None or cholesky(hessian, _IDLE / ahead) is not None:
         return 0.0
-    return _Modes.from_hessian(now, hessian).escaping(ahead)
+    return _Curvatures.from_hessian(now, hessian).escaping(ahead)
 
 
 @dataclass(frozen=True)
-class _Modes:
+class _Curvatures:
     """Curvatures (N,), the gradient along each (N,), 0 where that is rounding, the rounding of the former, and |y|."""
 
     curvatures: FloatArray
@@ -75,12 +75,12 @@ class _Modes:
     size: float
 
     @classmethod
-    def of(cls, now: Moment) -> _Modes | None:
+    def of(cls, now: Moment) -> _Curvatures | None:
         hessian = now.system.hessian(now.y)
         return None if hessian is None else cls.from_hessian(now, hessian)
 
     @classmethod
-    def from_hessian(cls, now: Moment, hessian: FloatArray) -> _Modes:
+    def from_hessian(cls, now: Moment, hessian: FloatArray) -> _Curvatures:
         values, vectors = np.linalg.eigh(hessian)
         pulls, size = -vectors.T @ now.system.velocity(now.y), float(np.linalg.norm(now.y))
         stiffest = float(np.abs(values).max())

@@ -26,7 +26,7 @@ from agf.contract.blame import guard, guarded
 from agf.contract.faint import refuse_faint
 from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
-from agf.contract.start import PHASES, POLAR, refuse_long
+from agf.contract.start import PHASES, POLAR, clock, refuse_long
 from agf.contract.ties import Ties
 from agf.coordinates.choice import flow_system
 from agf.coordinates.cone_system import ConeSystem
@@ -233,7 +233,7 @@ def same_start(trajectory: Trajectory, problem: Problem, init: Init) -> bool:
 def clock_of(problem: Problem, init: Init) -> Clock | None:
     """The clock of these initial weights; None where they are too large for one."""
     try:
-        return Clock.from_norms(problem.degree, np.delete(init.log_norms, problem.permanent))
+        return clock(problem, init)
     except RequestError:
         return None
 

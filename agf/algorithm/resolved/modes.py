@@ -54,7 +54,7 @@ def resolve_modes(
 
     `conditioning` is the relative change of half-drop times when the tolerance and the initial weights change a little.
     """
-    run = _Modes(Task.of(problem, init, settings))
+    run = _Run(Task.of(problem, init, settings))
     stairs = run.go(observer, kept)
     if observer is not None:
         for drop in stairs.drops:  # which they are is known in the end
@@ -64,7 +64,7 @@ def resolve_modes(
     try:
         start, looser = perturb(init, settings)
         middle = 0.5 * (stairs.levels[-2] + stairs.levels[-1])
-        again = _Modes(Task.of(problem, start, looser), middle - settings.rtol * stairs.start_level)
+        again = _Run(Task.of(problem, start, looser), middle - settings.rtol * stairs.start_level)
         return _told(stairs, again.go(None, Checkpoint(None)))
     except KeyboardInterrupt:  # what was predicted first is there
         return replace(stairs, status=Status.INTERRUPTED)
@@ -80,7 +80,7 @@ def _told(stairs: Staircase, again: Staircase) -> Staircase:
 
 
 @dataclass
-class _Modes:
+class _Run:
     """One run: its curve, and the network at points of it. floor : loss at which it may end, before all is fitted."""
 
     task: Task
