@@ -12,6 +12,7 @@ from agf.arrays import USUAL
 from agf.asked import asked
 from agf.errors import FileError, RequestError, explain
 from agf.records import files, provenance
+from agf.records.settings import FINE_DEPTH
 from agf.records.table import Table, number, percent
 from agf.results.curve import CurveDrop, rises
 from agf.results.drawn import Drawn
@@ -279,7 +280,8 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
     plateau between them in the curve are bundled into one visible drop; visible drops between the levels before and
     after one predicted drop belong to it together, and the plateaus between them are named. A predicted time is
     compared with the first time the curve falls below the predicted mid-level (the mean of the levels before and
-    after), whether or not a drop is visible there. Predicted drops after the end of the curve, which it does not make
+    after), whether or not a drop is visible there. The fall in which initial weights die out, to the loss of the zero
+    function, is no drop, and is told in a note. Predicted drops after the end of the curve, which it does not make
     before, have no partner; a level is compared where the curve has come to it.
     """
     _refuse_others(stairs, trajectory, repeat)
@@ -292,8 +294,8 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
                 remedy="Give the theory an alpha: theory(alpha=1e-8).",
             )
         )
-    visible = trajectory.drops
     levels = stairs.levels
+    visible, unlearned = _learned(trajectory.drops, stairs.start_level)
     middles = 0.5 * (levels[:-1] + levels[1:])
     passed = [trajectory.time_at(middle) for middle in middles]
     whole = trajectory.complete_until
@@ -332,7 +334,20 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
                 spread=abs(relative(again - observed, observed)) if finite else np.nan,
             )
         )
-    return Comparison(stairs, trajectory, repeat, tuple(matches), tuple(visible), _notes(stairs, trajectory, matches))
+    notes = *unlearned, *_notes(stairs, trajectory, matches)
+    return Comparison(stairs, trajectory, repeat, tuple(matches), tuple(visible), notes)
+
+
+def _learned(drops: list[CurveDrop], zero: float) -> tuple[list[CurveDrop], list[str]]:
+    """The drops by which something is learned; not the one in which initial weights die out, which ends at the loss of
+    the zero function and is then told in a sentence."""
+    first = drops[0] if drops else None
+    if first is None or abs(first.after - zero) > FINE_DEPTH * (first.before - first.after):
+        return drops, []
+    above = number(first.before - zero)
+    return drops[1:], [
+        f"Until {number(first.end)} the initial weights die out, which took the loss {above} above {number(zero)}."
+    ]
 
 
 def _refuse_others(stairs: object, trajectory: object, repeat: object) -> None:

@@ -524,3 +524,19 @@ def test_what_large_initial_weights_have_learned_is_over_when_the_curve_begins()
     assert first.observed_level == pytest.approx(first.predicted_level, rel=1e-9)
     assert "Predicted, and over when the curve begins: 1." in report.table().notes
     assert "without a visible drop" not in str(report)
+
+
+def test_initial_weights_that_die_out_before_anything_is_learned_make_no_drop():
+    curves = curve([2, 100], [4.01, 4, 2]), curve([2], [4.01, 4])
+    one, none = compare(predicted([100.0], [4, 2]), curves[0]), compare(predicted([], [4.0]), curves[1])
+    assert len(curves[0].drops) == 2
+    assert one.matches[0].visible == 1
+    assert np.isclose(one.drops[0].time, 100.0, rtol=1e-2)
+    assert one.unmatched_observed == none.unmatched_observed == []
+    for report in (one, none):
+        assert "the initial weights die out, which took the loss 0.01 above 4." in str(report)
+
+
+def test_a_drop_of_another_normalisation_that_ends_near_the_loss_of_the_zero_function_is_one():
+    report = compare(predicted([2.0, 30.0], [4.0, 2.2, 1.0]), curve([2, 30], [8.0, 4.02, 2.0]))
+    assert len(report.drops) == 2
