@@ -184,6 +184,21 @@ def numbers(value: Any, name: str) -> FloatArray:
     return array.astype(np.float64, copy=False)
 
 
+def held(value: Any) -> np.ndarray | None:
+    """What a value holds as an array of booleans, numbers or text; None where that would be another value, as of what
+    is masked, or of numbers beside text. Numbers and text that come as objects (Decimal, of pandas) are as any."""
+    try:
+        array = np.asarray(_from_tensor(value, "", ""))
+        if array.dtype.kind == "O" and not _not_numbers(array):
+            array = array.astype(np.float64)
+        if array.dtype.kind in "UO":
+            text = all(isinstance(item, str) for item in np.asarray(value, dtype=object).flat)
+            array = array.astype(np.str_) if text else np.zeros(0, dtype=object)
+    except Exception:  # ragged, sparse, without data, or of a stranger's __array__
+        return None
+    return array if array.dtype.kind in "biufUS" and not np.ma.is_masked(value) else None
+
+
 def number(value: Any) -> float:
     """The float that a number is; NaN for what is none, or none of float64."""
     dtype = getattr(value, "dtype", None)  # of numpy, pandas or torch, whose dtypes have no kind

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from agf.arrays import FloatArray, matrix
+from agf.arrays import FloatArray, held, matrix
 from agf.asked import asked
 from agf.errors import DataError, explain
 from agf.numerics.backend import Backend
@@ -298,11 +298,17 @@ def one_hot(labels: Any, where: str) -> tuple[FloatArray, tuple[Any, ...]]:
 
 
 def _as_array(labels: Any, where: str) -> np.ndarray:
-    """Labels as numpy reads them. Raises DataError for rows of many lengths."""
+    """Labels as numpy reads them. Raises DataError for rows of many lengths, and for what is masked or dates."""
+    array = held(labels)
+    if array is not None:
+        return array
+    if np.ma.is_masked(labels):
+        raise _no_labels("some are masked", where, "Drop them first.")
     try:
-        return np.asarray(labels)
-    except ValueError as error:
+        array = np.asarray(labels)
+    except (TypeError, ValueError) as error:
         raise _no_labels(str(error), where) from None
+    return array if array.dtype.kind == "O" else matrix(array, "Y", where=where)  # which refuses dates and the like
 
 
 def _classes(labels: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from agf.arrays import count
+from agf.arrays import count, number
 from agf.errors import DataError, ProblemError, explain
 from agf.numerics.backend import Backend
 from agf.rounding import TINY
@@ -292,7 +292,7 @@ def activation(name: str, *, leak: float | None = None, power: int | None = None
     if key == "power":
         return _power("power", count(3 if power is None else power, "power"))
     if key == "leaky-relu":
-        slope = 0.01 if leak is None else float(leak)
+        slope = 0.01 if leak is None else number(leak)
         if not 0.0 <= slope <= 1.0:
             raise DataError(explain("`leak` must be between 0 and 1.", where="activation 'leaky-relu'", found=leak))
         return _leaky("leaky-relu", slope)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agf.arrays import FloatArray, IntArray
+from agf.arrays import FloatArray, IntArray, number
 from agf.errors import DataError, RequestError, explain
 from agf.init import Init
 from agf.networks import labels
@@ -178,7 +178,7 @@ class TwoLayer(SecondOrder):
         self._x, self._y = (self._backend.array(rows.T.copy()).T for rows in (self.X, self.Y))
         self.n_params = self.n_inputs + self.n_outputs
         self.degree = self.activation.degree
-        width_of_kink = _KINK if kink is None else float(kink)
+        width_of_kink = _KINK if kink is None else number(kink)
         if not 0.0 <= width_of_kink <= 1.0:
             raise DataError(explain("`kink` must be between 0 and 1.", where=where, found=kink))
         self.kink = 0.0 if self.activation.smooth else width_of_kink

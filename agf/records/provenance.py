@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from agf.records import files
+from agf.records.recorded import Unsaved, recorded
 
-_SCALARS = (bool, int, float, str)
 _PACKAGES = ("agf", "numpy", "scipy", "torch")
 
 
@@ -43,18 +43,11 @@ def fingerprint(arguments: Mapping[str, Any]) -> str:
     """
     digest = hashlib.sha256()
     for name in sorted(arguments):
-        value = arguments[name]
         digest.update(name.encode())
-        if hasattr(value, "detach"):
-            value = value.detach().cpu().numpy()
-        scalars = isinstance(value, list | tuple) and all(isinstance(item, _SCALARS) for item in value)
-        if value is None or scalars or isinstance(value, (*_SCALARS, dict)):
-            digest.update(repr(files.jsonable(value)).encode())  # tuples and numpy scalars as a run file has them
-            continue
-        array = np.asarray(value)
-        if array.dtype.kind in "biuf":
-            array = np.ascontiguousarray(array, dtype=np.float64)
-            digest.update(repr(array.shape).encode() + array.tobytes())
-        else:
-            digest.update(repr(array.tolist()).encode())
+        value = recorded(arguments[name])
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+            array = np.ascontiguousarray(value, dtype=np.float64)
+            digest.update(repr(value.shape).encode() + array.tobytes())
+        else:  # tuples and numpy scalars as a run file has them
+            digest.update(repr(files.jsonable(arguments[name] if isinstance(value, Unsaved) else value)).encode())
     return digest.hexdigest()[:16]

@@ -82,6 +82,12 @@ def whole(least: int = 0) -> Rule:
     return rule
 
 
+def seed(value: Any, where: str) -> None:
+    """null, or an integer of any size from 0: seeds of numpy have 128 bits."""
+    if not (value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)):
+        raise Wrong(where, _shown(value), "an integer of at least 0")
+
+
 def text(value: Any, where: str) -> None:
     """Text."""
     if not isinstance(value, str):
@@ -199,13 +205,13 @@ def _argument(value: Any, where: str) -> None:
 _COMMON = {
     "arguments": mapping(_argument), "fingerprint": text, "versions": mapping(text), "feature_names": listing(text),
 }  # fmt: skip
-_INIT = {"init": record({"alpha": finite, "kind": text}, {"seed": optional(whole())})}
+_INIT = {"init": record({"alpha": finite, "kind": text}, {"seed": seed})}
 _TRAINED = record(
     {},
     {
         "t_max": optional(finite), "method": text, "rtol": finite, "snapshots": whole(2), "max_steps": whole(1),
         "max_gradients": finite, "settle": finite, "lr": finite, "steps": whole(1), "momentum": finite,
-        "batch_size": optional(whole(1)), "seed": optional(whole()), "path": text, "loss_scale": finite,
+        "batch_size": optional(whole(1)), "seed": seed, "path": text, "loss_scale": finite,
     },
 )  # fmt: skip
 _CRITICAL = record(
@@ -258,7 +264,7 @@ _DOCUMENTS = {
                 {
                     "method": text, "cycles": whole(), "keep": positive, "rewind": finite, "by": text,
                     "prunable": text, "masks": text, "signs": text, "flip": optional(listing(finite, 2)),
-                    "budget": text, "rebalance": flag, "seed": whole(), "train": anything,
+                    "budget": text, "rebalance": flag, "seed": seed, "train": anything,
                 }
             ),
             **_INIT,
@@ -412,7 +418,7 @@ def _check_arrays(kind: str, header: dict[str, Any], arrays: dict[str, np.ndarra
             _numbers(arrays, name, rule, sizes)
     for name, value in header.get("arguments", {}).items():
         if isinstance(value, dict) and "array" in value:
-            _member(arrays, value["array"], "biufU", f"the argument {name!r}")
+            _member(arrays, value["array"], "biufUS", f"the argument {name!r}")
     more = {"staircase": _check_staircase, "trajectory": _check_trajectory, "landscape": _check_landscape,
             "dormant-phase": _check_phase, "rewinding": _check_cycles}  # fmt: skip
     more[kind](header, arrays, sizes)

@@ -7,9 +7,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
-
-from agf.arrays import count
+from agf.arrays import count, number
 from agf.asked import asked
 from agf.errors import RequestError, explain, shown
 
@@ -116,22 +114,26 @@ class Settings:
                 )
         ranges = {"horizon": (0.0, math.inf), "rtol": (1e-13, 0.1), "tie_rtol": (0.0, 1.0), "joining": (1e-4, 1.0)}
         for name, (least, most) in ranges.items():
-            value = getattr(self, name)
-            if value is None and name in _APPLY:
+            given = getattr(self, name)
+            if given is None and name in _APPLY:
                 continue
-            if not (_number(value) and least <= value <= most and value > 0):
+            value = number(given)
+            if not (least <= value <= most and value > 0):
                 expected = "positive" if most == math.inf else f"between {least:g} and {most:g}"
-                raise RequestError(explain(f"`{name}` must be {expected}.", where="predict", found=shown(value)))
+                raise RequestError(explain(f"`{name}` must be {expected}.", where="predict", found=shown(given)))
+            object.__setattr__(self, name, value)
         if self.conditioning is not None and not isinstance(self.conditioning, bool):
             raise RequestError(
                 explain("`conditioning` must be True, False or None.", where="predict", found=shown(self.conditioning))
             )
         if self.max_drops is not None:
-            count(self.max_drops, "max_drops", where="predict", least=0)
-        if self.t_max is not None and not (_number(self.t_max) and self.t_max >= 0):
-            raise RequestError(
-                explain("`t_max` (formerly `max_time`) must not be negative.", where="predict", found=shown(self.t_max))
-            )
+            object.__setattr__(self, "max_drops", count(self.max_drops, "max_drops", where="predict", least=0))
+        if self.t_max is not None:
+            until = number(self.t_max)
+            if not until >= 0:
+                words = "`t_max` (formerly `max_time`) must not be negative."
+                raise RequestError(explain(words, where="predict", found=shown(self.t_max)))
+            object.__setattr__(self, "t_max", until)
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Settings:
@@ -176,8 +178,3 @@ class Settings:
 
 
 _NAMES = tuple(field.name for field in fields(Settings))
-
-
-def _number(value: Any) -> bool:
-    """Whether `value` is a real number; a bool is not meant as one."""
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)

@@ -8,6 +8,7 @@ import numpy as np
 
 from agf.init import Init
 from agf.records import files, provenance
+from agf.records.recorded import Unsaved, recorded
 
 
 def split(given: dict[str, Any], start: Init | None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -43,24 +44,15 @@ def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndar
     """Constructor arguments as JSON plus arrays; an array is named in the JSON as {"array": member}."""
     plain: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
-    for name, value in arguments.items():
-        if value is None or isinstance(value, bool | int | float | str):
-            plain[name] = value
-        elif isinstance(value, dict):
+    for name, given in arguments.items():
+        value = recorded(given)
+        if isinstance(value, dict):
             plain[name] = {"dict": [[key, item] for key, item in value.items()]}
-        elif isinstance(value, tuple | list) and all(isinstance(v, bool | int | float | str) for v in value):
-            plain[name] = list(value)
+        elif isinstance(value, np.ndarray):
+            arrays[f"argument_{name}"] = value
+            plain[name] = {"array": f"argument_{name}"}
         else:
-            try:
-                array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-                usable = array.dtype.kind in "biufU"
-            except (TypeError, ValueError):
-                usable = False
-            if usable:
-                arrays[f"argument_{name}"] = array
-                plain[name] = {"array": f"argument_{name}"}
-            else:
-                plain[name] = {"unsaved": type(value).__name__}
+            plain[name] = {"unsaved": type(given).__name__} if isinstance(value, Unsaved) else value
     return plain, arrays
 
 

@@ -112,8 +112,8 @@ class Staircase(Tabular):
 
     def features(self, name: str) -> FloatArray:
         """(K, ...) one feature after each drop, by name. RequestError when the problem has no such feature."""
-        if self.drops:
-            naming.feature(name, self.drops[0].features, self.problem)
+        for drop in self.drops:
+            naming.feature(name, drop.features, self.problem)
         return np.array([drop.features[name] for drop in self.drops])
 
     # -- looking at it ----------------------------------------------------------------------------------------

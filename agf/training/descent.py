@@ -107,14 +107,17 @@ def descend(
     """
     init = admit(problem, init, "descend")
     lr = positive(lr, "lr", where="descend")
-    count(steps, "steps", where="descend")
-    count(snapshots, "snapshots", where="descend", least=2)
-    if not 0 <= number(momentum) < 1:
+    steps = count(steps, "steps", where="descend")
+    snapshots = count(snapshots, "snapshots", where="descend", least=2)
+    if not 0 <= (decay := number(momentum)) < 1:
         raise RequestError(explain("`momentum` must be in [0, 1).", where="descend", found=momentum))
+    momentum = decay
     ties = tied(problem, init)
-    batches = (
-        None if batch_size is None else _Batches(ties.problem, count(batch_size, "batch_size", where="descend"), seed)
-    )
+    batches = None
+    if batch_size is not None:
+        batch_size = count(batch_size, "batch_size", where="descend")
+        seed = count(seed, "seed", where="descend", least=0)
+        batches = _Batches(ties.problem, batch_size, seed)
     kept = Checkpoint.of(checkpoint)
     settings: dict[str, Any] = {
         "lr": lr,

@@ -161,8 +161,8 @@ def flow(
         raise RequestError(
             explain(f"unknown method {method!r}.", where="flow", expected="one of " + ", ".join(METHODS))
         )
-    count(snapshots, "snapshots", where="flow", least=2)
-    count(max_steps, "max_steps", where="flow")
+    snapshots = count(snapshots, "snapshots", where="flow", least=2)
+    max_steps = count(max_steps, "max_steps", where="flow")
     kept = Checkpoint.of(checkpoint)
     if t_max is not None:
         t_max = positive(t_max, "t_max", where="flow")
@@ -190,7 +190,7 @@ def flow(
     if rtol is None:
         sharp = 0.0 < problem.kink < _NARROW or problem.kink_normals() is not None
         rtol = RTOL_SHARP if sharp else RTOL
-    elif not 1e-13 <= positive(rtol, "rtol", where="flow") <= 0.1:
+    elif not 1e-13 <= (rtol := positive(rtol, "rtol", where="flow")) <= 0.1:
         raise RequestError(
             explain("`rtol` is out of range.", where="flow", found=rtol, expected="between 1e-13 and 0.1")
         )

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import agf
-from agf import AgfError, FileError, plot
+from agf import AgfError, FileError, RequestError, plot
 from agf.capacity.race_pictures import aligned, holdings, race
 from agf.page import report as html_report
 from agf.pictures.signs import signs
@@ -284,3 +284,11 @@ def test_states_of_drops_are_refused_where_they_are_not_arrays_of_neurons(runs, 
         write(tmp_path / "odd.npz", {**members, f"drop0_{name}.npy": _npy(odd)})
         with pytest.raises(FileError, match="drop0_"):
             agf.load(tmp_path / "odd.npz")
+
+
+def test_a_feature_that_one_drop_lacks_is_a_sentence(runs, tmp_path):
+    members = dict(runs[0]["staircase"][1])
+    del members["drop1_feature_coefficients.npy"]
+    write(tmp_path / "odd.npz", members)
+    with pytest.raises(RequestError, match="no feature 'coefficients'"):
+        agf.load(tmp_path / "odd.npz").features("coefficients")

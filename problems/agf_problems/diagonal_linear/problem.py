@@ -67,6 +67,8 @@ class DiagonalLinear(agf.Problem):
         where = f"problem {self.name!r}"
         if names is None and hasattr(X, "columns"):
             names = X.columns
+            if type(self).__init__ is DiagonalLinear.__init__:  # a run file holds the numbers of a frame alone
+                self.arguments["names"] = [_written(name) for name in names]
         self.X = matrix(X, "X", where=where)
         self.y = vector(y, "y", where=where)
         n, d = self.X.shape

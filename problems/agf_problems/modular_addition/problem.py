@@ -211,7 +211,7 @@ class ModularAddition(Spectral):
             log_norms = init.log_norms
         elif mu is not None or alpha is not None:
             log_norms = np.log([positive(alpha if mu is None else mu, "mu", where=f"{self.name}.theory")])
-        positive(radius, "radius", where=f"{self.name}.theory")
+        radius = positive(radius, "radius", where=f"{self.name}.theory")
         return self._theory.staircase(init, log_norms, radius, self.arguments)
 
     def three_waves(self, theta: FloatArray) -> ThreeWaves:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from agf import DataError, TwoLayer
-from agf.arrays import FloatArray, matrix
+from agf.arrays import FloatArray, held, matrix, number
 from agf.errors import explain
 from agf.losses import one_hot
 
@@ -110,7 +110,9 @@ class Relu(TwoLayer):
             about.append("inputs scaled to E|x|^2 = 1" if scale == "rms" else "inputs whitened")
         if scale == "whiten":
             self.inputs_argument = ""  # weights are those of principal components
-        kind: dict[str, Any] = {"activation": "leaky-relu", "leak": leak} if leak else {"activation": "relu"}
+        kind: dict[str, Any] = {"activation": "relu"}
+        if leak is not None and number(leak) != 0.0:
+            kind = {"activation": "leaky-relu", "leak": leak}
         kind.update(loss=loss, width=width, kink=kink, device=device, reduction=reduction, bias=bias)
         super().__init__(X, Y, **kind)
         self.classes = names or self.classes
@@ -132,7 +134,8 @@ class Relu(TwoLayer):
 def _labels(Y: Any, wanted: bool) -> Any:
     """Class labels (n,) where Y names classes, or `wanted` says so, else None. Rows with one entry a unit higher than
     all others, such as one-hot rows, centred or not, name the column of that entry."""
-    given = np.asarray(Y)
+    numbers = held(Y)
+    given = np.asarray(Y) if numbers is None else numbers
     if given.dtype.kind not in "fiubUSO":
         return None  # dates, records and the like, which are refused as targets
     if given.ndim == 2 and given.shape[1] > 1:
