@@ -152,7 +152,8 @@ class Carries(agf.TwoLayer):
     ("extra", "held"),
     [
         ([[1, 2], [3]], False), ({"a": np.ones(2)}, False), ({"a": {"b": 1}}, False), ({"a": {1}}, False),
-        ({(1, 2): 3}, False), ({"a": float("nan")}, False), pytest.param(10**400, False, id="beyond float64"), ([float("nan"), "a"], False),
+        ({(1, 2): 3}, False), ({"a": float("nan")}, False),
+        pytest.param(10**400, False, id="beyond float64"), ([float("nan"), "a"], False),
         ([[1, "a"]], False), (np.ma.array([1.0, 2.0], mask=[0, 1]), False), (len, False), (None, True),
         (float("nan"), True), (float("inf"), True), ([float("inf"), 1.0], True), ([None, 1], True), (True, True),
         (np.str_("a"), True), (np.float64(0.1), True), (np.bool_(True), True), ({1: 2.0}, True),
