@@ -44,6 +44,17 @@ def words_and_features(probe: Probe) -> str:
     probe.ask("describe")
     probe.ask("remarks")
     found = probe.ask("features", probe.theta, probe.neurons)
+    moments = [probe.theta, 0.5 * probe.theta[::-1]]
+    together = probe.ask("features_along", np.stack(moments), probe.neurons)
+    for k, theta in enumerate(moments):
+        alone = probe.ask("features", theta, probe.neurons)
+        for name in sorted({*alone, *together}):
+            one, of_both = (np.asarray(each.get(name, ())) for each in (alone, together))
+            if of_both.shape != (2, *one.shape) or not np.allclose(of_both[k], one, 1e-8, 1e-12, equal_nan=True):
+                raise Violation(
+                    "features_along", f"other {name!r} of two moments than of each", "`features` of each, one a row",
+                    "rows mixed up, or a sum over all moments",
+                )  # fmt: skip
     probe.ask("label", probe.theta, probe.neurons, probe.neurons[:1])
     return "words are text, features arrays of numbers" + (f": {', '.join(found)}" if found else "")
 

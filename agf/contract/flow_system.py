@@ -47,21 +47,28 @@ class Snapshot:
 
     @classmethod
     def _joined(cls, join: Callable[[list[FloatArray]], FloatArray], parts: Sequence[Snapshot]) -> Snapshot:
-        try:
-            if len({frozenset(part.features) for part in parts}) > 1:  # in any order: files keep that of the alphabet
-                raise ValueError("other names")
-            features = {name: join([part.features[name] for part in parts]) for name in parts[0].features}
-        except ValueError:
-            raise ProblemError(
-                explain("`features` has other names or shapes at one time than at another.",
-                        expected="the same names with arrays of the same shapes at every call")
-            ) from None  # fmt: skip
+        features = joined_features(join, [part.features for part in parts])
         return cls(join([part.log_norms for part in parts]), join([part.directions for part in parts]), features)
 
     def at(self, rows: IntArray | slice | int) -> Snapshot:
         """Those of several moments that have these `rows`, or one."""
         features = {name: values[rows] for name, values in self.features.items()}
         return Snapshot(self.log_norms[rows], self.directions[rows], features)
+
+
+def joined_features(
+    join: Callable[[list[FloatArray]], FloatArray], parts: Sequence[dict[str, FloatArray]]
+) -> dict[str, FloatArray]:
+    """Features of several moments, at least one, each name joined. Raises ProblemError where they differ in kind."""
+    try:
+        if len({frozenset(part) for part in parts}) > 1:  # in any order: files keep that of the alphabet
+            raise ValueError("other names")
+        return {name: join([part[name] for part in parts]) for name in parts[0]}
+    except ValueError:
+        raise ProblemError(
+            explain("`features` has other names or shapes at one time than at another.",
+                    expected="the same names with arrays of the same shapes at every call")
+        ) from None  # fmt: skip
 
 
 class FlowSystem(ABC):
@@ -243,6 +250,10 @@ class FlowSystem(ABC):
         """Quantities the exact flow conserves, by name; the trainer reports their drift."""
         del y
         return {}
+
+    def conserved_along(self, ys: FloatArray) -> list[dict[str, FloatArray]]:
+        """`conserved` at states ys (m, N); override where the weights are had faster together."""
+        return [self.conserved(y) for y in ys]
 
     def warnings(self, y: FloatArray) -> list[str]:
         """Sentences about what float64 cannot hold in these coordinates; checked at the start and at the end."""

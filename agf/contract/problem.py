@@ -289,6 +289,8 @@ class Problem(ClosedForms):
             cls.name = cls.__name__
         if "network_pull" not in own and not own.keys().isdisjoint(("residual", "utility", "pull")):
             cls.network_pull = Problem.network_pull  # type: ignore[method-assign]
+        if "features" in own and "features_along" not in own:
+            cls.features_along = Problem.features_along  # type: ignore[method-assign]
 
     @classmethod
     def _taken(cls, name: str, value: Any) -> Any:

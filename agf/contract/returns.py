@@ -343,6 +343,7 @@ _RULES: dict[str, Callable[..., None]] = {
     "describe": _words,
     "remarks": _remarks,
     "features": _named_arrays,
+    "features_along": _named_arrays,
     "conserved": _named_arrays,
     "flow_system": _flow_system,
     "ties": _ties,

@@ -84,12 +84,12 @@ class PolarSystem(FlowSystem):
         return self._pack(self.init.directions, self.init.log_norms)
 
     def at(self, theta: FloatArray) -> FloatArray:
-        """y of weights theta (H, P); a neuron that is zero keeps its direction of the start."""
+        """y of weights theta (..., H, P); a neuron that is zero keeps its direction of the start."""
         directions, log_norms = polar(theta)
-        return self._pack(np.where((log_norms > -np.inf)[:, None], directions, self.init.directions), log_norms)
+        return self._pack(np.where((log_norms > -np.inf)[..., None], directions, self.init.directions), log_norms)
 
     def params(self, y: FloatArray) -> FloatArray:
-        """Weights theta (H, P) at y; neurons too small for float64 are zero."""
+        """Weights theta (..., H, P) at y (..., N); neurons too small for float64 are zero."""
         return self._theta(*self._split(y)[:2])
 
     def stiff(self, y: FloatArray) -> tuple[FlowSystem, FloatArray] | None:
@@ -129,7 +129,8 @@ class PolarSystem(FlowSystem):
 
     def _pack(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
         log_norms = np.where(self.alive & np.isfinite(log_norms), log_norms, self.log_largest)
-        return np.concatenate([directions.ravel(), self.sizes(log_norms)])
+        sizes = self.sizes(log_norms)
+        return np.concatenate([directions.reshape(*sizes.shape[:-1], -1), sizes], axis=-1)
 
     def sizes(self, log_norms: FloatArray) -> FloatArray:
         """Sizes of neurons of these log norms."""
@@ -187,7 +188,7 @@ class PolarSystem(FlowSystem):
         return self.present(log_norms)
 
     def present(self, log_norms: FloatArray) -> BoolArray:
-        """Neurons large enough to be told from zero, (H,)."""
+        """Neurons of these log norms (..., H) that are large enough to be told from zero, (..., H)."""
         return self.alive & (log_norms > _VANISHED)
 
     def retract(self, y: FloatArray) -> FloatArray:
@@ -257,8 +258,12 @@ class PolarSystem(FlowSystem):
 
     def snapshot(self, y: FloatArray) -> Snapshot:
         """Directions, log norms and the problem's features at y."""
-        directions, log_norms, _ = self._split(y)
-        features = self.problem.features(self._theta(directions, log_norms), self.neurons)
+        return self.snapshots(y[None]).at(0)
+
+    def snapshots(self, ys: FloatArray) -> Snapshot:
+        """The same at states ys (m, N)."""
+        directions, log_norms, _ = self._split(ys)
+        features = self.problem.features_along(self._theta(directions, log_norms), self.neurons)
         return Snapshot(
             np.where(self.alive, log_norms, -np.inf),
             directions.copy(),
@@ -267,8 +272,11 @@ class PolarSystem(FlowSystem):
 
     def conserved(self, y: FloatArray) -> dict[str, FloatArray]:
         """The problem's conserved quantities at y."""
-        directions, log_norms, _ = self._split(y)
-        return self.problem.conserved(self._theta(directions, log_norms), self.neurons)
+        return self.problem.conserved(self.params(y), self.neurons)
+
+    def conserved_along(self, ys: FloatArray) -> list[dict[str, FloatArray]]:
+        """The same at states ys (m, N)."""
+        return [self.problem.conserved(theta, self.neurons) for theta in self.params(ys)]
 
     def warnings(self, y: FloatArray) -> list[str]:
         """The float64 floor where small neurons all turn alike: modes below 1e-16 of the weights are rounding."""
@@ -285,15 +293,15 @@ class PolarSystem(FlowSystem):
         return self._split(y)[:2]
 
     def _split(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Unit directions (H, P), log norms (H,), and the lengths (H,) the rows of y had."""
+        """Unit directions (..., H, P) at y (..., N), log norms (..., H), and the lengths (..., H) that its rows had."""
         width = self.neurons.size
-        rows = y[:-width].reshape(width, -1)
-        sizes, lengths = y[-width:], row_lengths(rows)
+        rows = y[..., :-width].reshape(*y.shape[:-1], width, -1)
+        sizes, lengths = y[..., -width:], row_lengths(rows)
         lengths += lengths == 0
         if self.power:  # a stage beyond the blow-up has a negative size: NaN, and the step is rejected
             sizes = self.log_largest - np.log(sizes) / self.power
-        return rows / lengths[:, None], sizes, lengths
+        return rows / lengths[..., None], sizes, lengths
 
     def _theta(self, directions: FloatArray, log_norms: FloatArray) -> FloatArray:
         present = self.present(log_norms)
-        return directions * np.where(present, np.exp(np.where(present, log_norms, 0.0)), 0.0)[:, None]
+        return directions * np.where(present, np.exp(np.where(present, log_norms, 0.0)), 0.0)[..., None]

@@ -62,6 +62,9 @@ class SplitSystem(WeightSystem):
             self._last = y, at
         return self._last[1]
 
+    def all_in_polar(self, ys: FloatArray) -> FloatArray:
+        return np.array([self.in_polar(y) for y in ys])
+
     def over(self, y: FloatArray) -> bool:
         """Whether a small neuron is about to matter to the residual."""
         log_norms = self.polar.polar(self.in_polar(y))[1]
@@ -102,6 +105,9 @@ class SplitSystem(WeightSystem):
 
     def conserved(self, y: FloatArray) -> dict[str, FloatArray]:
         return self.polar.conserved(self.in_polar(y))
+
+    def conserved_along(self, ys: FloatArray) -> list[dict[str, FloatArray]]:
+        return self.polar.conserved_along(self.all_in_polar(ys))
 
     def _norms(self, y: FloatArray) -> FloatArray:
         """Of the large neurons, (k,)."""

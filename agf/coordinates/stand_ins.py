@@ -170,6 +170,11 @@ class StandIns(Problem):
         at, names, _ = self._all(neurons)
         return self.whole.features((theta / self._root(neurons))[at], names)
 
+    def features_along(self, thetas: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        """The same at each of `thetas` (T, m, P)."""
+        at, names, _ = self._all(neurons)
+        return self.whole.features_along((thetas / self._root(neurons))[:, at], names)
+
     def conserved(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """Of one copy of each."""
         return self.whole.conserved(theta / self._root(neurons), self._order[self._starts[neurons]])

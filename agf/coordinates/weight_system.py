@@ -122,6 +122,10 @@ class WeightSystem(Weights):
         """As `PolarSystem.snapshot`."""
         return self.polar.snapshot(self.in_polar(y))
 
+    def snapshots(self, ys: FloatArray) -> Snapshot:
+        """As `PolarSystem.snapshots`."""
+        return self.polar.snapshots(self.all_in_polar(ys))
+
     def conserved(self, y: FloatArray) -> dict[str, FloatArray]:
         """The problem's conserved quantities at y."""
         return self.problem.conserved(y.reshape(self.shape), self.polar.neurons)
@@ -137,3 +141,7 @@ class WeightSystem(Weights):
     def in_polar(self, y: FloatArray) -> FloatArray:
         """The state of `polar` at y."""
         return self.polar.at(y.reshape(self.shape))
+
+    def all_in_polar(self, ys: FloatArray) -> FloatArray:
+        """The same at states ys (m, N), (m, N)."""
+        return self.polar.at(ys.reshape(-1, *self.shape))

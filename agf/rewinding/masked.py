@@ -169,6 +169,10 @@ class Masked(Problem):
         """Those of the problem at masked parameters."""
         return self.unmasked.features(theta * self.mask[neurons], neurons)
 
+    def features_along(self, thetas: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        """The same at each of `thetas` (T, m, P)."""
+        return self.unmasked.features_along(thetas * self.mask[neurons], neurons)
+
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
         """In the words of the problem."""
         return self.unmasked.label(theta * self.mask[neurons], neurons, chosen)

@@ -124,7 +124,7 @@ class FlowRecord:
     def _drifted(self, system: FlowSystem, ys: FloatArray, shots: Snapshot) -> None:
         """Take in what conserved quantities have drifted by at states ys (m, N) of these snapshots."""
         squares = np.exp(2 * shots.log_norms)
-        found = [system.conserved(y) for y in ys]
+        found = system.conserved_along(ys)
         for name, first in self.conserved.items():
             drift = np.abs(np.array([values[name] for values in found]) - first)
             if drift.shape == squares.shape:

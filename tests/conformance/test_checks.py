@@ -154,6 +154,13 @@ class Everybody(agf.TwoLayer):
         return super().network_pull(directions, log_norms, neurons, members | True)
 
 
+class LastMoment(agf.TwoLayer):
+    """What is read off all moments at once, in the wrong order."""
+
+    def features_along(self, thetas, neurons):
+        return super().features_along(thetas[::-1], neurons)
+
+
 class Transposed(agf.TwoLayer):
     def utility(self, theta, neurons, residual):
         values, grads = super().utility(theta, neurons, residual)
@@ -317,6 +324,7 @@ BROKEN = [
     (Underflow, "square", "pull against loss", "pull", "division by zero"),
     (NoPull, "tanh", "pull against loss", "pull", "override `pull`"),
     (Everybody, "tanh", "pull against loss", "network_pull", "`members`"),
+    (LastMoment, "relu", "words and features", "features_along", "rows mixed up"),
     (Transposed, "relu", "shapes and finiteness", "utility", "transposed"),
     (SinglePrecision, "relu", "shapes and finiteness", "loss_grad", "float32"),
     (NotANumber, "relu", "shapes and finiteness", "loss_grad", "division by zero"),

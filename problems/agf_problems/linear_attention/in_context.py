@@ -113,7 +113,7 @@ class ContextRegression(Problem):
 
     @abstractmethod
     def merged(self, theta: FloatArray) -> FloatArray:
-        """M (d, d), all that the prediction depends on once the blocks that start at zero are zero."""
+        """M (d, d) of theta (m, P), all that the prediction depends on once the blocks that start at zero are zero."""
 
     @abstractmethod
     def _derivatives(
@@ -178,10 +178,11 @@ class ContextRegression(Problem):
         return Sampled(float(loss[0]), float(spread), grad[0], grad_spread)
 
     def spectrum(self, theta: FloatArray) -> dict[str, FloatArray]:
-        """Amplitudes v_i^T M v_i, to compare with `amplitudes`, and the singular values of M; (d,) each."""
+        """Amplitudes v_i^T M v_i, to compare with `amplitudes`, and the singular values of M; (..., d) each, where
+        `merged` takes heads (..., m, P)."""
         merged = self.merged(theta)
         return {
-            "amplitudes": np.sum(self.components * (merged @ self.components), axis=0),
+            "amplitudes": np.sum(self.components * (merged @ self.components), axis=-2),
             "singular_values": np.linalg.svd(merged, compute_uv=False),
         }
 

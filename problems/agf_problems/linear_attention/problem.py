@@ -79,7 +79,7 @@ class LinearAttention(ContextRegression):
 
     def merged(self, theta: FloatArray) -> FloatArray:
         values, keys, queries = self.split(theta)
-        return (values[:, None] * keys).T @ queries
+        return (values[..., None] * keys).mT @ queries
 
     def loss_grad(self, theta: FloatArray, neurons: IntArray) -> tuple[float, FloatArray]:
         residual = self.residual(theta, neurons)
@@ -218,10 +218,14 @@ class LinearAttention(ContextRegression):
         "component" (H,) counts from 1, 0 for a head that is not among `neurons`; "overlap" (H,) is
         |K^T P Q| / (|K| |Q|) with P the projection on that component, or on its equals.
         """
-        component, overlap = self._pointing(theta)
-        out = self.spectrum(theta)
-        out["component"], out["overlap"] = np.zeros(self.width), np.zeros(self.width)
-        out["component"][neurons], out["overlap"][neurons] = component + 1, overlap
+        return {name: values[0] for name, values in self.features_along(theta[None], neurons).items()}
+
+    def features_along(self, thetas: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        """`features` at each of `thetas` (T, m, P)."""
+        component, overlap = self._pointing(thetas)
+        out = self.spectrum(thetas)
+        out["component"], out["overlap"] = np.zeros((2, len(thetas), self.width))
+        out["component"][:, neurons], out["overlap"][:, neurons] = component + 1, overlap
         return out
 
     def critical(self, theta: FloatArray, neurons: IntArray) -> list[Critical]:
@@ -248,13 +252,12 @@ class LinearAttention(ContextRegression):
         return self.component_words(component[np.isin(neurons, chosen)])
 
     def _pointing(self, theta: FloatArray) -> tuple[IntArray, FloatArray]:
-        """The first component of the group that each head overlaps with most (m,), and that overlap (m,)."""
+        """The first component of the group that each head overlaps with most (..., m), and that overlap (..., m)."""
         _, keys, queries = self.split(theta)
         products = (sphere.normalize(keys) @ self.components) * (sphere.normalize(queries) @ self.components)
         starts = self._firsts
-        overlaps = np.abs(np.add.reduceat(products, starts, axis=1))
-        best = np.argmax(overlaps, axis=1) if overlaps.size else np.zeros(0, dtype=np.int64)
-        return starts[best], overlaps[np.arange(best.size), best]
+        overlaps = np.abs(np.add.reduceat(products, starts, axis=-1))
+        return starts[np.argmax(overlaps, axis=-1)], np.max(overlaps, axis=-1)
 
     @cached_property
     def _firsts(self) -> IntArray:
@@ -276,8 +279,8 @@ class LinearAttention(ContextRegression):
         return (by_key * by_query) @ values, out
 
     def split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Values (m,), keys (m, d) and queries (m, d) of rows (V, K, Q)."""
-        return theta[:, 0], theta[:, 1 : 1 + self.dimension], theta[:, 1 + self.dimension :]
+        """Values (..., m), keys (..., m, d) and queries (..., m, d) of rows (V, K, Q)."""
+        return theta[..., 0], theta[..., 1 : 1 + self.dimension], theta[..., 1 + self.dimension :]
 
     def _weighted_keys(self, keys: FloatArray) -> FloatArray:
         """Rows times G^(1/2), in the principal basis."""

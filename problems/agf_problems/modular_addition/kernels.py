@@ -142,6 +142,11 @@ class Sources:
     squares: FloatArray
     partner: FloatArray
 
+    def at(self, rows: slice) -> Sources:
+        """Those of some of the neurons."""
+        pre, low, squares, partner = (part[:, rows] for part in (self.pre, self.low, self.squares, self.partner))
+        return Sources(pre, self.z[:, rows], self.w[rows], low, squares, partner)
+
     @cached_property
     def powers(self) -> FloatArray:
         """(k+1, k, m, p): A^r / r!, r = 0 .. k, of each term."""

@@ -58,7 +58,7 @@ class Spectral(Problem):
 
     def learned(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
         """E <f, target> / E |target|^2 at each frequency, (K,): 0 at the start, 1 when learned; 0 if unlearnable."""
-        return self._learned(self.kernel.sources(theta))
+        return self._learned(self.kernel.sources(theta).z)
 
     def accuracy(self, theta: FloatArray, neurons: IntArray, pairs: int | None = None) -> float:
         """Share of the pairs (a, b) whose output is closest in direction to the encoding of a + b.
@@ -68,20 +68,23 @@ class Spectral(Problem):
         pairs : int or None, optional
             How many, evenly spread over all p^2 (all when None). Two terms only; NaN otherwise.
         """
+        return float(self._accuracies(theta[None], pairs)[0])
+
+    def _accuracies(self, thetas: FloatArray, pairs: int | None) -> FloatArray:
+        """`accuracy` at each of `thetas` (T, m, P), (T,)."""
         if self.terms != 2:
-            return np.nan
+            return np.full(len(thetas), np.nan)
         p = self.p
         total = p * p if pairs is None else min(pairs, p * p)
         chosen = np.arange(total) * (p * p) // total
         translates, sums, alike = self._tables
-        a = theta[:, :p] @ translates
-        b = theta[:, p : 2 * p] @ translates
-        right = 0
-        for block in np.array_split(chosen, max(1, total * max(p, theta.shape[0]) // 2**20)):
+        a, b, w = (thetas[:, :, k * p : (k + 1) * p] @ translates for k in range(3))
+        right = np.zeros(len(thetas), dtype=np.int64)
+        for block in np.array_split(chosen, max(1, len(thetas) * total * max(p, thetas.shape[1]) // 2**20)):
             rows, columns = block // p, block % p
-            scores = ((a[:, rows] + b[:, columns]) ** 2).T @ (theta[:, 2 * p :] @ translates)
-            guess, truth = scores.argmax(axis=1), sums[rows, columns]
-            right += int(np.sum(alike[guess] == alike[truth]))
+            scores = ((a[:, :, rows] + b[:, :, columns]) ** 2).mT @ w
+            guess, truth = scores.argmax(axis=2), sums[rows, columns]
+            right += np.sum(alike[guess] == alike[truth], axis=1)
         return right / total
 
     def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
@@ -90,14 +93,20 @@ class Spectral(Problem):
         `power` (K,) is `output_power`, `learned` (K,) is `learned`, `accuracy` is that on at most 1024 pairs;
         `neuron_frequency`, `neuron_share`, `phase_gap` (H,) and `phases` (H, k+1) are of each neuron.
         """
-        # transforms and sources are worked out once: a flow asks at every second point of its curve
+        return {name: values[0] for name, values in self.features_along(theta[None], neurons).items()}
+
+    def features_along(self, thetas: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
+        """`features` at each of `thetas` (T, m, P); transforms and sources of all neurons are worked out at once."""
+        many, m, size = thetas.shape
+        theta = thetas.reshape(many * m, size)
         hats, own = self.coefficients(theta), self.kernel.sources(theta)
         position, share = self._strongest(theta, hats)
         phases, gap = self._phases(hats, position)
+        each = [slice(t * m, (t + 1) * m) for t in range(many)]
         out = {
-            "power": self._power(hats, own),
-            "learned": self._learned(own),
-            "accuracy": np.asarray(self.accuracy(theta, neurons, _PAIRS)),
+            "power": np.array([self._power(hats[rows], own.at(rows)) for rows in each]),
+            "learned": np.array([self._learned(own.z[:, rows]) for rows in each]),
+            "accuracy": self._accuracies(thetas, _PAIRS),
         }
         found = {
             "neuron_frequency": self.characters.frequencies[position].astype(np.float64),
@@ -106,8 +115,8 @@ class Spectral(Problem):
             "phases": phases,
         }
         for name, values in found.items():
-            out[name] = np.full((self.width, *values.shape[1:]), np.nan)
-            out[name][neurons] = values
+            out[name] = np.full((many, self.width, *values.shape[1:]), np.nan)
+            out[name][:, neurons] = values.reshape(many, m, *values.shape[1:])
         return out
 
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
@@ -158,9 +167,9 @@ class Spectral(Problem):
         out = hats[:, -1]
         return np.vecdot((self.kernel.gram(own, own).T @ out).T, out.T).real
 
-    def _learned(self, own: Sources) -> FloatArray:
-        """`learned`, from the sources."""
+    def _learned(self, z: ComplexArray) -> FloatArray:
+        """`learned`, from the coefficients (k+1, m, S) of the sources."""
         out = np.zeros(self.characters.frequencies.size)
         at = self.template.learnable
-        out[at] = (own.z[:-1].prod(axis=0) * own.z[-1].conj()).real.sum(axis=0) / (2.0 * self.template.gains()[at])
+        out[at] = (z[:-1].prod(axis=0) * z[-1].conj()).real.sum(axis=0) / (2.0 * self.template.gains()[at])
         return out
