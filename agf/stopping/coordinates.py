@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agf.arrays import FloatArray
+from agf.contract.flow_system import FlowSystem
 from agf.coordinates.cone_system import ConeSystem
 from agf.coordinates.held_neurons import NEAR, HeldSystem, between_drops, hold
 from agf.coordinates.polar_system import PolarSystem
@@ -14,6 +15,7 @@ from agf.coordinates.sharp_system import SharpSystem
 from agf.coordinates.split_system import SplitSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.integrators import STIFF_STEPS
+from agf.numerics.ndf import History
 from agf.stopping.driver import End, Moment, Why
 from agf.stopping.methods import EXPENSIVE, EXPENSIVE_ENTRY, LARGEST, PER_ENTRY
 from agf.stopping.rules import Memory
@@ -82,11 +84,12 @@ class Stiff:
     """Explicit steps cost more than solving with the Hessian would, in coordinates that have one; or these are over.
 
     Where kinks are sharp, steps are counted that stability limits, until they have cost what the Hessian of the cone
-    does: what meets kink after kink is cheaper without.
+    does: what meets kink after kink is cheaper without. Coordinates that have no answer yet are asked again after as
+    many gradients as a Hessian counts: where modes have to be learned first, that may be at any time.
     """
 
     def init(self, now: Moment) -> Memory:
-        """When to ask next."""
+        """After how many gradients to ask next."""
         return (0.0,)
 
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
@@ -105,10 +108,11 @@ class Stiff:
             cone = ConeSystem(system, now.step.s1 - now.step.s0)
             return memory, End(Why.TURNED, now, after=(cone, inside[1]))
         stages = 0.0 if now.step is None else now.step.stages
-        if now.t < memory[0] or stages <= max(EXPENSIVE, EXPENSIVE_ENTRY * y.size) or y.size > LARGEST:
+        spent = float(now.work.gradients)
+        if spent < memory[0] or stages <= max(EXPENSIVE, EXPENSIVE_ENTRY * y.size) or y.size > LARGEST:
             return memory, None
         after = system.stiff(y)
-        return (2.0 * now.t,), None if after is None else End(Why.TURNED, now, after=after)
+        return (spent + PER_ENTRY * y.size,), None if after is None else End(Why.TURNED, now, after=after)
 
 
 def crossing(end: End) -> End:
@@ -117,3 +121,12 @@ def crossing(end: End) -> End:
     if end.why is not Why.STALLED or not isinstance(cone, ConeSystem):
         return end
     return replace(end, why=Why.TURNED, after=cone.back(end.at.y))
+
+
+def implicit_in(weights: FlowSystem | None, end: End) -> History | None:
+    """With what implicit steps begin where the system that takes over at `end` is one of these `weights`, those that
+    the first coordinates offered for stiff stretches; None elsewhere: explicit ones would only find out again."""
+    step = end.at.step
+    if step is None or weights is None or end.after is None or not isinstance(end.after[0], type(weights)):
+        return None
+    return History(step.s1 - step.s0)

@@ -38,11 +38,10 @@ from agf.coordinates.stand_ins import tied
 from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.integrators import METHODS
-from agf.numerics.ndf import History
 from agf.records.checkpoint import Checkpoint
 from agf.records.status import Status
 from agf.results.trajectory import Trajectory
-from agf.stopping.coordinates import Held, Stiff, crossing
+from agf.stopping.coordinates import Held, Stiff, crossing, implicit_in
 from agf.stopping.driver import Counted, Method, Moment, Saved, Stop, Work, drive
 from agf.stopping.ending import FLOOR, SETTLE, Ending
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit, pack, unpack
@@ -327,9 +326,7 @@ class _Run:
                 return status
             # Rules start anew; the method goes on only where the state means the same to it.
             self.system, y = end.after
-            step = end.at.step
-            implicit = self._in_weights() and step is not None
-            method_memory = History(step.s1 - step.s0) if implicit and step is not None else None
+            method_memory = implicit_in(self.home.in_weights(), end)
             self.saved = Saved(y, self.saved.origin + self.saved.local, 0.0, method_memory, None, self.saved.work)
             self.recorded = self.saved
 

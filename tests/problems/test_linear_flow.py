@@ -169,6 +169,21 @@ def test_columns_of_unlike_size_settle_without_explicit_steps_through_the_end(al
     assert stairs.stats["velocity_evaluations"] < 10_000
 
 
+@pytest.mark.parametrize("seed", [0, 3])
+def test_stiff_modes_are_stepped_in_weights_from_where_these_hold_them_all(seed):
+    """Asked at every doubling of the time, and then in explicit steps again, predictions took 1.1 of the flow."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((20, 4)) * [10.0, 3.0, 0.3, 0.1]
+    y = x @ rng.standard_normal((4, 3))
+    problem = Linear(X=x, Y=y + 0.5 * y.std() * rng.standard_normal(y.shape), width=3)
+    init = problem.init(1e-6, seed=seed)
+    flow, stairs = agf.flow(problem, init), agf.predict(problem, init)
+    assert stairs.stats["velocity_evaluations"] < 0.95 * flow.stats["evaluations"]
+    assert stairs.levels[-1] == pytest.approx(problem.least_loss(init), abs=1e-5 * stairs.start_level)
+    times = [flow.time_at(level) for level in 0.5 * (stairs.levels[1:] + stairs.levels[:-1])]
+    assert np.all(np.abs(stairs.half_times[1:] / times - 1.0) <= [drop.error for drop in stairs.drops])
+
+
 @pytest.mark.parametrize("scale", [1e-20, 1e20])
 def test_other_units_of_the_targets_change_nothing_else(scale):
     x, y = generic_rows(0)

@@ -36,7 +36,7 @@ from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 from agf.rounding import LOG_LEAST
 from agf.sphere import cartesian
-from agf.stopping.coordinates import Stiff
+from agf.stopping.coordinates import Stiff, implicit_in
 from agf.stopping.driver import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import SETTLE, Ending, remarks
 from agf.stopping.methods import PER_ENTRY, Auto
@@ -129,6 +129,7 @@ class _Run:
         """The end of the flow, in other coordinates from where those that it started in are stiff."""
         settings, saved = self.task.settings, Saved(start)
         limit, steps = settings.t_max, Auto(min(STEP * settings.rtol, COARSEST))
+        weights = self.system.in_weights()
         s_end = np.inf if limit is None else limit / self.unit
         stops: list[Stop] = [
             Stiff(),
@@ -143,7 +144,7 @@ class _Run:
             if found.after is None:
                 return found
             self.system, y = found.after
-            saved = Saved(y, found.at.t, work=found.at.work)
+            saved = Saved(y, found.at.t, method=implicit_in(weights, found), work=found.at.work)
 
     def _inert(self) -> bool:
         """Whether nothing ever grows, by a symmetry."""
