@@ -26,6 +26,7 @@ from agf.clock import Clock
 from agf.contract.problem import Problem
 from agf.records.settings import FINE_DEPTH
 from agf.records.state import State
+from agf.records.status import Status
 from agf.records.table import those
 from agf.results.curve import FLOOR
 from agf.results.drop import Drop
@@ -347,6 +348,7 @@ def of_curve(
     scale = stairs.start_level if stairs.start_level > 0 else 1.0
     falling, out, before = np.minimum.accumulate(losses), [], stairs.start_level
     unknown = np.isnan([drop.conditioning for drop in drops])
+    over = stairs.status in (Status.FITTED, Status.ALL_ACTIVE, Status.NO_GROWTH)
     for k, drop in enumerate(drops):
         fall, before = max(before - drop.level, TINY * scale), drop.level
         slip = 0.0 if slipped is None else float(slipped[k])
@@ -355,6 +357,8 @@ def of_curve(
         on = np.flatnonzero((np.abs(falling - drop.level) <= FINE_DEPTH * scale) & (times > 0))
         first, last = (on[0], on[-1]) if on.size else [int(np.argmax(falling <= drop.level))] * 2
         place = float(np.sqrt(times[first]) * np.sqrt(times[last]))
+        if over and k == len(drops) - 1:
+            place = math.inf  # nothing comes after it, however soon the curve ends
         beside = np.interp(place * np.exp([-_BESIDE, _BESIDE]), times, losses)
         bar = np.nan if unknown[k] else FINE_DEPTH + float(np.max(np.abs(beside - drop.level))) / scale
         if drift > 0 and k == len(drops) - 1:

@@ -402,6 +402,32 @@ def test_fewer_heads_than_components_stop_early():
     assert "2 heads learn 2 of 4 components" in " ".join(theory.notes)
 
 
+def test_no_heads_do_better_than_the_best_matrix_of_their_rank():
+    """By the singular values of G^(-1/2) N S^2 S^(-1/2), taken with Cholesky factors of a covariance of no basis."""
+    problem = LinearAttention(_covariance(np.random.default_rng(3), 4), 7, 3)
+    by_key, by_query = np.linalg.cholesky(problem.gram), np.linalg.cholesky(problem.covariance)
+    scaled = np.linalg.solve(by_query, np.linalg.solve(by_key, problem.correlation).T)
+    gains = 0.5 * np.linalg.svd(scaled, compute_uv=False) ** 2
+    for heads in (1, 2, 3):
+        theta = problem.init(1e-3).params() * (np.arange(3) < heads)[:, None]
+        least = 0.5 * problem.trace - gains[:heads].sum()
+        assert problem.least_loss(agf.Init.from_params(theta)) == pytest.approx(least, rel=1e-12)
+    full = FullLinearAttention(problem.covariance, 7, 2, 2)
+    assert full.least_loss(full.init(1e-3)) == pytest.approx(0.5 * problem.trace - gains.sum(), rel=1e-12)
+
+
+def test_a_prediction_ends_where_no_heads_do_better():
+    """Five more heads joined one by one, to "A larger width may take more of it", under an error of 89 % of the level."""
+    problem = LinearAttention([1.0], 16, 6)
+    init = problem.init(1e-4, seed=47)
+    stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
+    assert stairs.status is agf.Status.FITTED
+    assert stairs.levels[1:] == pytest.approx(problem.plateaus()[1:], rel=1e-5)
+    assert stairs.drops[0].level_error < 1e-3
+    assert "no network that the flow can reach has less loss" in flow.ending
+    assert sum(value for name, value in stairs.stats.items() if name.endswith("evaluations")) < 800
+
+
 def test_a_singular_covariance_has_as_many_drops_as_its_rank():
     rng = np.random.default_rng(8)
     basis = np.linalg.qr(rng.standard_normal((5, 5)))[0]

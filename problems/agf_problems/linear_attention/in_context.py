@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from agf import Problem
+from agf import Init, Problem
 from agf.arrays import FloatArray, IntArray, count, in_range, matrix, vector
 from agf.errors import DataError, explain
 from agf.rounding import EPS, TIED
@@ -86,6 +86,8 @@ class ContextRegression(Problem):
     """
 
     degree = 3
+    #: Rank of one head.
+    head_rank = 1
     data_arguments: ClassVar[tuple[str, ...]] = ("covariance",)
 
     def _set_task(self, covariance: Any, context: Any) -> None:
@@ -132,6 +134,15 @@ class ContextRegression(Problem):
     def plateaus(self) -> FloatArray:
         """(r+1,) losses with the first 0, 1, ..., r = rank principal components learned."""
         return np.array([self.level(np.arange(self.dimension) < k) for k in range(self.rank + 1)])
+
+    def least_loss(self, init: Init) -> float:
+        """Least loss of a matrix M whose rank is that of all heads that are not zero.
+
+        The loss is half the distance of G^(1/2) M S^(1/2) from a matrix whose singular values increase with those of S,
+        and what no M fits.
+        """
+        most = self.head_rank * int(np.isfinite(init.log_norms).sum())
+        return self.level(np.arange(self.dimension) < min(most, self.rank))
 
     def predictor(self, theta: Any) -> ContextPredictor:
         """The regression that parameters (m, P) perform in context. Raises DataError for a wrong shape."""
