@@ -417,7 +417,7 @@ def test_no_heads_do_better_than_the_best_matrix_of_their_rank():
 
 
 def test_a_prediction_ends_where_no_heads_do_better():
-    """Five more heads joined one by one, to "A larger width may take more of it", under an error of 89 % of the level."""
+    """Five more heads joined, to "A larger width may take more of it", under an error of 89 % of the level."""
     problem = LinearAttention([1.0], 16, 6)
     init = problem.init(1e-4, seed=47)
     stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
