@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +34,9 @@ POLAR = 1e4
 _FEW = 100.0
 #: Numbers that all gradients of a run may go through. Limit: of patience, minutes of one core at the least.
 _MOST_NUMBERS = 1e11
+#: Told what is about to be computed and how many gradients it takes, about, where that is counted: who waits for it
+#: may want to know.
+foreseen: ContextVar[Callable[[Problem, float], None]] = ContextVar("foreseen", default=lambda problem, gradients: None)
 
 
 def drawn(problem: Problem, alpha: float, seed: int | None, kind: str) -> Init:
@@ -146,7 +151,7 @@ def check_memory(problem: Problem, where: str) -> None:
 
 
 def refuse_long(problem: Problem, where: str, gradients: float) -> None:
-    """Refuse what would take for ever, by counting: the same on any machine and at any load.
+    """Refuse what would take for ever, by counting: the same on any machine and at any load. What is not is `foreseen`.
 
     Parameters
     ----------
@@ -173,6 +178,8 @@ def refuse_long(problem: Problem, where: str, gradients: float) -> None:
                 remedy="Use a smaller width, a smaller problem, or, for a flow, a smaller max_gradients.",
             )
         )
+    if gradients > _FEW:
+        foreseen.get()(problem, gradients)
 
 
 def _positive(problem: Problem, name: str, where: str) -> float:

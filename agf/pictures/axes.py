@@ -124,7 +124,10 @@ def save(ax: Axes, path: str | os.PathLike[str] | None) -> Axes:
     figure = ax.get_figure(root=True)
     assert figure is not None  # axes without a figure cannot be drawn on either
     with mpl.rc_context({"svg.hashsalt": "agf"}), files.atomic(path) as handle:
-        figure.savefig(handle, format=suffix, dpi=200, metadata=undated.get(suffix))
+        try:
+            figure.savefig(handle, format=suffix, dpi=200, metadata=undated.get(suffix))
+        except (ValueError, OverflowError) as error:  # of ticks, where what is drawn spans more than float64
+            raise FileError(explain("matplotlib cannot draw this.", where=str(path), found=str(error))) from error
     return ax
 
 

@@ -16,8 +16,8 @@ from agf.records.table import Table, Tabular, number, percent
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Rows of the printed table. Limit: all are in the result.
-_ROWS = 40
+#: Rows of the printed table. Limit: of a glance; all are in the result.
+_ROWS = 12
 
 
 @dataclass(frozen=True)
@@ -185,12 +185,13 @@ class Landscape(Tabular):
         """Number of directions of that kind."""
         return self.kinds.count(kind)
 
-    def table(self) -> Table:
-        """The directions as a table, the forty of largest utility at most."""
+    def table(self, whole: bool = False) -> Table:
+        """The directions as a table: the twelve of largest utility, or all where it is to be `whole`."""
+        shown = self.criticals if whole else self.criticals[:_ROWS]
         rows = [
             [one.label, number(one.utility, 6), number(self.degree * one.utility, 6), one.kind,
              _does(one), _kinks(one), percent(one.share), number(one.drop if np.isfinite(one.drop) else np.nan, 4)]
-            for one in self.criticals[:_ROWS]
+            for one in shown
         ]  # fmt: skip
         columns = ["direction", "utility", "rate", "kind", "neurons", "slopes at kinks", "share", "drop"]
         if all(one.slopes is None for one in self.criticals):
@@ -206,8 +207,8 @@ class Landscape(Tabular):
             + (", for ever." if flat.dead else ".")
             for flat in self.flats
         ]
-        if len(self) > _ROWS:
-            notes.append(f"{len(self) - _ROWS} directions of smaller utility are left out here.")
+        if len(self) > len(shown):
+            notes.append(f"And {len(self) - len(shown)} more, of smaller utility (agf landscape --all, --json).")
         return Table(
             f"Utility of {self.problem} at {self.at}, loss {number(self.level, 6)}",
             columns,

@@ -16,17 +16,19 @@ from agf.shell.output import Output
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", required=False)
 @data_options
 @init_options
 @click.option(
-    "--at", metavar="RUN[:DROP]", help="Beside the large neurons of this run file, after a drop or at its end."
+    "--at",
+    metavar="RUN[:DROP]",
+    help="Beside the large neurons of this run file, after a drop or at its end. No NAME is needed.",
 )
 @click.option("--t-max", "t_max", type=float, help="Flow time at which to stop; default after the last event.")
 @click.option("--neuron", "neurons", type=click.IntRange(0), multiple=True, help="List its events too; repeatable.")
 @output_options
 def align(
-    name: str,
+    name: str | None,
     at: str | None,
     t_max: float | None,
     neurons: tuple[int, ...],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Literal
 
 from agf.records.table import Table, visible
@@ -16,6 +17,8 @@ from agf.records.table import Table, visible
 Update = Callable[[str], None]
 #: Least width of the last column of a table, which holds words: with two blanks between columns, and with one.
 _WORDS, _FEW_WORDS = 24, 12
+#: Seconds between two lines of progress in a log, or before the first. Limit: most computations are over by then.
+LOGGED = 10.0
 
 
 def lines(message: str) -> str:
@@ -40,10 +43,24 @@ class Silent:
 
 
 class Plain(Silent):
-    """Plain text, without progress: for pipes and log files."""
+    """Plain text: for pipes and log files, with a line of progress each time that twice as long has passed."""
 
     def say(self, message: str) -> None:
         print(lines(message), file=sys.stderr)
+
+    @contextmanager
+    def progress(self, message: str) -> Iterator[Update]:
+        del message
+        began, due = monotonic(), LOGGED
+
+        def update(words: str) -> None:
+            nonlocal due
+            passed = monotonic() - began
+            if passed >= due:
+                due = 2.0 * passed
+                self.say(f"{words} (after {passed:.0f} s)")
+
+        yield update
 
     def table(self, table: Table) -> None:
         print(table.text(), file=sys.stderr)

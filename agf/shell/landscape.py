@@ -13,24 +13,28 @@ from agf.errors import RequestError, explain
 from agf.rectified.ascent import STARTS
 from agf.shell import arguments
 from agf.shell.main import DONE
-from agf.shell.options import data_options, output_options
+from agf.shell.options import dashed, data_options, output_options
 from agf.shell.output import Output, print_json
 
 VIEWS = ("auto", "circle", "sphere", "bars")
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", required=False)
 @data_options
-@click.option("--at", metavar="RUN[:DROP]", help="The network after a drop of this run file; default its end.")
+@click.option(
+    "--at", metavar="RUN[:DROP]", help="The network after a drop of this run file; default its end. No NAME is needed."
+)
 @click.option("--view", type=click.Choice(VIEWS), default="auto", show_default=True, help="What --plot draws.")
 @click.option("--starts", type=click.IntRange(1), default=STARTS, show_default=True, help="Ascents, where needed.")
+@click.option("--all", "whole", is_flag=True, help="Print every direction, not the first twelve.")
 @output_options
 def landscape(
-    name: str,
+    name: str | None,
     at: str | None,
     view: str,
     starts: int,
+    whole: bool,
     output: str | None,
     picture: str | None,
     as_json: bool,
@@ -50,6 +54,7 @@ def landscape(
     if picture is not None:
         result.plot(picture, view=view)
     out.picture = None  # drawn, with its view
+    out.table = lambda result: result.table(whole)
     return out.finish(lambda: result)
 
 
@@ -63,25 +68,30 @@ def split(at: str) -> tuple[str, int | None]:
 
 
 def requested_at(
-    name: str, options: dict[str, Any], run: tuple[str, int | None] | None, out: Output
+    name: str | None, options: dict[str, Any], run: tuple[str, int | None] | None, out: Output
 ) -> tuple[Problem, Any, str]:
-    """The problem, the network and what it is called; data come from the run where none are given."""
+    """The problem, the network and what it is called; problem and data come from the run where there is one."""
     from agf.loading.runs import training
     from agf.results.comparison import Comparison
     from agf.results.network import neurons
 
     if run is None:
+        if name is None:
+            raise click.UsageError("Missing argument 'NAME', or --at RUN, which says of what problem it is.")
         requested = arguments.problem(name, **options)
         for note in requested.notes:
             out.report.say(note)
         return requested.problem, None, ""
     result = training(run[0])
     side = result.stairs if isinstance(result, Comparison) else result
-    cls = registry.find(name)
+    cls = registry.find(side.problem if name is None else name)
     if cls.name != side.problem:
         raise RequestError(explain(f"{run[0]!r} is a run of {side.problem!r}.", expected=f"a run of {cls.name!r}"))
-    if any(options[key] not in (None, ()) for key in arguments.SOURCES):
-        raise RequestError(explain("--at takes the data from the run.", remedy="Leave other sources out."))
+    extra = [dashed(key) for key in arguments.SOURCES if options[key] not in (None, ())]
+    if extra:
+        raise RequestError(
+            explain("--at takes the data from the run.", found=", ".join(extra), remedy="Leave these options out.")
+        )
     at = neurons(result, run[1])
     problem = registry.build(cls, side.arguments)
     return problem, at.network(problem), f"{at.moment} of {run[0]}"

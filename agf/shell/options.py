@@ -24,6 +24,11 @@ def _group(*options: Decorator[Any]) -> Decorator[Any]:
     return decorate
 
 
+def dashed(option: str) -> str:
+    """An option as people write it."""
+    return {"pairs": "-p", "init_file": "--init"}.get(option, "--" + option.replace("_", "-"))
+
+
 data_options = _group(
     click.option("--data", metavar="FILE", help=f"npz or csv file, or one of {', '.join(datasets.NAMED)}."),
     click.option("--target", metavar="COLUMN", help="The column of a csv file to predict."),

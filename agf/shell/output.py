@@ -13,6 +13,7 @@ from agf.errors import ComputationError, RequestError, explain
 from agf.records import files
 from agf.records.checkpoint import Checkpoint
 from agf.records.status import Status
+from agf.records.table import Table
 from agf.shell import signals
 from agf.shell.console import reporter
 from agf.shell.main import DONE, FAILED, INTERRUPTED
@@ -38,6 +39,8 @@ class Output:
     ----------
     kept : Any
         What to deliver when an interrupt finds the command between two results.
+    table : callable
+        How a result is printed.
     checkpoint : Checkpoint or None
         Who writes the run file as the computation goes on: what it wrote last is not written again, as it may be large.
 
@@ -65,6 +68,7 @@ class Output:
         self.picture = None if picture is None else os.path.abspath(picture)
         self.as_json = as_json
         self.report = reporter(quiet)
+        self.table: Callable[[Any], Table] = lambda result: result.table()
         if None not in (output, picture) and self.output == self.picture:
             raise RequestError(explain(f"run file and picture are both {output!r}.", remedy="Give two names."))
         inputs = tuple(inputs)
@@ -102,7 +106,7 @@ class Output:
                 result.save(self.output)
         if self.as_json:
             print_json(result.to_dict())
-        self.report.table(result.table())
+        self.report.table(self.table(result))
         if self.picture is not None:
             result.plot(self.picture)
         for written in self.named:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from agf.contract.problem import Problem
+from agf.contract.start import foreseen
 from agf.pictures.axes import in_notebook
 from agf.records.state import State
 from agf.records.table import number, visible
+from agf.shell.console import LOGGED
 
 if TYPE_CHECKING:
     from agf.results.drop import Drop
     from agf.training.recorder import Progress
 
-#: Seconds between two updates of a line that is replaced, and between two lines of a log.
-_REPLACED, _LOGGED = 0.2, 10.0
+#: Seconds between two updates of a line that is replaced.
+_REPLACED = 0.2
+#: Seconds that a computation may take without having been foretold. Limit: of patience.
+_FORETOLD = 60.0
 
 
 class Watcher:
@@ -78,7 +86,7 @@ def watch(what: str = "computing") -> Watcher:
         return Watcher(what, lambda words: handle.update({"text/plain": words}, raw=True))
     if sys.stderr.isatty():
         return Watcher(what, lambda words: print(f"\r\x1b[K{words}", end="", file=sys.stderr, flush=True))
-    return Watcher(what, lambda words: print(words, file=sys.stderr, flush=True), every=_LOGGED)
+    return Watcher(what, lambda words: print(words, file=sys.stderr, flush=True), every=LOGGED)
 
 
 def _notebook_line() -> Any:
@@ -88,3 +96,39 @@ def _notebook_line() -> Any:
     from IPython.display import display
 
     return display({"text/plain": ""}, raw=True, display_id=True)
+
+
+@contextmanager
+def foretold(say: Callable[[str], None]) -> Iterator[None]:
+    """Where what is computed inside takes minutes, say so before it begins: one gradient is timed, for the numbers that
+    it goes through tell the time to a factor of twenty only."""
+    longest = _FORETOLD
+
+    def tell(problem: Problem, gradients: float) -> None:
+        nonlocal longest
+        one = _gradient(problem)
+        if gradients * one <= longest:
+            return
+        longest = 2.0 * gradients * one  # a second word is worth it where it is another one
+        minutes = gradients * one / 60.0
+        span = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.0f} hours"
+        words = f"A gradient takes {one:.2g} s here, and about {gradients:,.0f} are needed: {span} or more."
+        say(f"{words} What there is when it is interrupted is kept.")
+
+    before = foreseen.set(tell)
+    try:
+        yield
+    finally:
+        foreseen.reset(before)
+
+
+def _gradient(problem: Problem) -> float:
+    """Seconds of one gradient of all neurons; the first of several may have things to set up."""
+    theta = np.random.default_rng(0).standard_normal((problem.width, problem.n_params))
+    theta *= 1e-3 / np.sqrt(problem.n_params)
+    spans = []
+    for _ in range(2):
+        began = monotonic()
+        problem.loss_grad(theta, np.arange(problem.width))
+        spans.append(monotonic() - began)
+    return min(spans)

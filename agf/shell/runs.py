@@ -25,6 +25,7 @@ from agf.results.staircase import Staircase
 from agf.shell import arguments
 from agf.shell.console import Silent
 from agf.shell.options import (
+    dashed,
     data_options,
     descent_options,
     flow_options,
@@ -34,7 +35,7 @@ from agf.shell.options import (
     prediction_options,
 )
 from agf.shell.output import Output
-from agf.shell.progress import Watcher
+from agf.shell.progress import Watcher, foretold
 
 if TYPE_CHECKING:
     from agf.results.trajectory import Trajectory
@@ -112,7 +113,7 @@ def train(
         raise RequestError(
             explain(
                 "options of gradient flow and of gradient descent are mixed.",
-                found=", ".join(_dashed(option) for option in (*flow, *descent)),
+                found=", ".join(dashed(option) for option in (*flow, *descent)),
             )
         )
     if resume is not None:
@@ -183,7 +184,7 @@ def compare(
         raise RequestError(explain("--lr, --momentum and --loss-scale describe a curve.", remedy="Add --curve FILE."))
     if curve is not None and flow:
         raise RequestError(
-            explain(f"{', '.join(_dashed(option) for option in flow)}: options of training, and --curve replaces it.")
+            explain(f"{', '.join(dashed(option) for option in flow)}: options of training, and --curve replaces it.")
         )
     if curve is not None and repeat:
         raise RequestError(explain("--repeat repeats the training, and --curve replaces it."))
@@ -252,7 +253,7 @@ def _problem_and_init(name: str, options: dict[str, Any], report: Silent) -> tup
 
 
 def _predict(problem: Problem, init: Init, settings: Settings, out: Output) -> Staircase:
-    with out.report.progress("predicting") as update:
+    with foretold(out.report.say), out.report.progress("predicting") as update:
         watcher = Watcher("predicting", update)
         return predict_with(problem, init, settings, watcher, out.output)
 
@@ -260,7 +261,7 @@ def _predict(problem: Problem, init: Init, settings: Settings, out: Output) -> S
 def _flow(problem: Problem, init: Init, options: dict[str, Any], report: Silent) -> Trajectory:
     from agf.training.gradient_flow import flow
 
-    with report.progress("gradient flow") as update:
+    with foretold(report.say), report.progress("gradient flow") as update:
         return flow(problem, init, observer=Watcher("gradient flow", update), **options)
 
 
@@ -298,7 +299,7 @@ def _refuse_rebuilding(target: str, options: dict[str, Any]) -> None:
     ]
     if extra:
         raise RequestError(
-            explain(f"{target!r} is a prediction already.", found=", ".join(_dashed(name) for name in extra),
+            explain(f"{target!r} is a prediction already.", found=", ".join(dashed(name) for name in extra),
                     remedy="Leave these options out.")
         )  # fmt: skip
 
@@ -311,20 +312,18 @@ def _columns(text: str) -> list[int]:
         raise RequestError(explain(f"cannot read the columns {text!r}.", expected="integers, as in 0,1")) from None
 
 
-def _dashed(option: str) -> str:
-    return {"pairs": "-p", "init_file": "--init"}.get(option, "--" + option.replace("_", "-"))
-
-
 def _resumed(name: str, path: str, options: dict[str, Any]) -> tuple[Problem, Init, Trajectory]:
     """The problem of a saved trajectory, built again, where it started, and the trajectory."""
     from agf.loading.runs import load
     from agf.results.trajectory import Trajectory
 
     extra = _choice(options, (*_DATA, *_INIT))
-    if extra.pop("pairs", None) or extra:
+    named = [dashed(name) for name, value in extra.items() if value != ()]
+    if named:
         raise RequestError(
-            explain("--resume takes data and initial weights from the run.", remedy="Leave other sources out.")
-        )
+            explain("--resume takes data and initial weights from the run.", found=", ".join(named),
+                    remedy="Leave these options out.")
+        )  # fmt: skip
     before = load(path)
     if not isinstance(before, Trajectory) or before.init is None:
         raise RequestError(explain(f"{path!r} holds no training that could go on.", expected="a run of agf train"))

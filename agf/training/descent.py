@@ -359,6 +359,8 @@ class _Descent:
             raise ValueError(f"shapes {shapes} in place of {self.theta.shape}")
         self.theta, self.velocity = state["theta"].copy(), state["velocity"].copy()
         step, evaluations, self.seconds, next_loss, points = (float(v) for v in state["descent"])
+        if not max(step, evaluations, next_loss) < 2.0**53:
+            raise ValueError(f"{step:g} steps and {evaluations:g} evaluations, which are no counts")
         self.step, self.evaluations, self.next_loss = int(step), int(evaluations), int(next_loss)
         curve = trajectory.times[: int(points)], trajectory.losses[: int(points)], trajectory.slopes
         self.recorder.restore(curve, tie(snapshot_arrays(trajectory), self.ties), state)

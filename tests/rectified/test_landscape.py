@@ -1,6 +1,7 @@
 """What competes at a network: signs, shares, drops, closed forms, ascent, files, pictures, commands."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -247,6 +248,39 @@ def test_command_at_a_run(tmp_path, capsys, monkeypatch):
     assert main(["landscape", "linear", "--at", "run.npz"]) == 2
     assert main(["landscape", "two-layer", "--at", "run.npz", "--width", "2"]) == 2
     assert "takes the data from the run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["landscape", "align"])
+def test_a_run_says_of_what_problem_it_is(command, tmp_path, monkeypatch, capsys):
+    """`--at RUN` alone was "Missing argument 'NAME'", and which option was in the way was not said."""
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).standard_normal((8, 2))
+    problem = agf.TwoLayer(X, X[:, 0], activation="relu", width=2)
+    agf.flow(problem, problem.init(1e-2), max_gradients=50).save("run.npz")
+    documents = []
+    for name in (["two-layer"], []):
+        assert main([command, *name, "--at", "run.npz", "--json", "--quiet"]) == 0
+        documents.append(capsys.readouterr().out)
+    assert documents[0] == documents[1]
+    assert main([command, "--at", "run.npz", "--width", "2", "-p", "leak=0"]) == 2
+    assert "Found -p, --width." in capsys.readouterr().err
+    assert main([command]) == 2
+    assert "'NAME', or --at RUN" in capsys.readouterr().err
+
+
+def test_a_long_landscape_is_printed_in_part(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    problem = agf.problem("relu", X=rng.standard_normal((14, 3)), Y=rng.standard_normal(14), width=2)
+    X, Y = problem.X, problem.Y
+    np.savez("data.npz", X=X, Y=Y)
+    result = agf.landscape(problem)
+    assert len(result) > 12
+    assert [len(result.table(whole).rows) for whole in (False, True)] == [12, len(result)]
+    assert f"And {len(result) - 12} more" in str(result)
+    for more, rows in (([], 12), (["--all"], len(result))):
+        assert main(["landscape", "relu", "--data", "data.npz", *more]) == 0
+        assert len(re.findall(r"^ *a [<>] 0", capsys.readouterr().err, re.MULTILINE)) == rows
 
 
 @pytest.mark.parametrize(("n", "d", "c"), [(6, 2, 2), (10, 3, 2), (20, 4, 3)])

@@ -292,3 +292,22 @@ def test_a_feature_that_one_drop_lacks_is_a_sentence(runs, tmp_path):
     write(tmp_path / "odd.npz", members)
     with pytest.raises(RequestError, match="no feature 'coefficients'"):
         agf.load(tmp_path / "odd.npz").features("coefficients")
+
+
+def test_counts_beyond_any_run_are_not_taken_over(runs, tmp_path):
+    found, problem, init = runs
+    members = found["descent"][1]
+    state = np.lib.format.read_array(io.BytesIO(members["state_descent.npy"]))
+    write(tmp_path / "odd.npz", {**members, "state_descent.npy": _npy(np.array([3e301, *state[1:]]))})
+    with pytest.raises(RequestError, match="no counts"):
+        agf.descend(problem, init, lr=0.02, steps=40, resume=agf.load(tmp_path / "odd.npz"))
+
+
+def test_what_spans_more_than_float64_is_not_drawn(runs, tmp_path):
+    members = runs[0]["trajectory"][1]
+    values = np.lib.format.read_array(io.BytesIO(members["feature_coefficients.npy"]))
+    values = np.where(np.arange(values.size).reshape(values.shape) % 2, 1e308, -1e308)
+    write(tmp_path / "odd.npz", {**members, "feature_coefficients.npy": _npy(values)})
+    with np.errstate(over="ignore"), pytest.raises(FileError, match="cannot draw"):
+        plot.save(plot.features(agf.load(tmp_path / "odd.npz")), tmp_path / "odd.svg")
+    assert not (tmp_path / "odd.svg").exists()

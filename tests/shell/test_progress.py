@@ -11,6 +11,7 @@ from tiny import Product
 
 import agf
 from agf import Init
+from agf.shell import console, main, progress
 from agf.shell.progress import Watcher
 
 INIT = Init.scaled(np.ones((1, 2)), 1e-6)
@@ -50,6 +51,34 @@ def test_a_log_file_gets_lines_and_a_terminal_one_line_that_is_replaced(capsys, 
     agf.predict(Product(), INIT, observer=agf.watch("predicting"))
     assert screen.getvalue().startswith("\r\x1b[Kpredicting: drop 1, ")
     assert "\n" not in screen.getvalue()
+
+
+def test_what_takes_minutes_is_foretold_and_what_does_not_is_not(capsys, monkeypatch, tmp_path):
+    """A relu network of 1,000 neurons computed for minutes without a word."""
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).standard_normal((10, 2))
+    np.savez("data.npz", X=X, Y=X[:, 0])
+    network = ["two-layer", "--data", "data.npz", "-p", "activation=tanh", "--width", "2"]
+    for command in (["predict"], ["predict", "--mode", "agf"], ["train"], ["compare"]):
+        assert main.main([*command, *network]) == 0
+        assert "A gradient takes" not in capsys.readouterr().err
+    monkeypatch.setattr(progress, "_gradient", lambda problem: 6.0)
+    for command, words in (("predict", "10,000 are needed: 17 hours"), ("train", "10,000 are needed: 17 hours")):
+        assert main.main([command, *network]) == 0
+        assert capsys.readouterr().err.count(words) == 1
+    assert main.main(["predict", "--mode", "agf", *network]) == 0
+    assert "1,000 are needed: 100 minutes or more" in capsys.readouterr().err
+    assert main.main(["predict", "diagonal-linear", "--mode", "agf"]) == 0  # by closed forms
+    assert "A gradient takes" not in capsys.readouterr().err
+
+
+def test_a_log_of_a_command_gets_a_line_when_twice_as_long_has_passed(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(console, "monotonic", lambda: now[0])
+    with console.Plain().progress("predicting") as update:
+        for now[0] in range(100):
+            update(f"at {now[0]}")
+    assert capsys.readouterr().err.splitlines() == [f"at {t} (after {t} s)" for t in (10, 20, 40, 80)]
 
 
 def test_a_notebook_shows_the_latest_words_below_the_cell_and_results_as_html():
