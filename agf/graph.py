@@ -24,7 +24,8 @@ from agf.asked import asked
 from agf.errors import RequestError, explain, shown
 from agf.pictures.axes import loss_scale, plain, short
 from agf.records import files
-from agf.records.naming import given, word_of
+from agf.records.naming import GREW, given, word_of
+from agf.records.table import Table, counted, percent
 from agf.records.table import number as rounded
 
 if TYPE_CHECKING:
@@ -44,15 +45,23 @@ def feature(label: str) -> str:
     """The part of a drop's label that means the same in every run.
 
     "mode 2 (sigma 3.1)" -> "mode 2"; "neuron 7 (class 3)" -> "class 3", because an index of an interchangeable neuron
-    says nothing across seeds; "neurons 1 (class 4), 2 (class 5)" -> "class 4, 5"; other labels are kept.
+    says nothing across seeds; "neurons 1 (class 4), 2 (class 5)" -> "class 4, 5"; other labels are kept, and so is
+    " grew on" behind any.
     """
-    return _joined(_parts(label)) or label
+    return (_joined(_parts(label)) or label.removesuffix(GREW)) + _grew(label)
 
 
 @asked
 def learned(drop: Drop) -> str:
     """The same of a `drop`; coordinates with names, their numbers mean the same in all runs: "coordinate 1 (bmi)"."""
+    if word_of(drop.label) == "coordinate" and _grew(drop.label):  # nobody joined
+        return drop.label.replace("coordinates ", "coordinate ", 1)
     return _joined(f"coordinate {i} ({name})" for i, name in _named(drop, None).items()) or feature(drop.label)
+
+
+def _grew(label: str) -> str:
+    """What a label ends in where its neurons had been learned before."""
+    return GREW if label.endswith(GREW) else ""
 
 
 def _named(drop: Drop, known: list[str] | None) -> dict[int, str]:
@@ -79,6 +88,7 @@ _NUMBERED = re.compile(r"(?P<kind>\D*?) (?P<items>\d+(?: \([^()]*\))?(?:, \d+(?:
 
 def _parts(label: str) -> list[str]:
     """What was learned, one a tied neuron: ["class 4", "class 5"]; labels of another form as they are."""
+    label = label.removesuffix(GREW)
     found = _NUMBERED.fullmatch(label)
     if found is None:
         return [re.sub(r"\s*\([^()]*\)", "", label)]
@@ -268,6 +278,36 @@ def most_likely_path(graph: nx.DiGraph) -> list[str]:
 
 
 @asked
+def numbered(graph: nx.DiGraph) -> dict[str, int]:
+    """Number of each saddle, in order: from 1, where nothing is learned, by the fewest drops from there, and level."""
+    _check(graph)
+    depth = _depths(graph)
+    return {node: k for k, node in enumerate(sorted(graph, key=lambda n: (depth[n], -graph.nodes[n]["level"])), 1)}
+
+
+@asked
+def table(graph: nx.DiGraph) -> Table:
+    """The transitions of a graph, a row each; its saddles by their numbers (`numbered`), as pictures have them."""
+    numbers, nodes = numbered(graph), graph.nodes
+    rows = []
+    for source, target in sorted(graph.edges, key=lambda edge: (numbers[edge[0]], numbers[edge[1]])):
+        data = graph.edges[source, target]
+        moment, level = rounded(edge_time(graph, (source, target))), rounded(nodes[target]["level"])
+        ends = [str(numbers[source]), str(numbers[target])]
+        rows.append([*ends, percent(data["probability"]), str(data["count"]), moment, level, data["change"]])
+    return Table(
+        f"Transitions between saddles of {graph.graph['problem']}, {counted(graph.graph['runs'], 'run')}",
+        ["from", "to", "share", "runs", "time", "level", "change"],
+        rows,
+        [
+            f"Time: mean {graph.graph['clock']} of the drop. Saddles are numbered from 1, where nothing is learned; "
+            "pictures name them.",
+            f"Most likely: {story(graph)}",
+        ],
+    )
+
+
+@asked
 def story(graph: nx.DiGraph) -> str:
     """The most likely path as a chain of changes."""
     path = most_likely_path(graph)
@@ -326,7 +366,7 @@ _BEND = 0.08
 def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
     """Draw the graph with the level (loss) as height, against the fewest drops from the start.
 
-    Saddles are numbered by depth and level, and named beside the picture with the runs that visited them: those of the
+    Saddles are numbered as by `numbered`, and named beside the picture with the runs that visited them: those of the
     most likely path, then the most visited ones, 30 at most and as many as stand apart; the others are dots. Those of
     one depth stand side by side. Beside an arrow: the probability of the transition with its runs (where there are
     several), and the mean jump time, where the words touch no saddle, no other words and no arrow; the most likely path
@@ -336,8 +376,8 @@ def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
     """
     _check(graph)
     ax = plot.new_axes(1.5) if ax is None else ax
-    depth, path = _depths(graph), most_likely_path(graph)
-    order = sorted(graph, key=lambda node: (depth[node], -graph.nodes[node]["level"]))
+    depth, path, numbers = _depths(graph), most_likely_path(graph), numbered(graph)
+    order = list(numbers)
     position = _positions(graph, depth, order)
     on_path = set(itertools.pairwise(path))
     edges = sorted(graph.edges, key=lambda edge: (edge not in on_path, -graph.edges[edge]["count"]))
@@ -360,20 +400,20 @@ def draw(graph: nx.DiGraph, *, ax: Any = None) -> Any:
     ax.text(0.5, 1.01, f"beside arrows: {words}", transform=ax.transAxes, ha="center", va="bottom", fontsize="small")
     ax.xaxis.get_major_locator().set_params(integer=True)
     importance = sorted(order, key=lambda node: (node not in path, -graph.nodes[node]["visits"]))[:_NAMED]
-    number = {node: str(k) for k, node in enumerate([node for node in order if node in set(importance)], 1)}
+    number = {node: str(k) for node, k in numbers.items() if node in set(importance)}
     beside = {"transform": ax.transAxes, "va": "top", "fontsize": "small", "linespacing": 1.3}
     names = ax.text(1.02, 1.0, _names(graph, number), **beside)
     ax.get_figure(root=True).draw_without_rendering()  # the layout decides where things are
     apart = _apart(ax, [position[node] for node in importance])
-    numbered = {node for node, room in zip(importance, apart, strict=True) if room}
-    number = {node: str(k) for k, node in enumerate([node for node in order if node in numbered], 1)}
+    roomy = {node for node, room in zip(importance, apart, strict=True) if room}
+    number = {node: k for node, k in number.items() if node in roomy}
     names.set_text(_names(graph, number))
     for node, (x, y) in position.items():
         face = plot.PREDICTED if graph.nodes[node]["ends"] else "black" if node in number else plot.RULE
         ax.plot([x], [y], "o", color=face, ms=_DISC if node in number else _DOT, zorder=3 if node in number else 2)
         if node in number:
             ax.annotate(number[node], (x, y), ha="center", va="center", color="white", fontsize="x-small", zorder=5)
-    _label_edges(ax, graph, edges, position, on_path, numbered)
+    _label_edges(ax, graph, edges, position, on_path, roomy)
     return ax
 
 

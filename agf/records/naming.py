@@ -12,6 +12,8 @@ from agf.errors import RequestError, explain, shown
 
 #: Neurons that a list names, and how many where they are more. Limit: results have them all.
 _MOST_NAMED, _FIRST_NAMED = 20, 8
+#: What the label of a drop ends in where its neurons had been learned before.
+GREW = " grew on"
 
 
 class Named(Protocol):

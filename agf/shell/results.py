@@ -8,7 +8,6 @@ import click
 
 from agf.loading.runs import prediction, training
 from agf.records import files
-from agf.records.table import Table, counted, number, percent
 from agf.results.comparison import Comparison
 from agf.shell import signals
 from agf.shell.console import reporter
@@ -33,19 +32,8 @@ def graph(runs: tuple[str, ...], output: str | None, as_json: bool, quiet: bool)
         files.check_writable(output)
         files.check_distinct(output, runs)
     found = saddle_graph.saddles([prediction(path) for path in runs])
-    rows = []
-    for source, target, data in found.edges(data=True):
-        moment = number(saddle_graph.edge_time(found, (source, target)))
-        rows.append([source, percent(data["probability"]), str(data["count"]), moment, data["change"]])
     report = reporter(quiet)
-    report.table(
-        Table(
-            f"Transitions between saddles of {found.graph['problem']}, {counted(found.graph['runs'], 'run')}",
-            ["from", "probability", "runs", f"mean {found.graph['clock']}", "change"],
-            rows,
-            [f"Most likely: {saddle_graph.story(found)}"],
-        )
-    )
+    report.table(saddle_graph.table(found))
     if output is not None and output.endswith((".graphml", ".dot")):
         saddle_graph.write(found, output)
     elif output is not None:

@@ -83,10 +83,28 @@ def test_a_run_that_ends_early_lowers_the_probability_of_going_on():
         ("neurons 0 (not class 4), 3", "neuron 3 + not class 4"),
         ("coordinates 1 (bmi), 4 (s1)", "coordinate 1, 4"),
         ("frequency 5 and frequency 7", "frequency 5 and frequency 7"),
+        ("neurons 0 (+), 3 (+) grew on", "neuron (+) x2 grew on"),
+        ("coordinate 0 grew on", "coordinate 0 grew on"),
     ],
 )
 def test_labels_are_reduced_to_what_means_the_same_in_every_run(label, meaning):
     assert graph.feature(label) == meaning
+
+
+def test_a_table_of_many_coordinates_fits_a_page_and_numbers_saddles_as_pictures_do():
+    """The column `from` spelled out what is learned, 130 letters of the diabetes data."""
+    names = [f"column {i}" for i in range(12)]
+    g = graph.saddles([stairs(*(([k], [], f"coordinate {k} ({name})") for k, name in enumerate(names)))])
+    table = graph.table(g)
+    assert max(map(len, str(replace(table, notes=())).splitlines())) <= 100
+    assert [row[:2] for row in table.rows] == [[str(k), str(k + 1)] for k in range(1, 13)]
+    assert list(graph.numbered(g)) == ["nothing", *(node for node in g if node != "nothing")]
+
+
+def test_what_grew_on_is_told_with_the_names_of_its_columns():
+    """Nobody joins in such a drop, and its label lost the names."""
+    last = stairs(([], [], "coordinates 0 (age), 6 (s3) grew on")).drops[0]
+    assert graph.learned(last) == "coordinate 0 (age), 6 (s3) grew on"
 
 
 def test_an_empty_staircase_is_one_node():

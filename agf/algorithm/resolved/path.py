@@ -12,6 +12,7 @@ from agf.algorithm.smallness import from_level, learned_before, level_before
 from agf.arrays import FloatArray, IntArray
 from agf.clock import Clock
 from agf.contract.problem import Problem
+from agf.records.naming import GREW
 from agf.records.settings import FINE_DEPTH
 from agf.records.state import State
 from agf.results.curve import FLOOR, CurveDrop, crowded, detect
@@ -238,7 +239,7 @@ def label(problem: Problem, before: State, after: State, neurons: IntArray, feat
         if not (gain > 0).any():
             return "re-arrangement"
         neurons = np.flatnonzero(gain >= Drop.SHARED * gain.max())
-        rose = "" if np.isin(neurons, problem.permanent).all() else " grew on"
+        rose = "" if np.isin(neurons, problem.permanent).all() else GREW
     return problem.label(after.params[active], active, neurons) + rose
 
 
