@@ -380,7 +380,7 @@ def _inverse(matrix: FloatArray, shift: float) -> Solve | None:
 
 def cholesky(matrix: FloatArray, shift: float) -> FloatArray | None:
     """Lower factor of matrix + shift, None where that is not positive definite."""
-    shifted = np.array(matrix, order="F")
+    shifted = np.array(matrix.T, order="F")  # symmetric: the transpose is copied as it lies
     shifted.flat[:: matrix.shape[0] + 1] += shift
     factor, info = dpotrf(shifted, lower=True, clean=False, overwrite_a=True)
     return factor if info == 0 else None

@@ -18,12 +18,13 @@ from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.init import Init
 from agf.integrators import MarchError, NonFinite, Stalled
+from agf.records.settings import FINE_DEPTH
 from agf.records.status import Status
 from agf.records.table import bound
 from agf.rounding import SUM
 from agf.stopping.driver import End, Moment, Stop, Why
 from agf.stopping.rest import Rest
-from agf.stopping.rules import Before, Certified, Drifting, Parked, Quiet, Settled, Tolerance
+from agf.stopping.rules import Before, Blurred, Certified, Drifting, Parked, Quiet, Settled, Tolerance
 
 #: At most this fraction of max(L, FLOOR L(zero function)) can still be lost where a flow has settled. Setting:
 #: `settle`; levels are right to it; at 1e-3 a drop of `FINE_DEPTH` could be missed, at 1e-5 a flow that decays like a
@@ -101,6 +102,7 @@ class Ending:
         return [
             Parked(crawl, self.unstable, self.first),
             Drifting(Tolerance(Drifting.SLOWEST, FLOOR * self.scale), self.growing, self.age),
+            Blurred(FINE_DEPTH * self.scale, crawl, self.quiet**0.5, self.blur, self.perturbed, self.decaying),
             Quiet(crawl, self.small, self.unstable, self.decaying, self.spent),
         ]
 
@@ -150,6 +152,10 @@ class Ending:
         """Loss that slow decays can still lose."""
         return self.rest(now).decaying
 
+    def blur(self, now: Moment) -> float:
+        """Rate at which rounding moves the weights, over their norm, where all neurons are active."""
+        return self.rest(now).blur
+
     def rest(self, now: Moment) -> Rest:
         """What grows, asked once at each moment."""
         found: Rest = now.ask("rest", lambda: Rest(now))
@@ -189,10 +195,11 @@ class Ending:
         if end.why is Why.QUIET:
             rate = self.rest(end.at).perturbed
             grows = f"what still grows takes {unit / rate:.2g} of time by a factor e" if rate else "nothing grows"
+            fell = end.note[:-1] or f"over the last third of the work it fell by {end.left:.2g}"
+            waits = "" if end.note else f" Changes below a fraction {self.quiet:.2g} of it are not waited for."
             return (
                 Status.QUIET,
-                f"The loss {end.at.loss:.6g} has all but stopped: over the last third of the work it fell by "
-                f"{end.left:.2g}, and {grows}. Changes below a fraction {self.quiet:.2g} of it are not waited for.",
+                f"The loss {end.at.loss:.6g} has all but stopped: {fell}, and {grows}.{waits}",
                 {"left": max(end.left, self.quiet * self._size(end.at.loss))},
             )
         if end.why in (Why.BUDGET, Why.STALLED):  # the latter where rounding sets the length of steps

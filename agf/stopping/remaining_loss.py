@@ -35,13 +35,13 @@ _IDLE = 1.0
 _ROUNDING = 10 * EPS
 
 
-def left(now: Moment, ahead: float, earlier: Moment | None) -> float:
+def left(now: Moment, ahead: float, earlier: Moment | None, rounding: float = 1.0) -> float:
     """Loss that the flow can still lose in a time `ahead`; inf where a mode grows away from here, or none is known.
 
     Costs a gradient, a Hessian and its modes, and where a mode grows the same of an earlier moment, at half the age or
-    less.
+    less. rounding : how many times more of a gradient counts as rounding than is.
     """
-    modes = _Curvatures.of(now)
+    modes = _Curvatures.of(now, rounding)
     if modes is None:
         return np.inf
     rate = modes.escaping(ahead)
@@ -75,16 +75,16 @@ class _Curvatures:
     size: float
 
     @classmethod
-    def of(cls, now: Moment) -> _Curvatures | None:
+    def of(cls, now: Moment, rounding: float) -> _Curvatures | None:
         hessian = now.system.hessian(now.y)
-        return None if hessian is None else cls.from_hessian(now, hessian)
+        return None if hessian is None else cls.from_hessian(now, hessian, rounding)
 
     @classmethod
-    def from_hessian(cls, now: Moment, hessian: FloatArray) -> _Curvatures:
+    def from_hessian(cls, now: Moment, hessian: FloatArray, rounding: float = 1.0) -> _Curvatures:
         values, vectors = np.linalg.eigh(hessian)
         pulls, size = -vectors.T @ now.system.velocity(now.y), float(np.linalg.norm(now.y))
         stiffest = float(np.abs(values).max())
-        pulls[np.abs(pulls) <= _ROUNDING * stiffest * size] = 0.0
+        pulls[np.abs(pulls) <= rounding * _ROUNDING * stiffest * size] = 0.0
         return cls(values.astype(np.float64), pulls, values.size * EPS * stiffest, size)
 
     def escaping(self, ahead: float) -> float:

@@ -21,6 +21,7 @@ from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.split_system import SplitSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.rounding import EPS, SUM
+from agf.sphere import norms
 from agf.stopping.driver import Counted, End, Moment, Stop, Why, drive
 from agf.stopping.fastest_growth import fastest_growth
 from agf.stopping.horizon import SLOWER
@@ -30,7 +31,7 @@ from agf.stopping.rules import PARKED, Budget, Certified, Memory, Tolerance
 #: e-folds within the time after which nothing is left of a mode that decays but the tolerance. Derived: it is then
 #: rounding of the sums that drive it.
 _RELAXED = -float(np.log(SUM))
-#: Newton iterations. Derived: each squares what is left, of `MOVES` after three 1e-16; and one more to see it.
+#: Hessians of Newton's method. Derived: each squares what is left, of `MOVES` after three 1e-16; and one more to see.
 _ITERATIONS = 4
 #: Largest Hessian that is decomposed, in weights. Cost: time of its eigenvalues; beyond it rates are found by
 #: differences.
@@ -120,6 +121,17 @@ class Rest:
         told = (values > values.size * EPS * stiffest) & (np.abs(pulls) > SUM * stiffest * size)
         return float(np.sum(pulls[told] ** 2 / (2.0 * values[told])) * np.exp(-self._ask.system.log_time_unit))
 
+    @cached_property
+    def blur(self) -> float:
+        """Rate at which rounding of the gradient moves the weights, over their norm: no weights in float64 can tell one
+        of `EPS` times what the stiffest mode makes of them. 0 where no Hessian tells, or a neuron is not active."""
+        system = self._ask.system
+        if self._matrix is None or not isinstance(system, WeightSystem):
+            return 0.0
+        sizes = norms(self._y.reshape(system.shape))
+        active = sizes[sizes > 0.0] > ACTIVE * sizes.max()
+        return EPS * float(np.linalg.norm(self._matrix)) if active.all() else 0.0
+
 
 def prospect(system: PolarSystem, y: FloatArray) -> tuple[float, int]:
     """Largest d log rho/ds that a small neuron comes to by turning, the large ones being at rest; and evaluations.
@@ -168,28 +180,43 @@ def _weights(ask: Counted, y: FloatArray) -> tuple[WeightSystem, FloatArray] | N
 
 
 def _relax(ask: Counted, system: WeightSystem, y: FloatArray, t: float) -> tuple[FloatArray, FloatArray]:
-    """y with the stiff modes of the large neurons relaxed, and the Hessian (N, N) there."""
-    matrix = ask.hessian(y)
-    assert matrix is not None
-    sizes = system.scale(y)
+    """y with the stiff modes of the large neurons relaxed, and the Hessian (N, N) there.
+
+    A Hessian serves for as long as every move is a tenth of the one before; another is worth its decomposition where
+    more than rounding pulls then.
+    """
+    start, sizes = y, system.scale(y)
     large = np.flatnonzero(sizes > ACTIVE * sizes.max())
-    start = y
+    matrix = _hessian(ask, y)
     for _ in range(_ITERATIONS):
         values, vectors = np.linalg.eigh(matrix[np.ix_(large, large)])
+        rounding = SUM * float(np.abs(values).max()) * float(np.linalg.norm(y))
         stiff = values > max(_RELAXED / t if t > 0 else np.inf, TOLD * values[-1])
-        pull = vectors[:, stiff].T @ ask.velocity(y)[large]
-        move = vectors[:, stiff] @ (pull / values[stiff])
-        if not np.abs(move).max(initial=0.0) > 10 * EPS * sizes.max():
+        values, vectors = values[stiff], vectors[:, stiff]
+        at, last = y, np.inf
+        while True:
+            pull = vectors.T @ ask.velocity(y)[large]
+            move = vectors @ (pull / values)
+            size = float(np.abs(move).max(initial=0.0))
+            if not 10 * EPS * sizes.max() < size <= 0.1 * last:
+                break
+            y, last = y.copy(), size
+            y[large] += move
+            if not np.abs(y - start).max() <= MOVES * sizes.max():
+                return start, _hessian(ask, start)
+        if y is at:
             break
-        y = y.copy()
-        y[large] += move
-        if not np.abs(y - start).max() <= MOVES * sizes.max():
-            y, matrix = start, ask.hessian(start)
+        matrix = _hessian(ask, y)
+        if not np.abs(pull).max() > rounding:
             break
-        matrix = ask.hessian(y)
-        assert matrix is not None
-    assert matrix is not None
     return y, matrix
+
+
+def _hessian(ask: Counted, y: FloatArray) -> FloatArray:
+    """That of a flow which has one."""
+    matrix = ask.hessian(y)
+    assert matrix is not None
+    return matrix
 
 
 def _fastest(matrix: FloatArray, noise: float) -> float:

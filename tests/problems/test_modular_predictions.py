@@ -257,3 +257,13 @@ def test_frequencies_are_independent_at_the_start_and_once_one_is_learned_but_no
     assert mixed(np.zeros((0, 33))) < 1e-13
     assert mixed(learned) < 1e-12
     assert mixed(learned[:3]) > 1e-2
+
+
+def test_a_plateau_on_which_rounding_moves_the_neurons_is_skipped_and_not_stepped_through():
+    # three neurons that part for ever, their norms as t^(1/8), wait 1e12 for the fourth: steps followed the rounding of
+    # their velocity, with no end in 8 CPU seconds. Two frequencies of three tied ones are learned by then: a quarter of
+    # the loss, of p = 4 with |xh| = 1, stays
+    problem = agf.problem("modular-addition", p=4, width=4)
+    stairs = agf.predict(problem, problem.init(1e-12, seed=0), conditioning=False, max_drops=5)
+    assert stairs.levels[-1] == pytest.approx(0.25 * stairs.start_level, rel=1e-3)
+    assert stairs.stats["velocity_evaluations"] + stairs.stats["hessians"] < 10_000

@@ -16,6 +16,7 @@ from agf.stopping.rules import (
     PARKED,
     TIMELESS,
     Before,
+    Blurred,
     Budget,
     Certified,
     Drifting,
@@ -262,6 +263,24 @@ def test_a_rule_before_a_time_ends_what_it_would_end_until_then_and_nothing_late
         end = drive(system, Explicit(1e-10), [Before(until, low)], system.start(), s_end=6.0)
         assert end.why is why
     assert 0.5 * np.log(1000) <= end.at.t < until
+
+
+@pytest.mark.parametrize(
+    ("perturbed", "decaying", "rate", "why", "ends"),
+    [
+        (0.0, 0.0, 1e-9, Why.QUIET, 1e4),  # rounding has moved the weights by 1e-2 at 1e4
+        (0.0, 0.0, 1e-3, Why.QUIET, 1.02e4),  # and so long after the drop, of which 1e-8 is left at 8e3
+        (1e-3, 0.0, 1e-9, Why.TIME, 1e5),  # but something grows, or what pulls by more has something to lose
+        (0.0, 2.0, 1e-9, Why.TIME, 1e5),
+    ],
+)
+def test_where_rounding_decides_the_way_of_a_flow_it_is_over_and_not_before(perturbed, decaying, rate, why, ends):
+    system = bowl([1e7, rate])
+    rule = Blurred(1e-2, Tolerance(1.0, 1.0), 1e-2, grows(1e-6), grows(perturbed), grows(decaying))
+    end = drive(system, Auto(1e-6), [rule], system.start(), s_end=1e5)
+    assert end.why is why
+    assert end.at.t >= ends > end.at.step.s0 / 1.6  # by the first step that ends later
+    assert why is Why.TIME or 0.0 <= end.left < 1e-2
 
 
 def test_steps_that_do_not_advance_the_time_end_a_run():

@@ -16,10 +16,11 @@ from agf.algorithm.resolved.stretch import Stretch
 from agf.algorithm.resolved.waiting import Landing
 from agf.arrays import FloatArray
 from agf.coordinates.held_neurons import HeldSystem, hold
-from agf.rounding import SUM
+from agf.numerics.ndf import History
+from agf.rounding import EPS, SUM
 from agf.stopping.driver import Counted, End, Moment, Stop, Why
 from agf.stopping.ending import FLOOR
-from agf.stopping.remaining_loss import escape
+from agf.stopping.remaining_loss import escape, left
 from agf.stopping.rules import LOOK
 
 #: Evaluations of one flow after which it gives up where the rest of the plateau would take this many times more. Limit:
@@ -49,54 +50,63 @@ class Settles:
 
     def init(self, now: Moment) -> tuple[float, ...]:
         """When it was last asked, the gradients at which to give up, and the steepest fall; when the next neuron was
-        last waited for, and when it is due, 0 where that is not known."""
-        return (0.0, float(_PATIENT), self._rate(now), 0.0, 0.0)
+        last waited for, and when it is due, 0 where that is not known; when to look at rounding."""
+        return (0.0, float(_PATIENT), self._rate(now), 0.0, 0.0, 0.0)
 
     def look(self, now: Moment, memory: tuple[float, ...]) -> tuple[tuple[float, ...], End | None]:
         """Whether the plateau can be skipped."""
-        run, (looked, patience, steepest, asked, due) = self.run, memory
+        run, (looked, patience, steepest, asked, due, blurred) = self.run, memory
         rate = self._rate(now)
         steepest = max(steepest, rate)
         tired = now.work.gradients > patience
-        quiet = rate * now.t <= run.given.lost(now.loss) and now.t > 1.25 * looked
-        if not (quiet or tired) or self.stretch.time(now.t) < run.moving:
-            return (looked, patience, steepest, asked, due), None
+        quiet = rate * now.t <= run.given.lost(now.loss) and now.t > LOOK * looked
+        early, drowned = self.stretch.time(now.t) < run.moving, False
         y = self.stretch.riding(now.y)
+        if not (quiet or early) and now.t > max(LOOK * looked, blurred) and self._implicit(now):
+            blur = self._blur(now, y)
+            drowned = blur * now.t > 1.0 and not self._pulled(now, y, now.t)
+            blurred = now.t * (_AGAIN if _AGAIN * blur * now.t < 1.0 else LOOK)
+        if not (quiet or drowned or tired) or early:
+            return (looked, patience, steepest, asked, due, blurred), None
         run.state = self.stretch.state(y, now)
         if not tired and due <= now.t and self._grows_up(y):
-            return (now.t, patience, steepest, asked, due), None
+            return (now.t, patience, steepest, asked, due, blurred), None
         if tired or due <= now.t or now.t > _AGAIN * asked:
             asked, due = now.t, now.t + wait(run, self.stretch, now)
         if tired:
             patience *= 2.0
             if np.inf > due - now.t > _FOR_EVER**2 * now.t:  # what is left costs as the root of its length
-                return (looked, patience, steepest, asked, due), End(Why.STALLED, now, note=_RESTLESS)
+                return (looked, patience, steepest, asked, due, blurred), End(Why.STALLED, now, note=_RESTLESS)
         end = None
-        if quiet:
+        if quiet or drowned:
             looked = now.t
-            end = self._next(now, y, due - now.t, steepest)
+            end = self._next(now, y, due - now.t, steepest, drowned)
             if end is not None and asked < now.t:  # by what was known of a residual that has relaxed since
                 asked, due = now.t, now.t + wait(run, self.stretch, now)
-                end = self._next(now, y, due - now.t, steepest)
+                end = self._next(now, y, due - now.t, steepest, drowned)
             run.last, run.settled = bool(np.isinf(due)), end is not None and bool(np.isfinite(due))
-        return (looked, patience, steepest, asked, due), end
+        return (looked, patience, steepest, asked, due, blurred), end
 
-    def _next(self, now: Moment, y: FloatArray, ahead: float, steepest: float) -> End | None:
+    def _next(self, now: Moment, y: FloatArray, ahead: float, steepest: float, drowned: bool) -> End | None:
         """The end of the stretch, if nobody will join, or if it has settled as far as the time `ahead` until then."""
         run, system = self.run, self.stretch.system
         if np.isinf(ahead):
-            return End(Why.HORIZON, now)
+            return None if drowned else End(Why.HORIZON, now)
+        if self._growth(system, y) * ahead > STILL:
+            return None
+        if drowned:
+            return End(Why.HORIZON, now) if not self._pulled(now, y, ahead) else None
         # On plateaus too long for any relaxation to end, what is left of it is rounding.
         run.stats["loss_evaluations"] += 1
         rate = min(self._rate(now), system.relaxing(y))
-        path = np.sqrt(rate * np.exp(system.log_time_unit)) * ahead  # that the active weights would go
-        off = run.given.tolerances.step * system.length(y)  # by which they may be off until then
+        path = np.sqrt(rate * self._unit) * ahead  # that the active weights would go
+        off = self._step * system.length(y)  # by which they may be off until then
         lost = run.given.lost(now.loss)
         still = (rate * ahead <= lost and path <= off) or rate <= SUM**2 * steepest
         held = None if still else at_minimum(run, system, y)
         if held is not None and (system.apart_from(held[1], y) ** 2 > off * path or self._falls(held[1], now) > lost):
             held = None
-        if (not still and held is None) or self._growth(system, y) * ahead > STILL or self._leaves(now, y, ahead):
+        if (not still and held is None) or self._leaves(now, y, ahead):
             return None
         return End(Why.HORIZON, now, after=held)
 
@@ -111,13 +121,48 @@ class Settles:
 
     def _leaves(self, now: Moment, y: FloatArray, ahead: float) -> bool:
         """Whether they are at a saddle and leave it within a time `ahead`, as far as a Hessian tells."""
-        system = self.stretch.system
-        theta = system.params(y)[system.active]
-        cost = Counted(Cost(system.problem, system.active, theta, np.zeros(system.active.size)))
-        there = replace(now, y=theta.ravel(), system=cost, answers={})
-        rate = escape(there, ahead * float(np.exp(system.log_time_unit)))
-        now.system.charge(cost.work.gradients, cost.work.hessians)
+        there, _ = self._alone(now, y)
+        rate = escape(there, ahead * self._unit)
+        now.system.charge(there.work.gradients, there.work.hessians)
         return rate > 0.0
+
+    def _blur(self, now: Moment, y: FloatArray) -> float:
+        """Rate at which rounding takes the active weights as far as steps may err.
+
+        What no weights in float64 can tell is a gradient of `EPS` times what the stiffest mode makes of them.
+        """
+        there, cost = self._alone(now, y)
+        known = cost.hessian(there.y) is not None
+        now.system.charge(0, 1)
+        return EPS * cost.stiffness * self._unit / self._step if known else 0.0
+
+    def _pulled(self, now: Moment, y: FloatArray, ahead: float) -> bool:
+        """Whether what pulls at them by more than rounding has something to lose within a time `ahead`."""
+        there, _ = self._alone(now, y)
+        lost = left(there, ahead * self._unit, None, self.run.given.tolerances.rounding)
+        now.system.charge(there.work.gradients, there.work.hessians)
+        return lost > self.run.given.lost(now.loss)
+
+    @staticmethod
+    def _implicit(now: Moment) -> bool:
+        """Whether steps are implicit: shorter than others by what stiff modes leave, they are cut by rounding alone."""
+        return now.step is not None and isinstance(now.step.memory, History)
+
+    def _alone(self, now: Moment, y: FloatArray) -> tuple[Moment, Cost]:
+        """The active neurons by themselves, in flow time."""
+        system = self.stretch.system
+        cost = Cost(system.problem, system.active, system.params(y)[system.active], np.zeros(system.active.size))
+        return replace(now, y=cost.start(), system=Counted(cost), answers={}), cost
+
+    @property
+    def _step(self) -> float:
+        """Tolerance of a step."""
+        return self.run.given.tolerances.step
+
+    @property
+    def _unit(self) -> float:
+        """Flow time in a unit of s."""
+        return float(np.exp(self.stretch.system.log_time_unit))
 
     def _grows_up(self, y: FloatArray) -> bool:
         """Whether an active neuron that is still small grows up before another one can join: no plateau then."""

@@ -47,11 +47,14 @@ class Tolerances:
         Of a step of the dormant neurons on a plateau.
     joining : float
         Fraction of R* at which a neuron joins.
+    rounding : float
+        How many times more of a gradient counts as rounding than is.
     """
 
     step: float
     plateau: float
     joining: float
+    rounding: float
 
     @classmethod
     def of(cls, problem: Problem, settings: Settings, probe: bool) -> Tolerances:
@@ -64,7 +67,7 @@ class Tolerances:
         assert settings.joining is not None  # in this mode it is never left out
         joining = min(_PROBE_JOINING * settings.joining, 1.0) if probe else settings.joining
         plateau = settings.rtol**1.5 if problem.cornered else settings.rtol
-        return cls(_step(problem, settings, probe), plateau, joining)
+        return cls(_step(problem, settings, probe), plateau, joining, TOLERANCE if probe else 1.0)
 
 
 def widen_kink(problem: Problem) -> Problem:
