@@ -18,7 +18,6 @@ from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
 from agf.init import Init
 from agf.integrators import MarchError, NonFinite, Stalled
-from agf.records.settings import FINE_DEPTH
 from agf.records.status import Status
 from agf.records.table import bound
 from agf.rounding import SUM
@@ -102,7 +101,7 @@ class Ending:
         return [
             Parked(crawl, self.unstable, self.first),
             Drifting(Tolerance(Drifting.SLOWEST, FLOOR * self.scale), self.growing, self.age),
-            Blurred(FINE_DEPTH * self.scale, crawl, self.quiet**0.5, self.blur, self.perturbed, self.decaying),
+            Blurred(crawl, self.quiet**0.5, self.blur, self.perturbed, self.decaying),
             Quiet(crawl, self.small, self.unstable, self.decaying, self.spent),
         ]
 

@@ -270,17 +270,15 @@ class Quiet:
 
 @dataclass(frozen=True)
 class Blurred:
-    """Rounding decides where the flow goes: it has moved the weights by more than a path may err, and no drop is seen.
+    """Rounding decides where the flow goes: it has moved them by more than a path may err while the loss did not fall.
 
     Neurons that part for ever are ever stiffer, and steps that follow the rounding of their velocity ever shorter next
     to the age: alpha may make that by which a drift is told from a saddle longer than float64 ever lets them reach.
 
     Attributes
     ----------
-    drop : float
-        Fall of the loss that counts as a drop: time is counted since it last fell by so much.
     tolerated : Tolerance
-        Loss that may be left to what pulls by more than rounding.
+        Fall of the loss that does not count, as it crawls and by what pulls at the weights by more than rounding.
     accuracy : float
         Change of the weights, over their norm, by which a path may err.
     blur : callable
@@ -290,7 +288,8 @@ class Blurred:
         moment -> rate of the fastest perturbation, and loss that decays can still lose.
     """
 
-    drop: float
+    #: Hessians from which on it is asked, each time they have grown by `LOOK`. Cost: of asking, which takes a few.
+    MANY: ClassVar[float] = 20.0
     tolerated: Tolerance
     accuracy: float
     blur: Callable[[Moment], float]
@@ -298,24 +297,22 @@ class Blurred:
     decaying: Callable[[Moment], float]
 
     def init(self, now: Moment) -> Memory:
-        """Time and loss when a drop was last seen, and when to ask next."""
-        return (now.t, now.loss, 0.0)
+        """Time and loss when it last fell, and Hessians at which to ask next."""
+        return (now.t, now.loss, self.MANY)
 
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
         """Whether it has been long enough."""
         since, loss, due = memory
-        if loss - now.loss > self.drop:
-            return (now.t, now.loss, due), None
-        age = now.t - since
-        if age < due or now.step is None or not isinstance(now.step.memory, History):
-            return memory, None
-        due = LOOK * age
-        if self.blur(now) * age <= self.accuracy or self.decaying(now) > self.tolerated(now.loss):
-            return (since, loss, due), None
-        if self.perturbed(now) > 0.0:
-            return (since, loss, due), None
         fall = loss - now.loss
-        note = f"it fell by {fall:.2g} since rounding alone moves the neurons by {self.accuracy:.2g} of their norms."
+        if fall > self.tolerated(now.loss):
+            return (now.t, now.loss, due), None
+        if now.work.hessians <= due:
+            return memory, None
+        due = LOOK * now.work.hessians
+        moved = self.blur(now) * (now.t - since) > self.accuracy
+        if not moved or self.decaying(now) > self.tolerated(now.loss) or self.perturbed(now) > 0.0:
+            return (since, loss, due), None
+        note = f"it fell by {fall:.2g} while rounding alone moves the neurons by {self.accuracy:.2g} of their norms."
         return (since, loss, due), End(Why.QUIET, now, fall, note)
 
 

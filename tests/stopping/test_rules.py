@@ -266,21 +266,23 @@ def test_a_rule_before_a_time_ends_what_it_would_end_until_then_and_nothing_late
 
 
 @pytest.mark.parametrize(
-    ("perturbed", "decaying", "rate", "why", "ends"),
+    ("blur", "perturbed", "decaying", "fell", "ends"),
     [
-        (0.0, 0.0, 1e-9, Why.QUIET, 1e4),  # rounding has moved the weights by 1e-2 at 1e4
-        (0.0, 0.0, 1e-3, Why.QUIET, 1.02e4),  # and so long after the drop, of which 1e-8 is left at 8e3
-        (1e-3, 0.0, 1e-9, Why.TIME, 1e5),  # but something grows, or what pulls by more has something to lose
-        (0.0, 2.0, 1e-9, Why.TIME, 1e5),
+        (1e-5, 0.0, 0.0, 0.0, True),
+        (1e-9, 0.0, 0.0, 0.0, False),  # rounding has not moved the weights by 1e-2 since the loss fell
+        (1e-5, 0.0, 0.0, 1.0, False),  # it has just fallen
+        (1e-5, 1e-3, 0.0, 0.0, False),  # something grows, or what pulls by more has something to lose
+        (1e-5, 0.0, 2.0, 0.0, False),
     ],
 )
-def test_where_rounding_decides_the_way_of_a_flow_it_is_over_and_not_before(perturbed, decaying, rate, why, ends):
-    system = bowl([1e7, rate])
-    rule = Blurred(1e-2, Tolerance(1.0, 1.0), 1e-2, grows(1e-6), grows(perturbed), grows(decaying))
-    end = drive(system, Auto(1e-6), [rule], system.start(), s_end=1e5)
-    assert end.why is why
-    assert end.at.t >= ends > end.at.step.s0 / 1.6  # by the first step that ends later
-    assert why is Why.TIME or 0.0 <= end.left < 1e-2
+def test_where_rounding_decides_the_way_of_a_flow_it_is_over_and_not_before(blur, perturbed, decaying, fell, ends):
+    system = bowl([1e7, 1e-9])
+    now = drive(system, Auto(1e-6), [], system.start(), s_end=2e4).at
+    assert now.work.hessians > 0
+    rule = Blurred(Tolerance(1e-3, 1.0), 1e-2, grows(blur), grows(perturbed), grows(decaying))
+    memory, end = rule.look(now, (1e4, now.loss + fell, 0.0))
+    assert memory[0] == (now.t if fell else 1e4)
+    assert (end is not None and end.why is Why.QUIET) is ends
 
 
 def test_steps_that_do_not_advance_the_time_end_a_run():

@@ -16,12 +16,11 @@ from agf.algorithm.resolved.stretch import Stretch
 from agf.algorithm.resolved.waiting import Landing
 from agf.arrays import FloatArray
 from agf.coordinates.held_neurons import HeldSystem, hold
-from agf.numerics.ndf import History
 from agf.rounding import EPS, SUM
 from agf.stopping.driver import Counted, End, Moment, Stop, Why
 from agf.stopping.ending import FLOOR
 from agf.stopping.remaining_loss import escape, left
-from agf.stopping.rules import LOOK
+from agf.stopping.rules import LOOK, Blurred
 
 #: Evaluations of one flow after which it gives up where the rest of the plateau would take this many times more. Limit:
 #: the run ends there and says so.
@@ -50,8 +49,8 @@ class Settles:
 
     def init(self, now: Moment) -> tuple[float, ...]:
         """When it was last asked, the gradients at which to give up, and the steepest fall; when the next neuron was
-        last waited for, and when it is due, 0 where that is not known; when to look at rounding."""
-        return (0.0, float(_PATIENT), self._rate(now), 0.0, 0.0, 0.0)
+        last waited for, and when it is due, 0 where that is not known; Hessians at which to look at rounding."""
+        return (0.0, float(_PATIENT), self._rate(now), 0.0, 0.0, Blurred.MANY)
 
     def look(self, now: Moment, memory: tuple[float, ...]) -> tuple[tuple[float, ...], End | None]:
         """Whether the plateau can be skipped."""
@@ -62,10 +61,9 @@ class Settles:
         quiet = rate * now.t <= run.given.lost(now.loss) and now.t > LOOK * looked
         early, drowned = self.stretch.time(now.t) < run.moving, False
         y = self.stretch.riding(now.y)
-        if not (quiet or early) and now.t > max(LOOK * looked, blurred) and self._implicit(now):
-            blur = self._blur(now, y)
-            drowned = blur * now.t > 1.0 and not self._pulled(now, y, now.t)
-            blurred = now.t * (_AGAIN if _AGAIN * blur * now.t < 1.0 else LOOK)
+        if not (quiet or early) and now.work.hessians > blurred:
+            drowned = self._blur(now, y) * now.t > 1.0 and not self._pulled(now, y, now.t)
+            blurred = LOOK * now.work.hessians
         if not (quiet or drowned or tired) or early:
             return (looked, patience, steepest, asked, due, blurred), None
         run.state = self.stretch.state(y, now)
@@ -142,11 +140,6 @@ class Settles:
         lost = left(there, ahead * self._unit, None, self.run.given.tolerances.rounding)
         now.system.charge(there.work.gradients, there.work.hessians)
         return lost > self.run.given.lost(now.loss)
-
-    @staticmethod
-    def _implicit(now: Moment) -> bool:
-        """Whether steps are implicit: shorter than others by what stiff modes leave, they are cut by rounding alone."""
-        return now.step is not None and isinstance(now.step.memory, History)
 
     def _alone(self, now: Moment, y: FloatArray) -> tuple[Moment, Cost]:
         """The active neurons by themselves, in flow time."""
