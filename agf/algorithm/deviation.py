@@ -230,14 +230,14 @@ class Deviation:
 
     def barred(self, drops: Sequence[Drop], start_level: float) -> tuple[Drop, ...]:
         """The drops with their bars, and whether they overlap others; bars are inf where float64 has no flow times."""
-        with np.errstate(invalid="ignore", over="ignore"):
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             return self._barred(drops, start_level)
 
     def _barred(self, drops: Sequence[Drop], start_level: float) -> tuple[Drop, ...]:
         if not drops:
             return ()
         count = len(drops)  # an interrupt may leave one leg more
-        halves = np.maximum([drop.half_time for drop in drops], TINY)
+        halves = np.array([drop.half_time for drop in drops])
         measures = self._measures()
         rows = max(_PAIRS // len(self.legs), 1)
         parts = [_beside(measures, halves, slice(k, min(k + rows, count))) for k in range(0, count, rows)]
@@ -251,7 +251,8 @@ class Deviation:
         own = (_OWN * (moved - turned) + turned) * np.minimum(tails, halves)
         # of second order is at most what is known to first order: it counts as the other measures do
         late = np.where(np.isnan(lags), _PART * (slow + own), (1.0 + _PART) * lags) + _PART * (late + near)
-        errors = _LEAST + late / halves
+        # of a time of 0 there is no relative error: inf
+        errors = _LEAST + np.divide(late, halves, out=np.zeros(count), where=late != 0)
         left = np.where(followed, moved * np.exp(-after / tails) + np.exp(-2.0 * after / widths[:count]), 0.0)
         levels = np.array([start_level, *[drop.level for drop in drops]])
         scale = start_level if start_level > 0 else np.inf

@@ -17,7 +17,7 @@ from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.integrators import NonFinite
 from agf.records.state import State
-from agf.records.table import percent
+from agf.records.table import percent, those
 from agf.results.drop import Drop, kept
 from agf.results.staircase import Staircase
 from agf.rounding import TINY
@@ -179,4 +179,7 @@ def of_start(stairs: Staircase, first: float) -> Staircase:
         "function, and bars of times are at least that."
     )
     drops = tuple(replace(drop, error=float(np.maximum(drop.error, change))) for drop in stairs.drops)
+    vague = [k for k, drop in enumerate(drops, 1) if drop.error >= 1.0]
+    if vague:
+        note += f' No time is known of {those("drop", vague)}; mode "resolved" follows weights from where they are.'
     return replace(stairs, drops=drops, notes=(*stairs.notes, *[note] * (change > SAID)))

@@ -105,6 +105,18 @@ def test_bars_know_what_the_initial_weights_make_of_the_loss(activation):
     assert match.max_time_error < 1e-3
 
 
+def test_a_drop_that_learned_weights_have_behind_them_has_no_time_and_says_so():
+    """Its error was 1e308, of a time of 0."""
+    x = np.random.default_rng(0).standard_normal((30, 4))
+    problem = agf.problem("diagonal-linear", X=x, y=x @ [3.0, -2.0, 1.0, 0.5])
+    learned = agf.Init.from_params(agf.flow(problem, problem.init(1e-6)).params(-1))
+    paper = agf.predict(problem, learned, mode="agf")
+    assert paper.half_times[1] == 0.0
+    assert paper.drops[0].error == np.inf
+    assert any("No time is known of drops 1, 2, 3, 4; mode" in note for note in paper.notes)
+    assert agf.predict(problem, learned, mode="resolved").levels[-1] < 1e-5 * paper.start_level
+
+
 def test_starts_that_change_nothing_leave_bars_as_they_are():
     problem = MAKE["tanh"](TARGET)
     assert not any("not negligible" in note for note in agf.predict(problem, problem.init(1e-3)).notes)
