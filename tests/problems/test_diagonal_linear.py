@@ -601,3 +601,14 @@ def test_decay_rates_of_a_settled_state_are_those_of_its_hessian(shape, doubled)
         np.testing.assert_allclose(phases.rates(state), all_rates[-active.size :], rtol=1e-7, atol=1e-9 * all_rates[-1])
         compared += 1
     assert compared >= 4
+
+
+def test_a_rate_that_is_rounding_hides_no_plateau():
+    """Squared, and times the time, rounding of the gradient of a large column was all of the loss that is left."""
+    z = np.random.default_rng(0).standard_normal((60, 3))
+    y = z @ [1.0, -2.0, 3.0] + 0.3 * np.random.default_rng(1).standard_normal(60)
+    problem = agf.problem("diagonal-linear", X=z * [1e-19, 1.0, 4e8], y=y)
+    flow = agf.flow(problem, problem.init(1e-6), max_gradients=40_000)
+    assert flow.times[-1] > 1e19
+    assert flow.status is agf.Status.PLATEAU
+    assert flow.stats["due"] == pytest.approx(agf.predict(problem, problem.init(1e-6)).half_times[-1], rel=0.05)

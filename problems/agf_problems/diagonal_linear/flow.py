@@ -103,8 +103,8 @@ class MirrorFlow(agf.FlowSystem):
         self.X, self._xt, self._y = x, np.ascontiguousarray(x.T), y
         self._xn = x / self.n
         self._diagonal = np.einsum("ij,ij->j", x, x) / self.n
-        # |x_i| |y| / n: what rounding of a gradient is relative to
-        self._noise = np.sqrt(self._diagonal / self.n) * float(np.linalg.norm(y))
+        # rounding of the gradient of each coordinate, from |x_i| |y| / n
+        self._rounding = SUM * np.sqrt(self._diagonal / self.n) * float(np.linalg.norm(y))
         self._groups = np.arange(x.shape[1])
         self._ones = np.ones(x.shape[1])
         # of the states that were last linearized: residuals, halves added up, and velocities
@@ -186,8 +186,12 @@ class MirrorFlow(agf.FlowSystem):
     def _losses_and_rates(
         self, r: FloatArray, total: FloatArray, velocities: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """From residuals, halves added up, and velocities."""
-        rates = -2.0 * np.add.reduce(total * velocities**2, axis=-1)
+        """From residuals, halves added up, and velocities.
+
+        Those that are rounding lose nothing: of a column 1e27 times as large as the next to grow, they would be all.
+        """
+        heard = np.where(np.abs(velocities) > self._rounding, velocities, 0.0)
+        rates = -2.0 * np.add.reduce(total * heard**2, axis=-1)
         return (0.5 / self.n) * (np.add.reduce(r * r, axis=-1) + self._out_of_reach), rates
 
     def growth(self, y: FloatArray) -> float:
@@ -223,7 +227,7 @@ class MirrorFlow(agf.FlowSystem):
     def _loud(self, velocity: FloatArray) -> FloatArray:
         """Velocities of coordinates that can grow this way, 0 where they cannot and where they are rounding."""
         can = np.where(velocity > 0, self._mirror.log_p, self._mirror.log_q) > -np.inf
-        return np.where(can & (np.abs(velocity) > SUM * self._noise), velocity, 0.0)
+        return np.where(can & (np.abs(velocity) > self._rounding), velocity, 0.0)
 
     def snapshot(self, y: FloatArray) -> agf.Snapshot:
         return self.snapshots(y[None]).at(0)
