@@ -107,7 +107,8 @@ def settle(
     neurons : int ndarray, shape (m,)
         Which they are.
     horizon : callable
-        (theta, neurons) -> flow time to follow the flow for, as seen from there; asked again as the flow moves on.
+        (theta, neurons, enough) -> flow time to follow the flow for, as seen from there, or any from `enough` on where
+        it is no less than that; asked again as the flow moves on.
     rtol : float
         Stop early once the loss that is left to lose is below this fraction of max(loss, `negligible`); a path error
         of its square root per step is allowed, as it moves the loss at a critical point by rtol.
@@ -139,7 +140,7 @@ def settle(
         follows = Cost if problem.kink_normals() is None else SlidingCost
         cost = follows(problem, neurons[kept], theta[kept], gone[kept])
         saved = Saved(cost.start(), origin=saved.origin, work=saved.work)
-        course = Course(cost.asking(horizon), least=least)
+        course = Course(cost.asking(horizon), least=least, tolerated=Tolerance(rtol, negligible))
         end = _follow(cost, course, saved, rtol, negligible, before, watch, most)
         theta[kept] = end.at.y.reshape(kept.size, -1)
         if end.why is not Why.COLLAPSED:

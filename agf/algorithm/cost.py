@@ -31,7 +31,7 @@ _NEGLIGIBLE = 1e-3
 _GROWS = 1.001
 
 
-Wait = Callable[[FloatArray, IntArray], float]
+Wait = Callable[[FloatArray, IntArray, float], float]
 
 
 class Cost(Weights):
@@ -79,12 +79,12 @@ class Cost(Weights):
         directions, log_norms = polar(y.reshape(self.shape))
         return Snapshot(log_norms, directions)
 
-    def asking(self, horizon: Wait) -> Callable[[Moment], float]:
-        """moment -> horizon, at the state without the chatter of a slide, roughly."""
+    def asking(self, horizon: Wait) -> Callable[..., float]:
+        """What a `Course` asks: the horizon, at the state without the chatter of a slide, roughly."""
 
-        def ask(now: Moment) -> float:
+        def ask(now: Moment, enough: float = np.inf) -> float:
             y = 0.5 * (now.step.y0 + now.step.y1) if now.step is not None and self.chatters else now.y
-            return horizon(y.reshape(self.shape), self.neurons)
+            return horizon(y.reshape(self.shape), self.neurons, enough)
 
         return ask
 

@@ -131,8 +131,10 @@ class CostMinimization:
         dormant = run.batch(state, waiting, None)
         to_next = NextActivation(dormant, threshold, cap / multiple, run.stats)
 
-        def horizon(now: FloatArray, neurons: IntArray) -> float:
-            return cap if self.timeless else min(max(duration, multiple * to_next.after(now, neurons)), cap)
+        def horizon(now: FloatArray, neurons: IntArray, enough: float) -> float:
+            if self.timeless:
+                return cap
+            return min(max(duration, multiple * to_next.after(now, neurons, enough / multiple)), cap)
 
         rest = settle(
             run.problem,

@@ -151,15 +151,18 @@ def wait(
     threshold: Threshold,
     *,
     stop: float = np.inf,
+    enough: float = np.inf,
     stats: dict[str, float] | None = None,
     rounds: Rounds | None = None,
 ) -> tuple[float, Threshold]:
-    """Accelerated time to the first crossing, inf when none is found before `stop` or with `rounds`: `cross` without
-    the state there; and the threshold with the self-interactions that were found on the way, to ask again with."""
+    """Accelerated time to the first crossing, inf when none is found before `stop` or with `rounds`, `enough` when it
+    is later than that: `cross` without the state there; and the threshold with the self-interactions that were found
+    on the way, to ask again with."""
     race = _Race(batch, threshold, ROUGH, rounds)
     try:
-        time = float(race.crossings.crossed.min()) if race.run(stop) is None else np.inf
-        return time, race.crossings.learned()
+        status = race.run(min(stop, enough))
+        time = float(race.crossings.crossed.min()) if status is None else np.inf
+        return enough if status is Status.MAX_TIME and enough < stop else time, race.crossings.learned()
     finally:
         race.count(stats)
 

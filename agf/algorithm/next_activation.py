@@ -36,21 +36,27 @@ class NextActivation:
     rounds: Rounds = field(default_factory=Rounds)  # once all questions have spent these, the last answer stays
     due: float = np.inf
 
-    def after(self, theta: FloatArray, neurons: IntArray) -> float:
-        """Seen from active neurons (m,) at theta (m, P); inf beyond `stop`."""
+    def after(self, theta: FloatArray, neurons: IntArray, enough: float = np.inf) -> float:
+        """Seen from active neurons (m,) at theta (m, P); inf beyond `stop`, and `enough` where it is later than that:
+        how the dormant ones go on from there is not followed then."""
         if self.rounds.left > 0:
-            found = self._ask(theta, neurons)
-            self.due = found if self.rounds.left > 0 else self.due
+            found = self._ask(theta, neurons, enough)
+            if self.rounds.left > 0 and not enough <= found < np.inf:
+                self.due = found
+            elif self.rounds.left > 0:
+                return found
         return self.due
 
-    def _ask(self, theta: FloatArray, neurons: IntArray) -> float:
+    def _ask(self, theta: FloatArray, neurons: IntArray, enough: float) -> float:
         if self.dormant.neurons.size == 0:
             return np.inf
         clock = self.dormant.clock
         batch = replace(self.dormant, residual=self.dormant.problem.residual(theta, neurons))
-        stop = float(clock.accelerated(self.stop)) if np.isfinite(self.stop) else np.inf
+        stop, enough = (float(clock.accelerated(end)) if np.isfinite(end) else np.inf for end in (self.stop, enough))
         try:
-            time, self.threshold = wait(batch, self.threshold, stop=stop, stats=self.stats, rounds=self.rounds)
+            time, self.threshold = wait(
+                batch, self.threshold, stop=stop, enough=enough, stats=self.stats, rounds=self.rounds
+            )
         except MarchError:
             return np.inf  # the next dormant phase meets it again, and reports it
         return clock.flow_time(time)

@@ -35,34 +35,73 @@ class Course:
     Parameters
     ----------
     ask : callable
-        moment -> time of the horizon as seen from there; a costly question, which may remember what it found.
+        moment -> time of the horizon as seen from there; a costly question, which may remember what it found. Where
+        losses are `tolerated` it is also called as (moment, enough), and may then give any time from `enough` on where
+        the horizon is no earlier than that.
     least : float, optional
         Time that is followed in any case; nothing is asked before.
     ratio : float, optional
         It is asked again when the time has grown by this factor, and at the end it gave: cost only.
+    tolerated : Tolerance or None, optional
+        Loss that may be left: while more may be lost before the horizon, it is enough to know that it is not near.
     """
 
-    def __init__(self, ask: Callable[[Moment], float], *, least: float = 0.0, ratio: float = LOOK) -> None:
-        self.ask, self.least, self.ratio = ask, least, ratio
+    def __init__(
+        self,
+        ask: Callable[..., float],
+        *,
+        least: float = 0.0,
+        ratio: float = LOOK,
+        tolerated: Tolerance | None = None,
+    ) -> None:
+        self.ask, self.least, self.ratio, self.tolerated = ask, least, ratio, tolerated
         self.marks: list[Moment] = []  # one for each doubling of the time, the first at the start
         self.doubled = False  # whether the last of them is the present
         self._works: list[float] = []  # integral of the squared gradient up to each
         self._work = self._rate = 0.0
         self._end, self._asked = np.inf, 0.0
+        self._told = np.nan  # when that was seen to be the horizon; nan where it is a time before it
         self._now: Moment | None = None
 
     def until(self, now: Moment) -> float:
-        """Time of the horizon, as it was last seen; inf before `least`."""
+        """Time of the horizon, as it was last seen, or an earlier one; inf before `least`.
+
+        An earlier one where the horizon is so far that more than tolerated may be lost before it, and that it is asked
+        again before it comes.
+        """
         self._see(now)
-        if now.t >= self.least and (now.t >= self.ratio * self._asked or now.t >= self._end):
-            self.again(now)
+        due = now.t >= self.least and (now.t >= self.ratio * self._asked or now.t >= self._end)
+        if due and (self._asked != now.t or not np.isfinite(self._end)):
+            self._ask(now, self._enough(now))
+            self._asked = now.t
+        return self._end
+
+    def exactly(self, now: Moment) -> float:
+        """The same, and no earlier time."""
+        self.until(now)
+        if np.isnan(self._told) and now.t >= self.least:
+            self._ask(now, np.inf)
         return self._end
 
     def again(self, now: Moment) -> float:
         """The same, seen from here."""
-        if self._asked != now.t or not np.isfinite(self._end):
-            self._end, self._asked = self.ask(now), now.t
+        if self._told != now.t or not np.isfinite(self._end):
+            self._ask(now, np.inf)
+        self._asked = now.t
         return self._end
+
+    def _enough(self, now: Moment) -> float:
+        """How late the horizon may be as well as later, seen from here."""
+        if self.tolerated is None or self._rate <= 0.0:
+            return np.inf
+        return max(self.ratio * now.t, now.t + self.tolerated(now.loss) / self._rate)
+
+    def _ask(self, now: Moment, enough: float) -> None:
+        if np.isinf(enough):
+            self._end, self._told = self.ask(now), now.t
+        else:
+            self._end = self.ask(now, self.ratio * enough)  # a little more: times are rounded
+            self._told = now.t if self._end < enough else np.nan
 
     def rate(self, now: Moment) -> float:
         """-dL/dt: the squared gradient times the fraction of it that the loss has followed since the last mark but one.
@@ -96,8 +135,9 @@ class Course:
         self._now = now
         if now.step is None or not self.marks:
             self.marks, self._works, self._work, self._rate, self.doubled = [now], [0.0], 0.0, now.rate, False
-            self._asked = now.t
-            self._end = np.inf if now.t < self.least else self.ask(now)
+            self._end, self._asked, self._told = np.inf, now.t, np.nan
+            if now.t >= self.least:
+                self._ask(now, self._enough(now))
             return
         step = now.step
         start, end = float(step.f0 @ step.f0), float(step.f1 @ step.f1)
@@ -182,6 +222,8 @@ class Spent:
         largest = max(largest, now.rate)
         if not self._idle(now, self.course.until(now), largest) or now.t < leaves:
             return (largest, leaves, seen), None
+        if not self._idle(now, self.course.exactly(now), largest):
+            return (largest, leaves, seen), None
         end = self.course.again(now) if now.t >= self.course.least else np.inf
         if not self._idle(now, end, largest):
             return (largest, leaves, seen), None
@@ -234,14 +276,17 @@ class Decayed:
 
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
         """Whether it need not be followed further."""
-        end = self.course.until(now)
+        self.course.until(now)
         if not self.course.doubled:
             return memory, None
         blurred = self.blurred(now)
         slow = blurred and now.work.steps - memory[0] > self.SLOW
         memory = (float(now.work.steps),)
         quiet = blurred or self.course.rate(now) * now.t <= self.tolerated(now.loss)
-        if now.t < self.course.least or not (slow or (end > self.LONG * now.t and quiet)):
+        if now.t < self.course.least or not (slow or quiet):
+            return memory, None
+        end = self.course.exactly(now)
+        if not (slow or end > self.LONG * now.t):
             return memory, None
         left = self._left(now, end - now.t)
         if left <= self.tolerated(now.loss) or (blurred and np.isfinite(left)):
@@ -250,7 +295,7 @@ class Decayed:
 
     def stalled(self, now: Moment) -> End:
         """The end of a run whose steps fell to rounding here."""
-        return self._end(now, self._left(now, self.course.until(now) - now.t))
+        return self._end(now, self._left(now, self.course.exactly(now) - now.t))
 
     def _left(self, now: Moment, ahead: float) -> float:
         before = [mark for mark in self.course.marks if 2.0 * mark.t <= now.t]

@@ -38,7 +38,7 @@ def quadratic(rates):
 
 def rest(problem, theta, horizon=np.inf, rtol=1e-6, negligible=0.0, before=np.inf):
     theta = np.atleast_2d(np.asarray(theta, dtype=float))
-    fixed = (lambda now, _: horizon(now)) if callable(horizon) else (lambda *_: horizon)
+    fixed = (lambda now, *_: horizon(now)) if callable(horizon) else (lambda *_: horizon)
     return settle(problem, theta, np.arange(len(theta)), fixed, rtol=rtol, negligible=negligible, before=before)
 
 

@@ -1,5 +1,7 @@
 """The dormant phase against exact flows: crossings, ties, everybody's state at the crossing, at any scale and width."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -451,3 +453,34 @@ def test_what_was_passed_is_remembered_and_not_found_by_steps_anew():
         assert rows.tolist() == [0]
         assert np.array_equal(states[0], state)
     assert steps.past(np.array([0]), 2.0 * seen[-1][0])[0].size == 0
+
+
+def test_a_wait_that_is_long_enough_is_not_followed_to_its_end():
+    """U = 1: from log norm -10 the threshold, norm 1, is met at 10 / 2 in flow time; time is in units of the wait."""
+    init, problem = norms_init([-10.0, -12.0]), Scripted([[1.0, 1.0]])
+    empty = np.zeros((0, problem.n_params))
+    threshold = ExactThreshold(problem, False, empty, NOBODY)
+    clock = Clock.from_norms(problem.degree, init.log_norms)
+    batch = Batch(problem, problem.residual(empty, NOBODY), clock, init.directions, init.log_norms, np.arange(2))
+    whole, _ = dormant.wait(batch, threshold)
+    assert clock.flow_time(whole) == pytest.approx(5.0)
+    assert dormant.wait(batch, threshold, enough=0.3 * whole)[0] == 0.3 * whole
+    assert dormant.wait(batch, threshold, enough=1.1 * whole)[0] == whole
+    assert np.isinf(dormant.wait(batch, threshold, enough=0.3 * whole, stop=0.2 * whole)[0])
+    still = replace(batch, residual=np.zeros(2))  # nobody grows: that is no wait of any length
+    assert np.isinf(dormant.wait(still, threshold, enough=0.3 * whole)[0])
+
+
+def test_a_wait_that_is_long_enough_takes_fewer_steps():
+    problem = QuadraticUtility([np.diag([1.0, 0.6, 0.1])])
+    start = sphere.normalize(np.array([[0.1, 1.0, 0.3]])), np.array([-10.0]), np.arange(1)
+    empty = np.zeros((0, problem.n_params))
+    threshold = ExactThreshold(problem, False, empty, NOBODY)
+    batch = Batch(problem, problem.residual(empty, NOBODY), Clock.from_norms(problem.degree, start[1]), *start)
+    steps = []
+    for part in (1.0, 0.2):
+        stats = {}
+        whole, _ = dormant.wait(batch, threshold)
+        dormant.wait(batch, threshold, enough=part * 1.01 * whole, stats=stats)
+        steps.append(stats["dormant_steps"])
+    assert steps[1] < 0.6 * steps[0]

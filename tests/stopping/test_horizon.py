@@ -106,3 +106,24 @@ def test_the_rate_is_the_share_of_the_gradient_that_the_loss_follows():
     assert seen[0] == pytest.approx((1.0, 1.0))
     assert seen[-1][0] == 1.0
     assert seen[-1][1] < 0.05
+
+
+@pytest.mark.parametrize("until", [3.0, 30.0, 1e4])
+def test_a_horizon_that_is_far_need_not_be_told_and_a_near_one_is_met_exactly(until):
+    """Where it is enough to know that it is not near, the run ends where it would, and it is seldom told."""
+    told = []
+
+    def ask(now, enough=np.inf):
+        assert enough >= 1.25 * now.t
+        told.append(min(until, enough) == until)
+        return min(until, enough)
+
+    plain, near = (Course(lambda now: until, least=0.1), Course(ask, least=0.1, tolerated=TOLERATED))
+    ends = []
+    for course in (plain, near):
+        system = bowl([1.0], level=1.0)
+        ends.append(drive(system, Explicit(1e-8), [Horizon(course), Spent(course, TOLERATED)], system.start()))
+    assert [end.why for end in ends] == [Why.HORIZON if until == 3.0 else Why.SETTLED] * 2
+    assert (ends[0].at.t, ends[0].at.loss, ends[0].left) == (ends[1].at.t, ends[1].at.loss, ends[1].left)
+    assert told[-1]
+    assert sum(told) <= 4 < len(told) - sum(told)
