@@ -99,6 +99,11 @@ def condition_drops(
     return tuple(out), (note,)
 
 
+def mark_lost(drops: Sequence[Drop], since: float) -> list[Drop]:
+    """Drops, those later than this flow time with infinite conditioning: they hang on what steps do not hold."""
+    return [replace(drop, conditioning=np.inf) if drop.half_time > since else drop for drop in drops]
+
+
 def mark_forks(drops: Sequence[Drop], forked: Collection[int]) -> tuple[list[Drop], list[str]]:
     """Drops, those from the first one that hangs on a fork on with infinite conditioning, and a note on them.
 

@@ -30,6 +30,7 @@ from agf.contract.start import PHASES, POLAR, clock, refuse_long
 from agf.contract.ties import Ties
 from agf.coordinates.choice import flow_system
 from agf.coordinates.cone_system import ConeSystem
+from agf.coordinates.floors import of_rests, told_of_rests
 from agf.coordinates.held_neurons import HeldSystem
 from agf.coordinates.polar_system import PolarSystem
 from agf.coordinates.sharp_system import RTOL_SHARP, SharpSystem
@@ -398,6 +399,9 @@ class _Run:
         notes = [*self.problem.remarks()]
         notes += list(dict.fromkeys([*home.warnings(home.start()), *system.warnings(self.saved.y)]))
         notes += home.history_warnings(album.shots.log_norms)
+        if isinstance(home, PolarSystem):
+            lost, _ = of_rests(home.problem, album.shots.directions, album.shots.log_norms, self.settings["rtol"])
+            notes += [told_of_rests(lost)] if lost.size else []
         if self.record.drift > _DRIFT * self.settings["rtol"]:
             notes.append(
                 f"A quantity that gradient flow conserves drifted by {self.record.drift:.1e} of the squared norm of "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time as wall
 
-from agf.algorithm.conditioning import condition_drops, mark_forks
+from agf.algorithm.conditioning import condition_drops, mark_forks, mark_lost
 from agf.algorithm.deviation import of_curve
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
@@ -51,7 +51,7 @@ def resolve_riding(
         try:
             status = go(run)
             run.warn()
-            drops = run.drops()
+            drops = mark_lost(run.drops(), given.clock.flow_time(run.lost))
             measured = settings.conditioning is not False and status is not Status.INTERRUPTED
             if measured and drops and drops[-1].half_time > 0.0:
                 middle = 0.5 * (drops[-1].level + (drops[-2].level if len(drops) > 1 else given.start_level))
@@ -60,7 +60,7 @@ def resolve_riding(
                 ended = go(probe)
                 times, losses, _ = probe.path.curve()
                 told, notes = condition_drops(drops, given.start_level, given.clock.flow(times), losses, ended)
-                drops, forks = mark_forks(told, run.waiting.forked)
+                drops, forks = mark_forks(mark_lost(told, given.clock.flow_time(run.lost)), run.waiting.forked)
                 run.notes.extend([*notes, *forks])
                 for name, value in probe.stats.items():
                     run.stats[name] += value

@@ -15,7 +15,7 @@ from agf.algorithm.resolved.path import Change, Path
 from agf.algorithm.resolved.waiting import Waiting
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.order import Order
-from agf.coordinates.floors import of_returns
+from agf.coordinates.floors import of_rests, of_returns, told_of_rests
 from agf.records.state import State
 from agf.results.drop import Drop
 from agf.stopping.driver import Moment
@@ -52,6 +52,7 @@ class Run:
         self.drift = 0.0  # the same where nothing says that it stops
         self.planned: integrators.Memory | None = None  # the method that stepped last, and its next step
         self.landing: State | None = None  # the end of the first plateau, where no fork was passed on it
+        self.lost = np.inf  # accelerated time after which drops hang on what steps do not hold
 
     def follow(self, first: Run) -> None:
         """Begin where another pass has landed: the first plateau is that of the zero function, whoever joins when; one
@@ -111,9 +112,14 @@ class Run:
         return now.work.gradients + sum(value for name, value in self.stats.items() if name.endswith("evaluations"))
 
     def warn(self) -> None:
-        """Note the neurons that shrank after they had grown so much that float64 lost what their return hangs on."""
+        """Note the neurons that come back, or leave where they rested, after what that hangs on was lost."""
         states = self.path.states
         if states[-1] is not self.state:
             states = [*states, self.state]
         log_norms = np.array([state.log_norms for state in states])
         self.notes.extend(of_returns(self.given.problem, np.isfinite(self.given.init.log_norms), log_norms))
+        directions = np.array([state.directions for state in states])
+        neurons, since = of_rests(self.given.problem, directions, log_norms, self.given.tolerances.plateau)
+        if neurons.size:
+            self.lost = states[since - 1].time
+            self.notes.append(told_of_rests(neurons))
