@@ -373,9 +373,25 @@ class _Solver:
 
 
 def _inverse(matrix: FloatArray, shift: float) -> Solve | None:
-    """The inverse of matrix + shift, None where that is not positive definite."""
-    factor = cholesky(matrix, shift)
-    return None if factor is None else lambda rest: np.asarray(dpotrs(factor, rest, lower=True)[0])
+    """The inverse of matrix + shift > 0, None where that is not positive definite.
+
+    Entries that nothing couples, as those of neurons that are followed without a Hessian, are only divided.
+    """
+    coupled = np.flatnonzero(matrix.any(axis=1))
+    whole = coupled.size == matrix.shape[0]
+    factor = cholesky(matrix if whole else matrix[np.ix_(coupled, coupled)], shift)
+    if factor is None:
+        return None
+    if whole:
+        return lambda rest: np.asarray(dpotrs(factor, rest, lower=True)[0])
+
+    def solve(rest: FloatArray) -> FloatArray:
+        out = rest / shift
+        if coupled.size:
+            out[coupled] = dpotrs(factor, rest[coupled], lower=True)[0]
+        return out
+
+    return solve
 
 
 def cholesky(matrix: FloatArray, shift: float) -> FloatArray | None:

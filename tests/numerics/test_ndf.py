@@ -5,6 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from agf import integrators
+from agf.numerics import ndf
 from agf.numerics.ndf import march
 
 
@@ -92,3 +93,21 @@ def test_steps_that_rounding_keeps_short_end_with_a_sentence():
     # a Hessian that always claims growth at rate 1e6 over a flow at rest: 1e9 times the time that steps can cover
     with pytest.raises(integrators.Stalled, match="float64 resolves no longer ones"):
         follow(lambda y: 0.0 * y, lambda y: -1e6 * np.eye(1), [1.0], 1e3, max_steps=100_000)
+
+
+@pytest.mark.parametrize("coupled", [[], [1, 4, 5], [0, 1, 2, 3, 4, 5]])
+def test_only_entries_that_are_coupled_are_factored_and_all_are_solved_for(coupled, monkeypatch):
+    rng, orders, cholesky = np.random.default_rng(0), [], ndf.cholesky
+
+    def seen(matrix, shift):
+        orders.append(len(matrix))
+        return cholesky(matrix, shift)
+
+    monkeypatch.setattr(ndf, "cholesky", seen)
+    matrix, rest = np.zeros((6, 6)), rng.standard_normal(6)
+    block = rng.standard_normal((len(coupled), len(coupled)))
+    matrix[np.ix_(coupled, coupled)] = block @ block.T
+    inverse = ndf._inverse(matrix, 0.3)
+    assert inverse(rest) == pytest.approx(np.linalg.solve(matrix + 0.3 * np.eye(6), rest), rel=1e-12)
+    assert orders == [len(coupled)]
+    assert ndf._inverse(matrix - 9.0 * np.diag(matrix.any(axis=1)), 0.3) is None or not coupled
