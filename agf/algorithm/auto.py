@@ -54,8 +54,11 @@ def auto(
         # a closed form that has a remark to make says what it does not follow
         off = max([left_out(first, begins), *(drop.error for drop in first.drops)])
         if whole and not first.notes and off <= HOLDS:
-            for state, drop in seen if observer is not None else ():
-                observer(state, drop)  # type: ignore[misc]
+            try:
+                for state, drop in seen if observer is not None else ():
+                    observer(state, drop)  # type: ignore[misc]
+            except KeyboardInterrupt:  # while they are told
+                return replace(first, settings=settings, status=Status.INTERRUPTED)
             return replace(first, settings=settings)
     try:
         found = resolve(problem, init, settings.within("resolved"), observer, kept)
@@ -66,6 +69,9 @@ def auto(
         note = f"Algorithm 1 alone, and drops may overlap: resolving them in time is refused. {refusal}"
         return replace(found, settings=settings, notes=(*found.notes, note))
     status = found.status
+    if status is Status.INTERRUPTED and first is not None and first.drops and not found.drops:
+        note = "Interrupted before drops were resolved in time: these are by Algorithm 1 alone, and may overlap."
+        return replace(first, settings=settings, status=status, notes=(*first.notes, note))
     if status is Status.ALL_ACTIVE and first is not None and first.status is Status.FITTED:
         # that nothing is left to fit there, Algorithm 1 has shown
         reached = abs(found.levels[-1] - first.levels[-1]) <= settings.rtol * found.start_level

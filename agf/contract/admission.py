@@ -85,7 +85,8 @@ def admit(problem: Any, init: Any, where: str) -> Init:
                 expected="problem.init(alpha=...) or agf.Init.from_params(theta)",
             )
         )
-    init = problem.start_of(init) if init.n_params == problem.n_params else init
+    with guard(problem):
+        init = problem.start_of(init) if init.n_params == problem.n_params else init
     if (init.width, init.n_params) != (problem.width, problem.n_params):
         raise RequestError(
             explain(

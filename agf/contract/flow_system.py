@@ -7,9 +7,11 @@ Nothing here knows the phases of the engine: the reference must be independent o
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -71,6 +73,21 @@ def joined_features(
         ) from None  # fmt: skip
 
 
+def _checked(method: Callable[..., Snapshot]) -> Callable[..., Snapshot]:
+    """A method that is asked for a Snapshot. Raises ProblemError where it returns anything else."""
+
+    @functools.wraps(method)
+    def call(self: FlowSystem, y: FloatArray) -> Snapshot:
+        found = method(self, y)
+        if not isinstance(found, Snapshot):
+            several = ", of several moments along a first axis" if method.__name__ == "snapshots" else ""
+            words = f"it returned a {type(found).__name__}."
+            raise ProblemError(explain(words, where=method.__qualname__, expected=f"a Snapshot{several}"))
+        return found
+
+    return call
+
+
 class FlowSystem(ABC):
     """Gradient flow d theta/dt = -grad L written for y (N,), with dy/ds = velocity(y) and t = s exp(log_time_unit).
 
@@ -87,6 +104,12 @@ class FlowSystem(ABC):
     6. `loss_rate(y)` is dL/ds <= 0.
     7. `growth(y)` is positive wherever a small neuron grows, or None everywhere.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in ("snapshot", "snapshots"):
+            if name in vars(cls):
+                setattr(cls, name, _checked(vars(cls)[name]))
 
     log_time_unit: float = 0.0
     #: False where the velocity jumps (ReLU kinks): stabilised and implicit methods are then not offered.

@@ -169,9 +169,10 @@ def refuse_long(problem: Problem, where: str, gradients: float) -> None:
     """
     numbers = float(problem.width) * _positive(problem, "operations", where)
     if numbers * gradients > _MOST_NUMBERS:
+        width = getattr(problem, "whole", problem).width  # of those that start equal one is followed
         raise RequestError(
             explain(
-                f"{problem.width:,} neurons of {problem.n_params:,} parameters would take many minutes or hours.",
+                f"{width:,} neurons of {problem.n_params:,} parameters would take many minutes or hours.",
                 where=f"{where} of problem {problem.name!r}",
                 found=f"{numbers:.1e} numbers in each gradient, of which this takes about {gradients:,.0f}",
                 expected=f"up to {_MOST_NUMBERS / gradients:.0e}",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time as wall
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
-from agf.errors import ComputationError
+from agf.errors import ComputationError, FileError
 from agf.records import files
 
 #: Seconds between writes: a tenth of the age of the run within these bounds, and ten times what a write takes. Cost: of
@@ -68,7 +68,8 @@ class Checkpoint:
         now = wall.perf_counter()
         pause = max(min(max(0.1 * (now - self.began), self.soonest), _LATEST), 10 * self.cost)
         if self.path is not None and now - self.saved > pause:
-            self.save(make())
+            with suppress(FileError):  # a full disk may have space again by the end, where it is told
+                self._save(make())
             self.saved = wall.perf_counter()
             self.cost = self.saved - now
 
@@ -85,7 +86,14 @@ class Checkpoint:
         return watch
 
     def save(self, result: Result) -> None:
-        """Save now; an interrupt meanwhile is raised when it is done."""
+        """Save now; an interrupt meanwhile is raised when it is done. Where nothing can be written any more, a
+        ComputationError carries the result."""
+        try:
+            self._save(result)
+        except FileError as error:
+            raise ComputationError(str(error), result) from error
+
+    def _save(self, result: Result) -> None:
         if self.path is None:
             return
         interrupted = False
@@ -109,5 +117,6 @@ class Checkpoint:
             yield
         except ComputationError as error:
             if error.partial is not None:
-                self.save(error.partial)
+                with suppress(FileError):  # what went wrong first is told
+                    self._save(error.partial)
             raise

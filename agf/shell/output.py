@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from agf.errors import ComputationError, RequestError, explain
+from agf.errors import ComputationError, FileError, RequestError, explain
 from agf.records import files
 from agf.records.checkpoint import Checkpoint
 from agf.records.status import Status
@@ -101,14 +101,20 @@ class Output:
         return exit_code(result)
 
     def _deliver(self, result: Any) -> None:
+        lost = None
         if self.output is not None and (self.checkpoint is None or self.checkpoint.latest is not result):
-            with signals.holding():
-                result.save(self.output)
+            try:
+                with signals.holding():
+                    result.save(self.output)
+            except FileError as error:  # the disk is full, or the folder gone: what was computed is printed at least
+                lost = ComputationError(str(error), result)
         if self.as_json:
             print_json(result.to_dict())
         self.report.table(self.table(result))
         if self.picture is not None:
             result.plot(self.picture)
+        if lost is not None:
+            raise lost
         for written in self.named:
             self.report.say(f"Wrote {written}.")
 

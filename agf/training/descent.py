@@ -29,7 +29,7 @@ from agf.records.status import Status
 from agf.results.trajectory import Trajectory
 from agf.rounding import TINY
 from agf.training.gradient_flow import clock_of, same_start, snapshot_arrays
-from agf.training.recorder import Progress, Recorder, taking_over
+from agf.training.recorder import SNAPSHOTS, Progress, Recorder, taking_over
 from agf.training.untie import tie, untie
 
 #: Factor of the step count at which minibatch runs evaluate the full loss. Result: of times along these curves, known
@@ -51,7 +51,7 @@ def descend(
     momentum: float = 0.0,
     batch_size: int | None = None,
     seed: int = 0,
-    snapshots: int = 200,
+    snapshots: int = SNAPSHOTS,
     observer: Callable[[Progress], None] | None = None,
     resume: Trajectory | None = None,
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None,

@@ -48,7 +48,7 @@ from agf.stopping.ending import FLOOR, SETTLE, Ending
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit, pack, unpack
 from agf.stopping.rules import Budget, Timeless, Unaffordable
 from agf.training.flow_record import FlowRecord
-from agf.training.recorder import Progress, Recorder, taking_over
+from agf.training.recorder import SNAPSHOTS, Progress, Recorder, taking_over
 from agf.training.untie import tie, untie
 
 Observer = Callable[[Progress], None]
@@ -87,7 +87,7 @@ def flow(
     t_max: float | None = None,
     method: str = "auto",
     rtol: float | None = None,
-    snapshots: int = 200,
+    snapshots: int = SNAPSHOTS,
     max_steps: int = 100_000,
     max_gradients: float = MAX_GRADIENTS,
     settle: float = SETTLE,
@@ -408,7 +408,7 @@ class _Run:
                 "its neuron; tighten rtol."
             )
         if album.capacity < self.settings["snapshots"]:
-            notes.append(f"At most {album.capacity} snapshots were kept: the network is large.")
+            notes.append(f"At most {album.capacity:,} snapshots are kept of a network as large as this one.")
         return tuple(notes)
 
     # -- resuming ---------------------------------------------------------------------------------------------

@@ -43,6 +43,8 @@ _MAX_DEPTH = 9
 #: Memory that snapshots take at most (but at least eight are kept). Limit: fewer are kept then; so much is written to a
 #: file within the two seconds in which a run that is told to stop should be gone.
 _SNAPSHOT_BYTES = 128 * 2**20
+#: Snapshots that are kept by default. Cost: of memory and files; pictures show no more.
+SNAPSHOTS = 200
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Recorder:
         capacity = min(snapshots, max(int(_SNAPSHOT_BYTES / (8 * numbers)), 8))
         self.album = Album(capacity)
         #: How many times wider than usual snapshots are spaced.
-        self._sparser = snapshots / capacity
+        self._sparser = max(min(snapshots, SNAPSHOTS) / capacity, 1.0)
         self.tolerance = tolerance
         self.sloped = sloped
         self.points: list[Point] = []

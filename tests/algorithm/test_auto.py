@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import agf
+from agf.algorithm import auto
+from agf.algorithm.resolved.resolve import resolve
+from agf.records.status import Status
 from audit import reference
 
 
@@ -252,3 +257,36 @@ def test_a_drop_that_both_ways_have_is_known_as_well_as_by_the_better_one():
         right = truth.passes(0.5 * (before + drop.level))
         right = other.half_time if np.isnan(right) else right  # exact for the last one, which shares no data
         assert abs(drop.half_time / right - 1.0) <= drop.error
+
+
+def test_an_interrupt_before_anything_is_resolved_keeps_what_algorithm_1_has_found(monkeypatch):
+    """There were no drops then, though all had been found."""
+    x, y = correlated(0)
+    problem = agf.problem("diagonal-linear", X=x, y=y)
+    init = problem.init(1e-6)
+
+    def stopped(*asked):
+        return replace(resolve(*asked), drops=(), status=Status.INTERRUPTED)
+
+    monkeypatch.setattr(auto, "resolve", stopped)
+    stairs, paper = agf.predict(problem, init), agf.predict(problem, init, mode="agf")
+    assert stairs.status is Status.INTERRUPTED
+    assert stairs.mode == "auto"
+    assert np.array_equal(stairs.times, paper.times)
+    assert any(note.startswith("Interrupted before drops were resolved") for note in stairs.notes)
+
+
+@pytest.mark.parametrize("data", [correlated, orthogonal])
+def test_an_interrupt_while_drops_are_told_keeps_them(data):
+    """Ctrl-C while the last words were printed lost the prediction."""
+    x, y = data()
+    problem = agf.problem("diagonal-linear", X=x, y=y)
+    init = problem.init(1e-6)
+
+    def stop(state, drop):
+        if drop is not None:
+            raise KeyboardInterrupt
+
+    stairs, expected = agf.predict(problem, init, observer=stop), agf.predict(problem, init)
+    assert stairs.status is Status.INTERRUPTED
+    assert np.array_equal(stairs.half_times, expected.half_times)

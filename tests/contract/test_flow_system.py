@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from valley import bowl, power
+from valley import Valley, bowl, power
 
 import agf
 
@@ -27,3 +27,13 @@ def test_two_flows_down_a_convex_loss_never_move_apart_and_differ_in_loss_by_no_
 def test_coordinates_that_say_they_contract_and_not_how_are_told_what_is_missing():
     with pytest.raises(agf.ProblemError, match="Expected `hessian`, or `linearized`"):
         power(4).linearized(np.ones((2, 1)))
+
+
+@pytest.mark.parametrize("method", ["snapshot", "snapshots"])
+def test_coordinates_whose_moments_are_none_are_told_which_method_returned_what(method):
+    """It was an AttributeError inside of the package, and the method was not named."""
+
+    odd = type("Odd", (Valley,), {method: lambda self, y: [y]})
+    system = odd(np.ones(2), None, None)
+    with pytest.raises(agf.ProblemError, match=r"it returned a list. Expected a Snapshot"):
+        getattr(system, method)(system.start())

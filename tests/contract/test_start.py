@@ -89,3 +89,12 @@ def test_no_plugin_need_say_how_much_work_it_is():
         agf.problem("modular-addition", p=5, width=3).operations
         == agf.problem("modular-addition", p=5, width=3).footprint
     )
+
+
+def test_neurons_that_start_equal_are_counted_where_they_are_refused(monkeypatch):
+    """A hundred equal neurons were refused as "1 neurons"."""
+    problem = wide(100)
+    init = agf.Init.from_params(np.full((100, 4), 1e-3))
+    monkeypatch.setattr(start, "_MOST_NUMBERS", 1.0)
+    with pytest.raises(agf.RequestError, match="100 neurons of 4 parameters would take"):
+        agf.flow(problem, init)

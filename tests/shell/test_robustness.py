@@ -15,9 +15,9 @@ import pytest
 
 import agf
 from agf import datasets
-from agf.errors import DataError, FileError, RequestError
-from agf.records import files
-from agf.shell import main
+from agf.errors import ComputationError, DataError, FileError, RequestError
+from agf.records import checkpoint, files
+from agf.shell import main, runs
 
 EYE = {"X": np.eye(2), "y": [1.0, 2.0]}
 
@@ -402,3 +402,36 @@ def test_a_network_whose_neurons_are_all_dead_ends_at_once_on_both_sides(rng):
     stairs, flow = agf.predict(problem, init, mode="agf"), agf.flow(problem, init)
     assert (stairs.status.word, flow.status.word) == ("no_growth", "settled")
     assert len(stairs.drops) == len(flow.drops) == 0
+
+
+def _gone(folder):
+    """An observer in whose first second the folder of the result goes."""
+
+    def observe(*news):
+        shutil.rmtree(folder, ignore_errors=True)
+
+    return observe
+
+
+def test_a_computation_whose_file_can_no_longer_be_written_is_not_lost(tmp_path, monkeypatch, capsys):
+    """A disk that was full for a moment ended hours of training, and at the end the result was nowhere."""
+    problem = agf.problem("diagonal-linear", X=np.eye(2), y=[2.0, 1.0])
+    init = problem.init(1e-3)
+    monkeypatch.setattr(checkpoint, "_SOONEST", 0.0)
+    for compute in (agf.flow, lambda *args, **options: agf.descend(*args, lr=0.01, steps=3000, **options)):
+        folder = tmp_path / "gone"
+        folder.mkdir()
+        expected = compute(problem, init)
+        with pytest.raises(ComputationError, match="folder does not exist") as raised:
+            compute(problem, init, checkpoint=folder / "run.npz", observer=_gone(folder))
+        assert np.array_equal(raised.value.partial.losses, expected.losses)
+    monkeypatch.chdir(tmp_path)
+    for command in ("train", "predict", "compare"):
+        (tmp_path / "gone").mkdir()
+        monkeypatch.setattr(runs, "Watcher", lambda what, update: _gone(tmp_path / "gone"))
+        words = [command, "diagonal-linear", "-o", "gone/run.npz", "--json"]
+        assert main.main(words) == main.FAILED
+        told = capsys.readouterr()
+        assert json.loads(told.out)
+        assert "folder does not exist. Nothing was written." in told.err
+        assert "Wrote" not in told.err

@@ -666,3 +666,11 @@ def test_stiff_stretches_are_implicit_where_that_is_cheaper_and_more_accurate_to
         middle = 0.5 * (drop.before + drop.after)
         around = drop.time * (1 - 3e-6), drop.time * (1 + 3e-6)
         assert loss_grad(truth.sol(around[1]))[0] < middle < loss_grad(truth.sol(around[0]))[0]
+
+
+def test_who_asks_for_more_snapshots_than_fit_has_no_fewer():
+    """A thousand million asked for left six, as if they had to be chosen of that many."""
+    problem = agf.problem("diagonal-linear", X=np.eye(3), y=np.array([3.0, 2.0, 1.0]))
+    init = problem.init(1e-3)
+    some, many = (agf.flow(problem, init, snapshots=count) for count in (10**4, 10**9))
+    assert np.array_equal(some.snapshot_times, many.snapshot_times)

@@ -96,9 +96,11 @@ def resolve_contracting(
             found = result(run.go())
         except KeyboardInterrupt:  # while drops are looked for: the curve is there
             found = result(Status.INTERRUPTED)
-    if observer is not None:
-        for drop in found.drops:  # which they are is known in the end
-            observer(run.path.state(float(task.clock.accelerated(drop.half_time))), drop)
+    try:
+        for drop in found.drops if observer is not None else ():  # which they are is known in the end
+            observer(run.path.state(float(task.clock.accelerated(drop.half_time))), drop)  # type: ignore[misc]
+    except KeyboardInterrupt:  # while they are told
+        return replace(found, status=Status.INTERRUPTED)
     return found
 
 
