@@ -90,13 +90,13 @@ class Output:
             result, failure = compute(), None
         except ComputationError as error:
             result, failure = error.partial, error
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, FileError):
             if self.kept is not None:
                 self._deliver(self.kept)
             raise
         if result is not None:
             self._deliver(result)
-        if failure is not None:
+        if failure is not None and not isinstance(failure.__cause__, FileError):  # which could be written by now
             raise failure
         return exit_code(result)
 
@@ -107,7 +107,7 @@ class Output:
                 with signals.holding():
                     result.save(self.output)
             except FileError as error:  # the disk is full, or the folder gone: what was computed is printed at least
-                lost = ComputationError(str(error), result)
+                lost = error
         if self.as_json:
             print_json(result.to_dict())
         self.report.table(self.table(result))

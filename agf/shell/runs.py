@@ -204,12 +204,11 @@ def compare(
     problem, init = _problem_and_init(name, options, out.report)
     read = None if curve is None else _curve(curve, problem.name, problem.degree, scales)
 
-    kept = Checkpoint(output, whole=lambda trajectory: agf.compare(out.kept, trajectory))
-
     def both() -> Any:
         out.kept = stairs = _predict(problem, init, settings, out)
         if stairs.status.failed or stairs.status is Status.INTERRUPTED:
             return stairs
+        kept = Checkpoint(output, whole=lambda trajectory: agf.compare(stairs, trajectory))
         try:
             observed = _flow(problem, init, {**flow, "checkpoint": kept}, out.report) if read is None else read
         except (ComputationError, ProblemError) as error:  # the prediction is kept, with the curve up to there if any

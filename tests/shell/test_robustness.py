@@ -430,8 +430,8 @@ def test_a_computation_whose_file_can_no_longer_be_written_is_not_lost(tmp_path,
         (tmp_path / "gone").mkdir()
         monkeypatch.setattr(runs, "Watcher", lambda what, update: _gone(tmp_path / "gone"))
         words = [command, "diagonal-linear", "-o", "gone/run.npz", "--json"]
-        assert main.main(words) == main.FAILED
+        assert main.main(words) == main.WRONG
         told = capsys.readouterr()
-        assert json.loads(told.out)
-        assert "folder does not exist. Nothing was written." in told.err
+        assert json.loads(told.out)["problem"] == "diagonal-linear"
+        assert "folder does not exist." in told.err
         assert "Wrote" not in told.err
