@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf import sphere
-from agf.arrays import FloatArray, IntArray
+from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.asked import asked
 from agf.contract.admission import admit_problem
 from agf.contract.blame import guarded
@@ -276,12 +276,11 @@ def judge(problem: Problem, there: Neurons, starts: int = 100, worth: float = WO
     none = np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64)
     first = float(problem.loss_grad(*none)[0])
     samples = Samples.of(problem)
-    large = network if samples is None else _large(samples, network)
-    motion, rest, alone = 0.0, None, _beside(problem, large)
+    large = network if samples is None else network[_large(samples, network)]
+    motion, rest, alone, stands = 0.0, None, _beside(problem, large), np.zeros(network.shape[0], dtype=bool)
     if samples is not None:
-        pull = _pull(samples, large)
-        motion, rest = _at_rest(samples, network, pull)
-        alone = _beyond(samples, large, pull)
+        stands, motion, rest = _resting(samples, network)
+        alone = _beyond(samples, large, _pull(samples, network[stands]))
     found = landscape(
         problem, None if rest is not None else network, rest, at=there.moment, starts=starts, shares=False
     )
@@ -294,7 +293,12 @@ def judge(problem: Problem, there: Neurons, starts: int = 100, worth: float = WO
     counts = best is not None and level > worth * first and (not best.drop <= worth * first)
     if counts and best is not None and samples is not None:  # what rounding leaves of a residual that no neuron feels
         counts = best.utility > TIED * _pulls(samples)
-    reached, neuron, time = _reach(problem, samples, rest, large, there, alone)
+    moves = np.isfinite(there.log_norms)  # those that are neither dead nor held at rest
+    if samples is not None and rest is not None:
+        moves &= _alive(samples, there.directions)
+        if motion <= AT_REST:
+            moves[np.flatnonzero(there.active)[stands]] &= _free(samples, network[stands], samples.weigh(rest))
+    reached, neuron, time = _reach(problem, samples, rest, large, there, alone, np.flatnonzero(moves), worth * first)
     utility = 0.0 if best is None else best.utility
     if samples is not None and (halfway := _halfway(problem, samples, network, large, worth * first)) > 0.0:
         utility, reached, counts = max(utility, halfway), max(reached, halfway), True
@@ -343,46 +347,96 @@ def _neurons(problem: Problem, at: Any, drop: int | None) -> Neurons:
     return found
 
 
-def _large(samples: Samples, network: FloatArray) -> FloatArray:
-    """Neurons that are not dormant; none as long as all together have learned nothing."""
+def _large(samples: Samples, network: FloatArray) -> BoolArray:
+    """Which neurons are not dormant, (m,); none as long as all together have learned nothing."""
     sizes = np.linalg.norm(network, axis=1)
     r, zero = _residual(samples, network), _residual(samples, network[:0])
     nothing = np.linalg.norm(r - zero) <= SLIGHT * np.linalg.norm(zero)
-    return network[:0] if nothing else network[sizes > SLIGHT * sizes.max(initial=0.0)]
+    return (sizes > SLIGHT * sizes.max(initial=0.0)) & ~nothing
 
 
 def _pull(samples: Samples, large: FloatArray) -> FloatArray:
     """Rows (k, n) that span what large neurons can make by moving a little, along the kinks they are on.
 
     They feel nothing of a residual across all of these: members of a group differ by what steps have left, which on a
-    rounded kink would be another direction in which the group could move.
+    rounded kink would be another direction in which the group could move. Kinks hold directions alone, and no size.
     """
     rows = [np.zeros((0, samples.X.shape[0]))]
-    for pattern in np.unique(_patterns(samples, large), axis=0) if large.shape[0] else ():
+    patterns, mass = _patterns(samples, large), np.abs(large[:, -1])
+    for pattern in np.unique(patterns, axis=0):
         slopes = np.where(pattern > 0, 1.0, np.where(pattern < 0, samples.leak, 0.0))
         pull = slopes[:, None] * samples.X
         if (pattern == 0).any():
-            held = np.linalg.svd(samples.X[pattern == 0], full_matrices=False)[2]
+            members = (patterns == pattern).all(axis=1)
+            w = sphere.normalize((mass[members] @ large[members, :-1])[None])[0]
+            normals = samples.X[pattern == 0]
+            _, values, held = np.linalg.svd(normals - np.outer(normals @ w, w), full_matrices=False)
+            held = held[values > _SAME_ROW * values.max()]
             pull = pull - (pull @ held.T) @ held
         rows.append(pull.T)
     return np.concatenate(rows)
 
 
-def _at_rest(samples: Samples, network: FloatArray, pull: FloatArray) -> tuple[float, FloatArray]:
-    """Residual (n,) of the critical point next to the network, and how far off the present one is, relative to it.
+def _resting(samples: Samples, network: FloatArray) -> tuple[BoolArray, float, FloatArray]:
+    """Who stands at the critical point next to the network, (m,), how far off that is, relative to the residual, and
+    the residual (n,) there; the present one where the network is on its way.
 
-    At a critical point the field of every large neuron is 0, apart from what its kinks hold; the least change of the
-    residual that makes it so is taken, unless it is so large that the network is on its way.
+    There the field of all that stand is 0, apart from what their kinks hold: the least change of the residual that
+    makes it so is taken. Dormant neurons do not stand, and neither do others, the smallest first, that are not near
+    what they would be and not missed by the residual: one that shrinks is dormant there, and may come back with the
+    other sign, however large it still is.
     """
     r, zero = _residual(samples, network), _residual(samples, network[:0])
-    if pull.shape[0] == 0:
-        return 0.0, zero
-    if not r.any():
-        return 0.0, r
-    change = np.linalg.lstsq(pull, -pull @ r, rcond=_SAME_ROW)[0]
+    large = _large(samples, network)
+    if not large.any():
+        return large, 0.0, zero
     unit = max(np.linalg.norm(r), np.sqrt(SLIGHT) * np.linalg.norm(zero))  # a fit is approached for ever
-    motion = float(np.linalg.norm(change) / unit)
-    return motion, r + change if motion <= AT_REST else r
+    mass = np.abs(network[:, -1]) * np.linalg.norm(network[:, :-1], axis=1)
+
+    def resting(stands: BoolArray) -> tuple[BoolArray, float, FloatArray, FloatArray]:
+        before, pull = _residual(samples, network[stands | ~large]), _pull(samples, network[stands])
+        change = np.asarray(np.linalg.lstsq(pull, -pull @ before, rcond=_SAME_ROW)[0], dtype=np.float64)
+        return stands, float(np.linalg.norm(before + change - r) / unit), before + change, change
+
+    found = resting(large)
+    if found[1] > AT_REST:
+        return large, found[1], r
+    while True:
+        stands, motion, rest, change = found
+        far = np.flatnonzero(stands)[_far(samples, network[stands], change)]
+        if far.size == 0:
+            return stands, motion, rest
+        found = resting(stands & (np.arange(mass.size) != far[np.argmin(mass[far])]))
+        if found[1] > AT_REST:
+            return stands, motion, rest
+
+
+def _far(samples: Samples, large: FloatArray, change: FloatArray) -> BoolArray:
+    """Which of large neurons (k, d + 1) would have to move by more than all that they are, (k,), for this `change` (n,)
+    of the residual: by the least move of their weights that makes it, as their flow, linear from here, does."""
+    pulls = [_pull(samples, neuron[None]) for neuron in large]
+    rows = [np.vstack([one[-1] * pull, one[:-1] @ pull]) for one, pull in zip(large, pulls, strict=True)]
+    none = np.zeros((0, samples.X.shape[0]))
+    move = np.linalg.lstsq(np.concatenate([none, *rows]).T, -change, rcond=_SAME_ROW)[0].reshape(large.shape)
+    w, a = large[:, :-1], large[:, -1:]
+    moved = np.linalg.norm(a * move[:, :-1] + w * move[:, -1:], axis=1)
+    return moved > np.abs(a[:, 0]) * np.linalg.norm(w, axis=1)
+
+
+def _alive(samples: Samples, directions: FloatArray) -> BoolArray:
+    """Which of unit rows (m, d + 1) feel any sample, (m,), beside rounded kinks as well: the others stay for ever."""
+    layer, b = samples.problem.layer, samples.problem._backend
+    w, _ = layer.inner(b.array(directions[:, :-1]))
+    return np.asarray((b.numpy(layer.sigma()(samples.problem._x @ w.T)[1]) != 0).any(axis=0))
+
+
+def _free(samples: Samples, standing: FloatArray, weights: FloatArray) -> BoolArray:
+    """Which of neurons (k, d + 1) that stand may move where the samples weigh (n,), (k,): beside a kink that repels.
+
+    Whoever stands has no field along its kinks, and those that attract hold it.
+    """
+    repels = np.sign(standing[:, -1:]) * weights > 0
+    return np.asarray((repels & (_patterns(samples, standing) == 0)).any(axis=1))
 
 
 def _beside(problem: Problem, network: FloatArray) -> Alone:
@@ -443,7 +497,7 @@ def _patterns(samples: Samples, theta: FloatArray) -> IntArray:
     lengths = np.maximum(np.linalg.norm(samples.X, axis=1), np.finfo(float).tiny)
     heights = sphere.normalize(theta[:, :-1]) @ (samples.X / lengths[:, None]).T
     rounded = samples.problem.kink * np.sqrt(np.mean(samples.X**2) * samples.X.shape[1]) / lengths
-    return np.where(np.abs(heights) > SAME + rounded, np.sign(heights), 0.0).astype(np.int64)
+    return (heights > SAME + rounded).astype(np.int64) - (heights < -SAME)
 
 
 def effective(samples: Samples, network: FloatArray) -> list[Group]:
@@ -468,9 +522,11 @@ def _reach(
     network: FloatArray,
     there: Neurons,
     alone: Alone,
+    rows: IntArray,
+    least: float,
 ) -> tuple[float, int | None, float]:
-    """Largest utility that the neurons come to on the frozen residual, which neuron, and the time to the next drop."""
-    rows = np.flatnonzero(np.isfinite(there.log_norms))
+    """Largest utility that neurons `rows` come to on the frozen residual, which neuron, and the time to the next drop;
+    beside kinks, of those whose drop is `least` or more."""
     if rows.size == 0:
         return 0.0, None, np.nan
     directions, log_norms = there.directions[rows], there.log_norms[rows]
@@ -478,7 +534,8 @@ def _reach(
         directions = _kept(there)[rows]
         walls = Walls.of(samples.X, samples.weigh(rest), samples.leak)
         end = ends(walls, directions, log_norms, samples.leak)
-        turned, utilities, lines = end.directions, end.utilities, end.log_norms
+        turned, lines = end.directions, end.log_norms
+        utilities = np.where(end.utilities**2 > 4 * alone(turned, rows) * least, end.utilities, 0.0)
     else:
         small = log_norms < log_norms.max() + np.log(SLIGHT) if there.active.any() else np.ones(rows.size, dtype=bool)
         rows, directions, log_norms = rows[small], directions[small], log_norms[small]

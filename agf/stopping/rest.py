@@ -64,20 +64,23 @@ class Rest:
         if (other := _weights(self._ask, self._y)) is not None:
             self._ask = Counted(other[0])
             self._y, self._matrix = _relax(self._ask, other[0], other[1], now.t)
-        system, y = now.system.system, now.y
-        if isinstance(system, ConeSystem):
-            y, system = system.in_polar(y), system.sharp
-        if not system.smooth and isinstance(system, PolarSystem):
-            self.growth, evaluations = prospect(system, y)
-            self._ask.charge(evaluations)
-        else:
-            self.growth = self._ask.growth(self._y)
-        if other is not None:
             now.system.charge(self._ask.work.gradients, self._ask.work.hessians)
 
-    #: Rate 1/s of the fastest small neuron, 0 when none grows, None where the system does not know; where there are
-    #: sharp kinks, what a small neuron comes to by turning, as no Jacobian tells.
-    growth: float | None
+    @cached_property
+    def growth(self) -> float | None:
+        """Rate 1/s of the fastest small neuron, 0 when none grows, None where the system does not know; where there are
+        sharp kinks, what a small neuron comes to by turning, as no Jacobian tells."""
+        system, y = self._now.system.system, self._now.y
+        if isinstance(system, ConeSystem):
+            y, system = system.in_polar(y), system.sharp
+        if system.smooth or not isinstance(system, PolarSystem):
+            growth = self._ask.growth(self._y)
+            if self._matrix is not None:  # told by a system that counts for itself
+                self._now.system.charge(2)
+            return growth
+        growth, evaluations = prospect(system, y)
+        self._now.system.charge(evaluations)
+        return growth
 
     @cached_property
     def coming(self) -> float | None:

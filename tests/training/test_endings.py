@@ -383,7 +383,20 @@ def test_a_flow_is_not_quiet_while_a_small_neuron_is_known_to_come():
                   [0.121, -0.288], [0.008, 0.348], [1.464, -0.693], [0.167, 0.664]])  # fmt: skip
     y = np.array([-1.272, 0.291, 0.479, 0.664, -0.482, 0.793, -1.788, 0.006])
     problem = agf.problem("relu", X=X, Y=y[:, None], width=4)
-    flow = agf.flow(problem, problem.init(alpha=1e-4, seed=27))
+    # between two kinks a layer apart it shrinks, and which it comes off is told by steps of 1e-7 and less
+    flow = agf.flow(problem, problem.init(alpha=1e-4, seed=27), rtol=1e-7)
     assert flow.status is Status.SETTLED
-    assert [drop.time for drop in flow.drops][1:] == pytest.approx([318.4], rel=1e-3)
+    assert [drop.time for drop in flow.drops][1:] == pytest.approx([318.6], rel=1e-3)
     assert flow.losses[-1] == pytest.approx(0.3957 * flow.losses[0], rel=1e-3)
+
+
+def test_a_neuron_that_only_shrinks_ends_at_once_where_kinks_are_sharp():
+    """Its rate tells so, and what small neurons would come to is known and not asked again: 4,176 gradients before."""
+    rng = np.random.default_rng([5, 0])
+    rng.integers(3, 13), rng.integers(2, 4)
+    X, y = rng.standard_normal((9, 3)), rng.standard_normal((9, 1))
+    problem = agf.problem("relu", X=X, Y=y, width=1, kink=0)
+    flow = agf.flow(problem, problem.init(alpha=1e-3, seed=0, kind="dominated"))
+    assert flow.status is Status.SETTLED
+    assert flow.times[-1] == 0.0
+    assert flow.stats["evaluations"] < 10
