@@ -73,11 +73,18 @@ class Engine:
 
     @asked
     def __init__(self, problem: Problem, init: Init, settings: Settings | None = None, phases: Phases | None = None):
-        init = admit(problem, init, "predict")
-        self.problem = problem
-        settings = Settings() if settings is None else settings
+        self._begin(problem, admit(problem, init, "predict"), Settings() if settings is None else settings, phases)
+
+    @classmethod
+    def of(cls, problem: Problem, init: Init, settings: Settings, phases: Phases | None = None) -> Engine:
+        """That of a problem and an initialization which have been admitted: they are not looked at once more."""
+        engine = cls.__new__(cls)
+        engine._begin(problem, init, settings, phases)
+        return engine
+
+    def _begin(self, problem: Problem, init: Init, settings: Settings, phases: Phases | None) -> None:
+        self.problem, self.origin = problem, init
         self.settings = settings.within("agf") if settings.mode == "auto" else settings
-        self.origin = init
         self.phases = phases_of(problem, init, self.settings) if phases is None else phases
         self.clock = self.phases.clock
 

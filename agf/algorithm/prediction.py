@@ -169,7 +169,7 @@ def _predicted(
         from agf.algorithm.auto import auto
 
         def alternate(paper: Settings, watch: Observer | None, phases: Phases | None = None) -> Staircase:
-            return _alternate(Engine(problem, init, paper, phases), watch, kept)
+            return _alternate(Engine.of(problem, init, paper, phases), watch, kept)
 
         return auto(problem, init, settings, first, observer, kept, alternate)
     if settings.mode == "limit":
@@ -178,7 +178,7 @@ def _predicted(
         known = closed_form(problem, init, settings)
         if known is not None:
             return known
-    engine = Engine(problem, init, settings)
+    engine = Engine.of(problem, init, settings)
     stairs = _alternate(engine, observer, kept)
     if settings.mode == "agf" and getattr(engine.phases, "symmetric", False):
         from agf.algorithm.resolved.resolve import resolve
@@ -334,7 +334,7 @@ def predict_each(problem: Problem, inits: Sequence[Init], settings: Settings) ->
                 found = predict_with(problem, init, settings)
             else:
                 first = refuse_size(problem, init)
-                found = _alternate(Engine(problem, init, settings, phases), None, Checkpoint(None))
+                found = _alternate(Engine.of(problem, init, settings, phases), None, Checkpoint(None))
                 found = of_start(found, first)
         except Exception as error:
             yield error

@@ -463,3 +463,12 @@ def test_a_class_without_a_name_is_not_its_parent():
     assert run.problem == "Mine"
     with pytest.raises(agf.RequestError, match="'Mine' of this run is not registered"):
         agf.groups(run)
+
+
+@pytest.mark.parametrize("mode", ["agf", "limit", "auto"])
+def test_a_prediction_looks_its_problem_over_once(mode, monkeypatch):
+    looked = []
+    monkeypatch.setattr(admission, "check_sizes", lambda problem, where: looked.append(where))
+    problem = agf.problem("diagonal-linear", X=np.eye(3), y=np.array([3.0, 2.0, 1.0]))
+    agf.predict(problem, problem.init(1e-4), mode=mode)
+    assert looked == ["predict"]
