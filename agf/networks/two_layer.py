@@ -17,6 +17,7 @@ from agf.networks import labels
 from agf.networks.activations import activation as activation_of
 from agf.networks.biases import Biases, moves_at_once
 from agf.networks.hidden_layer import HiddenLayer
+from agf.networks.polynomials import least_squares
 from agf.networks.second_order import SecondOrder
 from agf.networks.starts import KINDS, drawn
 from agf.records import torch_weights
@@ -253,6 +254,14 @@ class TwoLayer(SecondOrder):
         w, a = theta[:, : self.n_inputs], theta[:, self.n_inputs :]
         balance = self.activation.power * np.sum(a**2, axis=1) - np.sum(w**2, axis=1)
         return {"balance": np.where(np.isin(neurons, self.permanent), 0.0, balance)}
+
+    def least_loss(self, init: Init) -> float:
+        """Half-squared loss of the best polynomial where the activation is a power of its input, else 0."""
+        kind, neurons = self.activation, int(np.isfinite(init.log_norms).sum())
+        if not (self.quadratic_loss and kind.homogeneous and kind.smooth):
+            return 0.0
+        constant, weights = bool(self.permanent), neurons * self.n_params
+        return self._weight * least_squares(self.X, self.Y, kind.power, constant=constant, weights=weights)
 
     def theory(self, alpha: float | None = None, **options: Any) -> Staircase:
         """(Leaky) ReLU, one output: the staircase at infinite width as the scale vanishes, with no weights at all.

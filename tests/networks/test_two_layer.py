@@ -553,3 +553,29 @@ def test_many_neurons_of_a_regression_are_counted_by_the_sign_of_what_they_add()
     outputs = np.where(np.arange(12) < 9, -1.0, 1.0)[:, None]
     label = labels.of_neurons(outputs, np.arange(12), np.arange(12), ())
     assert label == "neurons of sign - (9), of sign + (3)"
+
+
+@pytest.mark.parametrize(("activation", "power"), [("linear", 1), ("square", 2), ("power", 3)])
+@pytest.mark.parametrize("bias", ["none", "hidden", "output", "both"])
+def test_no_network_of_powers_fits_more_than_hundreds_of_random_neurons_do(activation, power, bias):
+    rng = np.random.default_rng(power)
+    X, Y = rng.standard_normal((30, 2)) * [1e-5, 1e4], rng.standard_normal((30, 2))
+    problem = agf.TwoLayer(X, Y, activation=activation, width=40, bias=bias, reduction="sum")
+    inputs = np.column_stack([X / [1e-5, 1e4], *[np.ones(30)] * (bias in ("hidden", "both"))])
+    outputs = (inputs @ rng.standard_normal((inputs.shape[1], 300))) ** power
+    outputs = np.column_stack([outputs, *[np.ones(30)] * (bias in ("output", "both"))])
+    left = Y - outputs @ np.linalg.lstsq(outputs, Y, rcond=1e-10)[0]
+    assert problem.least_loss(problem.init(1e-3)) == pytest.approx(0.5 * np.sum(left**2), rel=1e-9)
+
+
+def test_what_no_square_network_fits_is_not_waited_for():
+    rng = np.random.default_rng(311)
+    X, Y = rng.standard_normal((6, 2)), rng.standard_normal((6, 2))
+    problem = agf.TwoLayer(X, Y, activation="square", width=6)
+    init = problem.init(1e-4, seed=0)
+    stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
+    assert stairs.status is agf.Status.FITTED
+    assert flow.losses[-1] == pytest.approx(problem.least_loss(init), rel=1e-5)
+    assert "no network that the flow can reach has less loss" in flow.ending
+    few = agf.TwoLayer(X, Y, activation="square", width=1)  # of which that is not told
+    assert few.least_loss(few.init(1e-4)) == 0.0
