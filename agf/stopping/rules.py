@@ -169,8 +169,10 @@ class Settled:
             return np.inf
         smooth, implicit = now.system.system.smooth, now.step is not None and isinstance(now.step.memory, History)
         recent = max(then - now.loss, 0.0) / (now.t - before) * horizon if 0.0 < before < now.t else np.inf
-        # beside a kink the flow takes the slopes of least norm: the rate of any others is no less
-        return min(now.rate * horizon, recent if implicit or not smooth else np.inf)
+        if not smooth and recent < np.inf:
+            return recent
+        # before, as beside kinks the flow takes the slopes of least norm, and the rate of any others is no less
+        return min(now.rate * horizon, recent if implicit else np.inf)
 
 
 @dataclass(frozen=True)
