@@ -314,7 +314,8 @@ class Blurred:
         if not moved or self.decaying(now) > self.tolerated(now.loss) or self.perturbed(now) > 0.0:
             return (since, loss, due), None
         note = f"it fell by {fall:.2g} while rounding alone moves the neurons by {self.accuracy:.2g} of their norms."
-        return (since, loss, due), End(Why.QUIET, now, fall, note)
+        left = min(2.0 * fall * now.t / (now.t - since), abs(now.loss))  # as t^-1/2, the slowest that two neurons part
+        return (since, loss, due), End(Why.QUIET, now, left, note)
 
 
 @dataclass(frozen=True)

@@ -280,9 +280,11 @@ def test_where_rounding_decides_the_way_of_a_flow_it_is_over_and_not_before(blur
     now = drive(system, Auto(1e-6), [], system.start(), s_end=2e4).at
     assert now.work.hessians > 0
     rule = Blurred(Tolerance(1e-3, 1.0), 1e-2, grows(blur), grows(perturbed), grows(decaying))
-    memory, end = rule.look(now, (1e4, now.loss + fell, 0.0))
+    memory, end = rule.look(now, (1e4, now.loss + (fell or 1e-10), 0.0))
     assert memory[0] == (now.t if fell else 1e4)
     assert (end is not None and end.why is Why.QUIET) is ends
+    # what falls as t^-1/2 loses twice as much as in an e-fold of time: 1e-10 in the second half of it
+    assert end is None or end.left == pytest.approx(4e-10, rel=1e-4)
 
 
 def test_steps_that_do_not_advance_the_time_end_a_run():
