@@ -438,7 +438,7 @@ def test_what_was_passed_is_remembered_and_not_found_by_steps_anew():
     problem = agf.TwoLayer(X, np.maximum(X @ W.T, 0) @ A, width=2)
     init = problem.init(1e-4, seed=7)
     stairs = agf.predict(problem, init, mode="resolved", conditioning=False, max_drops=1)
-    assert stairs.half_times[1] == pytest.approx(2.83677749, rel=1e-8)
+    assert stairs.half_times[1] == pytest.approx(2.836777, rel=1e-6)  # the tolerance of a step
     assert stairs.stats["utility_evaluations"] < 700  # 927 where it was taken there from its start each time
 
     batch = Batch(problem, problem.residual(*problem.empty), Clock.from_norms(2, init.log_norms), init.directions,

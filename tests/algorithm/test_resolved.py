@@ -491,7 +491,7 @@ def test_dormant_neurons_of_several_outputs_do_not_chatter_about_sharp_kinks(see
     init = problem.init(1e-6, seed=seed)
     stairs, flow = agf.predict(problem, init, max_drops=2), agf.flow(problem, init)
     for drop, middle in zip(stairs.drops, 0.5 * (stairs.levels[:-1] + stairs.levels[1:]), strict=True):
-        assert abs(drop.half_time / flow.time_at(middle) - 1.0) < drop.error < 2e-3
+        assert abs(drop.half_time / flow.time_at(middle) - 1.0) < drop.error < 5e-3
 
 
 @pytest.mark.parametrize("reading", ["losses", "cubics", "rates"])

@@ -28,8 +28,8 @@ SYSTEMS = {
     "diagonal": (lambda X, y: agf.problem("diagonal-linear", X=X, y=y), TABLE, 1, 1e-6),
     "relu": (network(), T3, 1, 1e-6),
     "sharp": (network(kink=0), T3, 1, 1e-6),
-    "leaky": (network(activation="leaky-relu"), T3, 1, 1e-6),
-    "square": (network(activation="square"), T3, 2, 1e-3),
+    "leaky": (network(activation="leaky-relu"), TABLE, 1, 1e-6),
+    "square": (network(activation="square"), TABLE, 2, 1e-3),
     "large": (network(), T3, 1, 1.0),
 }
 LOGS = st.integers(-25, 25)

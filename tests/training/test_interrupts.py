@@ -62,7 +62,7 @@ def test_an_interrupt_at_any_line_keeps_what_was_computed(tmp_path, name, way):
     init, file = network.init(alpha, seed=1), tmp_path / "run.npz"
     compute = {
         "predict": lambda: agf.predict(network, init, max_drops=4),
-        "agf": lambda: agf.predict(network, init, mode="agf", max_drops=3),
+        "agf": lambda: agf.predict(network, init, mode="agf"),
         "flow": lambda: agf.flow(network, init, max_steps=60, snapshots=20),
         "descend": lambda: agf.descend(network, init, lr=1e-2, steps=200, snapshots=20),
     }[way]
