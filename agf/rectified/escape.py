@@ -296,7 +296,7 @@ def judge(problem: Problem, there: Neurons, starts: int = 100, worth: float = WO
     moves = np.isfinite(there.log_norms)  # those that are neither dead nor held at rest
     if samples is not None and rest is not None:
         moves &= _alive(samples, there.directions)
-        if motion <= AT_REST:
+        if motion**2 <= worth:  # else what carries them on may take them off their kinks
             moves[np.flatnonzero(there.active)[stands]] &= _free(samples, network[stands], samples.weigh(rest))
     reached, neuron, time = _reach(problem, samples, rest, large, there, alone, np.flatnonzero(moves), worth * first)
     utility = 0.0 if best is None else best.utility

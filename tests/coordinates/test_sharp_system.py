@@ -142,7 +142,11 @@ def test_a_neuron_that_passes_where_all_kinks_meet_goes_on():
 @pytest.mark.parametrize(
     ("seed", "rows", "leak", "neuron"), [(47, 11, 0.1, 7), (60, 6, 0.0, 7), (31, 12, 0.0, 3), (63, 9, 0.1, 0)]
 )
-def test_neurons_that_slide_to_where_all_kinks_meet_pass_or_stay_as_in_the_dormant_phase(seed, rows, leak, neuron):
+def test_neurons_that_slide_to_where_all_kinks_meet_pass_or_stay_as_in_the_dormant_phase(
+    seed, rows, leak, neuron, monkeypatch
+):
+    # 63 shrinks for ever, and its flow would end before
+    monkeypatch.setattr("agf.rectified.prospects.prospects", lambda *_: None)
     # 47: let go of its kink there and never came away; 60 and 31: were held at zero, though the far side carries on;
     # 63: stays, and leaky steps took it away from there for ever
     rng = np.random.default_rng(seed)
