@@ -108,7 +108,8 @@ class Escape(Tabular):
     least_squares : bool or None
         Whether the function is the linear least-squares fit of the data; None where that is not asked.
     motion : float
-        Change of the residual that would put the large neurons at rest, relative to it.
+        Change of the residual that would put the large neurons at rest, relative to it; inf where one of them leaves
+        its cone on the way.
     width : int
         Neurons that are there.
     now : float
@@ -149,7 +150,12 @@ class Escape(Tabular):
         assert self.best is not None
         words = f"{self.best.label} would help most{known} (utility {number(self.utility, 4)})"
         if self.verdict == MOVING:
-            return f"still moving, by {percent(self.motion)} of its residual: {words}"
+            how = (
+                "to where a neuron leaves its cone"
+                if np.isinf(self.motion)
+                else f"by {percent(self.motion)} of its residual"
+            )
+            return f"still moving, {how}: {words}"
         if self.verdict == SPURIOUS:
             there = "no neuron is there" if self.width == 0 else f"none of the {self.width} neurons ever points there"
             return f"spurious: {words}, and {there} (they reach {number(self.reached, 3)}){self._moves}"
@@ -379,7 +385,7 @@ def _pull(samples: Samples, large: FloatArray) -> FloatArray:
 
 def _resting(samples: Samples, network: FloatArray) -> tuple[BoolArray, float, FloatArray]:
     """Who stands at the critical point next to the network, (m,), how far off that is, relative to the residual, and
-    the residual (n,) there; the present one where the network is on its way.
+    the residual (n,) there; the present one where the network is on its way, inf off if out of a cone.
 
     There the field of all that stand is 0, apart from what their kinks hold: the least change of the residual that
     makes it so is taken. Dormant neurons do not stand, and neither do others, the smallest first, that are not near
@@ -403,24 +409,36 @@ def _resting(samples: Samples, network: FloatArray) -> tuple[BoolArray, float, F
         return large, found[1], r
     while True:
         stands, motion, rest, change = found
-        far = np.flatnonzero(stands)[_far(samples, network[stands], change)]
+        move = _least_move(samples, network[stands], change)
+        far = np.flatnonzero(stands)[_far(network[stands], move)]
         if far.size == 0:
-            return stands, motion, rest
+            return (stands, np.inf, r) if _crosses(samples, network[stands], move) else (stands, motion, rest)
         found = resting(stands & (np.arange(mass.size) != far[np.argmin(mass[far])]))
         if found[1] > AT_REST:
             return stands, motion, rest
 
 
-def _far(samples: Samples, large: FloatArray, change: FloatArray) -> BoolArray:
-    """Which of large neurons (k, d + 1) would have to move by more than all that they are, (k,), for this `change` (n,)
-    of the residual: by the least move of their weights that makes it, as their flow, linear from here, does."""
+def _least_move(samples: Samples, large: FloatArray, change: FloatArray) -> FloatArray:
+    """Least move of the weights of large neurons, (k, d + 1) as they, that makes this `change` (n,) of the residual, as
+    their flow, linear from here, does."""
     pulls = [_pull(samples, neuron[None]) for neuron in large]
     rows = [np.vstack([one[-1] * pull, one[:-1] @ pull]) for one, pull in zip(large, pulls, strict=True)]
     none = np.zeros((0, samples.X.shape[0]))
-    move = np.linalg.lstsq(np.concatenate([none, *rows]).T, -change, rcond=_SAME_ROW)[0].reshape(large.shape)
+    move = np.linalg.lstsq(np.concatenate([none, *rows]).T, -change, rcond=_SAME_ROW)[0]
+    return np.asarray(move, dtype=np.float64).reshape(large.shape)
+
+
+def _far(large: FloatArray, move: FloatArray) -> BoolArray:
+    """Which of large neurons (k, d + 1) would have to move by more than all that they are, (k,)."""
     w, a = large[:, :-1], large[:, -1:]
     moved = np.linalg.norm(a * move[:, :-1] + w * move[:, -1:], axis=1)
-    return moved > np.abs(a[:, 0]) * np.linalg.norm(w, axis=1)
+    return np.asarray(moved > np.abs(a[:, 0]) * np.linalg.norm(w, axis=1))
+
+
+def _crosses(samples: Samples, large: FloatArray, move: FloatArray) -> bool:
+    """Whether a large neuron leaves its cone on the way there: the critical point is none of this network then."""
+    after = (large + move)[:, :-1] @ samples.X.T
+    return bool((_patterns(samples, large) * after < 0).any())
 
 
 def _alive(samples: Samples, directions: FloatArray) -> BoolArray:

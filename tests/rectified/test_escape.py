@@ -355,3 +355,25 @@ def test_neurons_that_stand_are_not_followed_by_what_their_rest_is_off():
     flow = agf.flow(p, p.init(1e-2, seed=457))
     assert flow.status is agf.Status.SETTLED
     assert agf.escape(p, flow).verdict == "spurious"
+
+
+def test_a_neuron_in_a_slow_mode_that_leaves_its_cone_is_not_at_rest():
+    """The flow was settled at 493 with .2232 of the first loss, of which a neuron that crosses a wall takes .07."""
+    rng = np.random.default_rng([7003, 480])
+    rng.integers(4, 13), rng.integers(2, 4), rng.integers(2, 7), rng.integers(-4, -1), rng.integers(1000)
+    X, y = rng.standard_normal((8, 2)).round(3), rng.standard_normal((8, 1)).round(3)
+    problem = agf.TwoLayer(X, y, width=4)
+    flow = agf.flow(problem, problem.init(1e-4, seed=441))
+    k = int(np.searchsorted(flow.snapshot_times, 400.0))
+    theta = flow.params(k).copy()
+    for _ in range(int((5000.0 - flow.snapshot_times[k]) / 0.1)):  # descent of our own, from before it ended
+        heights = theta[:, :2] @ X.T
+        residual = (y[:, 0] - theta[:, 2] @ np.maximum(heights, 0.0)) / 8
+        pull = (heights > 0) * residual
+        theta += 0.1 * np.c_[theta[:, 2:] * (pull @ X), np.sum(pull * heights, axis=1)]
+    own = 0.5 * np.mean((y[:, 0] - theta[:, 2] @ np.maximum(theta[:, :2] @ X.T, 0.0)) ** 2)
+    assert flow.losses[-1] == pytest.approx(own, rel=1e-3)
+    assert flow.losses[-1] < 0.16 * flow.losses[0]
+    before = agf.escape(problem, flow.params(int(np.searchsorted(flow.snapshot_times, 800.0))))
+    assert before.verdict == "moving"
+    assert "to where a neuron leaves its cone" in before.sentence
