@@ -285,7 +285,7 @@ def judge(problem: Problem, there: Neurons, starts: int = 100, worth: float = WO
     large = network if samples is None else network[_large(samples, network)]
     motion, rest, alone, stands = 0.0, None, _beside(problem, large), np.zeros(network.shape[0], dtype=bool)
     if samples is not None:
-        stands, motion, rest = _resting(samples, network)
+        stands, motion, rest = _resting(samples, network, worth)
         alone = _beyond(samples, large, _pull(samples, network[stands]))
     found = landscape(
         problem, None if rest is not None else network, rest, at=there.moment, starts=starts, shares=False
@@ -383,14 +383,15 @@ def _pull(samples: Samples, large: FloatArray) -> FloatArray:
     return np.concatenate(rows)
 
 
-def _resting(samples: Samples, network: FloatArray) -> tuple[BoolArray, float, FloatArray]:
+def _resting(samples: Samples, network: FloatArray, worth: float) -> tuple[BoolArray, float, FloatArray]:
     """Who stands at the critical point next to the network, (m,), how far off that is, relative to the residual, and
     the residual (n,) there; the present one where the network is on its way, inf off if out of a cone.
 
     There the field of all that stand is 0, apart from what their kinks hold: the least change of the residual that
     makes it so is taken. Dormant neurons do not stand, and neither do others, the smallest first, that are not near
     what they would be and not missed by the residual: one that shrinks is dormant there, and may come back with the
-    other sign, however large it still is.
+    other sign, however large it still is. Nobody stands where one leaves its cone on the way there; a residual that is
+    off by less than `worth`, by what steps leave, says nothing of that.
     """
     r, zero = _residual(samples, network), _residual(samples, network[:0])
     large = _large(samples, network)
@@ -412,7 +413,8 @@ def _resting(samples: Samples, network: FloatArray) -> tuple[BoolArray, float, F
         move = _least_move(samples, network[stands], change)
         far = np.flatnonzero(stands)[_far(network[stands], move)]
         if far.size == 0:
-            return (stands, np.inf, r) if _crosses(samples, network[stands], move) else (stands, motion, rest)
+            leaves = motion > worth and _crosses(samples, network[stands], move)
+            return (stands, np.inf, r) if leaves else (stands, motion, rest)
         found = resting(stands & (np.arange(mass.size) != far[np.argmin(mass[far])]))
         if found[1] > AT_REST:
             return stands, motion, rest
