@@ -332,6 +332,15 @@ def _finite(value: float) -> float:
     return math.inf if math.isnan(value) else value
 
 
+def _lately(stairs: Staircase, falling: FloatArray) -> float:
+    """Loss, of a run that was cut and its losses `falling` (T,), lost in half of the time since the last half-drop: as
+    much may be lost again."""
+    if stairs.status not in (Status.MAX_TIME, Status.INTERRUPTED) or not stairs.drops:
+        return 0.0
+    times, half = stairs.curve_times, stairs.drops[-1].half_time
+    return float(np.interp(times[-1] - 0.5 * (times[-1] - half), times, falling) - falling[-1])
+
+
 def of_curve(
     stairs: Staircase, decades: float = 1.0, drift: float = 0.0, slipped: FloatArray | None = None
 ) -> Staircase:
@@ -350,6 +359,9 @@ def of_curve(
     falling, out, before = np.minimum.accumulate(losses), [], stairs.start_level
     unknown = np.isnan([drop.conditioning for drop in drops])
     over = stairs.status in (Status.FITTED, Status.ALL_ACTIVE, Status.NO_GROWTH)
+    lately = _lately(stairs, falling)
+    under_way = lately > CRITICAL * (stairs.levels[-2] - stairs.levels[-1])
+    drift = max(drift, lately)
     for k, drop in enumerate(drops):
         fall, before = max(before - drop.level, TINY * scale), drop.level
         slip = 0.0 if slipped is None else float(slipped[k])
@@ -368,8 +380,15 @@ def of_curve(
             error += float(late - early) / drop.half_time if late > early else 0.0
             bar += drift / scale
         bar = np.inf if np.isinf(drop.conditioning) else bar  # the repeat went elsewhere
+        if under_way and k == len(drops) - 1:
+            error = bar = np.inf
         out.append(replace(drop, error=error, level_error=bar))
     notes = stairs.notes
+    if under_way:
+        notes = (
+            *notes,
+            f"Drop {len(drops)} is not over at the end: where its middle and its level are is not known yet.",
+        )
     if unknown.any() and stairs.settings.conditioning is not False:
         which = those("drop", np.flatnonzero(unknown) + 1)
         note = f"The repeat that measures error bars was not run to its end: none for {which}."

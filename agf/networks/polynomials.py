@@ -8,6 +8,7 @@ from math import comb
 import numpy as np
 
 from agf.arrays import FloatArray
+from agf.rounding import EPS, SUM
 from agf.sphere import norms
 
 
@@ -31,13 +32,26 @@ def least_squares(x: FloatArray, y: FloatArray, power: int, *, constant: bool, w
     weights : int
         Of the network.
     """
-    count = comb(x.shape[1] + power - 1, power) + constant
+    units = norms(x.T)
+    basis, spread = _basis(x[:, units > 0] / units[units > 0])
+    count = comb(basis.shape[1] + power - 1, power) + constant
     if count >= x.shape[0] or count * y.shape[1] > weights:
         return 0.0
-    which = combinations_with_replacement(range(x.shape[1]), power)
-    columns = [np.prod(x[:, list(factors)], axis=1) for factors in which]
+    which = combinations_with_replacement(range(basis.shape[1]), power)
+    columns = [np.prod(basis[:, list(factors)], axis=1) for factors in which]
     monomials = np.column_stack([*columns, *[np.ones(x.shape[0])] * constant])
     sizes = norms(monomials.T)
-    monomials = monomials[:, sizes > 0] / sizes[sizes > 0]  # however unlike the units of the inputs are
-    left = y - monomials @ np.linalg.lstsq(monomials, y)[0]
-    return 0.5 * float(np.mean(np.sum(left**2, axis=1)))
+    monomials = monomials[:, sizes > 0] / sizes[sizes > 0]
+    left = float(np.linalg.norm(y - monomials @ np.linalg.lstsq(monomials, y)[0]))
+    blurred = power * SUM * spread * float(np.linalg.norm(y))
+    return 0.5 * max(left - blurred, 0.0) ** 2 / x.shape[0]
+
+
+def _basis(x: FloatArray) -> tuple[FloatArray, float]:
+    """Orthogonal inputs (n, r) whose monomials of one degree span those of x (n, d), and by how much x magnifies what
+    rounding makes of them: off-centre columns and near-copies are almost dependent, and their monomials more so."""
+    if not x.size:
+        return x, 1.0
+    vectors, values, _ = np.linalg.svd(x, full_matrices=False)
+    told = values > max(x.shape) * EPS * values[0]
+    return vectors[:, told] * np.sqrt(x.shape[0]), float(values[0] / values[told][-1])
