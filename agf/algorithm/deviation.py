@@ -360,7 +360,7 @@ def of_curve(
     unknown = np.isnan([drop.conditioning for drop in drops])
     over = stairs.status in (Status.FITTED, Status.ALL_ACTIVE, Status.NO_GROWTH)
     lately = _lately(stairs, falling)
-    under_way = lately > CRITICAL * (stairs.levels[-2] - stairs.levels[-1])
+    under_way = lately > 0.0 and lately > CRITICAL * (stairs.levels[-2] - stairs.levels[-1]) and not unknown[-1]
     drift = max(drift, lately)
     for k, drop in enumerate(drops):
         fall, before = max(before - drop.level, TINY * scale), drop.level
