@@ -185,7 +185,7 @@ def _weights(ask: Counted, y: FloatArray) -> tuple[WeightSystem, FloatArray] | N
 def _relax(ask: Counted, system: WeightSystem, y: FloatArray, t: float) -> tuple[FloatArray, FloatArray]:
     """y with the stiff modes of the large neurons relaxed, and the Hessian (N, N) there.
 
-    A Hessian serves for as long as every move is a tenth of the one before; another is worth its decomposition where
+    A Hessian serves for as long as every move is half of the one before; another is worth its decomposition where
     more than rounding pulls then.
     """
     start, sizes = y, system.scale(y)
@@ -201,7 +201,7 @@ def _relax(ask: Counted, system: WeightSystem, y: FloatArray, t: float) -> tuple
             pull = vectors.T @ ask.velocity(y)[large]
             move = vectors @ (pull / values)
             size = float(np.abs(move).max(initial=0.0))
-            if not 10 * EPS * sizes.max() < size <= 0.1 * last:
+            if not 10 * EPS * sizes.max() < size <= 0.5 * last:
                 break
             y, last = y.copy(), size
             y[large] += move

@@ -27,3 +27,16 @@ def test_stiff_modes_are_relaxed_by_one_decomposition_where_it_serves():
     stiff = values > 1e-5 * values[-1]
     assert stiff.sum() > 10
     assert np.abs(pulls[stiff]).max() < SUM * values[-1] * np.linalg.norm(rest._y)
+
+
+def test_what_relaxing_leaves_is_no_growth():
+    """Four neurons at rest on rounded kinks: a plateau, of which the next drop was due at 1.5e12."""
+    x = np.array([[-0.59], [-1.056], [-0.9], [-0.391], [1.627], [-1.176], [0.16], [-2.138]])
+    y = [[-0.002, 0.9], [-0.237, -0.629], [0.232, 0.7], [0.664, 1.972], [0.209, -0.592], [-0.126, -0.072],
+         [0.109, -0.03], [0.174, -1.671]]  # fmt: skip
+    rows = [[-0.727, 0.0, -0.482, 0.489], [-0.584, 0.0, -0.221, 0.781], [-0.967, 0.0, 0.204, 0.152],
+            [0.23, 0.0, -0.558, -0.797]]  # fmt: skip
+    problem = agf.TwoLayer(x, y, width=4, kink=0.01, leak=0.1, activation="leaky-relu", bias="hidden")
+    flow = agf.flow(problem, agf.Init.scaled(np.array(rows), 1e-5))
+    assert not flow.status.failed
+    assert float(np.sum(problem.loss_grad(flow.params(-1), np.arange(4))[1] ** 2)) < 1e-18
