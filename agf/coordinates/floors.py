@@ -14,10 +14,11 @@ from agf.rounding import EPS
 MIXING_FLOOR = 4 * EPS
 #: Norm over a former norm at which a difference of squares of that former size is lost. Derived: half the digits.
 _IMBALANCE = EPS**0.5
-#: States of a run at which it is looked whether a neuron rests where nothing drives it. Cost: a gradient each.
+#: States of a run at which it is looked whether a neuron rests where nothing drives it. Cost: a gradient each, where
+#: runs take thousands; they rest for whole plateaus, which have several of these.
 _LOOKS = 32
-#: Log norm over that of its start up to which a neuron counts as one that has not grown. Limit: of one that rests so
-#: after it has grown nothing is said.
+#: Log norm, in e-folds, over that of its start up to which a neuron counts as one that has not grown. Limit: of what is
+#: said; one at rest beside what it has learned feels nothing either, and of those that grew before nothing is told.
 _UNGROWN = 1.0
 
 

@@ -16,7 +16,7 @@ from agf.records.table import Table, Tabular, number, percent
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Rows of the printed table. Limit: of a glance; all are in the result.
+#: Rows of the printed table. Limit: of a glance; all are in the result, and `--all` prints them.
 _ROWS = 12
 
 

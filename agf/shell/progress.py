@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from agf.results.drop import Drop
     from agf.training.recorder import Progress
 
-#: Seconds between two updates of a line that is replaced.
+#: Seconds between two updates of a line that is replaced. Cost: of writing; nobody reads faster.
 _REPLACED = 0.2
-#: Seconds that a computation may take without having been foretold. Limit: of patience.
+#: Seconds that a computation may take without having been foretold. Limit: of patience; one that takes less says
+#: nothing before it begins, and computes the same.
 _FORETOLD = 60.0
 
 

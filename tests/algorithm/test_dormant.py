@@ -315,12 +315,18 @@ def test_stop_ends_before_the_crossing():
     assert run(problem, init.directions, init.log_norms, stop=0.51)[0].time == pytest.approx(0.5)
 
 
-def test_questions_share_rounds_and_end_when_they_are_spent():
+def turning() -> tuple[Batch, ExactThreshold]:
+    """One neuron that turns from a saddle on the way to its threshold."""
     problem = QuadraticUtility([np.diag([1.0, 0.6, 0.1])])
     start = sphere.normalize(np.array([[0.1, 1.0, 0.3]])), np.array([-10.0]), np.arange(1)
     empty = np.zeros((0, problem.n_params))
     threshold = ExactThreshold(problem, False, empty, NOBODY)
     batch = Batch(problem, problem.residual(empty, NOBODY), Clock.from_norms(problem.degree, start[1]), *start)
+    return batch, threshold
+
+
+def test_questions_share_rounds_and_end_when_they_are_spent():
+    batch, threshold = turning()
     rounds = dormant.Rounds()
     before = rounds.left
     time, _ = dormant.wait(batch, threshold, rounds=rounds)
@@ -472,11 +478,7 @@ def test_a_wait_that_is_long_enough_is_not_followed_to_its_end():
 
 
 def test_a_wait_that_is_long_enough_takes_fewer_steps():
-    problem = QuadraticUtility([np.diag([1.0, 0.6, 0.1])])
-    start = sphere.normalize(np.array([[0.1, 1.0, 0.3]])), np.array([-10.0]), np.arange(1)
-    empty = np.zeros((0, problem.n_params))
-    threshold = ExactThreshold(problem, False, empty, NOBODY)
-    batch = Batch(problem, problem.residual(empty, NOBODY), Clock.from_norms(problem.degree, start[1]), *start)
+    batch, threshold = turning()
     steps = []
     for part in (1.0, 0.2):
         stats = {}
