@@ -220,14 +220,14 @@ def test_a_neuron_at_the_edge_of_a_rounded_kink_is_damped_and_takes_stabilised_s
 
 
 def test_identical_neurons_activate_together_among_others():
-    rng = np.random.default_rng(2)
-    X = rng.standard_normal((30, 4))
-    problem = ReluToy(X, np.maximum(X @ rng.standard_normal(4), 0) - 0.5 * np.maximum(-X[:, 0], 0), width=6)
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((12, 3))
+    problem = ReluToy(X, np.maximum(X @ rng.standard_normal(3), 0) - 0.5 * np.maximum(-X[:, 0], 0), width=4)
     init = problem.init(1e-6, seed=1)
     directions, log_norms = init.directions.copy(), init.log_norms.copy()
     alone, own = run(problem, directions, log_norms, natural=True)
     k = int(alone.neurons[0])
-    twin = (k + 1) % 6
+    twin = (k + 1) % 4
     directions[twin], log_norms[twin] = directions[k], log_norms[k]
     found, clock = run(problem, directions, log_norms, natural=True)
     assert found.neurons.tolist() == sorted({*alone.neurons, twin})
