@@ -173,7 +173,7 @@ class Accepted:
         """Evaluations that stability takes for a step of this length, 0 where it was not a stabilised one."""
         if self.memory.method != "rkc2":
             return 0.0
-        return float(np.sqrt(STAGES_SQUARED * (self.s1 - self.s0) * self.memory.radius))
+        return math.sqrt(STAGES_SQUARED * (self.s1 - self.s0) * self.memory.radius)
 
     def dense(self, s: float) -> FloatArray:
         """State at s in [s0, s1], (N,): fourth order for rk45, cubic Hermite for rkc2. A fresh array."""
@@ -263,6 +263,7 @@ def march(
     max_steps: int = DEFAULT_MAX_STEPS,
     memory: Memory | None = None,
     rises: Callable[[FloatArray, FloatArray], bool] | None = None,
+    project: Callable[[FloatArray], FloatArray] | None = None,
 ) -> Iterator[Accepted]:
     """Integrate y' = velocity(y) from y0 (N,) and yield every accepted step; stop by leaving the loop.
 
@@ -295,6 +296,9 @@ def march(
     rises : callable or None, optional
         (y0, y1) -> whether a step between these raises what the flow lowers, asked where it is so long that stability
         may be lost: it is then rejected. Noise of stiff modes, each within its tolerance, may add up to a rise.
+    project : callable or None, optional
+        Applied to the end of every step, before it is known whether this is accepted, and before the velocity is had
+        there, which is then had once; a function of the state alone. `retract` is for what is not.
 
     Raises
     ------
@@ -326,7 +330,7 @@ def march(
     for _ in range(max_steps):
         if not s < s_end:
             return
-        accepted = _advance(counted, norm, retract, method, memory, s, s_end, y, f, rises)
+        accepted = _advance(counted, norm, retract, method, memory, s, s_end, y, f, rises, project)
         s, y, f, memory = accepted.s1, accepted.y1, accepted.f1, accepted.memory
         yield accepted
     if s < s_end:
@@ -345,6 +349,7 @@ def _advance(
     y: FloatArray,
     f: FloatArray,
     rises: Callable[[FloatArray, FloatArray], bool] | None,
+    project: Callable[[FloatArray], FloatArray] | None,
 ) -> Accepted:
     """One accepted step from (s, y), f = velocity(y). Retries until the error passes."""
     step, chebyshev, order = memory.step, memory.method == "rkc2", _ORDERS[memory.method]
@@ -364,9 +369,9 @@ def _advance(
         h = s_end - s if s + 1.01 * step >= s_end else step
         if chebyshev:
             stages = max(2, 1 + int(np.sqrt(STAGES_SQUARED * h * radius + 1)))
-            trial = chebyshev_step(velocity, y, f, h, stages)
+            trial = chebyshev_step(velocity, y, f, h, stages, project)
         else:
-            trial = (dormand_prince if order == 4 else bogacki_shampine)(velocity, y, f, h, units)
+            trial = (dormand_prince if order == 4 else bogacki_shampine)(velocity, y, f, h, units, project)
         error = norm(trial.error, y, trial.y1)
         finite = bool(np.isfinite(error) and np.isfinite(trial.f1).all())
         if not finite or error > 1:
@@ -472,15 +477,19 @@ class ErrorNorm:
     def __call__(self, error: FloatArray, y0: FloatArray, y1: FloatArray) -> float:
         units = self.units(y0)
         if y1 is not y0 and callable(self.scale):
-            units = np.maximum(units, self.units(y1))
-        relative = np.abs(error / (self.rtol * units))
-        largest = float(relative.max(initial=0.0))
+            there = self.units(y1)
+            units = units if there is units else np.maximum(units, there)
+        relative = error / (self.rtol * units)
+        np.abs(relative, out=relative)
+        largest = float(np.maximum.reduce(relative, initial=0.0))
         if largest == 0 or not math.isfinite(largest):
             return largest
-        squares = (relative / largest) ** 2
+        relative /= largest
+        relative *= relative
         if self.groups is None or self.counts is None:
-            return largest * math.sqrt(squares.sum() / self.size)
-        return largest * math.sqrt((np.bincount(self.groups, weights=squares) / self.counts).max())
+            return largest * math.sqrt(np.add.reduce(relative) / self.size)
+        means = np.bincount(self.groups, weights=relative) / self.counts
+        return largest * math.sqrt(np.maximum.reduce(means))
 
 
 def first_length(velocity: Velocity, y: FloatArray, f: FloatArray, norm: ErrorNorm, order: int, room: float) -> float:

@@ -16,9 +16,10 @@ _SUBNORMAL = float(np.finfo(np.float64).tiny)
 
 def norms(theta: FloatArray) -> FloatArray:
     """Euclidean norms of the rows, (m,), without underflow or overflow of the squares."""
-    scale = np.abs(theta).max(axis=-1, initial=0.0)
-    safe = np.where(scale > 0, scale, 1.0)
-    return scale * np.sqrt(((theta / safe[..., None]) ** 2).sum(axis=-1))
+    scale = np.maximum.reduce(np.abs(theta), axis=-1, initial=0.0)
+    squares = theta / (scale + (scale == 0))[..., None]
+    squares *= squares
+    return np.asarray(scale * np.sqrt(np.add.reduce(squares, axis=-1)))
 
 
 def lengths(rows: FloatArray) -> FloatArray:

@@ -266,3 +266,25 @@ def test_noise_that_the_tolerance_allows_does_not_raise_what_the_flow_lowers(met
         highest[guard] = max(energy(step.y1) for step in steps)
     assert highest[None] > 10 * energy(start)
     assert highest[rises] < energy(start) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_projected_before_its_velocity_is_had_costs_none(method):
+    def circling(y):
+        return np.array([-y[1], y[0]])
+
+    def unit(y):
+        return y / np.linalg.norm(y)
+
+    def steps(**how):
+        return list(march(circling, np.array([1.0, 0.0]), method=method, rtol=1e-4, s_end=6.0, **how))
+
+    before, after = steps(project=unit), steps(retract=unit)
+    for step in before:
+        assert abs(np.linalg.norm(step.y1) - 1.0) < 1e-15
+        assert np.array_equal(step.f1, circling(step.y1))
+    if method == "rk45":  # six a step, and two to begin with; where the velocity is had twice, seven
+        assert before[-1].evaluations == 6 * len(before) + 2
+        assert after[-1].evaluations == 7 * len(after) + 2
+    assert before[-1].evaluations < after[-1].evaluations
+    assert np.allclose(before[-1].y1, [np.cos(6.0), np.sin(6.0)], atol=1e-2)

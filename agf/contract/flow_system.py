@@ -117,6 +117,9 @@ class FlowSystem(ABC):
     #: True where nothing ever grows away from anything: the `hessian` has no negative eigenvalue at any y, and two
     #: solutions never move apart (`distance`). Implicit steps of any length are then safe.
     contracts: bool = False
+    #: True where `retract` hangs on y alone and remembers nothing: it is then applied before the velocity is had at the
+    #: end of a step, accepted or not, which saves one a step.
+    projects: bool = False
 
     @property
     @abstractmethod

@@ -45,6 +45,8 @@ class FactoredFlow(FlowSystem):
         Largest growth rate at the start: time s is flow time in units of its inverse.
     """
 
+    projects = True
+
     def __init__(self, basis: FloatArray, hidden: FloatArray, log_size: float, unit: float) -> None:
         self.n, self.r = basis.shape
         self.hidden, self.log_size, self.unit = hidden, log_size, unit
@@ -84,20 +86,24 @@ class FactoredFlow(FlowSystem):
         """dy/ds."""
         turn, logs, shear = self.unpack(y)
         mixing = self.mixing(logs, shear)
-        weights = turn @ mixing
+        weights = np.dot(turn, mixing)  # a third faster than `@` of small matrices
         pushed = self.push(self.residual(weights), turn)
         self._known = y, weights, pushed, mixing
-        b = turn.T @ pushed
+        b = np.dot(turn.T, pushed)
         low = b * self.below
         out = np.empty_like(y)
         d_turn, d_logs, d_shear = self.unpack(out)
-        np.matmul(turn, low - low.T, out=d_turn)
+        np.dot(turn, low - low.T, out=d_turn)
         if self.r < self.n:
-            d_turn += pushed - turn @ b
+            d_turn += pushed - np.dot(turn, b)
         d_logs[:] = b.diagonal()
-        ratio = np.exp(np.minimum(logs - logs[:, None], -LOG_FAINT))
-        np.matmul(b * self.above * ratio, shear, out=d_shear)
-        out /= self.unit
+        ratio = logs - logs[:, None]
+        np.exp(np.minimum(ratio, -LOG_FAINT, out=ratio), out=ratio)
+        b *= self.above
+        b *= ratio
+        np.dot(b, shear, out=d_shear)
+        if self.unit != 1.0:
+            out /= self.unit
         return out
 
     def loss(self, y: FloatArray) -> float:
@@ -120,9 +126,11 @@ class FactoredFlow(FlowSystem):
         """One Newton-Schulz step to orthonormal columns (products only: exact zeros stay); y itself while they are."""
         turn = y[: self.cut[0]].reshape(self.n, self.r)
         gram = turn.T @ turn
-        if np.abs(gram - self.identity).max() < _DRIFT:
+        if np.maximum.reduce(np.abs(gram - self.identity), axis=None) < _DRIFT:
             return y
-        return np.concatenate([(1.5 * turn - 0.5 * turn @ gram).ravel(), y[self.cut[0] :]])
+        out = y.copy()
+        np.subtract(1.5 * turn, np.dot(0.5 * turn, gram), out=out[: self.cut[0]].reshape(self.n, self.r))
+        return out
 
     def present(self, y: FloatArray) -> FloatArray:
         """Columns of O (n, k) at y along which the weights have something."""
@@ -158,9 +166,10 @@ class FactoredFlow(FlowSystem):
 
     def unpack(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Views of y (..., N): O (..., n, r), lam (..., r), N (..., r, r)."""
-        (first, last), many = self.cut, y.shape[:-1]
-        if not many:
+        first, last = self.cut
+        if y.ndim == 1:
             return y[:first].reshape(self.n, self.r), y[first:last], y[last:].reshape(self.r, self.r)
+        many = y.shape[:-1]
         return (
             y[..., :first].reshape(*many, self.n, self.r),
             y[..., first:last],
@@ -174,5 +183,6 @@ class FactoredFlow(FlowSystem):
 
     def mixing(self, logs: FloatArray, shear: FloatArray) -> FloatArray:
         """What O (n, r) makes the weights with, (..., r, h), from `logs` (..., r) and `shear` N (..., r, r)."""
-        sizes = np.exp(np.maximum(logs + self.log_size, LOG_FAINT))
-        return sizes[..., None] * (shear @ self.factor)
+        sizes = logs + self.log_size
+        np.exp(np.maximum(sizes, LOG_FAINT, out=sizes), out=sizes)
+        return np.asarray(sizes[..., None] * (shear @ self.factor))

@@ -69,6 +69,8 @@ class PolarSystem(FlowSystem):
         if problem.layers is not None and not self.power:
             self._balance = Balance.of(self.origin.directions, self.origin.log_norms, *problem.layers)
         self.log_time_unit = -self.power * self.log_largest if self.power else 0.0
+        with np.errstate(over="ignore"):
+            self._unit = float(np.exp(self.log_time_unit))
         width, n_params = init.directions.shape
         self._groups = np.concatenate([np.repeat(self.neurons, n_params), self.neurons])
         self._scale = np.full(width * (n_params + 1), (n_params + 1) ** -0.5)
@@ -224,13 +226,14 @@ class PolarSystem(FlowSystem):
     def loss_and_rate(self, y: FloatArray) -> tuple[float, float]:
         """Both from one gradient."""
         loss, gradient = self.loss_grad(y)
-        with np.errstate(over="ignore"):
-            return loss, -float(np.sum(gradient**2)) * float(np.exp(self.log_time_unit))
+        with np.errstate(over="ignore"):  # the squares
+            return loss, -float(np.add.reduce(gradient * gradient, axis=None)) * self._unit
 
     def loss_grad(self, y: FloatArray, who: IntArray | None = None) -> tuple[float, FloatArray]:
         """The loss of neurons `who` (m,), or of all, alone, and minus the velocity of their weights (m, P)."""
-        who = self.neurons if who is None else who
-        loss, gradient = self.problem.loss_grad(self.params(y)[who], who)
+        theta = self.params(y)
+        theta, who = (theta, self.neurons) if who is None else (theta[who], who)
+        loss, gradient = self.problem.loss_grad(theta, who)
         return float(loss), gradient
 
     def growth(self, y: FloatArray) -> float:
@@ -295,7 +298,7 @@ class PolarSystem(FlowSystem):
     def _split(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Unit directions (..., H, P) at y (..., N), log norms (..., H), and the lengths (..., H) that its rows had."""
         width = self.neurons.size
-        rows = y[..., :-width].reshape(*y.shape[:-1], width, -1)
+        rows = y[..., :-width].reshape(*y.shape[:-1], *self.init.directions.shape)
         sizes, lengths = y[..., -width:], row_lengths(rows)
         lengths += lengths == 0
         if self.power:  # a stage beyond the blow-up has a negative size: NaN, and the step is rejected

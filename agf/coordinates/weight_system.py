@@ -51,7 +51,7 @@ class Weights(FlowSystem):
     def velocity(self, y: FloatArray) -> FloatArray:
         """-grad L in units of s."""
         loss, gradient = self.gradient(y)
-        self._known = y, loss, -float(np.sum(gradient**2)) * self._unit
+        self._known = y, loss, -float(np.add.reduce(gradient * gradient, axis=None)) * self._unit
         return -self._unit * gradient.ravel()
 
     def loss(self, y: FloatArray) -> float:

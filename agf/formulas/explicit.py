@@ -47,32 +47,58 @@ class Trial:
     stiffness: float = 0.0
 
 
-def dormand_prince(velocity: Velocity, y: FloatArray, f: FloatArray, h: float, units: FloatArray | float) -> Trial:
-    """One Dormand-Prince step; `units`, the scale of y, makes entries of any size count in its stiffness."""
+def dormand_prince(
+    velocity: Velocity,
+    y: FloatArray,
+    f: FloatArray,
+    h: float,
+    units: FloatArray | float,
+    project: Callable[[FloatArray], FloatArray] | None = None,
+) -> Trial:
+    """One Dormand-Prince step; `units`, the scale of y, makes entries of any size count in its stiffness, and `project`
+    is applied to its end before the velocity is had there."""
     k = np.empty((7, y.size))
     k[0] = f
     before = y1 = y
     for i, row in enumerate(STAGES, 1):
-        before, y1 = y1, y + h * (row @ k[:i])
+        before, y1 = y1, np.dot(row, k[:i])
+        y1 *= h
+        y1 += y
+        if i == 6 and project is not None:
+            y1 = project(y1)
         k[i] = velocity(y1)
     gap = length_of((y1 - before) / units)  # the last two stages are at the same time
     stiffness = h * (length_of((k[6] - k[5]) / units) / gap) if gap > 0 else 0.0
     return Trial(y1, k[6].copy(), h * (ERROR @ k), h * (BULGE @ k), stiffness)
 
 
-def bogacki_shampine(velocity: Velocity, y: FloatArray, f: FloatArray, h: float, units: FloatArray | float) -> Trial:
+def bogacki_shampine(
+    velocity: Velocity,
+    y: FloatArray,
+    f: FloatArray,
+    h: float,
+    units: FloatArray | float,
+    project: Callable[[FloatArray], FloatArray] | None = None,
+) -> Trial:
     """One step of Bogacki & Shampine (1989), 3(2); stiffness from its last two stages, as above."""
     k2 = velocity(y + 0.5 * h * f)
     before = y + 0.75 * h * k2
     k3 = velocity(before)
     y1 = y + h * (2 / 9 * f + 1 / 3 * k2 + 4 / 9 * k3)
-    f1 = velocity(y1)
+    f1 = velocity(y1 := y1 if project is None else project(y1))
     gap = length_of((y1 - before) / units)
     stiffness = h * (length_of((f1 - k3) / units) / gap) if gap > 0 else 0.0
     return Trial(y1, f1, h * (-5 / 72 * f + 1 / 12 * k2 + 1 / 9 * k3 - 1 / 8 * f1), stiffness=stiffness)
 
 
-def chebyshev_step(velocity: Velocity, y: FloatArray, f: FloatArray, h: float, stages: int) -> Trial:
+def chebyshev_step(
+    velocity: Velocity,
+    y: FloatArray,
+    f: FloatArray,
+    h: float,
+    stages: int,
+    project: Callable[[FloatArray], FloatArray] | None = None,
+) -> Trial:
     """One rkc2 step of `stages` >= 2 stages."""
     first, weights = chebyshev_weights(stages)
     now = y + h * first * f
@@ -81,7 +107,7 @@ def chebyshev_step(velocity: Velocity, y: FloatArray, f: FloatArray, h: float, s
         terms[3] = velocity(now)
         now = row @ terms
         terms[1], terms[0] = terms[0], now
-    f1 = velocity(now)
+    f1 = velocity(now := now if project is None else project(now))
     return Trial(now, f1, 0.8 * (y - now) + 0.4 * h * (f + f1))
 
 
@@ -116,7 +142,7 @@ def chebyshev_weights(stages: int) -> tuple[float, FloatArray]:
 
 def length_of(v: FloatArray) -> float:
     """Euclidean norm of v, whose squares neither overflow nor underflow: velocities of 1e200 are ordinary."""
-    largest = float(np.abs(v).max(initial=0.0))
+    largest = float(np.maximum.reduce(np.abs(v), initial=0.0))
     if largest == 0 or not math.isfinite(largest):
         return largest
     v = v / largest

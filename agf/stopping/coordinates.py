@@ -54,9 +54,11 @@ class Held:
             home = PolarSystem(system.problem, system.init)
             return memory, End(Why.TURNED, now, after=home.stiff(now.y) or (home, now.y))
         y = now.y
+        if now.step is None or now.work.steps % _EVERY:
+            return memory, None
         if isinstance(system, WeightSystem):
             y, system = system.in_polar(y), system.polar
-        if not isinstance(system, PolarSystem) or system.power == 0 or now.work.steps % _EVERY or now.step is None:
+        if not isinstance(system, PolarSystem) or system.power == 0:
             return memory, None
         if not self._resting(now, system, y, memory[0]):
             return (now.loss,), None

@@ -82,22 +82,27 @@ class Counted:
     def __init__(self, system: FlowSystem, work: Work = Work()) -> None:
         self.system = system
         self._gradients, self._hessians, self._steps = work.gradients, work.hessians, work.steps
+        self._work: Work | None = work  # None where more has been counted since
         self._told: list[tuple[FloatArray, float, float]] = []  # the last two states, with loss and rate
 
     @property
     def work(self) -> Work:
         """All that was counted."""
-        return Work(self._gradients, self._hessians, self._steps)
+        if self._work is None:
+            self._work = Work(self._gradients, self._hessians, self._steps)
+        return self._work
 
     def charge(self, gradients: int, hessians: int = 0, steps: int = 0) -> None:
         """Count what was done elsewhere."""
         self._gradients += gradients
         self._hessians += hessians
         self._steps += steps
+        self._work = None
 
     def velocity(self, y: FloatArray) -> FloatArray:
         """dy/ds (N,): one gradient."""
         self._gradients += 1
+        self._work = None
         return self.system.velocity(y)
 
     def gradients(self, ys: FloatArray) -> FloatArray:

@@ -63,11 +63,12 @@ class Explicit:
             rtol=self.rtol,
             scale=flow.scale,
             groups=flow.groups,
-            retract=flow.retract,
+            retract=None if flow.projects else flow.retract,
             s0=s0,
             s_end=s_end,
             memory=memory,
             rises=rises if flow.smooth else None,
+            project=flow.retract if flow.projects else None,
         )
 
 

@@ -135,7 +135,11 @@ class ModeFlow(FactoredFlow):
 
     def push(self, residual: FloatArray, columns: FloatArray) -> FloatArray:
         """Q @ columns, Q as this `residual` makes it."""
-        out, d = np.empty_like(columns), self.d
+        out, d = np.empty(columns.shape), self.d
+        if columns.ndim == 2:
+            np.dot(residual.T, columns[d:], out=out[:d])
+            np.dot(residual, columns[:d], out=out[d:])
+            return out
         np.matmul(residual.mT, columns[..., d:, :], out=out[..., :d, :])
         np.matmul(residual, columns[..., :d, :], out=out[..., d:, :])
         return out

@@ -85,25 +85,29 @@ class LinearAttention(ContextRegression):
         residual = self.residual(theta, neurons)
         utilities, gradient = self.utility(theta, neurons, residual)
         values, keys, queries = self.split(theta)
-        driven = values @ (keys * (queries @ self.correlation)).sum(axis=1)
-        return float(0.5 * (self.trace - driven - utilities.sum())), -gradient
+        driven = values @ np.add.reduce(keys * np.dot(queries, self.correlation), axis=1)
+        np.negative(gradient, out=gradient)
+        return float(0.5 * (self.trace - driven - np.add.reduce(utilities))), gradient
 
     def residual(self, theta: FloatArray, neurons: IntArray) -> FloatArray:
         """E[Xhat beta r x^T] = N S^2 - G M S, (d, d): all that a head can see of what is left to fit."""
         del neurons
         values, keys, queries = self.split(theta)
-        return self.correlation - (values[:, None] * (keys @ self.gram)).T @ (queries @ self.covariance)
+        seen = np.dot(keys, self.gram)  # a third faster than `@` of small matrices
+        seen *= values[:, None]
+        return np.asarray(self.correlation - np.dot(seen.T, np.dot(queries, self.covariance)))
 
     def utility(self, theta: FloatArray, neurons: IntArray, residual: Any) -> tuple[FloatArray, FloatArray]:
         """V K^T R Q with R the residual; at the start V K^T (N S^2) Q, at most N lam_1^2 / (3 sqrt 3) at unit norm."""
         del neurons
         values, keys, queries = self.split(theta)
-        seen_by_key = queries @ residual.T
-        slope = (keys * seen_by_key).sum(axis=1)
+        seen_by_key = np.dot(queries, residual.T)
+        slope = np.add.reduce(keys * seen_by_key, axis=1)
         gradient = np.empty_like(theta)
-        gradient[:, 0] = slope
-        gradient[:, 1 : 1 + self.dimension] = values[:, None] * seen_by_key
-        gradient[:, 1 + self.dimension :] = values[:, None] * (keys @ residual)
+        own, by_key, by_query = self.split(gradient)
+        own[:] = slope
+        np.multiply(values[:, None], seen_by_key, out=by_key)
+        np.multiply(values[:, None], np.dot(keys, residual), out=by_query)
         return values * slope, gradient
 
     def self_interaction(
