@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +13,11 @@ from agf.asked import asked
 from agf.errors import FileError, RequestError, explain
 from agf.records import files, provenance
 from agf.records.settings import FINE_DEPTH
+from agf.records.status import Status
 from agf.records.table import Table, number, percent
 from agf.results.curve import CurveDrop, rises
 from agf.results.drawn import Drawn
-from agf.results.match import Match, delay, drops, lateness, relative
+from agf.results.match import Match, alike, delay, drops, first_ratio, lateness, relative
 from agf.results.matching import MARGIN, align
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
@@ -30,6 +31,9 @@ _LATE = 2e-3
 #: Log of a common factor of all observed times, from which on it is told. Limit: predictions miss by
 #: percents, and nothing is said of that.
 _OFF = 0.05
+#: Largest relative error of a time up to which a multiple of the loss is advised. Limit: beyond, nothing is; steps
+#: with momentum make a first drop late by a third.
+_MEETS = 0.5
 #: Spread of the logs of the single factors, as a fraction of the common one, up to which it is told. Limit:
 #: nothing is said where it explains less than four fifths of the misses; a momentum of 0.9 makes the first of four
 #: drops late by a third besides.
@@ -396,18 +400,17 @@ def _notes(stairs: Staircase, trajectory: Trajectory, matches: list[Match]) -> t
     notes += _apart(stairs, trajectory)
     notes += _beyond(trajectory, matches)
     notes += _rising(stairs, trajectory)
-    begins = float(stairs.level(0.0))
-    ratio = trajectory.losses[0] / begins if trajectory.losses.size and begins > 0 else np.nan
-    if abs(ratio - 1) > 0.01:
+    ratio = first_ratio(stairs, trajectory)
+    if not alike(ratio):
         notes.append(
             f"The curve starts at loss {number(trajectory.losses[0])}, the prediction at "
-            f"{number(begins)}: the losses may be normalised differently."
-            + (_scaled(trajectory, ratio) if trajectory.method == "csv" and ratio > 0 else "")
+            f"{number(float(stairs.level(0.0)))}: the losses may be normalised differently."
+            + (_scaled(stairs, trajectory, ratio) if trajectory.method == "csv" and ratio > 0 else "")
         )
-    else:  # with another loss, times are off for that reason
+    else:  # with another loss, times are off for that reason, and the size of the steps is not known
         notes += _stretched(trajectory, matches)
-    if lateness(stairs, trajectory) > _LATE and trajectory.method == "csv":
-        notes.append(f"Steps of this size make {delay(stairs, trajectory)}; smaller ones by less.")
+        if lateness(stairs, trajectory) > _LATE and trajectory.method == "csv":
+            notes.append(f"Steps of this size make {delay(stairs, trajectory)}; smaller ones by less.")
     return tuple(notes)
 
 
@@ -425,12 +428,38 @@ def _apart(stairs: Staircase, trajectory: Trajectory) -> list[str]:
     return [f"Prediction and trajectory were given different {', '.join(names)}."] if names else []
 
 
-def _scaled(trajectory: Trajectory, ratio: float) -> str:
-    """What to give where the loss of a curve is a constant times that of the prediction."""
-    scale = float(ratio * trajectory.settings.get("loss_scale", 1.0))
-    words = f" If the curve's is {scale:.4g} times the problem's loss, give --loss-scale {scale:.4g} (loss_scale=)"
-    lr = trajectory.settings.get("lr")
-    return words + (f", or the learning rate {ratio * lr:.4g} with divided losses." if lr is not None else ".")
+def _scaled(stairs: Staircase, trajectory: Trajectory, ratio: float) -> str:
+    """What to give where the loss of a curve is a constant times that of the prediction, tried here, with the errors
+    that are left; nothing where the curve does not meet the prediction so either."""
+    given, lr = trajectory.settings.get("loss_scale", 1.0), trajectory.settings.get("lr")
+    scale = _usual(stairs, float(ratio * given))
+    losses, factor = trajectory.losses * (given / scale), scale / given
+    along, still = (
+        compare(stairs, replace(trajectory, times=k * trajectory.times, losses=losses)) for k in (factor, 1)
+    )
+    scaled = still.max_time_error < along.max_time_error  # times are right as they are: only losses were forgotten
+    tried = still if scaled else along
+    most = MARGIN * np.max(-np.diff(stairs.levels), initial=0.0) / stairs.start_level
+    if tried.max_level_error > most or tried.max_time_error > _MEETS:
+        return ""
+    words = f" If the curve's is {scale:.4g} times the problem's loss, "
+    words += "leave --loss-scale out" if scale == 1 else f"give --loss-scale {scale:.4g} (loss_scale=)"
+    if scaled and lr is not None:
+        words += f" and the learning rate {lr / factor:.4g}"
+    elif scaled:
+        words += f" and divide the times by {factor:.4g}"
+    left = f"time {percent(tried.max_time_error)}, level {percent(tried.max_level_error)}"
+    return f"{words}: the largest errors are then {left}." if np.isfinite(tried.max_time_error) else f"{words}."
+
+
+def _usual(stairs: Staircase, scale: float) -> float:
+    """`scale`, or what it cannot be told from: half or all of the squared error, with means over samples, over samples
+    and outputs, or with sums, over the loss of the problem."""
+    targets = np.asarray(stairs.arguments.get("Y", stairs.arguments.get("y", 0.0)))
+    samples, outputs = (*targets.shape, 1, 1)[:2]
+    own = samples if stairs.arguments.get("reduction") == "sum" else 1
+    usual = [half * part / own for half in (1.0, 2.0) for part in (own, 1.0, 1.0 / outputs, samples)]
+    return next((value for value in usual if alike(scale / value)), scale)
 
 
 def _stretched(trajectory: Trajectory, matches: list[Match]) -> list[str]:
@@ -473,6 +502,9 @@ def _beyond(trajectory: Trajectory, matches: list[Match]) -> list[str]:
         return []
     which = "every predicted drop" if len(late) == len(matches) else f"predicted {drops(late)}"
     times = [match.predicted_time for match in matches if match.k in late]
+    if trajectory.status is Status.MAX_TIME:  # as it was asked to
+        ahead = [f"the next is at {number(min(times))}", *[f"the last at {number(max(times))}"] * (len(late) > 1)]
+        return [f"The flow was to end at {number(end)} (t_max), before {which}: {', '.join(ahead)}."]
     until = f"{_length(trajectory, 1.1 * min(times))} to see " + ("the next" if len(late) > 1 else "it")
     if len(late) > 1:
         until += f", {_length(trajectory, 1.1 * max(times))} to see all"

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from agf.records.status import Status
 from agf.records.table import Table, level, number, percent
 from agf.results.curve import CurveDrop
-from agf.results.match import REPRODUCIBLE, Match, delay, drops, lateness, listed
+from agf.results.match import REPRODUCIBLE, Match, alike, delay, drops, first_ratio, lateness, listed
 from agf.results.matching import MARGIN
 
 if TYPE_CHECKING:
@@ -149,12 +150,15 @@ def _pairing(report: Comparison) -> list[str]:
     early = [k for k in report.unmatched_predicted if report.matches[k - 1].observed_time == 0.0]
     if early:
         lines.append(f"Predicted, and over when the curve begins: {listed(early)}.")
-    rest = [k for k in report.unmatched_predicted if k not in (*small, *early)]
+    rest = [k for k in report.unmatched_predicted if k not in (*small, *early, *_late(report))]
     if rest:
         lines.append(f"Predicted, without a visible drop: {listed(rest)}.")
     lines += _end(report)
     begun = _begun(report)
     alone = [j for j in report.unmatched_observed if begun is None or j != len(report.drops)]
+    asked, beyond = _beyond_what_was_asked(report, alone)
+    lines += asked
+    alone = [j for j in alone if j not in beyond]
     for j in alone[:_NAMED]:
         drop = report.drops[j - 1]
         lines.append(
@@ -165,6 +169,27 @@ def _pairing(report: Comparison) -> list[str]:
         until, level_then = number(report.drops[alone[-1] - 1].time), number(report.drops[alone[-1] - 1].after)
         lines.append(f"Nor were drops {listed(alone[_NAMED:])}, until time {until}, to {level_then}.")
     return lines
+
+
+def _late(report: Comparison) -> list[int]:
+    """Predicted drops that come after the end of the curve, which a note of the comparison tells."""
+    end = float(report.trajectory.times[-1]) if report.trajectory.times.size else 0.0
+    return [match.k for match in report.matches if match.predicted_time > end and np.isinf(match.observed_time)]
+
+
+def _beyond_what_was_asked(report: Comparison, alone: list[int]) -> tuple[list[str], list[int]]:
+    """A sentence on visible drops later than those that were to be predicted, and which they are."""
+    stairs = report.stairs
+    if stairs.status not in (Status.MAX_DROPS, Status.MAX_TIME):
+        return [], []
+    last = stairs.drops[-1].half_time if stairs.drops else 0.0
+    beyond = [j for j in alone if report.drops[j - 1].time > last]
+    if not beyond:
+        return [], []
+    option = "max_drops" if stairs.status is Status.MAX_DROPS else "t_max"
+    return [
+        f"Visible {drops(beyond)} come{'s' * (len(beyond) == 1)} after what was to be predicted ({option})."
+    ], beyond
 
 
 def _certainty(report: Comparison) -> list[str]:
@@ -179,7 +204,8 @@ def _certainty(report: Comparison) -> list[str]:
     beyond = [match.k for match in report.matches if abs(match.time_error) > match.bar]
     if beyond:
         steps = ""
-        if lateness(report.stairs, report.trajectory):
+        known = alike(first_ratio(report.stairs, report.trajectory))
+        if known and lateness(report.stairs, report.trajectory):
             steps = f"; it knows no steps, which make {delay(report.stairs, report.trajectory)}"
         lines.append(f"Off by more than the error bar: {drops(beyond)}{steps}.")
     if report.repeat is not None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 #: Relative change of an observed time under the repeat, up to which the drop counts as reproducible. Limit:
 #: of one beyond it the table says so; half-drop times at the usual tolerance repeat to a tenth of it.
 REPRODUCIBLE = 3e-3
+#: Relative difference of first losses up to which they are of one normalisation. Limit: nothing is said below; weights
+#: at the start make some.
+_ALIKE = 0.01
 #: Steps to the middle of a drop beyond which descent is a flow. Cost: of counting, some hundredths of a second.
 _MOST_STEPS = 100_000
 #: Consecutive drops that are listed one by one, at most. Cost: of reading.
@@ -126,6 +129,17 @@ class Match:
 def grown(stairs: Staircase) -> int | None:
     """Number of the first drop that neurons make which grow from tiny weights, as an output bias does not."""
     return next((k for k, drop in enumerate(stairs.drops, 1) if drop.utility.size), None)
+
+
+def first_ratio(stairs: Staircase, trajectory: Trajectory) -> float:
+    """First loss of a curve over that of the prediction, 1 where one of them has none."""
+    begins = float(stairs.level(0.0))
+    return float(trajectory.losses[0]) / begins if trajectory.losses.size and begins > 0 else 1.0
+
+
+def alike(ratio: float) -> bool:
+    """Whether two losses with this ratio are of one normalisation, as far as can be told."""
+    return not abs(ratio - 1) > _ALIKE
 
 
 def lateness(stairs: Staircase, trajectory: Trajectory) -> float:

@@ -14,7 +14,7 @@ from tiny import Product
 import agf
 from agf import Clock, Drop, FileError, Init, RequestError, Staircase, Status, Trajectory, compare
 from agf.records import files
-from agf.records.table import number
+from agf.records.table import number, percent
 from agf.results.match import listed
 
 T = np.concatenate([[0.0], np.geomspace(1e-2, 1e3, 4000)])
@@ -67,7 +67,8 @@ def test_a_drop_beyond_the_end_of_the_curve_is_unmatched():
     assert report.unmatched_predicted == [3]
     assert report.matches[2].observed_time == np.inf
     assert np.isnan(report.matches[2].time_error)
-    assert "without a visible drop: 3" in str(report)
+    assert "before predicted drop 3: the next is at 300." in str(report)  # where it was asked to end, it says so once
+    assert "without a visible drop" not in str(report)
 
 
 def test_a_visible_drop_that_was_not_predicted_is_said():
@@ -235,8 +236,8 @@ def test_drops_beyond_the_end_of_the_curve_are_named_with_how_far_to_train(tmp_p
     assert not agf.compare(stairs, agf.flow(problem, init)).notes
     early = agf.compare(stairs, agf.flow(problem, init, t_max=0.5 * ends[1]))
     (note,) = early.notes
-    assert "before every predicted drop: train to flow time" in note
-    assert f"{1.1 * ends[-1]:.4g} (t_max, --t-max)" in note
+    ahead = f"the next is at {ends[1]:.4g}, the last at {ends[-1]:.4g}."
+    assert note.endswith(f"(t_max), before every predicted drop: {ahead}")  # as asked: no advice
     assert note in str(early)
     middle = agf.flow(problem, init, t_max=0.5 * (ends[1] + ends[2]))
     assert "before predicted drops 2, 3:" in agf.compare(stairs, middle).notes[0]
@@ -365,10 +366,9 @@ def test_arguments_that_are_no_prediction_and_no_curve_are_refused():
         compare(stairs, observed, repeat=True)
 
 
-def test_a_curve_of_another_multiple_of_the_loss_is_scaled_and_the_multiple_is_told(tmp_path):
-    """Descent on c times the loss at rate lr is descent on the loss at rate c lr."""
-    import agf
-
+@pytest.mark.parametrize("given", [{}, {"loss_scale": 2.0}, {"lr": 0.01}, {"lr": 0.005, "loss_scale": 2.0}])
+def test_a_curve_of_another_multiple_of_the_loss_is_told_what_makes_it_that_of_the_problem(tmp_path, given):
+    """Descent on c times the loss at rate lr is descent on the loss at rate c lr, whatever was given instead."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 3))
     problem = agf.problem("diagonal-linear", X=X, y=X @ np.array([2.0, 1.0, 0.5]))
@@ -378,18 +378,45 @@ def test_a_curve_of_another_multiple_of_the_loss_is_scaled_and_the_multiple_is_t
     steps = curve.times / 0.01
     rows = "".join(f"{round(step)},{0.4 * loss!r}\n" for step, loss in zip(steps, curve.losses.tolist(), strict=True))
     (tmp_path / "curve.csv").write_text("step,loss\n" + rows, encoding="utf-8")
-    plain = agf.Trajectory.from_csv(tmp_path / "curve.csv", lr=0.025)
-    told = str(agf.compare(stairs, plain))
-    assert "give --loss-scale 0.4 (loss_scale=), or the learning rate 0.01 with divided losses" in told
-    assert "they would match" not in told  # one rate is advised, not two
     scaled = agf.Trajectory.from_csv(tmp_path / "curve.csv", lr=0.025, loss_scale=0.4)
     report = agf.compare(stairs, scaled)
+    told = str(agf.compare(stairs, agf.Trajectory.from_csv(tmp_path / "curve.csv", **{"lr": 0.025, **given})))
+    advice = "give --loss-scale 0.4 (loss_scale=)" + " and the learning rate 0.025" * ("lr" in given)
+    errors = f"time {percent(report.max_time_error)}, level {percent(report.max_level_error)}"
+    assert f"{advice}: the largest errors are then {errors}." in told
+    assert "they would match" not in told  # one rate is advised, not two
+    assert "late by" not in told  # by how much is not known before the rate is
     assert np.allclose(scaled.times, curve.times, rtol=1e-12)
     assert np.allclose(scaled.losses, curve.losses, rtol=1e-12)
     assert report.max_time_error < 0.1
     assert "late by about" in str(report)
     scaled.save(tmp_path / "run.npz")
     assert agf.load(tmp_path / "run.npz").settings["loss_scale"] == 0.4
+
+
+def test_a_usual_multiple_of_the_loss_is_told_exactly_and_a_wrong_one_is_taken_back(tmp_path):
+    X = np.eye(3)
+    problem = agf.problem("diagonal-linear", X=X, y=np.array([3.0, 2.0, 1.0]))
+    init = problem.init(0.05)  # its weights have taken .2 % off the first loss
+    stairs = agf.predict(problem, init, mode="agf")
+    agf.flow(problem, init).to_csv(tmp_path / "curve.csv")
+    told = str(agf.compare(stairs, agf.Trajectory.from_csv(tmp_path / "curve.csv", loss_scale=2.0)))
+    assert "1 times the problem's loss, leave --loss-scale out: the largest errors" in told
+    other = agf.problem("diagonal-linear", X=X, y=np.array([30.0, 1.0, 1.0]))  # other data: no multiple explains it
+    agf.flow(other, init).to_csv(tmp_path / "other.csv")
+    told = str(agf.compare(stairs, agf.Trajectory.from_csv(tmp_path / "other.csv")))
+    assert "normalised differently" in told
+    assert "loss-scale" not in told
+
+
+def test_what_comes_after_what_was_asked_for_is_not_called_unpredicted():
+    problem = agf.problem("diagonal-linear", X=np.eye(3), y=np.array([3.0, 2.0, 1.0]))
+    init = problem.init(1e-6)
+    flow = agf.flow(problem, init)
+    for option in ({"max_drops": 1}, {"t_max": 0.5 * sum(flow.drops[k].time for k in (0, 1))}):
+        told = str(agf.compare(agf.predict(problem, init, mode="agf", **option), flow))
+        assert f"Visible drops 2, 3 come after what was to be predicted ({next(iter(option))})." in told
+        assert "not predicted" not in told
 
 
 def test_a_drop_too_small_to_look_for_is_said_to_be_that_and_not_one_without_a_plateau():
@@ -478,7 +505,7 @@ def test_steps_make_late_what_grows_and_that_is_not_an_output_bias(tmp_path):
     loop = Trajectory.from_csv(tmp_path / "curve.csv", lr=0.05, momentum=0.9)
     assert lateness(after, loop) == lateness(alone, loop) > 1.0
     assert "make drop 2 late by about" in str(compare(after, loop))
-    assert "make the first drop late by about" in str(compare(alone, loop))
+    assert "make the first drop late by about" in str(compare(alone, replace(loop, losses=loop.losses * 4.0 / 4.5)))
     assert lateness(bias, loop) == 0.0
 
 
