@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Quantiles shown for every distribution. Setting: of pictures; the runs are all there.
 QUANTILES = (0.05, 0.5, 0.95)
+#: What they are called.
+_ENDS = ("05", "median", "95")
 #: Digits in which quantiles may be told apart. Derived: as many as predictions are made to.
 _DIGITS = 1 - round(math.log10(Settings.rtol))
 #: Groups of a picture that are named. Limit: with more there is no legend, which would hide the staircases.
@@ -146,7 +148,7 @@ class Group:
         return max((len(run.drops) for run in self.staircases), default=0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
     """Statistics of a sweep, ready to print, draw and save.
 
@@ -164,32 +166,50 @@ class Summary:
     def times(self) -> Table:
         """Distribution of the half-drop time and the level of each drop, a row a group and drop."""
         rows = []
+        for group, jump in self._jumps():
+            times, levels = ([jump[f"{name}_{end}"] for end in _ENDS] for name in ("time", "level"))
+            start = group.staircases[0].start_level
+            levels = [0.0 if level(value, start) == "0" else value for value in levels]
+            told = [*_told(times, jump["runs"]), percent(jump["time_spread"]), *_told(levels, jump["runs"])]
+            rows.append([group.name, str(jump["drop"]), str(jump["runs"]), *told])
+        columns = ["group", "drop", "runs", *_headed("time"), "std/mean", *_headed("level")]
+        return Table(f"Jump times (flow time, half-drop) and levels of {self.problem}", columns, rows, self._notes())
+
+    def _jumps(self) -> Iterator[tuple[Group, dict[str, Any]]]:
+        """The numbers of `times`."""
         for group in self.groups:
             for k in range(1, group.depth + 1):
                 times, levels = group.column("half_time", k), group.column("level", k)
-                start = group.staircases[0].start_level
-                levels = np.array([0.0 if level(value, start) == "0" else value for value in levels.tolist()])
-                rows.append(
-                    [group.name, str(k), str(times.size), *_told(times), percent(_spread(times)), *_told(levels)]
-                )
-        columns = ["group", "drop", "runs", "time 5 %", "median", "95 %", "std/mean", "level 5 %", "median", "95 %"]
-        return Table(f"Jump times (flow time, half-drop) and levels of {self.problem}", columns, rows, self._notes())
+                found = {"settings": group.settings, "drop": k, "runs": times.size, "time_spread": _spread(times)}
+                for name, values in (("time", times), ("level", levels)):
+                    found |= {f"{name}_{end}": q for end, q in zip(_ENDS, _quantiles(values), strict=True)}
+                yield group, found
 
     def orders(self, most: int = 5) -> Table:
         """The most frequent orders of acquisition of each group with their probabilities."""
-        rows = []
-        for group in self.groups:
-            counts = Counter(_order(run) for run in group.staircases)
-            for order, count in counts.most_common(most):
-                total = len(group.staircases)
-                share = percent(count / total) if total > 1 else "-"
-                rows.append([group.name, share, str(count), _chain(order)])
+        rows = [
+            [
+                group.name,
+                percent(found["share"]) if len(group.staircases) > 1 else "-",
+                str(found["runs"]),
+                _chain(found["order"]),
+            ]
+            for group, found in self._orders(most)
+        ]
         return Table(
             f"Order of acquisition of {self.problem}",
             ["group", "probability", "runs", "order"],
             rows,
             [f"At most {most} orders a group; probabilities are shares of the finished runs, of one none."],
         )
+
+    def _orders(self, most: int | None = None) -> Iterator[tuple[Group, dict[str, Any]]]:
+        """The numbers of `orders`."""
+        for group in self.groups:
+            total = len(group.staircases)
+            for order, count in Counter(_order(run) for run in group.staircases).most_common(most):
+                found = {"settings": group.settings, "share": count / total, "runs": count, "order": list(order)}
+                yield group, found
 
     def positions(self) -> dict[str, FloatArray]:
         """P(feature is acquired at drop k), over all groups: name -> (K,) shares of the runs."""
@@ -205,25 +225,30 @@ class Summary:
     def agreement(self) -> Table | None:
         """Relative errors of predicted half-drop times and levels against gradient flow; None without comparisons."""
         rows = []
-        for group in self.groups:
-            for k in range(1, group.depth + 1):
-                found = [m for run in group.matches for m in run if m["k"] == k]
-                times = _finite(files.from_json_float(m["time_error"]) for m in found)
-                levels = _finite(files.from_json_float(m["level_error"]) for m in found)
-                if found:
-                    rows.append(
-                        [
-                            group.name,
-                            str(k),
-                            str(len(found)),
-                            *_percents(times),
-                            *_percents(levels),
-                        ]
-                    )
+        for group, found in self._agreement():
+            row = [group.name, str(found["drop"]), str(found["runs"])]
+            for name in ("time", "level"):
+                high = percent(found[f"{name}_error_95"]) if found[f"{name}_errors"] > 1 else "-"
+                row += [percent(found[f"{name}_error_median"]), high]
+            rows.append(row)
         if not rows:
             return None
-        columns = ["group", "drop", "runs", "time error median", "95 %", "level error median", "95 %"]
+        columns = ["group", "drop", "runs", *_headed("time error")[1:], *_headed("level error")[1:]]
         return Table(f"Prediction against gradient flow, {self.problem}", columns, rows)
+
+    def _agreement(self) -> Iterator[tuple[Group, dict[str, Any]]]:
+        """The numbers of `agreement`."""
+        for group in self.groups:
+            for k in range(1, group.depth + 1):
+                matches = [m for run in group.matches for m in run if m["k"] == k]
+                found = {"settings": group.settings, "drop": k, "runs": len(matches)}
+                for name in ("time", "level"):
+                    errors = _finite(files.from_json_float(m[f"{name}_error"]) for m in matches)
+                    middle, high = _errors(errors)
+                    found |= {f"{name}_errors": errors.size}
+                    found |= {f"{name}_error_median": middle, f"{name}_error_95": high}
+                if matches:
+                    yield group, found
 
     def convergence(self) -> Table | None:
         """Distance of the accelerated jump times to their value at the smallest alpha, against 1/log(1/alpha).
@@ -233,6 +258,25 @@ class Summary:
         up to it at every alpha; in the others it is not one drop. None with fewer than four alphas below 1.
         """
         rows = []
+        for shared, found in self._convergence():
+            slope = "-" if found["slope"] is None else f"{found['slope']:.2f} +- {found['slope_error']:.2f}"
+            limits = apart([found["limit"], found["at_smallest_alpha"]], 6)
+            rows.append([shared, str(found["drop"]), *limits, slope, str(found["runs"])])
+        if not rows:
+            return None
+        return Table(
+            f"Convergence in alpha, {self.problem}",
+            ["group", "drop", "limit", "at smallest alpha", "slope in 1/log(1/alpha)", "runs"],
+            rows,
+            [
+                "Mean accelerated jump times; the limit is extrapolated linearly from the two smallest alphas.",
+                "Runs: seeds with the same order up to this drop at every alpha; other seeds are left out.",
+                *["A slope takes five alphas."] * all(row[4] == "-" for row in rows),
+            ],
+        )
+
+    def _convergence(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The numbers of `convergence`."""
         for shared, family in self._families("alpha"):
             family = sorted(family, key=lambda group: -float(group.settings["alpha"]))
             alphas = [float(group.settings["alpha"]) for group in family]
@@ -247,34 +291,70 @@ class Summary:
                 y = np.array([np.mean([found[seed].drops[k - 1].accelerated_time for seed in seeds]) for found in runs])
                 limit = max(y[-1] - x[-1] * (y[-2] - y[-1]) / (x[-2] - x[-1]), 0.0)  # of times
                 fit = power_law(x[:-2], np.abs(y[:-2] - limit))
-                slope = "-" if fit is None else f"{fit.slope:.2f} +- {fit.error:.2f}"
-                rows.append([shared, str(k), *apart([float(limit), float(y[-1])], 6), slope, str(len(seeds))])
-        if not rows:
-            return None
-        return Table(
-            f"Convergence in alpha, {self.problem}",
-            ["group", "drop", "limit", "at smallest alpha", "slope in 1/log(1/alpha)", "runs"],
-            rows,
-            [
-                "Mean accelerated jump times; the limit is extrapolated linearly from the two smallest alphas.",
-                "Runs: seeds with the same order up to this drop at every alpha; other seeds are left out.",
-                *["A slope takes five alphas."] * all(row[4] == "-" for row in rows),
-            ],
-        )
+                yield (
+                    shared,
+                    {
+                        "settings": _without(family[0].settings, "alpha"),
+                        "drop": k,
+                        "limit": float(limit),
+                        "at_smallest_alpha": float(y[-1]),
+                        "slope": None if fit is None else fit.slope,
+                        "slope_error": None if fit is None else fit.error,
+                        "runs": len(seeds),
+                    },
+                )
 
     def sensitivity(self) -> Table | None:
         """How far the two threshold rules move the median half-drop times; None without both."""
-        rows = []
+        rows = [
+            [
+                shared,
+                str(found["drop"]),
+                *apart([found["natural"], found["unit"]], 6),
+                percent(found["difference"]),
+            ]
+            for shared, found in self._sensitivity()
+        ]
+        if not rows:
+            return None
+        columns = ["group", "drop", "natural", "unit", "difference"]
+        return Table(f"Sensitivity to the threshold rule, {self.problem}", columns, rows)
+
+    def _sensitivity(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The numbers of `sensitivity`."""
         for shared, family in self._families("threshold"):
             rules = {str(group.settings["threshold"]): group for group in family}
             if {"natural", "unit"} <= set(rules):
                 for k in range(1, min(group.depth for group in rules.values()) + 1):
                     natural, unit = (float(np.median(rules[r].column("half_time", k))) for r in ("natural", "unit"))
-                    rows.append([shared, str(k), *apart([natural, unit], 6), percent(unit / natural - 1)])
-        if not rows:
-            return None
-        columns = ["group", "drop", "natural", "unit", "difference"]
-        return Table(f"Sensitivity to the threshold rule, {self.problem}", columns, rows)
+                    found = {"settings": _without(family[0].settings, "threshold"), "drop": k}
+                    yield shared, found | {"natural": natural, "unit": unit, "difference": unit / natural - 1}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, the document of `agf summarize --json`: every table as a list of rows with the numbers that the
+        table shows rounded, and the settings of the group; empty where there is nothing to say.
+
+        * `times`: `drop`, `runs` that make it, `time_05`, `time_median`, `time_95` (half-drop), `time_spread` (standard
+          deviation over mean), `level_05`, `level_median`, `level_95`
+        * `orders`: all of them, `share` of the runs, `runs`, `order` (names)
+        * `agreement`: `drop`, `runs`, how many `time_errors` and `level_errors` there are, their `..._error_median` and
+          `..._error_95`, relative
+        * `convergence`: `drop`, `limit`, `at_smallest_alpha`, `slope`, `slope_error`, `runs`
+        * `sensitivity`: `drop`, `natural`, `unit`, `difference`
+        """
+        return {
+            "problem": self.problem,
+            "times": [found for _, found in self._jumps()],
+            "orders": [found for _, found in self._orders()],
+            "agreement": [found for _, found in self._agreement()],
+            "convergence": [found for _, found in self._convergence()],
+            "sensitivity": [found for _, found in self._sensitivity()],
+            "notes": self._notes(),
+        }
+
+    def __repr__(self) -> str:
+        runs = sum(len(group.staircases) for group in self.groups)
+        return f"<Summary of {self.problem}, {counted(len(self.groups), 'group')}, {counted(runs, 'prediction')}>"
 
     def tables(self) -> list[Table]:
         """Every table that has something to say."""
@@ -374,7 +454,7 @@ class Summary:
         families: dict[tuple[Any, ...], list[Group]] = {}
         for group in self.groups:
             if axis in group.settings and group.staircases:
-                rest = tuple((k, v) for k, v in group.settings.items() if k != axis)
+                rest = tuple(_without(group.settings, axis).items())
                 families.setdefault(rest, []).append(group)
         for rest, family in families.items():
             yield _words(dict(rest)), family
@@ -486,10 +566,18 @@ def _quantiles(values: FloatArray) -> list[float]:
     return [math.nan] * len(QUANTILES) if usable.size == 0 else [float(q) for q in np.quantile(usable, QUANTILES)]
 
 
-def _told(values: FloatArray) -> list[str]:
+def _told(found: Sequence[float], runs: int) -> list[str]:
     """The quantiles for people, with digits in which they differ; of one run its value alone."""
-    found = _quantiles(values)
-    return ["-", number(found[1]), "-"] if values.size == 1 else apart(found, most=_DIGITS)
+    return ["-", number(found[1]), "-"] if runs == 1 else apart(found, most=_DIGITS)
+
+
+def _headed(name: str) -> list[str]:
+    """Their columns."""
+    return [f"{name} 5 %", f"{name} median", f"{name} 95 %"]
+
+
+def _without(settings: dict[str, Any], axis: str) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != axis}
 
 
 def _spread(values: FloatArray) -> float:
@@ -501,9 +589,3 @@ def _errors(values: FloatArray) -> tuple[float, float]:
     if values.size == 0:
         return math.nan, math.nan
     return float(np.median(np.abs(values))), float(np.quantile(np.abs(values), 0.95))
-
-
-def _percents(values: FloatArray) -> list[str]:
-    """Median and 95 % of the errors; of one run its own alone."""
-    middle, high = map(percent, _errors(values))
-    return [middle, "-" if values.size == 1 else high]

@@ -306,12 +306,7 @@ def summary(folder: str, picture: str | None, errors: str | None, graph: str | N
         _write_graph(found, graph)
         report.say(f"Wrote {graph}.")
     if as_json:
-        document = [
-            {"title": table.title, "columns": list(table.columns), "rows": [list(row) for row in table.rows],
-             "notes": list(table.notes)}
-            for table in found.tables()
-        ]  # fmt: skip
-        print_json(document)
+        print_json(found.to_dict())
     return DONE
 
 

@@ -74,8 +74,15 @@ def test_sweep_writes_its_table_and_summarize_reads_it(toy, tmp_path, capsys):
     picture, graph = str(tmp_path / "p.svg"), str(tmp_path / "g.graphml")
     assert main(["summarize", folder, "--json", "--plot", picture, "--graph", graph]) == 0
     out = capsys.readouterr()
-    titles = [table["title"] for table in json.loads(out.out)]
-    assert titles[0].startswith("Jump times")
+    summed, rows = json.loads(out.out), document["rows"]
+    first = summed["times"][0]  # of the seeds of one alpha: numbers, with all their digits
+    own = [row for row in rows if row["k"] == 1 and all(row[k] == v for k, v in first["settings"].items())]
+    assert (first["drop"], first["runs"]) == (1, len(own))
+    assert first["time_median"] == pytest.approx(np.median([row["half_time"] for row in own]), rel=1e-14)
+    assert first["level_95"] == pytest.approx(np.quantile([row["level"] for row in own], 0.95), rel=1e-14)
+    assert sum(order["share"] for order in summed["orders"]) == pytest.approx(
+        len({repr(order["settings"]) for order in summed["orders"]})
+    )
     assert (tmp_path / "p.svg").stat().st_size > 1000
     assert (tmp_path / "g.graphml").stat().st_size > 100
 

@@ -50,6 +50,13 @@ def test_quantiles_orders_and_positions_are_those_of_the_rows(tmp_path):
     assert found.positions()["mode 1"].tolist() == [0.75, 0.25]
     assert found.graph().graph["runs"] == 4
     found.draw()
+    for table in found.tables():
+        assert len(set(table.columns)) == len(table.columns)  # none is called as another is
+    told = found.to_dict()
+    assert told["times"][0]["time_median"] == 2.5
+    assert (told["orders"][0]["share"], told["orders"][0]["order"]) == (0.75, ["mode 1", "mode 2"])
+    assert told["agreement"] == told["convergence"] == []
+    assert repr(found) == "<Summary of toy, 1 group, 4 predictions>"
 
 
 def test_the_median_staircase_goes_on_in_time_and_down_where_fast_runs_make_more_jumps(tmp_path):
