@@ -59,9 +59,7 @@ def training(path: str | os.PathLike[str]) -> Staircase | Trajectory | Compariso
     """What was predicted, trained or compared under `path`. RequestError when it is something else; else as `load`."""
     found = load(path)
     if isinstance(found, Landscape | DormantPhase | Rewinding):
-        held = {Landscape: "a landscape", DormantPhase: "a dormant phase", Rewinding: "cycles of rewinding"}
-        expected = "a run file of agf predict, train or compare"
-        raise RequestError(explain(f"{str(path)!r} holds {held[type(found)]}.", expected=expected))
+        raise _other(path, found, "", "predict, train or compare")
     return found
 
 
@@ -70,8 +68,7 @@ def prediction(path: str | os.PathLike[str]) -> Staircase:
     run = load(path)
     stairs = run.stairs if isinstance(run, Comparison) else run
     if not isinstance(stairs, Staircase):
-        expected = "a run file of agf predict or compare"
-        raise RequestError(explain(f"{str(path)!r} holds no prediction.", expected=expected))
+        raise _other(path, run, "no prediction, but ", "predict or compare")
     return stairs
 
 
@@ -80,6 +77,21 @@ def trajectory(path: str | os.PathLike[str]) -> Trajectory:
     run = load(path)
     curve = run.trajectory if isinstance(run, Comparison) else run
     if not isinstance(curve, Trajectory):
-        expected = "a run file of agf train or compare"
-        raise RequestError(explain(f"{str(path)!r} holds no trajectory.", expected=expected))
+        raise _other(path, run, "no trajectory, but ", "train or compare")
     return curve
+
+
+_HELD = {
+    Staircase: "a prediction",
+    Trajectory: "a training run",
+    Comparison: "a comparison",
+    Landscape: "a landscape",
+    DormantPhase: "a dormant phase",
+    Rewinding: "cycles of rewinding",
+}
+
+
+def _other(path: str | os.PathLike[str], found: Loaded, lack: str, commands: str) -> RequestError:
+    """That something else was saved than what one of `commands` saves."""
+    expected = f"a run file of agf {commands}"
+    return RequestError(explain(f"{str(path)!r} holds {lack}{_HELD[type(found)]}.", expected=expected))

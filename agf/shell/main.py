@@ -255,7 +255,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         click.echo(error.ctx.get_help(), err=True)
         return WRONG
     except click.UsageError as error:
-        return _complain(error.format_message(), WRONG)
+        return _complain(_usage(error), WRONG)
     except RequestError as error:
         return _complain(str(error), WRONG)
     except ComputationError as error:
@@ -275,6 +275,18 @@ def _run(arguments: Sequence[str] | None) -> int:
             raise
         return _complain(sentence, WRONG)
     return code if isinstance(code, int) else DONE
+
+
+def _usage(error: click.UsageError) -> str:
+    """What is wrong with the words of a command: with the option that a slip meant, or an example of the command."""
+    if isinstance(error, click.NoSuchOption):
+        meant = [name for name in error.possibilities or () if name[:3] == error.option_name[:3]]
+        error = click.NoSuchOption(error.option_name, possibilities=meant, ctx=error.ctx)
+        if meant:
+            return error.format_message()
+    example = error.ctx.command.epilog if error.ctx is not None else None
+    sentence = error.format_message().removesuffix(".") + "."
+    return f"{sentence} {example}." if example else sentence
 
 
 def _complain(message: str, code: int) -> int:

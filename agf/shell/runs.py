@@ -14,7 +14,7 @@ from agf import registry
 from agf.algorithm.prediction import predict_with
 from agf.contract.blame import guard
 from agf.contract.problem import Problem
-from agf.errors import ComputationError, ProblemError, RequestError, explain
+from agf.errors import ComputationError, FileError, ProblemError, RequestError, explain
 from agf.init import Init
 from agf.records import files
 from agf.records.checkpoint import Checkpoint
@@ -149,6 +149,7 @@ def train(
 
 @click.command()
 @click.argument("name", metavar="NAME|RUN")
+@click.argument("second", metavar="[CURVE]", required=False)
 @data_options
 @init_options
 @prediction_options
@@ -162,6 +163,7 @@ def train(
 @output_options
 def compare(
     name: str,
+    second: str | None,
     curve: str | None,
     repeat: bool,
     output: str | None,
@@ -174,9 +176,11 @@ def compare(
 
     NAME is a problem, which is predicted and trained from the same initialization; or the run file of a prediction,
     with --curve. A csv curve has a column `loss` and a column `time` (flow time) or `step`, with --lr and --momentum.
+    CURVE is short for --curve CURVE.
     """
-    from agf.loading import runs
-
+    if second is not None and curve is not None:
+        raise RequestError(explain("two curves are given.", found=f"{second} and --curve {curve}", expected="one"))
+    curve = curve if second is None else second
     out = Output(output, picture, as_json, quiet, [*_read(name, options), curve])
     scales = _choice(options, ("lr", "momentum", "loss_scale"))
     flow = _choice(options, _FLOW)
@@ -190,7 +194,7 @@ def compare(
         raise RequestError(explain("--repeat repeats the training, and --curve replaces it."))
     settings = _settings(options)
     if _is_run(name):
-        stairs = runs.prediction(name)
+        stairs = _prediction(name, curve)
         _refuse_rebuilding(name, options)
         if curve is None:
             if files.read(name)[0] == "comparison":
@@ -304,6 +308,23 @@ def _refuse_rebuilding(target: str, options: dict[str, Any]) -> None:
         )  # fmt: skip
 
 
+def _prediction(path: str, curve: str | None) -> Staircase:
+    """The prediction in a run file, of which `curve` is no prediction instead."""
+    from agf.loading import runs
+
+    try:
+        return runs.prediction(path)
+    except (RequestError, FileError):
+        if curve is None or not _holds_prediction(curve):
+            raise
+        remedy = f"agf compare {curve} --curve {path}"
+        raise RequestError(explain("the prediction and the curve are exchanged.", remedy=remedy)) from None
+
+
+def _holds_prediction(path: str) -> bool:
+    return zipfile.is_zipfile(path) and files.read(path)[0] == "staircase"
+
+
 def _columns(text: str) -> list[int]:
     """Columns of theta in a list, as in "0,1". Raises RequestError."""
     try:
@@ -340,6 +361,11 @@ def _curve(path: str, problem: str, degree: int, scales: dict[str, Any]) -> Traj
 
     if not zipfile.is_zipfile(path):
         return Trajectory.from_csv(path, problem=problem, degree=degree, **scales)
+    if _holds_prediction(path):
+        raise RequestError(
+            explain(f"{path!r} holds no trajectory, but a prediction.", expected="a csv file, or a run "
+                    "file of agf train or compare", remedy="Two predictions: agf diff RUN RUN.")
+        )  # fmt: skip
     if scales:
         raise RequestError(
             explain(f"{path!r} is in flow time already.", remedy="Leave --lr, --momentum and --loss-scale out.")

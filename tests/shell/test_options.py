@@ -124,3 +124,52 @@ def test_options_of_the_numerics_reach_them(tmp_path, monkeypatch):
     assert main(["train", *words, "--settle", "1e-2", "--max-gradients", "1e5"]) == DONE
     found = agf.load("run.npz").settings
     assert (found["settle"], found["max_gradients"]) == (1e-2, 1e5)
+
+
+def test_everything_that_predict_takes_a_sweep_takes_too():
+    predict, sweep = (
+        {word for option in group.get_command(None, name).params for word in (*option.opts, *option.secondary_opts)}
+        for name in ("predict", "sweep")
+    )
+    assert predict <= sweep
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "never"),
+    [
+        (["escape", "--at", "run.npz"], "No such option '--at'. Example: agf escape flow.npz", "Did you mean"),
+        (["predict", "relu", "--alhpa", "1"], "Did you mean '--alpha'?", "Example"),
+        (["predict"], "Missing argument 'NAME'. Example: agf predict ", "Did you mean"),
+    ],
+)
+def test_a_wrong_word_is_answered_by_what_was_meant_or_an_example(words, told, never, capsys):
+    assert main(words) == WRONG
+    error = capsys.readouterr().err
+    assert told in error
+    assert never not in error
+
+
+def test_what_is_compared_may_be_named_without_an_option_and_exchanged_sides_are_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    start = ["diagonal-linear", "--alpha", "1e-3", "--max-drops", "1", "--quiet"]
+    assert main(["predict", *start, "-o", "p.npz"]) == DONE
+    assert main(["train", "diagonal-linear", "--alpha", "1e-3", "--t-max", "30", "--quiet", "-o", "t.npz"]) == DONE
+    assert main(["show", "t.npz", "--csv", "t.csv"]) == DONE
+    documents = []
+    for words in (["p.npz", "--curve", "t.npz"], ["p.npz", "t.npz"]):
+        capsys.readouterr()
+        assert main(["compare", *words, "--json", "--quiet"]) == DONE
+        documents.append(capsys.readouterr().out)
+    assert documents[0] == documents[1]
+    for words, told in (
+        (["t.npz", "p.npz"], "are exchanged. agf compare p.npz --curve t.npz"),
+        (["t.csv", "p.npz"], "are exchanged. agf compare p.npz --curve t.csv"),
+        (["p.npz", "p.npz"], "'p.npz' holds no trajectory, but a prediction."),
+        (
+            ["t.npz", "t.npz"],
+            "'t.npz' holds no prediction, but a training run. Expected a run file of agf predict or compare.",
+        ),
+        (["p.npz", "t.npz", "--curve", "t.csv"], "two curves are given."),
+    ):
+        assert main(["compare", *words]) == WRONG
+        assert told in capsys.readouterr().err
