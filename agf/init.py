@@ -12,6 +12,7 @@ from agf.arrays import USUAL, FloatArray, matrix, number
 from agf.asked import asked
 from agf.errors import DataError, explain, shown
 from agf.records import torch_weights
+from agf.records.table import one_line
 
 #: What the constructors of problems call the number of neurons, where it is a choice.
 WIDTHS = ("width", "heads")
@@ -148,9 +149,8 @@ class Init:
 
     def __repr__(self) -> str:
         seed = "" if self.seed is None else f", seed {self.seed}"
-        return (
-            f"<Init of {self.width:,} neurons of {self.n_params:,} parameters, {self.description}, {self.kind}{seed}>"
-        )
+        size = f"{self.width:,} neurons of {self.n_params:,} parameters"
+        return one_line(f"<Init of {size}, {self.description}, {self.kind}{seed}>")
 
     @property
     def width(self) -> int:

@@ -27,7 +27,7 @@ from agf.pictures.ticks import log_time
 from agf.records import files
 from agf.records.settings import Settings
 from agf.records.status import Status
-from agf.records.table import Table, apart, counted, level, number, percent
+from agf.records.table import Table, apart, counted, level, number, one_line, percent
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 
@@ -354,7 +354,8 @@ class Summary:
 
     def __repr__(self) -> str:
         runs = sum(len(group.staircases) for group in self.groups)
-        return f"<Summary of {self.problem}, {counted(len(self.groups), 'group')}, {counted(runs, 'prediction')}>"
+        groups = counted(len(self.groups), "group")
+        return one_line(f"<Summary of {self.problem}, {groups}, {counted(runs, 'prediction')}>")
 
     def tables(self) -> list[Table]:
         """Every table that has something to say."""

@@ -11,7 +11,7 @@ from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import joined_features
 from agf.contract.instance import Instance
 from agf.records import naming
-from agf.records.table import Table
+from agf.records.table import Table, one_line
 
 
 class Described(Instance):
@@ -99,7 +99,7 @@ class Described(Instance):
         return Table(self.describe(), ["what", "value"], rows)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.describe()}>"
+        return one_line(f"<{type(self).__name__}: {self.describe()}>")
 
     def _repr_html_(self) -> str:
         return self.table().html()

@@ -31,6 +31,16 @@ def visible(text: str) -> str:
     )  # fmt: skip
 
 
+#: Characters of what a result is in short. Limit: it fits a line of a terminal; the end of a longer one is cut.
+_LINE = 79
+
+
+def one_line(text: str) -> str:
+    """What a result is, for its repr: "<...>" on one line."""
+    shown = visible(text)
+    return shown if len(shown) <= _LINE else f"{shown[: _LINE - 4]}...>"
+
+
 def number(value: object, digits: int = 4) -> str:
     """A number for people: `digits` significant digits, a dash for NaN and None."""
     if value is None:

@@ -14,7 +14,7 @@ from agf.errors import FileError, RequestError, explain
 from agf.records import files, provenance
 from agf.records.settings import FINE_DEPTH
 from agf.records.status import Status
-from agf.records.table import Table, number, percent
+from agf.records.table import Table, counted, number, one_line, percent
 from agf.results.curve import CurveDrop, rises
 from agf.results.drawn import Drawn
 from agf.results.match import Match, alike, delay, drops, first_ratio, lateness, relative
@@ -136,10 +136,9 @@ class Comparison(Drawn):
         return comparison_table.table(self)
 
     def __repr__(self) -> str:
-        predicted = f"{len(self.matches)} predicted drops in mode {self.stairs.mode}"
-        return (
-            f"<Comparison of {self.stairs.problem}: {predicted}, {len(self.drops)} visible in {self.trajectory.kind}>"
-        )
+        predicted = f"{counted(len(self.matches), 'drop')} predicted (mode {self.stairs.mode})"
+        observed = f"{len(self.drops)} visible in {self.trajectory.kind}"
+        return one_line(f"<Comparison of {self.stairs.problem}: {predicted}, {observed}>")
 
     def _draw(self, ax: Axes | None) -> Axes:
         from agf import plot

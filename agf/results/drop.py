@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
-from agf.records.table import number, visible
+from agf.records.table import number, one_line
 
 #: Numbers of the directions that a drop keeps. Limit: 8 MB a drop; of wider networks none are kept.
 MAX_KEPT = 10**6
@@ -95,8 +95,8 @@ class Drop:
     directions: FloatArray | None = None
 
     def __repr__(self) -> str:
-        label = visible(self.label if len(self.label) <= 40 else self.label[:37] + "...")
-        return f"<Drop at time {number(self.half_time)} to level {number(self.level)}, {label}>"
+        label = self.label[:100]  # which may name a million coordinates
+        return one_line(f"<Drop at time {number(self.half_time)} to level {number(self.level)}, {label}>")
 
     def barred(self, error: float, level_error: float, overlap: bool) -> Drop:
         """The same with its error bars; `dataclasses.replace` takes ten times as long."""

@@ -95,7 +95,8 @@ def training(run: Trajectory) -> str:
     if status is Status.STEPS and "steps" in settings:
         return f"All {settings['steps']:,} gradient-descent steps were taken."
     if status is Status.MAX_TIME and settings.get("t_max") is not None:
-        return f"Reached the time limit, flow time {number(settings['t_max'])} (t_max)."
+        none = "" if run.drops else ", before any drop"
+        return f"Reached the time limit, flow time {number(settings['t_max'])} (t_max){none}."
     if status is Status.QUIET:
         return f"{status.sentence} To train on, lower settle or give a t_max."
     if status is Status.INTERRUPTED and run.init is not None:
@@ -118,6 +119,9 @@ def _everybody(stairs: Staircase) -> str:
     alive = int(np.isfinite(stairs.init.log_norms).sum())
     rest = stairs.init.width - alive
     words = f"All {alive:,} neurons are active" if alive != 1 else "The one neuron is active"
+    brought = np.unique(np.concatenate([drop.neurons for drop in stairs.drops])) if stairs.drops else ()
+    if 0 < len(brought) < alive:
+        words += f", {alive - len(brought):,} of which no drop names"
     return words + (f" but for {rest:,} of weights that are exactly 0, which never move" if rest else "")
 
 

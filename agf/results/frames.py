@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agf.errors import RequestError, explain
-from agf.records import files
+from agf.records import files, naming
+from agf.records.table import visible
 
 if TYPE_CHECKING:
     from agf.results.comparison import Comparison
@@ -60,17 +61,18 @@ def trajectory(traj: Trajectory, snapshots: bool = False) -> Columns:
     ----------
     snapshots : bool, optional
         One row a snapshot instead, with `log_norm_I` of every neuron and `FEATURE_I` (`FEATURE_I_J` of a matrix) of
-        every entry of every feature.
+        every entry of every feature; "coefficients_2 (bmi)" where coordinates have names.
     """
     if not snapshots:
         return {"time": traj.times, "loss": traj.losses}
     moments = traj.snapshot_times
     out: Columns = {"time": moments, "loss": traj.loss_at(moments) if moments.size else moments}
-    if traj.log_norms.size:
-        out |= {f"log_norm_{i}": traj.log_norms[:, i] for i in range(traj.log_norms.shape[1])}
-    for name, values in traj.features_over_time.items():
+    tables = {"log_norm": traj.log_norms} if traj.log_norms.size else {}
+    for name, values in (tables | traj.features_over_time).items():
+        known = naming.given(traj.arguments, values.shape[1]) if values.ndim == 2 else None
         for index in np.ndindex(values.shape[1:]):
-            out["_".join([name, *map(str, index)])] = values[(slice(None), *index)]
+            own = "" if known is None else f" ({visible(known[index[0]])})"
+            out["_".join([name, *map(str, index)]) + own] = values[(slice(None), *index)]
     return out
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from agf.arrays import FloatArray, IntArray
 from agf.asked import asked
 from agf.records import files
-from agf.records.table import Table, Tabular, number, percent
+from agf.records.table import Table, Tabular, counted, number, one_line, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -217,7 +217,7 @@ class Landscape(Tabular):
         )
 
     def __repr__(self) -> str:
-        return f"<Landscape of {self.problem} at {self.at}: {len(self)} critical directions>"
+        return one_line(f"<Landscape of {self.problem} at {self.at}: {counted(len(self), 'critical direction')}>")
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None, view: str = "auto") -> Axes:
         """Draw the critical directions (`agf.plot.landscape`).

@@ -15,7 +15,7 @@ from agf.init import Init
 from agf.records import files, naming
 from agf.records.settings import Settings
 from agf.records.status import Status
-from agf.records.table import Table, Tabular, counted
+from agf.records.table import Table, Tabular, counted, one_line
 from agf.results import endings, staircase_file, staircase_table
 from agf.results.drop import Drop
 
@@ -137,9 +137,8 @@ class Staircase(Tabular):
         return staircase_table.table(self)
 
     def __repr__(self) -> str:
-        return (
-            f"<Staircase of {self.problem}, mode {self.mode}, {counted(len(self.drops), 'drop')}, {self.status.word}>"
-        )
+        drops = counted(len(self.drops), "drop")
+        return one_line(f"<Staircase of {self.problem}, mode {self.mode}, {drops}, {self.status.word}>")
 
     def plot(
         self,

@@ -14,7 +14,7 @@ from agf.clock import Clock
 from agf.init import Init
 from agf.records import files
 from agf.records.status import Status
-from agf.records.table import Table, level, number
+from agf.records.table import Table, level, number, one_line
 from agf.results import endings, trajectory_file
 from agf.results.loss_curve import LossCurve
 from agf.results.snapshots import Snapshots
@@ -168,7 +168,7 @@ class Trajectory(Snapshots, LossCurve):
             for k, d in enumerate(self.drops, 1)
         ]
         return Table(
-            f"Drops found in the {self.kind} of {self.problem}",
+            f"Drops found in the {self.kind}" + f" of {self.problem}" * (self.problem != self.kind),
             ["drop", "half-drop time", "level before", "level after"],
             rows,
             [f"{self.status.word}: {self.ending}", *self.notes],
@@ -176,7 +176,7 @@ class Trajectory(Snapshots, LossCurve):
 
     def __repr__(self) -> str:
         end = f"to flow time {number(float(self.times[-1]))}, " if self.times.size else ""
-        return f"<Trajectory of {self.problem}, {self.method}, {end}{self.status.word}>"
+        return one_line(f"<Trajectory of {self.problem}, {self.method}, {end}{self.status.word}>")
 
     def plot(
         self,
@@ -220,6 +220,8 @@ class Trajectory(Snapshots, LossCurve):
         * `loss`: loss there
         * `log_norm_I`: natural log of the norm of neuron I (snapshots)
         * `FEATURE_I`: entry I of a feature (snapshots); `FEATURE_I_J` of a matrix
+
+        Where coordinates have names, these follow: `coefficients_2 (bmi)`.
 
         Parameters
         ----------

@@ -11,6 +11,7 @@ import click
 
 from agf import registry
 from agf.contract.problem import Problem
+from agf.init import WIDTHS
 from agf.records.table import Table
 from agf.shell import arguments
 from agf.shell.console import reporter
@@ -74,10 +75,9 @@ def _parameters(cls: type[Problem], as_json: bool) -> int:
                 ],
             }
         )
-    rows = [
-        [p.name, p.kind, "required" if p.required else p.default, "-p or --data" if p.from_data else "-p", p.meaning]
-        for p in found
-    ]
+    width = next((name for name in WIDTHS if name in {p.name for p in found}), None)
+    options = {p.name: " or --data" if p.from_data else " or --width" if p.name == width else "" for p in found}
+    rows = [[p.name, p.kind, "required" if p.required else p.default, f"-p{options[p.name]}", p.meaning] for p in found]
     columns = ["parameter", "type", "default", "given by", "meaning"]
     named = [inspect.signature(init).parameters.get("kind") for init in (cls.init, Problem.init)]
     usual = next(parameter.default for parameter in named if parameter is not None)

@@ -24,7 +24,7 @@ from typing import Any
 from agf.asked import asked
 from agf.errors import ComputationError, FileError, RequestError, explain
 from agf.records import files, provenance, schema
-from agf.records.table import Table
+from agf.records.table import Table, counted, one_line
 from agf.sweeping import journal
 from agf.sweeping.chunk import compute, failure, rows, unfinished
 from agf.sweeping.plan import MOST, Plan, digest, key, marked
@@ -74,7 +74,8 @@ class Sweep:
     plan: Plan
 
     def __repr__(self) -> str:
-        return f"<Sweep of {self.plan.problem} in {str(self.folder)!r}, {len(self.plan.runs()):,} runs>"
+        runs = counted(len(self.plan.runs()), "run")
+        return one_line(f"<Sweep of {self.plan.problem}, {runs}, in {str(self.folder)!r}>")
 
     def _repr_html_(self) -> str:
         """What varies, and how far it is."""

@@ -42,7 +42,15 @@ def test_a_bias_is_not_counted_among_the_neurons():
     assert replace(stairs, status=Status.ALL_ACTIVE).ending.startswith("Every neuron is active, at loss ")
     problem = tanh(3)
     stairs = agf.predict(problem, problem.init(1e-4), mode="agf", max_drops=1)
-    assert replace(stairs, status=Status.ALL_ACTIVE).ending.startswith("All 3 neurons are active, at loss ")
+    assert replace(stairs, status=Status.ALL_ACTIVE).ending.startswith("All 3 neurons are active")
+
+
+def test_neurons_that_are_active_and_that_no_drop_names_are_counted():
+    problem = tanh(3)
+    stairs = agf.predict(problem, problem.init(1e-4), mode="agf", max_drops=1)
+    for brought, words in (([0, 2], ", 1 of which no drop names, at loss "), ([0, 1, 2], " active, at loss ")):
+        drop = replace(stairs.drops[0], neurons=np.array(brought))
+        assert words in replace(stairs, status=Status.ALL_ACTIVE, drops=(drop,)).ending
 
 
 def test_seeds_are_advised_where_a_seed_was_drawn():

@@ -258,9 +258,10 @@ class Linear(Problem):
 
     def describe(self) -> str:
         """One line: sizes and the number of independent blocks."""
+        blocks = len(self.moments.blocks)
         return (
             f"linear, {self.n_inputs} inputs, {self.width} hidden units, {self.n_outputs} outputs, "
-            f"{self.moments.rank} modes in {len(self.moments.blocks)} independent blocks"
+            f"{self.moments.rank} modes" + f" in {blocks} independent blocks" * (blocks > 1)
         )
 
     # -- theory and own coordinates ---------------------------------------------------------------------------
