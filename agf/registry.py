@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from agf.asked import asked
-from agf.contract.blame import guard, staying, told
+from agf.contract.blame import guard, staying
 from agf.contract.problem import Problem
+from agf.contract.raised import told
 from agf.errors import DataError, ProblemError, RequestError, explain
 
 GROUP = "agf.problems"

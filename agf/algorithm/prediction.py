@@ -24,9 +24,10 @@ from agf.algorithm.untie import untie
 from agf.arrays import USUAL
 from agf.asked import asked
 from agf.contract.admission import admit
-from agf.contract.blame import blame, guard, guarded, told
+from agf.contract.blame import blame, guard, guarded
 from agf.contract.phases import Phases
 from agf.contract.problem import Problem
+from agf.contract.raised import told
 from agf.coordinates.stand_ins import tied_copies
 from agf.errors import AgfError, ComputationError
 from agf.init import Init

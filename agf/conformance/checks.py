@@ -11,9 +11,10 @@ import numpy as np
 from agf.arrays import count
 from agf.asked import asked
 from agf.conformance.laws import LAWS, NEEDS
-from agf.contract.blame import blame, told
+from agf.contract.blame import blame
 from agf.contract.probe import NotApplicable, Probe, Violation
 from agf.contract.problem import Problem
+from agf.contract.raised import told
 from agf.contract.returns import BadReturn
 from agf.errors import AgfError
 from agf.records.table import Table, Tabular

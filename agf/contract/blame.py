@@ -9,8 +9,8 @@ import contextlib
 import functools
 import os
 import traceback
+from abc import ABC
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeVar, cast
 
@@ -19,81 +19,37 @@ import numpy as np
 from agf.arrays import USUAL
 from agf.contract.flow_system import FlowSystem
 from agf.contract.problem import Problem
+from agf.contract.raised import Blame, told
 from agf.errors import AgfError, ComputationError, ProblemError, explain
-from agf.records.files import near
-from agf.records.table import visible
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 #: Whose frames an error may pass through and still be the fault of what the problem returned.
 _LIBRARIES = ("agf", "agf_problems", "numpy", "scipy", "torch", "contextlib", "functools")
-_RETURNS = {
-    "loss_grad": "(loss, gradient (m, P))",
-    "residual": "what `utility` reads",
-    "utility": "(utilities (m,), gradients (m, P))",
-    "pull": "an array (m, P)",
-    "outputs": "an array (m, N) or None",
-    "self_interaction": "an array (m,)",
-    "features": "a dict of arrays",
-    "label": "a few words",
-    "initial": "an array (H, P)",
-    "neuron": "a torch scalar or vector, one number an output",
-}
-
-
-@dataclass(frozen=True)
-class Blame:
-    """Where the fault lies.
-
-    Parameters
-    ----------
-    method : str
-        Its name.
-    place : str
-        Method, file and line.
-    given : str
-        The shapes of its arguments, "" when it has none.
-    """
-
-    method: str
-    place: str
-    given: str
-
-    def words(self, error: BaseException) -> str:
-        """What happened, in one message."""
-        rows = self.given and self.method not in ("initial", "neuron", "__init__")
-        expected = _RETURNS.get(self.method, "")
-        return explain(
-            f"it raised {told(error)}.",
-            where=self.place,
-            found=self.given or None,
-            expected=expected + (" for any number of rows m, also none" if rows and expected else ""),
-            remedy="" if self.method == "__init__" else "The other methods may be right: `agf check` tries each.",
-        )
-
-
-def told(error: BaseException) -> str:
-    """Type and message of an exception, on one line."""
-    try:
-        text = visible(" ".join(str(error).split()))
-    except Exception:  # a stranger's exception, which cannot say itself what it is
-        text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def blame(owner: type, error: BaseException) -> Blame | None:
     """The method of a problem class (outside the package) in which `error` was raised, or None when it was in none."""
-    modules = {
-        cls.__module__ for cls in owner.__mro__ if cls.__module__.split(".")[0] not in ("agf", "abc", "builtins")
-    }
-    frames = [pair for pair in traceback.walk_tb(error.__traceback__) if pair[0].f_globals.get("__name__") in modules]
+    if _roots(owner) <= {"agf"}:
+        return None
+    frames = [
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").split(".")[0] not in ("agf", "abc")
+    ]
     while frames and not _is_method(frames[0][0], owner):
         frames.pop(0)
     if not frames:
         return None
+    # a class made by type(...) has the module of whoever makes classes: where it is written, its method knows
+    modules = {cls.__module__ for cls in owner.__mro__} | {frames[0][0].f_globals.get("__name__")}
+    frames = [pair for pair in frames if pair[0].f_globals.get("__name__") in modules]
     (outer, _), (inner, line) = frames[0], frames[-1]
-    code = outer.f_code
-    place = f"{code.co_qualname.rpartition('<locals>.')[2]} ({near(inner.f_code.co_filename)}:{line})"
-    return Blame(code.co_name, place, _arguments(outer))
+    return Blame.of(outer, inner, line)
+
+
+def _roots(owner: type) -> set[str]:
+    """The programs that classes of a problem are of."""
+    return {cls.__module__.split(".")[0] for cls in owner.__mro__ if cls not in (ABC, object)}
 
 
 def guarded(function: Function) -> Function:
@@ -125,21 +81,12 @@ def _is_method(frame: FrameType, owner: type) -> bool:
     return isinstance(first, (owner, FlowSystem)) or first is owner
 
 
-def _arguments(frame: FrameType) -> str:
-    names = frame.f_code.co_varnames[1 : frame.f_code.co_argcount]
-    shapes = [(name, getattr(frame.f_locals.get(name), "shape", None)) for name in names]
-    return ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes if shape is not None)
-
-
 def _returned(problem: Problem | type[Problem], owner: type, error: BaseException) -> str | None:
     """The sentence on an error in the package over what a stranger's problem returned; None when it is not that."""
-    roots = {cls.__module__.split(".")[0] for cls in owner.__mro__}
     frames = [
         (frame.f_globals.get("__name__", ""), frame, line) for frame, line in traceback.walk_tb(error.__traceback__)
     ]
-    if roots <= {"agf", "agf_problems", "abc", "builtins"} or not all(
-        name.split(".")[0] in _LIBRARIES for name, *_ in frames
-    ):
+    if _roots(owner) <= {"agf", "agf_problems"} or not all(name.split(".")[0] in _LIBRARIES for name, *_ in frames):
         return None
     name, frame, line = [item for item in frames if item[0].split(".")[0] == "agf"][-1]
     return explain(

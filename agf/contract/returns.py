@@ -16,10 +16,10 @@ import numpy as np
 
 from agf.arrays import number
 from agf.contract.flow_system import FlowSystem
+from agf.contract.raised import Blame
 from agf.contract.ties import Ties
-from agf.errors import ProblemError, explain
+from agf.errors import AgfError, ProblemError, explain
 from agf.init import Init
-from agf.records.files import near
 
 #: A loss below 0 by more than this fraction of that of the zero function is none. Limit: above the rounding of a
 #: difference of sums, in float32 too; a drop of this size is the smallest that counts.
@@ -28,6 +28,11 @@ _BELOW = 1e-6
 _OTHER_ARRAYS = (np.ma.MaskedArray, np.matrix)
 #: Packages whose classes are trusted.
 OWN = ("agf", "agf_problems")
+
+#: Most letters of a label, a sentence or a name. Limit: of what people read; files hold a label a drop.
+_LONGEST = 10_000
+#: Methods that users call themselves.
+_UNGUARDED = ("initial", "theory")
 
 
 class BadReturn(ProblemError):
@@ -85,12 +90,13 @@ def _watched(method: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Any, *args: Any, **options: Any) -> Any:
         try:
             value = function(self, *args, **options)
-        except (Exception, KeyboardInterrupt):
+        except (AgfError, KeyboardInterrupt, MemoryError):
             raise
         except BaseException as error:  # SystemExit, GeneratorExit and the like are for whoever runs the program
-            frame, line = list(traceback.walk_tb(error.__traceback__))[-1]
-            where = f"{function.__qualname__} ({near(frame.f_code.co_filename)}:{line})"
-            raise ProblemError(explain(f"it raised {type(error).__name__}: {error}.", where=where)) from error
+            inside = list(traceback.walk_tb(error.__traceback__))[1:]
+            if not inside or (isinstance(error, Exception) and method not in _UNGUARDED):
+                raise
+            raise ProblemError(Blame.of(inside[0][0], *inside[-1]).words(error)) from error
         if method not in _RULES:
             return value
         if options:
@@ -198,7 +204,10 @@ def _words(value: Any, *rest: Any) -> None:
 
 
 def _written(text: str) -> None:
-    """Files and pictures hold text that UTF-8 has: no half of a pair, as undecodable bytes of a file name are."""
+    """Files and pictures hold text that UTF-8 has: no half of a pair, as undecodable bytes of a file name are; and no
+    more of it than people read."""
+    if len(text) > _LONGEST:
+        raise _Odd(f"text of {len(text):,} letters", f"up to {_LONGEST:,}", "every neuron in place of the first few")
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -212,6 +221,8 @@ def _named_arrays(value: Any, *rest: Any) -> None:
         if not isinstance(name, str):
             raise _Odd(f"{name!r} as a name", "names that are text", "numbers as keys of the dict")
         _written(name)
+        if not (name and name.isprintable()):
+            raise _Odd(f"{name!r} as a name", "names of printable letters", "a name read from bytes or from a file")
         try:
             kind = "O" if isinstance(entry, _OTHER_ARRAYS) else np.asarray(entry).dtype.kind
         except (TypeError, ValueError):  # ragged

@@ -14,6 +14,7 @@ import os
 import platform
 import struct
 import tempfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -44,11 +45,14 @@ _SAMPLE = 2**16
 #: What zipfile and numpy raise on damaged, encrypted or hostile archives, besides ValueError.
 DAMAGE: tuple[type[BaseException], ...] = (
     zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, MemoryError, struct.error, SyntaxError, TypeError,
+    tokenize.TokenError,
 )  # fmt: skip
 with contextlib.suppress(ImportError):  # a module that some builds of Python lack, and then zipfile does
     import lzma
 
     DAMAGE = (*DAMAGE, lzma.LZMAError)
+#: Most bytes of the name of a file, and of its whole path. Limit: of the usual file systems, and of Linux.
+_NAME, _PATH = 255, 4095
 #: The same with what a reader of arrays raises.
 UNREADABLE: tuple[type[BaseException], ...] = (*DAMAGE, ValueError)
 
@@ -162,7 +166,9 @@ def check_writable(path: str | os.PathLike[str], then: str = "Nothing was comput
     if why := _no_name(path):
         raise FileError(explain(f"cannot write {str(path)!r}: {why}.", remedy=then))
     target = Path(os.path.realpath(path))
-    if not str(path):
+    if len(os.fsencode(target.name)) > _NAME or len(os.fsencode(target)) > _PATH:
+        why = f"a name has up to {_NAME} bytes, and with its folders {_PATH:,}"
+    elif not str(path):
         why = "the name is empty"
     elif str(path) == "-":
         why = "- is not taken for standard output, on which --json prints"

@@ -32,7 +32,7 @@ class Status(Enum):
     MAX_TIME = ("max_time", "Reached the time limit.")
     MAX_STEPS = ("max_steps", "The step budget ran out before the end.")
     STALLED = ("stalled", "The step size fell below what float64 can resolve.")
-    INTERRUPTED = ("interrupted", "Interrupted; what was computed is kept.")
+    INTERRUPTED = ("interrupted", "Interrupted: this is what was computed by then.")
     NONFINITE = ("nonfinite", "A non-finite value appeared. The result is kept up to the last good state.")
     STIFF = (
         "stiff",

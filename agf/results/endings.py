@@ -100,7 +100,7 @@ def training(run: Trajectory) -> str:
     if status is Status.QUIET:
         return f"{status.sentence} To train on, lower settle or give a t_max."
     if status is Status.INTERRUPTED and run.init is not None:
-        return f"{status.sentence} It can be resumed (resume=, --resume)."
+        return f"{status.sentence} It can be resumed (resume=, or --resume where it was saved)."
     if status is Status.NONFINITE and "lr" in settings:
         return f"{status.sentence} The learning rate, {number(settings['lr'])}, may be too large."
     return status.sentence + _loosen(status, settings.get("rtol")) + _budget(run)

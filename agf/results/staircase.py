@@ -11,6 +11,7 @@ import numpy as np
 from agf.arrays import FloatArray, numbers
 from agf.asked import asked
 from agf.clock import Clock
+from agf.errors import RequestError, explain
 from agf.init import Init
 from agf.records import files, naming
 from agf.records.settings import Settings
@@ -111,10 +112,20 @@ class Staircase(Tabular):
         return np.interp(numbers(t, "t"), self.curve_times, self.curve_losses)
 
     def features(self, name: str) -> FloatArray:
-        """(K, ...) one feature after each drop, by name. RequestError when the problem has no such feature."""
+        """(K, ...) one feature after each drop, by name. RequestError when the problem has no such feature, or one of
+        another shape after one drop than after another, as of a number for each active neuron."""
         for drop in self.drops:
             naming.feature(name, drop.features, self.problem)
-        return np.array([drop.features[name] for drop in self.drops])
+        found = [np.asarray(drop.features[name]) for drop in self.drops]
+        if len(shapes := {feature.shape for feature in found}) > 1:
+            raise RequestError(
+                explain(
+                    f"feature {name!r} has another shape after one drop than after another.",
+                    found=", ".join(map(str, sorted(shapes))),
+                    remedy="`drops[k].features` holds that of each.",
+                )
+            )
+        return np.array(found)
 
     # -- looking at it ----------------------------------------------------------------------------------------
 

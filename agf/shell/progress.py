@@ -114,7 +114,7 @@ def foretold(say: Callable[[str], None]) -> Iterator[None]:
         minutes = gradients * one / 60.0
         span = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.0f} hours"
         words = f"A gradient takes {one:.2g} s here, and about {gradients:,.0f} are needed: {span} or more."
-        say(f"{words} What there is when it is interrupted is kept.")
+        say(f"{words} An interrupt ends it with what there is by then.")
 
     before = foreseen.set(tell)
     try:

@@ -13,7 +13,6 @@ import io
 import itertools
 import json
 import os
-import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from agf.sweeping import journal
 from agf.sweeping.chunk import compute, failure, rows, unfinished
 from agf.sweeping.plan import MOST, Plan, digest, key, marked
 from agf.sweeping.progress import Count, Observer
+from agf.sweeping.watch import end_with
 
 __all__ = ["Observer", "Plan", "Sweep", "key", "reopen", "run", "sweep"]
 
@@ -463,9 +463,6 @@ def _is_lost_worker(error: BaseException) -> bool:
     return bool(_LOST & {type(error).__name__, type(error.__cause__).__name__})
 
 
-_WATCH = "agf-watch"
-
-
 def _execute(
     root: Path, plan: Plan, chunks: dict[str, list[dict[str, Any]]], jobs: int, dask: str | None
 ) -> Iterator[tuple[int, int]]:
@@ -478,22 +475,9 @@ def _execute(
     else:
         from joblib import Parallel, delayed, parallel_config
 
-        with parallel_config("loky", inner_max_num_threads=1):
-            tasks = [delayed(_in_worker)(os.getpid(), root, plan, name, runs) for name, runs in chunks.items()]
+        with parallel_config("loky", inner_max_num_threads=1, initializer=end_with, initargs=(os.getpid(),)):
+            tasks = [delayed(compute)(root, plan, name, runs) for name, runs in chunks.items()]
             yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks)
-
-
-def _in_worker(sweep: int, root: Path, plan: Plan, name: str, runs: list[dict[str, Any]]) -> tuple[int, int]:
-    """One chunk in a process of joblib, which ends with the sweep: nobody tells it when that one is killed."""
-    if all(thread.name != _WATCH for thread in threading.enumerate()):
-        threading.Thread(target=_end_with, args=(sweep,), name=_WATCH, daemon=True).start()
-    return compute(root, plan, name, runs)
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
 
 
 def _on_dask(

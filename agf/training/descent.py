@@ -29,7 +29,7 @@ from agf.records.status import Status
 from agf.results.trajectory import Trajectory
 from agf.rounding import TINY
 from agf.training.gradient_flow import clock_of, same_start, snapshot_arrays
-from agf.training.recorder import SNAPSHOTS, Progress, Recorder, taking_over
+from agf.training.recorder import SNAPSHOTS, Progress, Recorder, numbers, taking_over
 from agf.training.untie import tie, untie
 
 #: Factor of the step count at which minibatch runs evaluate the full loss. Result: of times along these curves, known
@@ -211,7 +211,7 @@ class _Descent:
         self.evaluations = 0
         self.seconds = 0.0
         self.next_loss = 0
-        self.recorder = Recorder(settings["snapshots"], 1e-6, sloped=False, numbers=init.directions.size)
+        self.recorder = Recorder(settings["snapshots"], 1e-6, sloped=False, numbers=numbers(problem, init))
 
     def go(self, steps: int, observer: Callable[[Progress], None] | None, checkpoint: Checkpoint) -> Trajectory:
         """Until the steps are done or something ends them; always hands back what there is."""

@@ -48,7 +48,7 @@ from agf.stopping.ending import FLOOR, SETTLE, Ending
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit, pack, unpack
 from agf.stopping.rules import Budget, Timeless, Unaffordable
 from agf.training.flow_record import FlowRecord
-from agf.training.recorder import SNAPSHOTS, Progress, Recorder, taking_over
+from agf.training.recorder import SNAPSHOTS, Progress, Recorder, numbers, taking_over
 from agf.training.untie import tie, untie
 
 Observer = Callable[[Progress], None]
@@ -253,7 +253,7 @@ class _Run:
         self.home = self.system = system  # the coordinates it started in, and those it is in
         self.ending = Ending.of(ties.problem, ties.init, system, settings["settle"])
         least = self.ending.least if system.contracts else -np.inf
-        recorder = Recorder(settings["snapshots"], 0.1 * settings["rtol"], numbers=init.directions.size, least=least)
+        recorder = Recorder(settings["snapshots"], 0.1 * settings["rtol"], numbers=numbers(problem, init), least=least)
         self.record = FlowRecord(recorder, system)
         if ties.problem.layers is not None:
             from agf.rectified.prospects import prospects  # a tenth of a second to import, and few problems have kinks

@@ -11,7 +11,9 @@ import numpy as np
 
 from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import Snapshot
+from agf.contract.problem import Problem
 from agf.errors import AgfError, RequestError, explain
+from agf.init import Init
 from agf.results.curve import FLOOR
 from agf.results.interpolant import Point, between, interpolate
 from agf.results.trajectory import Trajectory
@@ -72,6 +74,12 @@ def taking_over(where: str, run: object) -> Iterator[None]:
         ) from None
 
 
+def numbers(problem: Problem, init: Init) -> int:
+    """How many numbers one snapshot of a network holds: its weights and its features."""
+    found = problem.features(init.directions, np.arange(init.width))
+    return int(init.directions.size + sum(np.size(feature) for feature in found.values()))
+
+
 class Recorder:
     """Collects (time, loss, slope) points and snapshots in order of time.
 
@@ -84,7 +92,7 @@ class Recorder:
     sloped : bool
         Whether points have slopes dL/dt.
     numbers : int
-        Of the weights: of large networks fewer snapshots are kept, those that fit in memory and are soon written, and
+        Of one snapshot: of large networks fewer snapshots are kept, those that fit in memory and are soon written, and
         as many times fewer are taken to choose from.
     least : float
         Loss that is approached, -inf where it is not known: late drops are small next to the loss that stays.

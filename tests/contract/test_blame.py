@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import agf
-from agf.contract.blame import blame, told
+from agf.contract.blame import blame
+from agf.contract.raised import told
 from agf.records.status import Status
 from agf.shell import main
 
@@ -243,3 +244,19 @@ def test_a_method_that_a_class_is_given_later_leaves_no_program_either(plugin, c
     for words in (["train"], ["predict"], ["sweep", "--alpha", "1e-3,1e-2", "-o", "s"]):
         assert main.main([words[0], "raising.py", *words[1:]]) in (main.WRONG, main.FAILED)
         assert "it raised SystemExit: 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("raised", [ZeroDivisionError("no"), StopIteration(), RecursionError("deep")])
+@pytest.mark.parametrize("method", ["label", "loss_grad", "initial", "theory"])
+def test_a_class_made_by_a_call_is_blamed_as_any_other(method, raised):
+    """Python calls the module of a class made by type(...) that of its metaclass, `abc`; and who asks for weights or
+    for a closed form asks the method itself."""
+
+    def stumble(self, *asked):
+        raise raised
+
+    X = np.eye(3)
+    problem = type("Mine", (agf.TwoLayer,), {method: stumble})(X, X[:, 0], activation="tanh", width=2)
+    ask = problem.theory if method == "theory" else lambda: agf.predict(problem, problem.init(1e-3))
+    with pytest.raises(agf.ProblemError, match=rf"stumble \(.*py:\d+\): it raised {type(raised).__name__}"):
+        ask()

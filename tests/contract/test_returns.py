@@ -1,5 +1,7 @@
 """What a method of somebody's problem returns is checked when it returns it, whoever asked."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -168,7 +170,7 @@ def test_no_method_leaves_the_program_whoever_calls_it(method, raised):
         asked = {"theory": (), "example": (), "label": (*problem.empty, np.zeros(1, int))}.get(method, problem.empty)
         return problem.init(1e-3) if method == "footprint" else getattr(problem, method)(*asked)
 
-    with pytest.raises(agf.ProblemError, match=rf"leave \(.*py:\d+\): it raised {type(raised).__name__}: ") as found:
+    with pytest.raises(agf.ProblemError, match=rf"leave \(.*py:\d+\): it raised {type(raised).__name__}[:.]") as found:
         ask()
     assert found.value.__cause__ is raised
 
@@ -219,3 +221,19 @@ def test_a_least_loss_beyond_float64_is_refused():
     problem = mine(least_loss=lambda self, init: 10**400)(X, X[:, 0], activation="tanh", width=3)
     with pytest.raises(agf.ProblemError, match=r"`least_loss` breaks the contract.*an int"):
         agf.flow(problem, problem.init(1e-3))
+
+
+@pytest.mark.parametrize(
+    ("method", "value", "found"),
+    [
+        ("label", "x" * 100_000, "text of 100,000 letters"),
+        ("describe", "x" * 100_000, "text of 100,000 letters"),
+        ("features", {"a\0b": np.zeros(2)}, "as a name. Expected names of printable letters"),
+        ("features", {"": np.zeros(2)}, "as a name. Expected names of printable letters"),
+    ],
+)
+def test_words_that_no_run_file_holds_are_refused_where_they_are_given(method, value, found):
+    """They were written, and the file was refused when it was read."""
+    problem = mine(**{method: lambda self, *asked: value})(X, X[:, 0], activation="tanh", width=3)
+    with pytest.raises(agf.ProblemError, match=re.escape(found)):
+        agf.predict(problem, problem.init(1e-3))

@@ -265,3 +265,20 @@ def test_a_descent_without_its_learning_rate_is_refused(tmp_path):
     files.write(tmp_path / "run.npz", name, header, arrays)
     with pytest.raises(FileError, match=r"settings\.lr.*missing"):
         agf.load(tmp_path / "run.npz")
+
+
+@pytest.mark.parametrize("header", ["{'descr': '<f8', (", "{'descr': 3", "'" * 3, "\x00"])
+def test_a_header_of_an_array_that_is_no_python_is_refused(tmp_path, header):
+    """An error of Python's tokenizer is none of its others."""
+    files.write(tmp_path / "run.npz", "note", {}, {})
+    body = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+    with zipfile.ZipFile(tmp_path / "run.npz", "a") as archive:
+        archive.writestr("times.npy", body)
+    with pytest.raises(FileError, match="cannot read"):
+        files.read(tmp_path / "run.npz")
+
+
+def test_a_name_that_no_file_can_have_is_named_before_anything_is_computed(tmp_path):
+    for path in (tmp_path / ("x" * 256), tmp_path / ("\u00e9" * 200)):
+        with pytest.raises(FileError, match=r"cannot write .*: a name has up to 255 bytes.*Nothing was computed"):
+            files.check_writable(path)

@@ -268,12 +268,18 @@ def test_a_row_of_a_sweep_is_summarized_or_refused_whatever_is_in_it(swept, caps
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_features_of_several_shapes_are_refused(runs, tmp_path):
+def test_features_of_several_shapes_are_read_and_are_a_sentence_where_they_must_be_one(runs, tmp_path):
+    """A plugin that gives one number an active neuron wrote a run file that nothing could read."""
     found, *_ = runs
     _, members = found["staircase"]
     write(tmp_path / "odd.npz", {**members, "drop1_feature_coefficients.npy": _npy(np.zeros(7))})
-    with pytest.raises(FileError, match="of several shapes"):
-        agf.load(tmp_path / "odd.npz")
+    read = agf.load(tmp_path / "odd.npz")
+    assert read.drops[1].features["coefficients"].shape == (7,)
+    for ask in (lambda: read.features("coefficients"), lambda: agf.plot.features(read)):
+        with pytest.raises(agf.RequestError, match="another shape after one drop than after another"):
+            ask()
+    read.plot()
+    agf.graph.saddles([read])
 
 
 @pytest.mark.parametrize("name", ["log_norms", "active", "directions"])

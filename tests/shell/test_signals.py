@@ -160,7 +160,7 @@ def test_a_killed_comparison_leaves_the_prediction_with_the_curve_so_far(started
 
 
 @pytest.mark.parametrize(
-    ("number", "jobs"), [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGTERM, 2), (signal.SIGKILL, 2)]
+    ("number", "jobs"), [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGTERM, 2), (signal.SIGKILL, 4)]
 )
 def test_a_sweep_that_was_stopped_goes_on_and_leaves_no_process_behind(started, number, jobs, capsys):
     words = (

@@ -10,6 +10,7 @@ import pytest
 
 import agf
 from agf.records.status import Status
+from agf.training import recorder
 
 FOLDERS = tuple(str(Path(agf.__file__).parents[1] / name) for name in ("agf", "problems"))
 #: Places tried of each computation: at evenly spaced lines of it.
@@ -108,3 +109,19 @@ def test_an_interrupt_while_a_run_file_is_written_waits_for_it(tmp_path):
         file.unlink(missing_ok=True)
         lines_of(compute, int(at))
         assert agf.load(file).times.size > 10
+
+
+def test_of_large_features_as_few_snapshots_are_kept_as_of_large_networks(monkeypatch):
+    """A feature of four million numbers was kept two hundred times, and the process was ended for its memory."""
+
+    class Large(agf.TwoLayer):
+        def features(self, theta, neurons):
+            return {"large": np.zeros(1000)}
+
+    monkeypatch.setattr(recorder, "_SNAPSHOT_BYTES", 12 * 8 * 1012)
+    X = np.eye(3)
+    kept = []
+    for cls in (agf.TwoLayer, Large):
+        problem = cls(X, X[:, 0], activation="tanh", width=3)
+        kept.append(agf.flow(problem, problem.init(1e-3)).snapshot_times.size)
+    assert kept[0] > 24 > 16 >= kept[1]
