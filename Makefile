@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 COVERAGE := --cov=agf --cov=agf_problems --cov-report=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test docs bench audit clean
+.PHONY: help path demo test docs bench audit clean
 
 help:
 	@sed -n '1s/^# //p' Makefile
@@ -16,13 +16,19 @@ $(BIN)/python:
 		{ echo "agf needs Python 3.11 or later; name one with: make PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
+# What is installed --editable is looked for after folders: a script beside a clone called agf found that folder instead.
+path: | $(BIN)/python
+	@echo '$(CURDIR)' > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/agf-clone.pth"
+
 # Stamps: an installation is repeated only when what it depends on changes.
 $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[data]'
+	@$(MAKE) -s path
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[dev]'
+	@$(MAKE) -s path
 	@touch $@ $(VENV)/demo.stamp
 
 demo: $(VENV)/demo.stamp

@@ -81,3 +81,16 @@ def test_an_empty_environment_runs_the_demonstration_from_the_wheel(built, tmp_p
 def test_the_name_under_which_it_is_distributed_is_its_own():
     assert PROJECT["name"] == "agf-staircase"  # `agf` in the package index is somebody else's
     assert PROJECT["scripts"] == {"agf": "agf.shell.entry:main"}
+
+
+def test_a_script_beside_a_clone_called_agf_finds_the_package(tmp_path):
+    """Not the folder, which comes first on the path: `make demo` and `make test` put the clone there too."""
+    clone = tmp_path / "agf"
+    (clone / "agf").mkdir(parents=True)
+    (clone / "agf" / "__init__.py").write_text("here = 1\n")
+    shutil.copy(ROOT / "Makefile", clone)
+    venv.create(clone / ".venv", symlinks=True)
+    script = tmp_path / "script.py"
+    script.write_text("import agf\nprint(agf.here)\n")
+    run("make", "path", cwd=clone)
+    assert run(clone / ".venv" / "bin" / "python", script, cwd=tmp_path).split() == ["1"]

@@ -94,7 +94,7 @@ def predict(
         Whether to measure, by a second prediction, how much each drop's time moves when the tolerance and the initial
         weights (mode "resolved": the joining fraction) change a little. None: in mode "resolved" only.
     observer : Observer or None, optional
-        Called as observer(state, drop) after every step, for progress; it cannot change the run.
+        Called as observer(state, drop) after every step; it cannot change the run. `agf.watch()` shows progress.
     checkpoint : str or os.PathLike[str] or None, optional
         Run file written as drops come, so that a killed prediction leaves the last of them readable.
     others : Any

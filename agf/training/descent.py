@@ -81,7 +81,7 @@ def descend(
     snapshots : int, optional
         Most snapshots kept, spaced in log time and in loss.
     observer : callable or None, optional
-        Called with a `Progress` every hundred steps.
+        Called with a `Progress` every hundred steps; `agf.watch()` shows them.
     resume : Trajectory or None, optional
         a trajectory of `descend` to continue; a run in two parts is identical to one in one.
     checkpoint : Checkpoint or str or os.PathLike[str] or None, optional

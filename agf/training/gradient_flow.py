@@ -130,7 +130,7 @@ def flow(
     settle : float, optional
         Fraction of the loss, see `t_max`.
     observer : Observer or None, optional
-        Called with a `Progress` after every accepted step.
+        Called with a `Progress` after every accepted step; `agf.watch()` shows them.
     resume : Trajectory or None, optional
         a trajectory of `flow` on the same problem and init to continue, e.g. one that was interrupted. An
         uninterrupted run and one resumed after an interrupt or `max_steps` are identical; `t_max` shortens the last
