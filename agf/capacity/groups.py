@@ -25,6 +25,7 @@ from agf.contract.blame import guard
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
+from agf.records import naming
 from agf.records.status import Status
 from agf.results.comparison import Comparison
 from agf.results.drop import Drop
@@ -181,7 +182,11 @@ def cluster(problem: Problem, directions: FloatArray, log_norms: FloatArray, cos
 def _split(problem: Problem, directions: FloatArray, log_norms: FloatArray, by: str, cosine: float) -> list[Any]:
     """(members, label) of every group."""
     if by == "direction":
-        return [(members, "") for members in cluster(problem, directions, log_norms, cosine)]
+        known = naming.given(problem.arguments, len(log_norms))
+        return [
+            (members, "" if known is None else naming.listed([known[i] for i in members]))
+            for members in cluster(problem, directions, log_norms, cosine)
+        ]
     network = require_two_layer(problem, f'groups by="{by}"')
     order = np.argsort(-log_norms, kind="stable")
     order = order[np.isfinite(log_norms[order])]

@@ -11,8 +11,9 @@ from agf.capacity.group import Group
 from agf.capacity.groups import at_end, problem_of
 from agf.capacity.pictures import COLOURED, bars, in_motion, trajectory_of
 from agf.contract.problem import Problem
-from agf.pictures.axes import PALETTE, RULE, new_axes
+from agf.pictures.axes import PALETTE, RULE, new_axes, plain
 from agf.pictures.ticks import log_time
+from agf.records import naming
 from agf.results.comparison import Comparison
 from agf.results.trajectory import Trajectory
 
@@ -34,17 +35,18 @@ def race(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Probl
             sizes = kappa * values[:, group.members]
             top = sizes.max(axis=1)
             total = (top + np.log(np.exp(sizes - top[:, None]).sum(axis=1))) / kappa
-            ax.plot(times, total / np.log(10), color=color, linewidth=2, label=_called(k, group), zorder=2)
+            ax.plot(times, total / np.log(10), color=color, linewidth=2, label=_called(k, group, traj), zorder=2)
     log_time(ax)
     ax.set(xlabel="flow time", ylabel="log10 of norm (thick: of the group)")
     ax.legend(fontsize="x-small", title="groups at the end")
     return ax
 
 
-def _called(k: int, group: Group) -> str:
+def _called(k: int, group: Group, run: Trajectory) -> str:
     """What a group is called in a legend: its number in the table of groups, and its neuron or how many they are."""
-    count = group.members.size
-    return f"{k}: neuron {group.members[0]}" if count == 1 else f"{k}: {count} neurons"
+    if group.members.size > 1:
+        return f"{k}: {group.members.size} neurons"
+    return f"{k}: {plain(naming.neurons(run, run.log_norms.shape[1])[group.winner])}"
 
 
 def holdings(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Problem | None = None) -> Axes:
@@ -63,7 +65,7 @@ def aligned(run: Trajectory | Comparison, *, ax: Axes | None = None, problem: Pr
         color = PALETTE[k] if k < COLOURED else RULE
         lines = ax.plot(moments.times[later], cosines[later][:, group.members], color=color, linewidth=0.6)
         if k < COLOURED:
-            lines[0].set_label(_called(k, group))
+            lines[0].set_label(_called(k, group, traj))
     log_time(ax)
     ax.set(xlabel="flow time", ylabel="cosine between a neuron and its drive")
     ax.legend(fontsize="x-small", title="groups at the end")

@@ -11,6 +11,7 @@ import pytest
 import race_cases
 
 import agf
+from agf.capacity import race_pictures
 from agf.shell.main import main
 
 
@@ -118,3 +119,12 @@ def test_agf_plot_draws_cycles(results, tmp_path):
     path = str(tmp_path / "run.npz")
     results["cycles"].save(path)
     assert main(["plot", path, "-o", str(tmp_path / "cycles.png")]) == 0
+
+
+def test_coordinates_that_race_have_their_names():
+    problem = agf.problem("diagonal-linear", X=np.eye(2), y=np.array([2.0, 1.0]), names=["age", "bmi"])
+    flow = agf.flow(problem, problem.init(1e-3))
+    assert [group.label for group in agf.groups(flow)] == ["age", "bmi"]
+    for picture in (race_pictures.race, race_pictures.aligned):
+        named = [text.get_text() for text in picture(flow).get_legend().get_texts()]
+        assert named == ["0: coordinate 0 (age)", "1: coordinate 1 (bmi)"]
