@@ -404,7 +404,7 @@ class Summary:
 
     def draw_errors(self, *, ax: Any = None) -> Any:
         """Error of the predicted half-drop times against alpha, both logarithmic: a line a drop, its median over the
-        runs, and everything else that differs.
+        runs, and everything else that differs. Errors below the tolerance of predictions are rounding, and drawn there.
 
         Parameters
         ----------
@@ -430,7 +430,7 @@ class Summary:
         for shared, family in families:
             for k in range(1, max(group.depth for group in family) + 1):
                 points = [(float(group.settings["alpha"]), _median_error(group, k)) for group in family]
-                known = sorted((alpha, error) for alpha, error in points if error > 0)
+                known = sorted((alpha, max(error, Settings.rtol)) for alpha, error in points if not math.isnan(error))
                 if known:
                     dash, colour = next(styles)
                     name = f"drop {k}" + (f", {plain(shared)}" if len(families) > 1 else "")
@@ -438,7 +438,7 @@ class Summary:
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlabel("alpha")
-        ax.set_ylabel("error of the half-drop time, relative")
+        ax.set_ylabel(f"error of the half-drop time ({Settings.rtol:g}: none)")
         ax.set_title(f"{plain(self.problem)}: prediction against gradient flow")
         if 0 < len(ax.get_legend_handles_labels()[0]) <= 2 * _MOST_NAMES:
             ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))

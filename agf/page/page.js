@@ -76,8 +76,10 @@
       const y = Array.isArray(value) ? value : [value];
       const range = snaps.features[select.value].range;
       const entries = snaps.features[select.value].entries;
+      const few = y.length < 25;
+      const ticks = few && snaps.features[select.value].named ? { tickvals: y.map((_, i) => i), ticktext: entries } : { dtick: few ? 1 : undefined };
       Plotly.react("features", [{ x: y.map((_, i) => i), y: y, type: "bar", marker: { color: palette[0] },
-        customdata: y.map((_, i) => entries[i] || "entry " + i), hovertemplate: "%{customdata}: %{y:.5g}<extra></extra>" }], { ...layout, xaxis: { dtick: y.length < 25 ? 1 : undefined },
+        customdata: y.map((_, i) => entries[i] || "entry " + i), hovertemplate: "%{customdata}: %{y:.5g}<extra></extra>" }], { ...layout, xaxis: ticks,
         yaxis: { range: range, gridcolor: "#eee" } }, { responsive: true, displaylogo: false });
     }
   }

@@ -177,7 +177,12 @@ def _snapshots(run: Trajectory, name: str) -> dict[str, Any]:
     moments = run.snapshot_times[keep]
     norms = run.log_norms[keep][:, :MAX_NEURONS] / np.log(10.0) if run.log_norms.size else np.zeros((keep.size, 0))
     features = {
-        feature: {"values": values[keep], "range": _range(values[keep]), "entries": _entries(run, feature, values)}
+        feature: {
+            "values": values[keep],
+            "range": _range(values[keep]),
+            "entries": _entries(run, feature, values),
+            "named": naming.given(run.arguments, values[:1].size) is not None,
+        }
         for feature, values in run.features_over_time.items()
         if values.ndim <= 3 and values[:1].size <= MAX_ENTRIES
     }

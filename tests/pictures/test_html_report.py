@@ -36,7 +36,7 @@ def curve():
     }
     return Trajectory(
         "toy", 2, "rk45", times, losses, Status.SETTLED, snapshot_times=moments,
-        log_norms=np.zeros((moments.size, 2)), features_over_time=features,
+        log_norms=np.zeros((moments.size, 2)), features_over_time=features, arguments={"names": ["age", "b<mi"]},
     )  # fmt: skip
 
 
@@ -58,6 +58,13 @@ def test_the_page_holds_the_numbers_of_the_runs_and_needs_no_network(tmp_path):
     data = embedded(tmp_path / "r.html")
     assert data["curves"][0]["losses"] == curve().losses.tolist()
     assert data["staircases"][0]["drops"][0]["half_time"] == 1.5
+    features = data["snapshots"]["features"]  # coordinates that have names are called by them below their bars
+    assert {name: feature["named"] for name, feature in features.items()} == {
+        "coefficients": True,
+        "matrix": False,
+        "accuracy": False,
+    }
+    assert features["coefficients"]["entries"] == ["age", "b&lt;mi"]
     text = (tmp_path / "r.html").read_text(encoding="utf-8")
     head = text.split("<script", 1)[0] + text.rsplit("</script>", 1)[1]
     assert not re.search(r"""(src|href)\s*=\s*["']https?:""", head)
@@ -132,7 +139,9 @@ def test_the_page_is_alive_in_a_browser(tmp_path, runs):
                     shown = float(tab.text_content("#read-loss"))
                     assert shown == pytest.approx(float(moments[0].loss_at(moments[0].snapshot_times[k])), rel=1e-4)
                     bar = tab.evaluate("() => document.getElementById('features').data[0].y")
-                    assert bar == [float(k), -2.0 * k] or tab.input_value("#feature-name") != "coefficients"
+                    words = tab.evaluate("() => document.getElementById('features').layout.xaxis.ticktext")
+                    if tab.input_value("#feature-name") == "coefficients":
+                        assert (bar, words) == ([float(k), -2.0 * k], ["age", "b&lt;mi"])
                 tab.select_option("#feature-name", "matrix")
                 assert tab.evaluate("() => document.getElementById('features').data[0].type") == "heatmap"
             check_the_scale_of_the_loss(tab, embedded(path))

@@ -78,6 +78,15 @@ def test_the_median_staircase_goes_on_in_time_and_down_where_fast_runs_make_more
         assert (np.diff(times) > 0).all()
 
 
+def test_errors_below_the_tolerance_are_drawn_there(tmp_path):
+    axes = {"alpha": [1e-3, 1e-4], "seed": [0]}
+    found = summary.summarize(scripted(tmp_path, axes, lambda run: document([2.0], [0.0], ["x"])))
+    for group, error in zip(found.groups, (0.02, -3e-15), strict=True):
+        group.matches.append([{"k": 1, "time_error": error, "level_error": 0.0}])
+    (line,) = found.draw_errors().lines
+    assert line.get_ydata().tolist() == [1e-6, 0.02]  # at 1e-4 and at 1e-3
+
+
 def test_failed_runs_are_counted_not_averaged(tmp_path):
     axes = {"alpha": [1e-3], "seed": [0, 1]}
     found = summary.summarize(scripted(tmp_path, axes, lambda r: document([2.0], [0.0], ["x"]) if r["seed"] else None))
