@@ -31,8 +31,8 @@ _LATE = 2e-3
 #: Log of a common factor of all observed times, from which on it is told. Limit: predictions miss by
 #: percents, and nothing is said of that.
 _OFF = 0.05
-#: Largest relative error of a time up to which a multiple of the loss is advised. Limit: beyond, nothing is; steps
-#: with momentum make a first drop late by a third.
+#: Largest relative error of a time up to which a multiple of the loss is advised that is none of the usual ones. Limit:
+#: beyond, nothing is: the data may be others; steps with momentum make a first drop late by a third.
 _MEETS = 0.5
 #: Spread of the logs of the single factors, as a fraction of the common one, up to which it is told. Limit:
 #: nothing is said where it explains less than four fifths of the misses; a momentum of 0.9 makes the first of four
@@ -431,7 +431,8 @@ def _scaled(stairs: Staircase, trajectory: Trajectory, ratio: float) -> str:
     """What to give where the loss of a curve is a constant times that of the prediction, tried here, with the errors
     that are left; nothing where the curve does not meet the prediction so either."""
     given, lr = trajectory.settings.get("loss_scale", 1.0), trajectory.settings.get("lr")
-    scale = _usual(stairs, float(ratio * given))
+    exact = float(ratio * given)
+    scale = _usual(stairs, exact)
     losses, factor = trajectory.losses * (given / scale), scale / given
     along, still = (
         compare(stairs, replace(trajectory, times=k * trajectory.times, losses=losses)) for k in (factor, 1)
@@ -439,7 +440,7 @@ def _scaled(stairs: Staircase, trajectory: Trajectory, ratio: float) -> str:
     scaled = still.max_time_error < along.max_time_error  # times are right as they are: only losses were forgotten
     tried = still if scaled else along
     most = MARGIN * np.max(-np.diff(stairs.levels), initial=0.0) / stairs.start_level
-    if tried.max_level_error > most or tried.max_time_error > _MEETS:
+    if tried.max_level_error > most or (scale == exact and tried.max_time_error > _MEETS):
         return ""
     words = f" If the curve's is {scale:.4g} times the problem's loss, "
     words += "leave --loss-scale out" if scale == 1 else f"give --loss-scale {scale:.4g} (loss_scale=)"

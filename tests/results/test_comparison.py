@@ -402,6 +402,9 @@ def test_a_usual_multiple_of_the_loss_is_told_exactly_and_a_wrong_one_is_taken_b
     agf.flow(problem, init).to_csv(tmp_path / "curve.csv")
     told = str(agf.compare(stairs, agf.Trajectory.from_csv(tmp_path / "curve.csv", loss_scale=2.0)))
     assert "1 times the problem's loss, leave --loss-scale out: the largest errors" in told
+    wrong = agf.Trajectory.from_csv(tmp_path / "curve.csv", loss_scale=2.0)
+    late = replace(wrong, times=4.0 * wrong.times)  # as with momentum: levels alone show a usual multiple
+    assert "leave --loss-scale out" in str(agf.compare(stairs, late))
     other = agf.problem("diagonal-linear", X=X, y=np.array([30.0, 1.0, 1.0]))  # other data: no multiple explains it
     agf.flow(other, init).to_csv(tmp_path / "other.csv")
     told = str(agf.compare(stairs, agf.Trajectory.from_csv(tmp_path / "other.csv")))
