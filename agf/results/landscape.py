@@ -199,6 +199,8 @@ class Landscape(Tabular):
             rows = [row[:5] + row[6:] for row in rows]
         counts = [f"{self.count(k)} {k if self.count(k) == 1 else word}" for k, word in _WORDS if self.count(k)]
         notes = [f"{', '.join(counts) or 'No critical direction'}. {self.how}."]
+        if self.count("minimum") and self.samples is not None:
+            notes.append("Kinds are of G(w) = E[r relu(w . x)]: neurons with a < 0 end at its minima.")
         if not self.complete:
             notes.append("Found, not proven complete: there may be others.")
         notes += [

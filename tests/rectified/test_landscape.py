@@ -311,3 +311,10 @@ def test_many_samples_with_several_outputs_are_marked_as_perhaps_short_of_a_kink
     rng = np.random.default_rng(12)
     found = agf.landscape(agf.TwoLayer(rng.standard_normal((6, 2)), rng.standard_normal((6, 2))))
     assert all("perhaps short of a kink" in one.label for one in found.criticals)
+
+
+def test_kinds_say_of_which_function_they_are_where_neurons_grow_at_minima():
+    X, y = np.array([[1.0, 0.2], [0.3, 1.0], [-1.0, 0.5], [-0.4, -1.0]]), [1.0, -0.8, 1.2, 0.6]
+    told = "neurons with a < 0 end at its minima"
+    assert told in str(agf.landscape(agf.TwoLayer(X, y, kink=0.0)))
+    assert told not in str(agf.landscape(agf.problem("diagonal-linear", X=X, y=np.array(y))))
