@@ -74,6 +74,19 @@ def test_population_loss_and_gradient_are_the_means_of_2e5_sampled_sequences(mak
     assert np.abs(gradient[~blind] / sampled.grad_error[~blind]).max() > 50
 
 
+def test_equation_53_is_made_of_the_first_two_moments_of_a_wishart_matrix():
+    """With X = sum x_n x_n^T, E X = N S and E X A X = N^2 S A S + N (S A S + tr(A S) S) for a symmetric A."""
+    rng = np.random.default_rng(3)
+    s, n = _covariance(rng, 4), 8
+    problem = LinearAttention(s, n, 5)
+    theta = _random(problem, rng)
+    m = problem.merged(theta)
+    a = m @ s @ m.T
+    square = n**2 * s @ a @ s + n * (s @ a @ s + np.trace(a @ s) * s)
+    expected = 0.5 * np.trace(s - 2 * n * s @ m @ s + square)
+    assert problem.loss_grad(theta, _all(problem))[0] == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize("make", [lambda s: LinearAttention(s, 5, 3), lambda s: FullLinearAttention(s, 5, 2, 2)])
 def test_gradient_hessian_and_utility_belong_to_the_loss(make):
     """Central differences: error h^2 = 1e-10 of terms of order one, and 1e-16 / h of rounding."""
@@ -191,8 +204,9 @@ def test_levels_of_equation_57_are_losses_of_critical_points(paper):
 
 def test_equation_7_of_the_main_text_lost_a_square_and_goes_negative(paper):
     lam = paper.eigenvalues
-    printed = 0.5 * (2.0 - np.cumsum(32 * lam / (2.0 + 33 * lam)))
-    assert printed[-1] < 0 < paper.plateaus()[-1]
+    printed, mended = (0.5 * (2.0 - np.cumsum(32 * lam**power / (2.0 + 33 * lam))) for power in (1, 2))
+    assert printed[-1] < 0
+    np.testing.assert_allclose(paper.plateaus(), [1.0, *mended], rtol=1e-12)
 
 
 def test_printed_bound_exceeds_the_time_a_head_takes_and_the_corrected_one_is_that_time(paper):
