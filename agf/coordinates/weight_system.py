@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,8 +76,9 @@ class Weights(FlowSystem):
 
     def scale(self, y: FloatArray) -> FloatArray:
         """Norm of the neuron over the root of P: the root mean square over its entries is then its relative error."""
-        size = norms(y.reshape(self.shape)) / np.sqrt(self.shape[1])
-        return np.repeat(np.where(size > 0, size, 1.0), self.shape[1])
+        size = norms(y.reshape(self.shape)) / math.sqrt(self.shape[1])
+        size[~(size > 0)] = 1.0
+        return size.repeat(self.shape[1])
 
     def hessian(self, y: FloatArray) -> FloatArray | None:
         """The problem's own, in units of s, without neurons that are exactly zero: these never move, and a network with

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from agf_problems.diagonal_linear import limit
 from agf_problems.diagonal_linear.flow import MirrorFlow
+from agf_problems.diagonal_linear.mirror import Mirror
 from agf_problems.diagonal_linear.signed_fit import SignedFit, _Gram
 from diagonal_cases import (
     coefficients,
@@ -285,6 +286,9 @@ def test_product_of_the_weights_follows_from_the_norm_to_the_fourth_power():
     alpha, z = 0.3, 0.7
     u, v = np.sqrt(2) * alpha * np.cosh(z), np.sqrt(2) * alpha * np.sinh(z)
     norm2 = u**2 + v**2
+    mirror = Mirror.of(agf.Init.from_params(np.array([[np.sqrt(2) * alpha, 0.0]])))
+    np.testing.assert_allclose(mirror.coefficients(np.array([z])), u * v, rtol=1e-14)
+    np.testing.assert_allclose(mirror.squares(np.array([z])), norm2, rtol=1e-14)
     assert 2 * u * v == pytest.approx(np.sqrt(norm2**2 - 4 * alpha**4), rel=1e-14)
     assert 2 * u * v != pytest.approx(np.sqrt(norm2 - 4 * alpha**4), rel=0.1)
 

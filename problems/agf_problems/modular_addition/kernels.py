@@ -283,9 +283,13 @@ class Quadratic:
         full[:, :, :, :, :2] = full[:, :, :, :, :2] @ basis.T
         return full.reshape(3 * p * m, 3 * p * m)
 
+    @cached_property
+    def _spectrum(self) -> ComplexArray:
+        return self._characters.transform(self._template)
+
     def _target_slope(self, partner: FloatArray) -> FloatArray:
         """d2/dA_i[a] dw_i[c] of the target's utility, (m, p, p): 2/p of the convolution of B_i with x, at c - a."""
-        hats = self._characters.transform(partner) * self._characters.transform(self._template)
+        hats = self._characters.transform(partner) * self._spectrum
         return 2.0 / self.order * self._characters.inverse(hats)[:, self._characters.differences().T]
 
     def _target_twist(self, w: FloatArray) -> FloatArray:
