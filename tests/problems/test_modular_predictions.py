@@ -257,6 +257,9 @@ def test_frequencies_are_independent_at_the_start_and_once_one_is_learned_but_no
     assert mixed(np.zeros((0, 33))) < 1e-13
     assert mixed(learned) < 1e-12
     assert mixed(learned[:3]) > 1e-2
+    levels = np.array([125.0, 25.0, 0.0]) / 11.0  # sums of |xh_i|^2 / p over what is left
+    np.testing.assert_allclose(problem.theory().levels, levels, atol=1e-12)
+    assert problem.loss_grad(learned, np.arange(6))[0] == pytest.approx(levels[1], rel=1e-12)
 
 
 def test_a_plateau_on_which_rounding_moves_the_neurons_is_skipped_and_not_stepped_through():
