@@ -93,6 +93,10 @@ class Loss(ABC):
         """l of each row, (n,)."""
 
     @abstractmethod
+    def least(self, y: FloatArray) -> float:
+        """Least sum of l over rows y (k, c) that are all given one and the same f."""
+
+    @abstractmethod
     def residual(self, b: Backend, f: Any, y: Any) -> Any:
         """-dl/df, (n, c)."""
 
@@ -127,6 +131,9 @@ class HalfSquared(Loss):
 
     def value(self, b: Backend, f: Any, y: Any) -> Any:
         return 0.5 * ((y - f) ** 2).sum(1)
+
+    def least(self, y: FloatArray) -> float:
+        return 0.5 * float(np.sum((y - y.mean(axis=0)) ** 2))
 
     def residual(self, b: Backend, f: Any, y: Any) -> Any:
         return y - f
@@ -180,6 +187,10 @@ class Logistic(_Margin):
     def value(self, b: Backend, f: Any, y: Any) -> Any:
         return b.xp.logaddexp(b.zeros(tuple(f.shape)), -y * f).sum(1)
 
+    def least(self, y: FloatArray) -> float:
+        share = (y > 0).mean(axis=0)
+        return float(y.shape[0] * (_entropy(share) + _entropy(1.0 - share)))
+
     def residual(self, b: Backend, f: Any, y: Any) -> Any:
         return y * b.special.expit(-y * f)
 
@@ -195,6 +206,9 @@ class DoubleLogistic(Logistic):
     def value(self, b: Backend, f: Any, y: Any) -> Any:
         return 2.0 * super().value(b, f, y)
 
+    def least(self, y: FloatArray) -> float:
+        return 2.0 * super().least(y)
+
     def residual(self, b: Backend, f: Any, y: Any) -> Any:
         return 2.0 * super().residual(b, f, y)
 
@@ -209,6 +223,10 @@ class Exponential(_Margin):
 
     def value(self, b: Backend, f: Any, y: Any) -> Any:
         return b.xp.exp(-y * f).sum(1)
+
+    def least(self, y: FloatArray) -> float:
+        share = (y > 0).mean(axis=0)
+        return float(y.shape[0] * np.sum(2.0 * np.sqrt(share * (1.0 - share))))
 
     def residual(self, b: Backend, f: Any, y: Any) -> Any:
         return y * b.xp.exp(-y * f)
@@ -243,6 +261,9 @@ class CrossEntropy(Loss):
         top, shifted = self._shifted(b, f)
         return top[:, 0] + b.xp.log(b.xp.exp(shifted).sum(1)) - (y * f).sum(1)
 
+    def least(self, y: FloatArray) -> float:
+        return float(y.shape[0] * _entropy(y.mean(axis=0)))
+
     def residual(self, b: Backend, f: Any, y: Any) -> Any:
         return y - self._softmax(b, f)
 
@@ -262,6 +283,11 @@ class CrossEntropy(Loss):
     def _softmax(self, b: Backend, f: Any) -> Any:
         e = b.xp.exp(self._shifted(b, f)[1])
         return e / e.sum(1)[:, None]
+
+
+def _entropy(shares: FloatArray) -> float:
+    """-sum of p log p."""
+    return -float(shares @ np.log(np.where(shares > 0, shares, 1.0)))
 
 
 @asked

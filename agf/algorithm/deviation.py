@@ -78,8 +78,8 @@ class _Leg:
     moved : change of the output of those active before, and of newcomers by turning, over that of the network.
     turned : the part of newcomers in it.
     share : output of the dormant neurons, and of those that join in another direction, over that of the newcomer.
-    late : by how much a loss that is not quadratic has moved its middle (`saturation.later`), and the size at which its
-    neurons began, or left in an earlier drop.
+    late : by how much a loss that is not quadratic has moved its middle (`saturation.later`), the size at which its
+    neurons began, or left in an earlier drop, and how far from their threshold those that turn have come to rest.
     lag : by how much it is late for drops before it and for those that follow it (`lag.Lag`); None where neurons turn.
     """
 
@@ -149,12 +149,16 @@ class Deviation:
                 lags = self._lag.add(self.problem, before, after, drop, active, parts, gained, float(share))
                 lag = sum(map(abs, lags))
         self._straight = lag is not None
+        off = 0.0  # of the norm at which its newcomers rest from the threshold at which they are taken to have arrived
+        if lag is None and new.size:
+            off = abs(_together(after.log_norms[new]) - _together(activated.log_norms[new]))
         late = abs(later(self.problem, theta, active, new, 0.5 * (before.level + drop.level)))
         if self._began is None:
             self._began = settled.log_norms
         # a coordinate that starts at beta = 0 does so with weights; its law is a logistic but for half this part of it
         grown = size - max(self._began[new].tolist(), default=-np.inf)
         late += 2.0 * float(width) * math.exp(-kappa * max(grown, 0.0))
+        late += 2.0 * float(width) * off if math.isfinite(off) else 0.0  # all of it: it grows there at its rate
         late += float(width) * max((self._left.pop(k, 0.0) for k in new.tolist()), default=0.0)
         if drop.collapsed.size and after.directions.shape[0] == self.problem.width:
             self._leave(drop.collapsed, after, float(width))
@@ -321,6 +325,11 @@ def _elsewhere(neurons: IntArray, state: State[Any]) -> IntArray:
         return neurons[:0]
     directions = state.directions[neurons].reshape(neurons.size, -1)
     return neurons[lengths(directions - directions[np.argmax(state.log_norms[neurons])]) >= TURN]
+
+
+def _together(log_norms: FloatArray) -> float:
+    """Log norm of neurons (m,) as one."""
+    return 0.5 * float(np.logaddexp.reduce(2.0 * log_norms))
 
 
 def _size(vector: FloatArray) -> float:

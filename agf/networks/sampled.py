@@ -17,9 +17,10 @@ from scipy.linalg.lapack import dpstrf
 from agf.arrays import FloatArray, IntArray, count, in_range, matrix, not_zero
 from agf.contract.problem import Problem
 from agf.errors import DataError, explain
+from agf.init import Init
 from agf.losses import loss_of
 from agf.numerics.backend import Backend
-from agf.rounding import RANK
+from agf.rounding import RANK, SUM
 
 #: Entries of one work array: blocks of samples are cut so that (samples, neurons) stays below this. 1 MB stays in
 #: cache: two thirds of the time of unblocked arrays at 1,000 neurons.
@@ -57,6 +58,8 @@ class SampledProblem(Problem):
         self.n_samples, self.n_inputs = self.X.shape[:2]
         #: What the mean over the rows is multiplied by: 1, or n where the loss is a sum.
         self._weight = 1.0
+        #: Whether f is 0 at the input 0, whatever the weights are.
+        self._through_origin = False
         self.n_outputs = self.Y.shape[1]
         self.quadratic_loss = self.loss.quadratic
         self._backend = Backend.of(device)
@@ -137,6 +140,21 @@ class SampledProblem(Problem):
         jacobian = _flat(root(self._neuron_jacobian(active, active_neurons, every)))
         root_weight = np.sqrt(self._weight / self.n_samples)
         return b.numpy(out) * root_weight, b.numpy(jacobian) * root_weight
+
+    def least_loss(self, init: Init) -> float:
+        """What no function fits: equal rows of X have one output, and rows of 0 none where neurons have none."""
+        del init
+        rows = self.X.reshape(self.n_samples, -1)
+        _, which, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+        groups = np.split(np.argsort(which.reshape(-1), kind="stable"), np.cumsum(counts)[:-1])
+        least = 0.0
+        for group in groups:
+            if self._through_origin and not rows[group[0]].any():
+                y = self._y[group]
+                least += float(self.loss.value(self._backend, 0.0 * y, y).sum())
+            elif group.size > 1:
+                least += self.loss.least(self.Y[group])
+        return (1.0 - SUM) * self._weight * least / self.n_samples
 
     def features(self, theta: FloatArray, neurons: IntArray) -> dict[str, FloatArray]:
         """ "accuracy" (1,) where there are classes; "predictions" (n, c) up to 4,096 numbers."""

@@ -173,6 +173,7 @@ class TwoLayer(SecondOrder):
         #: Number of neurons, without the row of an output bias.
         self.hidden = self.width
         self.permanent = self.biases.permanent(self.hidden)
+        self._through_origin = not self.permanent
         self.width += len(self.permanent)
         self.bias = bias
         # Samples last in memory: sums and products run along them, and thin products take half the time or less.
@@ -256,12 +257,13 @@ class TwoLayer(SecondOrder):
         return {"balance": np.where(np.isin(neurons, self.permanent), 0.0, balance)}
 
     def least_loss(self, init: Init) -> float:
-        """Half-squared loss of the best polynomial where the activation is a power of its input, else 0."""
-        kind, neurons = self.activation, int(np.isfinite(init.log_norms).sum())
+        """What no function fits, or no polynomial where the activation is a power of its input (half-squared loss)."""
+        least, kind, neurons = super().least_loss(init), self.activation, int(np.isfinite(init.log_norms).sum())
         if not (self.quadratic_loss and kind.homogeneous and kind.smooth):
-            return 0.0
+            return least
         constant, weights = bool(self.permanent), neurons * self.n_params
-        return self._weight * least_squares(self.X, self.Y, kind.power, constant=constant, weights=weights)
+        left = least_squares(self.X, self.Y, kind.power, constant=constant, weights=weights)
+        return max(least, self._weight * left)
 
     def theory(self, alpha: float | None = None, **options: Any) -> Staircase:
         """(Leaky) ReLU, one output: the staircase at infinite width as the scale vanishes, with no weights at all.

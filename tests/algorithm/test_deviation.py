@@ -132,3 +132,16 @@ def test_what_implicit_steps_add_up_to_by_a_drop_is_in_its_bar(monkeypatch):
     assert path.slipped(known.drops) == pytest.approx([3e-4, 3e-4])
     plain, wider = (of_curve(known, slipped=slipped).drops for slipped in (None, path.slipped(known.drops)))
     assert [b.error - a.error for a, b in zip(plain, wider, strict=True)] == pytest.approx([6e-4, 6e-4])
+
+
+def test_neurons_that_come_to_rest_far_from_their_threshold_have_that_in_their_bar():
+    rng = np.random.default_rng(4)
+    X, Y = rng.integers(-2, 3, (5, 3)).astype(float), rng.integers(-2, 3, (5, 2)).astype(float)
+    problem = agf.TwoLayer(X, Y, activation="tanh", width=2)
+    init = problem.init(1e-6, seed=4)
+    paper, curve = agf.predict(problem, init, mode="agf"), agf.predict(problem, init, conditioning=False)
+    first = paper.drops[0]
+    middle = 0.5 * (paper.start_level + first.level)
+    true = np.interp(-middle, -np.minimum.accumulate(curve.curve_losses), curve.curve_times)
+    off = abs(first.half_time / true - 1.0)  # it turns between its two outputs as it grows
+    assert 0.045 < off < first.error < 3.0 * off

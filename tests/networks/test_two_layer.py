@@ -579,3 +579,24 @@ def test_what_no_square_network_fits_is_not_waited_for():
     assert "no network that the flow can reach has less loss" in flow.ending
     few = agf.TwoLayer(X, Y, activation="square", width=1)  # of which that is not told
     assert few.least_loss(few.init(1e-4)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("loss", "labels", "zero", "split"),
+    [
+        ("half-squared", [3.0, 1.0, -1.0, 1.0, 0.0], 4.5, 4.0 / 3.0),
+        ("logistic", [1, 1, -1, 1, 1], np.log(2.0), 3 * np.log(3.0) - 2 * np.log(2.0)),
+        ("double-logistic", [1, 1, -1, 1, 1], 2 * np.log(2.0), 2 * (3 * np.log(3.0) - 2 * np.log(2.0))),
+        ("exponential", [1, 1, -1, 1, 1], 1.0, 2.0 * np.sqrt(2.0)),
+        ("cross-entropy", [0, 1, 2, 0, 0], np.log(3.0), 3 * np.log(3.0)),
+    ],
+)
+def test_equal_inputs_have_one_output_and_an_input_of_zeros_has_none(loss, labels, zero, split):
+    X = [[0.0, 0.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [-1.0, 1.0]]
+    problem = agf.TwoLayer(X, labels, activation="relu", loss=loss, width=2)
+    init = problem.init(1e-3)
+    assert problem.least_loss(init) == pytest.approx((zero + split) / 5, rel=1e-12)
+    biased = agf.TwoLayer(X, labels, activation="relu", loss=loss, width=2, bias="output", reduction="sum")
+    assert biased.least_loss(init) == pytest.approx(split, rel=1e-12)
+    shifted = agf.TwoLayer(X, labels, activation="relu", loss=loss, width=2, bias="hidden")
+    assert shifted.least_loss(shifted.init(1e-3)) == pytest.approx(split / 5, rel=1e-12)

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 import agf
 from agf import registry
-from agf.rectified.escape import _beyond, _pull, judge
+from agf.rectified.escape import _beyond, _free, _pull, judge
 from agf.rectified.samples import Samples
 from agf.results.network import Neurons
 from agf.shell.main import main
@@ -377,3 +377,25 @@ def test_a_neuron_in_a_slow_mode_that_leaves_its_cone_is_not_at_rest():
     before = agf.escape(problem, flow.params(int(np.searchsorted(flow.snapshot_times, 800.0))))
     assert before.verdict == "moving"
     assert "to where a neuron leaves its cone" in before.sentence
+
+
+def test_neurons_at_rest_beside_rounded_kinks_are_not_said_to_leave_for_being_off_the_sharp_ones():
+    X = [[0, 0, 0], [-1, 2, 1], [2, 1, -1], [2, 2, 1], [2, 1, 1], [-2, 0, -2], [0, -2, -2]]
+    problem = agf.TwoLayer(X, [1, -2, -2, 2, -2, -1, -2], activation="leaky-relu", width=2, leak=0.1)
+    theta = np.array(
+        [[1.027044452, -0.985038228, -0.08047977, -1.42537153], [-1.220039041, -0.167910829, 0.785356963, -1.460655193]]
+    )
+    assert np.abs(problem.loss_grad(theta, np.arange(2))[1]).max() < 1e-8
+    found = agf.escape(problem, theta)
+    assert found.motion**2 > 1e-6  # what rounding makes of the kinks
+    assert found.verdict == "spurious"
+    moved = agf.escape(problem, theta * [1.0, 1.0, 1.0, 0.997])
+    assert moved.verdict != "spurious"  # where it does lose by moving
+
+
+def test_samples_on_one_line_hold_a_neuron_by_what_they_weigh_together_and_one_at_zero_not_at_all():
+    X = np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
+    samples = Samples.of(agf.TwoLayer(X, np.ones(4), activation="leaky-relu", width=1, leak=0.1))
+    neuron = np.array([[0.0, 1.0, 1.0]])
+    for weights, free in [([1, 0, 0, 0], False), ([0, 1, -2, 0], False), ([0, 2, -1, 0], True), ([0, 1, -1, 0], False)]:
+        assert _free(samples, neuron, np.array(weights, dtype=float)) == [free]
