@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -226,3 +227,20 @@ def test_attributes_that_are_words_are_checked_where_a_class_is_found(write, lin
     text = f"import agf\n\nclass Mine(agf.TwoLayer):\n    {line}\n"
     with pytest.raises(agf.ProblemError, match=f"class Mine: its attribute `{line.split()[0]}` cannot be"):
         registry.find(str(write(text)))
+
+
+def test_a_problem_of_one_says_so_in_the_singular():
+    one = np.ones((1, 1))
+    sizes = {
+        "diagonal-linear": {"X": one, "y": [1.0]},
+        "linear": {"Sxx": one, "B": one, "width": 1},
+        "linear-attention": {"covariance": one, "context": 1, "heads": 1},
+        "full-linear-attention": {"covariance": one, "context": 1, "heads": 1},
+        "modular-addition": {"p": 3, "template": "one-hot", "width": 1},
+        "relu": {"X": one, "Y": [1.0], "width": 1},
+        "gaussian-teacher": {"teacher": one, "width": 1},
+    }
+    for name, arguments in sizes.items():
+        told = agf.problem(name, **arguments).describe()
+        assert re.search(r"\b1 ", told), told
+        assert not re.search(r"\b1 [\w-]+( [\w-]+)?(s|ies)\b", told), told

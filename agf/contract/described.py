@@ -27,7 +27,10 @@ class Described(Instance):
 
     def describe(self) -> str:
         """One line for reports: what the network and the data are."""
-        return f"{self.name}, {self.width} neurons of {self.n_params} parameters, degree {self.degree}"
+        width, each = (
+            f"{n} {word}{'s' * (n != 1)}" for n, word in ((self.width, "neuron"), (self.n_params, "parameter"))
+        )
+        return f"{self.name}, {width} of {each}, degree {self.degree}"
 
     def label(self, theta: FloatArray, neurons: IntArray, chosen: IntArray) -> str:
         """A few words for the drop of neurons `chosen` (indices in 0..H-1), e.g. "coordinate 3"; the first of many.

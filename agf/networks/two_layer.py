@@ -302,10 +302,11 @@ class TwoLayer(SecondOrder):
         """Width, activation, data and loss in one line."""
         summed = " summed over them" if self._weight > 1 else ""
         inputs = self.n_inputs - self.biases.hidden
-        neurons = f"{self.hidden} {self.activation.name} neurons{self.biases.described}"
+        sizes = ((self.hidden, f"{self.activation.name} neuron"), (self.n_samples, "sample"), (inputs, "input"))
+        neurons, samples, columns = (f"{count} {word}{'s' * (count != 1)}" for count, word in sizes)
         return (
-            f"{self.name}: {neurons} on {self.n_samples} samples, "
-            f"{inputs} inputs to {self.n_outputs}, {self.loss.name} loss{summed}, degree {self.degree}"
+            f"{self.name}: {neurons}{self.biases.described} on {samples}, "
+            f"{columns} to {self.n_outputs}, {self.loss.name} loss{summed}, degree {self.degree}"
         )
 
     @classmethod

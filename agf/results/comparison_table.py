@@ -122,11 +122,11 @@ def _sentences(report: Comparison) -> list[str]:
         lines.append(f"The predicted curve is within {percent(report.curve_error)} of L(0) throughout.")
     return [
         *lines,
+        *report.notes,
         *_pairing(report),
         *_certainty(report),
         f"prediction {report.stairs.status.word}: {report.stairs.ending}",
         f"trajectory {report.trajectory.status.word}: {report.trajectory.ending}",
-        *report.notes,
         *_of_both(report),
     ]
 

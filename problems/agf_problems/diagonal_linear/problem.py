@@ -256,7 +256,8 @@ class DiagonalLinear(agf.Problem):
 
     def describe(self) -> str:
         """One line for reports."""
-        return f"{self.name}, {self.width} coordinates, {self.n_samples} samples"
+        sizes = {"coordinate": self.width, "sample": self.n_samples}
+        return ", ".join([self.name, *(f"{count} {word}{'s' * (count != 1)}" for word, count in sizes.items())])
 
     @classmethod
     def example(cls) -> dict[str, Any]:

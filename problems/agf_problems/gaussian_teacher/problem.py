@@ -241,10 +241,13 @@ class GaussianTeacher(agf.Problem):
 
     def describe(self) -> str:
         """Students, teachers, activation and inputs in one line."""
-        return (
-            f"{self.name}: {self.width} {self.activation} student(s) on {self.outer.size} teacher(s), "
-            f"{self.n_inputs} Gaussian inputs, degree {self.degree}"
+        sizes = (
+            (self.width, f"{self.activation} student"),
+            (self.outer.size, "teacher"),
+            (self.n_inputs, "Gaussian input"),
         )
+        students, teachers, inputs = (f"{count} {word}{'s' * (count != 1)}" for count, word in sizes)
+        return f"{self.name}: {students} on {teachers}, {inputs}, degree {self.degree}"
 
     # -- beside it --------------------------------------------------------------------------------------------
 

@@ -259,10 +259,9 @@ class Linear(Problem):
     def describe(self) -> str:
         """One line: sizes and the number of independent blocks."""
         blocks = len(self.moments.blocks)
-        return (
-            f"linear, {self.n_inputs} inputs, {self.width} hidden units, {self.n_outputs} outputs, "
-            f"{self.moments.rank} modes" + f" in {blocks} independent blocks" * (blocks > 1)
-        )
+        sizes = {"input": self.n_inputs, "hidden unit": self.width, "output": self.n_outputs, "mode": self.moments.rank}
+        words = [f"{count} {word}{'s' * (count != 1)}" for word, count in sizes.items()]
+        return ", ".join(["linear", *words]) + f" in {blocks} independent blocks" * (blocks > 1)
 
     # -- theory and own coordinates ---------------------------------------------------------------------------
 

@@ -72,9 +72,10 @@ class FullLinearAttention(ContextRegression):
         return {"covariance": default_eigenvalues(), "context": 32, "heads": 3, "rank": 2}
 
     def describe(self) -> str:
+        heads, pairs = (f"{n} {word}{'s' * (n != 1)}" for n, word in ((self.width, "head"), (self.context, "pair")))
         return (
-            f"linear attention, {self.width} heads of rank {self.head_rank} with whole matrices, inputs of dimension "
-            f"{self.dimension} (rank {self.rank}), {self.context} pairs in context"
+            f"linear attention, {heads} of rank {self.head_rank} with whole matrices, inputs of dimension "
+            f"{self.dimension} (rank {self.rank}), {pairs} in context"
         )
 
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:

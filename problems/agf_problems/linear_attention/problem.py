@@ -57,10 +57,9 @@ class LinearAttention(ContextRegression):
         return {"covariance": default_eigenvalues(), "context": 32, "heads": 5}
 
     def describe(self) -> str:
-        return (
-            f"linear attention, {self.width} rank-one heads, inputs of dimension {self.dimension} (rank {self.rank}), "
-            f"{self.context} pairs in context"
-        )
+        sizes = ((self.width, "rank-one head"), (self.context, "pair"))
+        heads, pairs = (f"{count} {word}{'s' * (count != 1)}" for count, word in sizes)
+        return f"linear attention, {heads}, inputs of dimension {self.dimension} (rank {self.rank}), {pairs} in context"
 
     def initial(self, alpha: float, rng: np.random.Generator, kind: str) -> FloatArray:
         """Parameters before scaling by alpha.

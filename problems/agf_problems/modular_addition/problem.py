@@ -252,10 +252,11 @@ class ModularAddition(Spectral):
     def describe(self) -> str:
         largest = np.abs(self.template.spectrum).max(initial=0.0)
         group = " x ".join(f"Z/{n}" for n in self.characters.orders)
-        found = f"{self.template.learnable.size} frequencies, largest |xh| {largest:.4g}"
+        count = self.template.learnable.size
+        found = f"{count} {'frequency' if count == 1 else 'frequencies'}, largest |xh| {largest:.4g}"
         even = ", even order (Nyquist)" if not self.characters.paired.all() else ""
-        what = found if self.template.learnable.size else "constant template, nothing to learn"
-        return f"{self.name} on {group}, {self.width} neurons z^{self.terms}, {what}{even}"
+        what = found if count else "constant template, nothing to learn"
+        return f"{self.name} on {group}, {self.width} neuron{'s' * (self.width != 1)} z^{self.terms}, {what}{even}"
 
     @classmethod
     def example(cls) -> dict[str, Any]:
