@@ -77,8 +77,8 @@ def check_sizes(problem: Problem, where: str) -> None:
     for name in ("interchangeable", "smooth", "quadratic_loss"):
         if not isinstance(value := _read(problem, name), bool | np.bool_ | int):
             _refuse(problem, name, value, "True or False", where)
-    if not isinstance(name := _read(problem, "name"), str) or not name.strip():
-        _refuse(problem, "name", name, "text", where)
+    if not isinstance(name := _read(problem, "name"), str) or not (name.strip() and name.isprintable()):
+        _refuse(problem, "name", name, "text of printable letters", where)
     kinds = _read(problem, "kinds")
     if not (isinstance(kinds, tuple | list) and kinds and all(isinstance(kind, str) for kind in kinds)):
         _refuse(problem, "kinds", kinds, "names of kinds of initialization, as in ('gaussian',)", where)

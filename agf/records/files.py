@@ -325,9 +325,9 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, n
             if not isinstance(header, dict) or header.get("format") != FORMAT:
                 raise refuse("it is not an agf run file", "Give a file written by agf -o.")
             version = header.get("version")
-            if not isinstance(version, int) or version > VERSION:
+            if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= VERSION:
                 raise refuse(
-                    f"it is version {version}, and this agf reads up to version {VERSION}", "Upgrade agf to read it."
+                    f"it is version {version!r}, and this agf reads up to version {VERSION}", "Upgrade agf to read it."
                 )
             refuse_bomb(archive)
             arrays = {name: member(archive, info) for name, info in members(archive)}

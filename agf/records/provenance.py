@@ -46,7 +46,8 @@ def fingerprint(arguments: Mapping[str, Any]) -> str:
         digest.update(name.encode())
         value = recorded(arguments[name])
         if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-            array = np.ascontiguousarray(value, dtype=np.float64)
+            with np.errstate(all="ignore"):  # of long doubles that float64 does not hold
+                array = np.ascontiguousarray(value, dtype=np.float64)
             digest.update(repr(value.shape).encode() + array.tobytes())
         else:  # tuples and numpy scalars as a run file has them
             digest.update(repr(files.jsonable(arguments[name] if isinstance(value, Unsaved) else value)).encode())

@@ -94,6 +94,13 @@ def text(value: Any, where: str) -> None:
         raise Wrong(where, _shown(value), "text")
 
 
+def name(value: Any, where: str) -> None:
+    """What something is called wherever it is shown: letters that can be printed."""
+    text(value, where)
+    if not (value.strip() and value.isprintable()):
+        raise Wrong(where, _shown(value), "a name of printable letters")
+
+
 def flag(value: Any, where: str) -> None:
     """true, false, or null for unknown."""
     if not (value is None or isinstance(value, bool)):
@@ -227,7 +234,7 @@ _DOCUMENTS = {
         {
             "result": record(
                 {
-                    "problem": text, "degree": whole(2), "levels": listing(real), "drops": listing(_DROP),
+                    "problem": name, "degree": whole(2), "levels": listing(real), "drops": listing(_DROP),
                     "status": _STATUS, "notes": listing(text), "stats": mapping(real),
                 },
                 {"bounds": optional(listing(real))},
@@ -238,7 +245,7 @@ _DOCUMENTS = {
     ),
     "trajectory": record(
         {
-            "problem": text, "degree": whole(2), "method": text, "status": _STATUS, "log_scale": optional(finite),
+            "problem": name, "degree": whole(2), "method": text, "status": _STATUS, "log_scale": optional(finite),
             "settings": _TRAINED, "stats": mapping(real), "notes": listing(text), **_COMMON,
         },
         {"evidence": text, **_INIT},
@@ -248,18 +255,18 @@ _DOCUMENTS = {
             "leak": finite,
             "result": record(
                 {
-                    "problem": text, "degree": whole(2), "at": text, "level": real, "complete": flag, "how": text,
+                    "problem": name, "degree": whole(2), "at": text, "level": real, "complete": flag, "how": text,
                     "criticals": listing(_CRITICAL), "flats": listing(_FLAT), "notes": listing(text),
                 }
             ),
         }
     ),
     "dormant-phase": record(
-        {"problem": text, "leak": finite, "t_max": positive_or_inf}, {"along": optional(listing(finite))}
+        {"problem": name, "leak": finite, "t_max": positive_or_inf}, {"along": optional(listing(finite))}
     ),
     "rewinding": record(
         {
-            "problem": text, "arguments": mapping(_argument), "fingerprint": text, "versions": mapping(text),
+            "problem": name, "arguments": mapping(_argument), "fingerprint": text, "versions": mapping(text),
             "settings": record(
                 {
                     "method": text, "cycles": whole(), "keep": positive, "rewind": finite, "by": text,
@@ -300,7 +307,7 @@ ROW = record(
 #: The document of a sweep's folder, and the axes of one of its plans.
 SWEEP = record(
     {
-        "format": text, "version": whole(), "problem": text, "fingerprint": text, "axes": listing(text),
+        "format": text, "version": whole(), "problem": name, "fingerprint": text, "axes": listing(text),
         "do": listing(text), "flow": mapping(scalar),
     },
     {"arguments": mapping(text), "versions": mapping(text)},

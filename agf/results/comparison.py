@@ -17,6 +17,7 @@ from agf.records.status import Status
 from agf.records.table import Table, counted, number, one_line, percent
 from agf.results.curve import CurveDrop, rises
 from agf.results.drawn import Drawn
+from agf.results.drop import Drop
 from agf.results.match import Match, alike, delay, drops, first_ratio, lateness, relative
 from agf.results.matching import MARGIN, align
 from agf.results.staircase import Staircase
@@ -285,7 +286,8 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
     compared with the first time the curve falls below the predicted mid-level (the mean of the levels before and
     after), whether or not a drop is visible there. The fall in which initial weights die out, to the loss of the zero
     function, is no drop, and is told in a note. Predicted drops after the end of the curve, which it does not make
-    before, have no partner; a level is compared where the curve has come to it.
+    before, have no partner; a level is compared where the curve has come to it, and where it ends on it, if the
+    predicted curve is there by then as well, to the error bar of the level.
     """
     _refuse_others(stairs, trajectory, repeat)
     times = [drop.half_time if np.isfinite(drop.half_time) else drop.time for drop in stairs.drops]
@@ -316,6 +318,8 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
         last = first is not None and (k + 1 == len(partner) or partner[k + 1] != partner[k])
         observed = passed[k]
         level = visible[end - 1].after if end is not None and last and end != cut else np.nan
+        if end == len(visible) and _on_its_way(stairs, drop, trajectory):
+            level = np.nan
         if observed == 0.0 and first is None:  # fallen before the curve begins
             level = float(trajectory.losses[0])
         again = np.inf if repeat is None else repeat.time_at(middles[k])
@@ -339,6 +343,15 @@ def compare(stairs: Staircase, trajectory: Trajectory, *, repeat: Trajectory | N
         )
     notes = *unlearned, *_notes(stairs, trajectory, matches)
     return Comparison(stairs, trajectory, repeat, tuple(matches), tuple(visible), notes)
+
+
+def _on_its_way(stairs: Staircase, drop: Drop, trajectory: Trajectory) -> bool:
+    """Whether the predicted curve is farther from the level of a drop, where the trajectory ends, than that level's
+    error bar: on its way to it, or from it, as the trajectory then is."""
+    if not stairs.curve_times.size:
+        return False
+    left = abs(float(stairs.curve(float(trajectory.times[-1]))) - drop.level)
+    return left > drop.level_error * stairs.start_level  # of no bar, False
 
 
 def _learned(drops: list[CurveDrop], zero: float) -> tuple[list[CurveDrop], list[str]]:

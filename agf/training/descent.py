@@ -16,7 +16,7 @@ from agf import sphere
 from agf.arrays import USUAL, FloatArray, IntArray, count, number, positive
 from agf.asked import asked
 from agf.clock import Clock
-from agf.contract.admission import admit
+from agf.contract.admission import admit, refuse_nonfinite
 from agf.contract.blame import guard, guarded
 from agf.contract.flow_system import Snapshot
 from agf.contract.problem import Problem
@@ -131,7 +131,7 @@ def descend(
         settings["frozen"] = _columns(frozen, init.n_params)
     run = _Descent(problem, init, ties, settings, batches)
     if resume is not None:
-        with taking_over("descend", resume):
+        with taking_over("descend", resume, problem):
             run.resume(resume)
     return run.go(steps, observer, kept)
 
@@ -266,6 +266,7 @@ class _Descent:
         """The gradient at the first step, and the record of the start unless resumed."""
         loss, self.gradient = self._loss_grad(self.theta)
         if not self.recorder.points:
+            refuse_nonfinite(self.problem, "loss_grad", np.asarray(loss))
             self._record(0, loss, self.theta)
 
     def _advance(self) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 from agf.arrays import USUAL, FloatArray, count, positive
 from agf.asked import asked
 from agf.clock import Clock
-from agf.contract.admission import admit
+from agf.contract.admission import admit, refuse_nonfinite
 from agf.contract.blame import guard, guarded
 from agf.contract.faint import refuse_faint
 from agf.contract.flow_system import FlowSystem
@@ -208,7 +208,7 @@ def flow(
     with guard(problem):
         run = _Run(problem, init, ties, system, settings)
     if resume is not None:
-        with taking_over("flow", resume):
+        with taking_over("flow", resume, problem):
             run.resume(resume)
     return run.go(max_steps, max_gradients, observer, kept)
 
@@ -340,8 +340,9 @@ class _Run:
         """Record the start; a status where it is not finite."""
         counted = Counted(self.system, self.saved.work)
         loss, rate = counted.loss_and_rate(self.saved.y)
+        refuse_nonfinite(self.problem, "loss_grad", np.asarray(loss))
         self.record.start(Moment(0.0, self.saved.y, loss, rate, counted))
-        finite = np.isfinite(loss) and np.isfinite(counted.velocity(self.saved.y)).all()
+        finite = np.isfinite(counted.velocity(self.saved.y)).all()
         self.saved = replace(self.saved, work=counted.work)
         return None if finite else Status.NONFINITE
 

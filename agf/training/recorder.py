@@ -45,6 +45,9 @@ _MAX_DEPTH = 9
 #: Memory that snapshots take at most (but at least eight are kept). Limit: fewer are kept then; so much is written to a
 #: file within the two seconds in which a run that is told to stop should be gone.
 _SNAPSHOT_BYTES = 128 * 2**20
+#: Difference of the loss of the same weights, over it and the first. Limit: of what is resumed; one problem gives it
+#: to rounding, on any machine.
+_SAME = 1e-6
 #: Snapshots that are kept by default. Cost: of memory and files; pictures show no more.
 SNAPSHOTS = 200
 
@@ -59,19 +62,36 @@ class Progress:
 
 
 @contextmanager
-def taking_over(where: str, run: object) -> Iterator[None]:
-    """Go on from the state of `run`. Raises RequestError where it has no such state, as one of an odd file."""
+def taking_over(where: str, run: object, problem: Problem) -> Iterator[None]:
+    """Go on from the state of `run` with `problem`. Raises RequestError where it has no such state, as one of an odd
+    file, or where its last loss is another one now, as of a plugin that was changed since."""
     if not isinstance(run, Trajectory):
         raise RequestError(explain("`resume` is no trajectory.", where=where, found=repr(run), expected="one of flow"
                                    " or descend, or agf.load of a saved one"))  # fmt: skip
     try:
         yield
+        _refuse_other(where, run, problem)
     except (LookupError, TypeError, ValueError, ArithmeticError) as error:
         if isinstance(error, AgfError):
             raise
         raise RequestError(
             explain(f"cannot resume: the state of the trajectory is damaged ({error}).", where=where)
         ) from None
+
+
+def _refuse_other(where: str, run: Trajectory, problem: Problem) -> None:
+    if not run.losses.size or run.snapshot_times[-1:].tolist() != run.times[-1:].tolist():
+        return  # the loss of its last snapshot is not in its curve
+    then, now = float(run.losses[-1]), problem.loss_grad(run.params(-1), np.arange(problem.width))[0]
+    if not np.isclose(now, then, rtol=_SAME, atol=_SAME * float(run.losses[0])):
+        raise RequestError(
+            explain(
+                "cannot resume: the problem is not the one that was trained.",
+                where=where,
+                found=f"a loss of {now:.6g} at the last weights of the run, which was {then:.6g}",
+                remedy="Its data, or the file it is in, have changed: train anew.",
+            )
+        )
 
 
 def numbers(problem: Problem, init: Init) -> int:

@@ -9,6 +9,7 @@ import os
 import stat
 import tracemalloc
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ import agf
 from agf import datasets
 from agf.errors import DataError, FileError
 from agf.records import files
+from agf.records.provenance import fingerprint
 
 
 def test_what_was_written_is_read(tmp_path):
@@ -127,7 +129,7 @@ HEADER = {"format": files.FORMAT, "version": files.VERSION, "kind": "note"}
         ({"header.json": b"[1]"}, "not an agf run file"),
         ({"header.json": json.dumps({**HEADER, "format": "other"})}, "not an agf run file"),
         ({"header.json": json.dumps({**HEADER, "version": files.VERSION + 1})}, "Upgrade agf"),
-        ({"header.json": json.dumps({**HEADER, "version": "new"})}, "version new"),
+        ({"header.json": json.dumps({**HEADER, "version": "new"})}, "version 'new'"),
         ({"header.json": json.dumps(HEADER), "x.npy": b"not an array"}, "damaged or not plain numbers"),
     ],
 )
@@ -282,3 +284,31 @@ def test_a_name_that_no_file_can_have_is_named_before_anything_is_computed(tmp_p
     for path in (tmp_path / ("x" * 256), tmp_path / ("\u00e9" * 200)):
         with pytest.raises(FileError, match=r"cannot write .*: a name has up to 255 bytes.*Nothing was computed"):
             files.check_writable(path)
+
+
+@pytest.mark.parametrize("version", [True, 0, -5, "1", 99, None])
+def test_a_version_that_is_none_is_told_as_it_is(tmp_path, version, monkeypatch):
+    monkeypatch.setattr(files, "VERSION", version)
+    files.write(tmp_path / "run.npz", "note", {}, {})
+    monkeypatch.undo()
+    with pytest.raises(FileError, match=f"it is version {version!r}, and this agf reads"):
+        files.read(tmp_path / "run.npz")
+
+
+def test_the_fingerprint_of_numbers_beyond_float64_is_no_warning():
+    with np.errstate(all="raise"):
+        assert fingerprint({"X": np.array([np.longdouble("1e400"), np.longdouble("1e-400")])})
+
+
+def test_a_name_that_moves_the_cursor_is_refused_of_a_class_and_of_a_file(tmp_path):
+    """It reached the terminal by the repr of a result."""
+    problem = agf.problem("diagonal-linear", X=np.eye(2), y=np.ones(2))
+    stairs = agf.predict(problem, problem.init(1e-4), mode="agf")
+    for name in ("a\x1b[31m", "\u202eb", "\n", ""):
+        named = type(problem)(X=np.eye(2), y=np.ones(2))
+        named.name = name
+        with pytest.raises(agf.ProblemError, match="text of printable letters"):
+            agf.predict(named, problem.init(1e-4))
+        replace(stairs, problem=name).save(tmp_path / "run.npz")
+        with pytest.raises(FileError, match="a name of printable letters"):
+            agf.load(tmp_path / "run.npz")

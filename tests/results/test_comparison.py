@@ -300,6 +300,23 @@ def test_a_level_is_compared_once_the_drop_is_over(until, over):
     assert ("not over where the curve ends" in str(report)) == (not over)
 
 
+def test_a_level_that_neither_side_has_come_to_is_not_compared():
+    """Where the curve ended on its way to a level, or from it, the level was off by up to five times its bar, and the
+    two curves by 1e-5 of it."""
+    X = np.random.default_rng(0).standard_normal((12, 3))
+    problem = agf.problem("diagonal-linear", X=X, y=X @ [1.0, 2.0, -1.0])
+    init = problem.init(1e-3)
+    stairs = agf.predict(problem, init, mode="resolved")
+    compared = []
+    for k, share in ((0, 1.35), (0, 1.5), (1, 1.35), (1, 2.2), (2, 1.35), (2, 3.0)):
+        until = share * stairs.drops[k].half_time
+        match = compare(stairs, agf.flow(problem, init, t_max=until)).matches[k]
+        bar = stairs.drops[k].level_error + 1e-4
+        assert not abs(match.level_error) > bar, (k, share)
+        compared.append(bool(np.isfinite(match.level_error)))
+    assert compared == [True, False, False, True, False, True]
+
+
 def test_only_drops_before_the_end_are_bundled():
     levels = [4, 3, 2, 1.8]
     report = compare(predicted([2.0, 2.1, 300], levels), curve([2, 2.1], levels[:-1], width=0.03, until=100))

@@ -125,3 +125,34 @@ def test_of_large_features_as_few_snapshots_are_kept_as_of_large_networks(monkey
         problem = cls(X, X[:, 0], activation="tanh", width=3)
         kept.append(agf.flow(problem, problem.init(1e-3)).snapshot_times.size)
     assert kept[0] > 24 > 16 >= kept[1]
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        lambda problem, init, steps, **more: agf.flow(problem, init, max_steps=steps, **more),
+        lambda problem, init, steps, **more: agf.descend(problem, init, lr=0.1, steps=steps, **more),
+        lambda problem, init, steps, **more: agf.descend(problem, init, lr=0.1, steps=steps, batch_size=4, **more),
+    ],
+)
+def test_what_is_resumed_is_the_problem_that_was_trained(train):
+    """With the file of a plugin changed in between, the run went on from 2.01 at 4.99, and exit code 0."""
+
+    class Mine(agf.TwoLayer):
+        factor = 1.0
+
+        def loss_grad(self, theta, neurons):
+            loss, gradient = super().loss_grad(theta, neurons)
+            return self.factor * loss, self.factor * gradient
+
+    X = np.random.default_rng(0).standard_normal((8, 3))
+    problem = Mine(X, X[:, 0], activation="tanh", width=2)
+    init = problem.init(0.1)
+    before = train(problem, init, 40)
+    assert train(problem, init, 80, resume=before).times[-1] > before.times[-1]
+    Mine.factor = 1.01
+    with pytest.raises(agf.RequestError, match="cannot resume: the problem is not the one that was trained"):
+        train(problem, init, 80, resume=before)
+    Mine.factor = np.nan
+    with pytest.raises(agf.ProblemError, match="`loss_grad` returned a non-finite value"):
+        train(problem, init, 40)
