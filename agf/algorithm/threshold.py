@@ -103,8 +103,14 @@ class Threshold:
         """Log norm minus the one of activation, and the utility, whatever its sign; (m,)."""
         utility, gradient = self.problem.utility(directions, neurons, residual)
         aligned = np.linalg.norm(gradient, axis=1) / self.problem.degree
+        return self.above(directions, log_norms, neurons, aligned), np.asarray(utility)
+
+    def above(
+        self, directions: FloatArray, log_norms: FloatArray, neurons: IntArray, aligned: FloatArray
+    ) -> FloatArray:
+        """Log norm minus the one of activation at utilities along the gradient, (m,); see `log_radius`."""
         radius = self.log_radius(aligned, self.log_self_interaction(directions, neurons))
-        return np.asarray(log_norms - radius), np.asarray(utility)
+        return np.asarray(log_norms - radius)
 
 
 @dataclass(frozen=True)

@@ -264,6 +264,7 @@ class _Solver:
         self.evaluations = 0
         self.matrix: FloatArray | None = None
         self.matrix_at: FloatArray | None = None
+        self.whole = True  # whether it couples every entry
         self.weights: FloatArray | None = None  # the metric there
         self.inverse: Solve | None = None
         self.own = 0.0  # the c of the inverse of 1 / c + H
@@ -284,6 +285,7 @@ class _Solver:
         if not np.isfinite(matrix).all():
             return False
         self.matrix, self.matrix_at, self.inverse, self.own = matrix, at, None, 0.0
+        self.whole = bool(matrix.any(axis=1).all())
         self.weights = None if self.metric is None else self.metric(at)
         return True
 
@@ -320,7 +322,7 @@ class _Solver:
         if self.inverse is None:
             return None
         gain = 2.0 / (self.own + c)  # between what null and what stiff directions ask for
-        change, last = np.zeros_like(ahead), 0.0
+        change, sizes = np.zeros_like(ahead), np.zeros(_ITERATIONS)
         before = change
         for k in range(_ITERATIONS):
             self.evaluations += 1
@@ -330,14 +332,18 @@ class _Solver:
             rest = gain * (c * velocity - known - change)
             weights = 1.0 if self.weights is None else self.weights
             move = self.inverse(weights * rest) / weights
-            size = norm(move, ahead)
-            rate = size / last if k else 0.0
-            if rate >= 1.0 or (k and rate ** (_ITERATIONS - k) / (1.0 - rate) * size > _LEFT):
+            sizes[k] = size = norm(move, ahead)
+            # what no matrix holds answers others an iteration later, and they it: two of them tell how moves shrink
+            span = 1 if self.whole or k < 2 else 2
+            rate = (size / sizes[k - span]) ** (1.0 / span) if k else 0.0
+            diverges = rate >= 1.0 or (k and rate ** (_ITERATIONS - k) / (1.0 - rate) * size > _LEFT)
+            if diverges and (self.whole or k != 1):
                 return None
             change = change + move
-            if size == 0.0 or (k and rate / (1.0 - rate) * size < _LEFT and self._done(move, before, norm, ahead)):
+            left = rate / (1.0 - rate) * size if rate < 1.0 else np.inf
+            if size == 0.0 or (k and left < _LEFT and self._done(move, before, norm, ahead)):
                 return change
-            last, before = size, move
+            before = move
         return None
 
     def _done(self, move: FloatArray, before: FloatArray, norm: Norm, y: FloatArray) -> bool:

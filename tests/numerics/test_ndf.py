@@ -111,3 +111,17 @@ def test_only_entries_that_are_coupled_are_factored_and_all_are_solved_for(coupl
     assert inverse(rest) == pytest.approx(np.linalg.solve(matrix + 0.3 * np.eye(6), rest), rel=1e-12)
     assert orders == [len(coupled)]
     assert ndf._inverse(matrix - 9.0 * np.diag(matrix.any(axis=1)), 0.3) is None or not coupled
+
+
+def test_what_rides_on_a_stiff_residual_without_a_matrix_answers_an_iteration_later():
+    """x' = -a (x - sin s), and r' = -r - a (x - sin s) that only x makes: r sees nothing but the lag of x, 1/a."""
+    a = 1e4
+    steps = follow(
+        lambda y: np.array([-a * (y[0] - np.sin(y[1])), 1.0, -y[2] - a * (y[0] - np.sin(y[1]))]),
+        lambda y: np.diag([a, 0.0, 0.0]),
+        [0.0, 0.0, 1.0],
+        6.0,
+        rtol=1e-6,
+    )
+    assert len(steps) < 500  # r's first two moves are equal and opposite, which was taken for divergence
+    assert steps[-1].dense(6.0)[2] == pytest.approx(0.5 * (np.cos(6.0) + np.sin(6.0) + np.exp(-6.0)), abs=1e-4)

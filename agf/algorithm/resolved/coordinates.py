@@ -16,6 +16,7 @@ from agf.coordinates.weight_system import WeightSystem
 from agf.init import Init
 from agf.records.state import State
 from agf.rounding import LOG_FAINT
+from agf.sphere import lengths as row_lengths
 
 
 class Riding(PolarSystem):
@@ -90,6 +91,16 @@ class Riding(PolarSystem):
         with np.errstate(over="ignore"):
             return float(np.sum(gradient**2)) * float(np.exp(self.log_time_unit))
 
+    def pulls(self, y: FloatArray, velocity: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """What the pull on each neuron has along it, and its length, (H,) each, from the velocity at y; None where that
+        does not tell."""
+        directions, log_norms, lengths = self._split(y)
+        along, turning = velocity[-self.neurons.size :], velocity[: directions.size].reshape(directions.shape)
+        if self.power:
+            along = along / -self.power
+            lengths *= np.exp(self.power * (log_norms - self.log_largest))
+        return along, np.hypot(along, row_lengths(turning) / lengths)
+
     def length(self, y: FloatArray) -> float:
         """Norm of the weights of the active ones."""
         return float(np.linalg.norm(self.params(y)[self.active]))
@@ -113,6 +124,9 @@ class Riding(PolarSystem):
 
 class Sliding(Riding, SharpSystem):
     """The same where kinks are sharp: neurons slide along them."""
+
+    def pulls(self, y: FloatArray, velocity: FloatArray) -> None:
+        """None: kinks hold neurons against a part of it."""
 
     def stiff(self, y: FloatArray) -> tuple[FlowSystem, FloatArray] | None:
         """The weights in the cone of the last state, where nobody will join any more and all flow together."""

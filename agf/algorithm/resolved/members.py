@@ -54,6 +54,8 @@ class Network:
         Unit rows.
     log_norms : float ndarray, shape (H,)
         Natural logs of the norms.
+    pulls : tuple[float ndarray, float ndarray] or None
+        What the pull on each neuron has along it, and its length, (H,) each, where a step has told.
     """
 
     problem: Problem
@@ -61,6 +63,7 @@ class Network:
     alive: BoolArray
     directions: FloatArray
     log_norms: FloatArray
+    pulls: tuple[FloatArray, FloatArray] | None = None
 
     def residual(self) -> Any:
         """What the active neurons leave to fit."""
@@ -162,13 +165,22 @@ class Members:
         near = (log_norms > self.lowest - _WATCH) | np.isinf(self.lowest)  # none has joined: all are watched
         rows = np.flatnonzero(~network.active & network.alive & near)
         if rows.size:
-            self._count()
-            gaps = self.threshold.gaps(directions[rows], log_norms[rows], rows, network.residual())[0]
+            gaps = self._gaps(network, rows)
             if self.grouped and np.max(gaps) + 0.5 * np.log(rows.size) >= 0:  # else no group can be so far
                 group = log_group_norms(directions[rows], log_norms[rows], np.arange(rows.size), TURN)
                 gaps = gaps + group - log_norms[rows]
             out[rows] = gaps
         return out
+
+    def _gaps(self, network: Network, rows: IntArray) -> FloatArray:
+        """Log norm over the one at which it would join of each of these neurons (k,), alone."""
+        directions, log_norms = network.directions[rows], network.log_norms[rows]
+        if network.pulls is None:
+            self._count()
+            return self.threshold.gaps(directions, log_norms, rows, network.residual())[0]
+        along, size = (pull[rows] for pull in network.pulls)
+        heights = self.threshold.above(directions, log_norms, rows, size / self.problem.degree)
+        return np.where(along > 0, heights, -np.inf)
 
     def large(self, network: Network) -> tuple[IntArray, FloatArray, FloatArray]:
         """Dormant neurons (k,) that are above the norms at which they join, by how much in log norm, and utilities.

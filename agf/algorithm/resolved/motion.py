@@ -96,10 +96,10 @@ class Motion:
         given, run, smooth, most = self.given, self.run, stretch.system.smooth, self.given.settings.max_drops
 
         def joins(y: FloatArray, now: Moment) -> FloatArray:
-            return run.members.joins(stretch.network(y))
+            return run.members.joins(stretch.network(y, now))
 
         def leaves(y: FloatArray, now: Moment) -> FloatArray:
-            return run.members.leaves(stretch.network(y))
+            return run.members.leaves(stretch.network(y, now))
 
         stops: list[Stop] = [
             Event(joins, Why.JOINED, _SHARP),
@@ -138,6 +138,8 @@ class Motion:
     def _ended(self, end: End, ending: Ending, stretch: Stretch) -> Status | None:
         """What follows the end of a stretch: None to go on, or the status of the run."""
         given, run, now, system = self.given, self.run, end.at, stretch.system
+        if end.why is Why.QUIET and run.last:  # a minimum nearby says more than how little the work has brought
+            end = Rests(run, stretch, ending.leaving).end(now) or end
         if end.why in (Why.JOINED, Why.LEFT):
             inside = now.y if now.step is None else self._inside(stretch, now)
             now = replace(now, y=inside, loss=stretch.moving.loss(inside), answers={})

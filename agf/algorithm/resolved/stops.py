@@ -235,15 +235,18 @@ class Rests:
 
     def look(self, now: Moment, memory: tuple[float, ...]) -> tuple[tuple[float, ...], End | None]:
         """Whether they are there."""
-        run = self.run
-        if now.rate * now.t > run.given.lost(now.loss) or now.t <= 1.25 * memory[0]:
+        if now.rate * now.t > self.run.given.lost(now.loss) or now.t <= 1.25 * memory[0]:
             return memory, None
+        return (now.t,), self.end(now)
+
+    def end(self, now: Moment) -> End | None:
+        """The end there, None where that is not next to a minimum or something leaves it."""
         y, system = self.stretch.riding(now.y), self.stretch.system
-        run.state = self.stretch.state(y, now)
-        found = at_minimum(run, system, y)
+        self.run.state = self.stretch.state(y, now)
+        found = at_minimum(self.run, system, y)
         if found is None or self.leaving(now) != 0.0:
-            return (now.t,), None
-        return (now.t,), End(Why.SETTLED, now, max(now.loss - system.loss_and_rate(found[1])[0], 0.0))
+            return None
+        return End(Why.SETTLED, now, max(now.loss - system.loss_and_rate(found[1])[0], 0.0))
 
 
 def at_minimum(run: Run, system: Riding, y: FloatArray) -> tuple[HeldSystem, FloatArray] | None:

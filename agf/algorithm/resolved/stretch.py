@@ -8,6 +8,7 @@ from agf.algorithm.resolved.coordinates import Riding
 from agf.algorithm.resolved.members import Network
 from agf.arrays import FloatArray
 from agf.contract.flow_system import FlowSystem
+from agf.coordinates.split_system import SplitSystem
 from agf.coordinates.weight_system import WeightSystem
 from agf.records.state import State
 from agf.stopping.driver import Moment
@@ -39,9 +40,14 @@ class Stretch:
         """What is stepped, in the coordinates of `system`."""
         return self.moving.in_polar(y) if isinstance(self.moving, WeightSystem) else y
 
-    def network(self, y: FloatArray) -> Network:
-        """The neurons at y, for `Members`."""
-        return Network(self.system.problem, self.before.active, self.system.alive, *self.system.polar(self.riding(y)))
+    def network(self, y: FloatArray, now: Moment) -> Network:
+        """The neurons at y, for `Members`; at the end of a step, where that of `now` led, with what pulls at them."""
+        system, step = self.system, now.step
+        at = self.riding(y)
+        # weights are those of active neurons: dormant ones ride in coordinates of `system`
+        told = step is not None and y is step.y1 and isinstance(self.moving, Riding | SplitSystem)
+        pulls = system.pulls(at, step.f1) if step is not None and told else None
+        return Network(system.problem, self.before.active, system.alive, *system.polar(at), pulls)
 
     def time(self, s: float) -> float:
         """Accelerated time."""
