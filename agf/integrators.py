@@ -517,8 +517,9 @@ def _radius(
     v = f / units if vector is None else vector
     if not v.any():
         v = np.ones_like(y)
-    # Displacement that balances truncation against rounding in a one-sided difference of an order-one function.
-    length = EPS ** (1 / 3)
+    # A one-sided difference of an order-one function is most accurate at the square root of rounding. One that is
+    # longer than a kink is far sees half of the rate beside it, and steps of so few stages are not stable.
+    length = EPS**0.5
     estimate = 0.0
     for _ in range(50):
         v = v / length_of(v)

@@ -106,6 +106,16 @@ def test_a_rough_march_turns_to_the_stabilised_method_sooner():
     assert turns(1e-4) > 6.0
 
 
+def test_the_rate_beside_a_kink_is_that_of_its_own_side():
+    """A force that ends at 0 and balances at 1e-6: differences reached across, and steps became a hundred times shorter."""
+
+    def velocity(y):
+        return 1e3 * (1e-6 - np.maximum(y, 0.0))
+
+    steps = list(march(velocity, np.array([5e-7]), method="rkc2", rtol=1e-6, s_end=5e-3))
+    assert min(step.memory.radius for step in steps) >= 1e3
+
+
 def test_auto_returns_to_the_accurate_method_when_stiffness_ends():
     # y' = -k(s) (y - cos s) with k falling from 1e3 to 1; s is the second entry
     def velocity(y):

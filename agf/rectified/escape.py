@@ -286,7 +286,7 @@ def judge(problem: Problem, there: Neurons, starts: int = 100, worth: float = WO
     motion, rest, alone, stands = 0.0, None, _beside(problem, large), np.zeros(network.shape[0], dtype=bool)
     if samples is not None:
         stands, motion, rest = _resting(samples, network, worth)
-        alone = _beyond(samples, large, _pull(samples, network[stands]))
+        alone = _beyond(samples, large, *_pull(samples, network[stands]))
     found = landscape(
         problem, None if rest is not None else network, rest, at=there.moment, starts=starts, shares=False
     )
@@ -362,26 +362,41 @@ def _large(samples: Samples, network: FloatArray) -> BoolArray:
     return (sizes > SLIGHT * sizes.max(initial=0.0)) & ~nothing
 
 
-def _pull(samples: Samples, large: FloatArray) -> FloatArray:
-    """Rows (k, n) that span what large neurons can make by moving a little, along the kinks they are on.
+def _pull(samples: Samples, large: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Rows (k, n) that span what large neurons can make by moving a little, along the kinks they are on, and what the
+    samples of these kinks add to the rows where they are rounded, as sizes change.
 
     They feel nothing of a residual across all of these: members of a group differ by what steps have left, which on a
     rounded kink would be another direction in which the group could move. Kinks hold directions alone, and no size.
     """
-    rows = [np.zeros((0, samples.X.shape[0]))]
+    rows, more = [np.zeros((0, samples.X.shape[0]))], [np.zeros((0, samples.X.shape[0]))]
     patterns, mass = _patterns(samples, large), np.abs(large[:, -1])
     for pattern in np.unique(patterns, axis=0):
-        slopes = np.where(pattern > 0, 1.0, np.where(pattern < 0, samples.leak, 0.0))
-        pull = slopes[:, None] * samples.X
-        if (pattern == 0).any():
+        slopes, on = np.where(pattern > 0, 1.0, np.where(pattern < 0, samples.leak, 0.0)), pattern == 0
+        free, added = np.eye(samples.X.shape[1]), np.zeros(pattern.size)
+        if on.any():
             members = (patterns == pattern).all(axis=1)
             w = sphere.normalize((mass[members] @ large[members, :-1])[None])[0]
-            normals = samples.X[pattern == 0]
-            _, values, held = np.linalg.svd(normals - np.outer(normals @ w, w), full_matrices=False)
+            heights = samples.X[on] @ w
+            added[on] = np.where(heights > 0, 1.0, samples.leak)
+            _, values, held = np.linalg.svd(samples.X[on] - np.outer(heights, w), full_matrices=False)
             held = held[values > _SAME_ROW * values.max()]
-            pull = pull - (pull @ held.T) @ held
-        rows.append(pull.T)
-    return np.concatenate(rows)
+            free = free - held.T @ held
+        rows.append(free @ (slopes[:, None] * samples.X).T)
+        more.append(free @ (added[:, None] * samples.X).T)
+    return np.concatenate(rows), np.concatenate(more)
+
+
+def _blurred(values: FloatArray, more: FloatArray) -> float:
+    """Singular value from which rows are told apart: beyond rounding, and beyond what rounded kinks add to them."""
+    return max(_SAME_ROW * values.max(initial=0.0), float(np.linalg.norm(more, 2)) if more.size else 0.0)
+
+
+def _least(rows: FloatArray, more: FloatArray, target: FloatArray) -> FloatArray:
+    """Shortest x with rows @ x = target as far as rows are told apart."""
+    left, values, right = np.linalg.svd(rows, full_matrices=False)
+    kept = values > _blurred(values, more)
+    return np.asarray(right[kept].T @ ((left[:, kept].T @ target) / values[kept]))
 
 
 def _resting(samples: Samples, network: FloatArray, worth: float) -> tuple[BoolArray, float, FloatArray]:
@@ -402,8 +417,8 @@ def _resting(samples: Samples, network: FloatArray, worth: float) -> tuple[BoolA
     mass = np.abs(network[:, -1]) * np.linalg.norm(network[:, :-1], axis=1)
 
     def resting(stands: BoolArray) -> tuple[BoolArray, float, FloatArray, FloatArray]:
-        before, pull = _residual(samples, network[stands | ~large]), _pull(samples, network[stands])
-        change = np.asarray(np.linalg.lstsq(pull, -pull @ before, rcond=_SAME_ROW)[0], dtype=np.float64)
+        before, (pull, more) = _residual(samples, network[stands | ~large]), _pull(samples, network[stands])
+        change = _least(pull, more, -(pull + more) @ before)
         return stands, float(np.linalg.norm(before + change - r) / unit), before + change, change
 
     found = resting(large)
@@ -424,11 +439,12 @@ def _resting(samples: Samples, network: FloatArray, worth: float) -> tuple[BoolA
 def _least_move(samples: Samples, large: FloatArray, change: FloatArray) -> FloatArray:
     """Least move of the weights of large neurons, (k, d + 1) as they, that makes this `change` (n,) of the residual, as
     their flow, linear from here, does."""
-    pulls = [_pull(samples, neuron[None]) for neuron in large]
-    rows = [np.vstack([one[-1] * pull, one[:-1] @ pull]) for one, pull in zip(large, pulls, strict=True)]
     none = np.zeros((0, samples.X.shape[0]))
-    move = np.linalg.lstsq(np.concatenate([none, *rows]).T, -change, rcond=_SAME_ROW)[0]
-    return np.asarray(move, dtype=np.float64).reshape(large.shape)
+    rows, more = [none], [none]
+    for one in large:
+        for out, pull in zip((rows, more), _pull(samples, one[None]), strict=True):
+            out.append(np.vstack([one[-1] * pull, one[:-1] @ pull]))
+    return _least(np.concatenate(rows).T, np.concatenate(more), -change).reshape(large.shape)
 
 
 def _far(large: FloatArray, move: FloatArray) -> BoolArray:
@@ -485,10 +501,10 @@ def _beside(problem: Problem, network: FloatArray) -> Alone:
     return lambda directions, rows: problem.self_interaction(directions, rows, network, everyone)
 
 
-def _beyond(samples: Samples, network: FloatArray, pull: FloatArray) -> Alone:
-    """The same beside neurons that can make the rows of `pull`."""
+def _beyond(samples: Samples, network: FloatArray, pull: FloatArray, more: FloatArray) -> Alone:
+    """The same beside neurons that can make the rows of `pull`, and `more` on rounded kinks."""
     _, values, span = np.linalg.svd(samples.curved(network, pull), full_matrices=False)
-    span = span[values > _SAME_ROW * values.max(initial=0.0)]
+    span = span[values > _blurred(values, samples.curved(network, more))]
 
     def alone(directions: FloatArray, rows: IntArray) -> FloatArray:
         del rows

@@ -296,6 +296,30 @@ ON_KINKS = [
 ]
 
 
+@pytest.mark.parametrize("seed", [4, 8])
+def test_two_neurons_at_the_edges_of_the_cone_that_is_fitted_are_at_rest(seed):
+    """Each in the rounding of a kink: told apart by what that adds, a network without a gradient was said to move, or
+    to leave, and its flow went on for ever."""
+    rng = np.random.default_rng(seed)
+    X, leak, kink = rng.standard_normal((8, 3)), 0.3, 1e-3
+    across = np.linalg.pinv(X[:2])  # X[:2] @ across = 1
+    w = np.linalg.svd(X[:2])[2][2] + 0.1 * across.T  # row k is on the kink of the other sample
+    w /= np.linalg.norm(w, axis=1)[:, None]
+    w += (1 - 1e-9) * kink * np.sqrt(np.mean(np.sum(X**2, axis=1))) * across.T[::-1]  # at the edge of its rounding
+    heights = w @ X.T
+    assert (heights[0] * heights[1] > 0).all()
+    slopes = np.where(heights[0] > 0, 1.0, leak)[:, None] * X
+    r = rng.standard_normal(8)
+    r -= slopes @ np.linalg.lstsq(slopes, r, rcond=None)[0]
+    y = r + np.linalg.norm(w, axis=1) @ np.maximum(heights, leak * heights)
+    p = agf.TwoLayer(X, y, width=2, activation="leaky-relu", leak=leak, kink=kink)
+    theta = np.column_stack([w, np.linalg.norm(w, axis=1)])
+    assert np.abs(p.loss_grad(theta, np.arange(2))[1]).max() < 1e-5
+    found = agf.escape(p, theta)
+    assert found.motion < 1e-9
+    assert found.verdict == "spurious"
+
+
 @pytest.mark.parametrize(("X", "y"), ON_KINKS)
 def test_members_of_a_group_that_steps_left_side_by_side_on_a_rounded_kink_are_no_way_out(X, y):
     """Their differences were taken for a direction that the group can make, so that these ends were "optimal", and the
@@ -319,7 +343,7 @@ def test_what_neurons_cost_beside_active_ones_is_the_problem_s_own_where_no_kink
     directions /= np.linalg.norm(directions, axis=1)[:, None]
     samples = Samples.of(problem)
     own = problem.self_interaction(directions, np.arange(3), large, np.arange(2))
-    assert _beyond(samples, large, _pull(samples, large))(directions, np.arange(3)) == pytest.approx(own, rel=1e-9)
+    assert _beyond(samples, large, *_pull(samples, large))(directions, np.arange(3)) == pytest.approx(own, rel=1e-9)
 
 
 @pytest.mark.parametrize("kink", [1e-3, 0.0])
