@@ -107,7 +107,7 @@ def test_a_rough_march_turns_to_the_stabilised_method_sooner():
 
 
 def test_the_rate_beside_a_kink_is_that_of_its_own_side():
-    """A force that ends at 0 and balances at 1e-6: differences reached across, and steps became a hundred times shorter."""
+    """A force that ends at 0 and balances at 1e-6: a difference reached across it, and steps became far too short."""
 
     def velocity(y):
         return 1e3 * (1e-6 - np.maximum(y, 0.0))

@@ -26,7 +26,8 @@ from agf.records.table import Table, Tabular, number, percent
 from agf.rectified.ascent import SAME, climb
 from agf.rectified.cones import brief
 from agf.rectified.ends import ends
-from agf.rectified.landscape import Alone, dropping, landscape, network_of
+from agf.rectified.landscape import dropping, landscape, network_of
+from agf.rectified.pulls import SLIGHT, Alone, beyond, large_ones, least_change, patterns_of, pulls_of, residual_of
 from agf.rectified.samples import Samples
 from agf.rectified.walls import Walls
 from agf.results.comparison import Comparison
@@ -42,19 +43,10 @@ if TYPE_CHECKING:
 #: Fraction of the first loss that a direction must take off the loss to count. Derived: a flow that has settled leaves
 #: as much at the default tolerance.
 WORTH = Settings.rtol
-#: Fraction of a whole that does not count: of the utility on the sphere, for neurons that reach it; of the largest
-#: norm, for neurons that must be at rest; of the sum of |a| |w|, for groups that matter; of |y|, for a misfit. Result:
-#: ends are exact, so that in between lie networks whose only growing neurons grow at a thousandth of the best rate; at
-#: 1e-2 a neuron of a tenth of a large one's size would count as dormant, at 1e-4 a run that has settled to 1e-4 would
-#: not have fitted.
-SLIGHT = 1e-3
 #: Change of the residual, relative to it, that would put the large neurons exactly at rest, above which the network is
 #: still moving. Result: of the verdict `moving`; a frozen residual says little then. At 0.5 ends would be told of
 #: networks that have made half a drop, at 5e-3 one whose residual still changes by a hundredth would not be judged.
 AT_REST = 0.05
-#: Singular value over the largest below which rows are the same. Derived: far above rounding, and below what sets apart
-#: two neurons that are told from one another.
-_SAME_ROW = 1e-12
 #: Size of the neuron that is added to check a direction, over the size at which it would saturate. Cost: the fall it
 #: makes is right to the square.
 _PROBE = 1e-2
@@ -133,7 +125,8 @@ class Escape(Tabular):
 
     @property
     def best(self) -> Critical | None:
-        """The direction of largest utility, None where nothing would help."""
+        """The direction of largest utility, None where nothing would help. Its `drop` is at the critical point next to
+        the network, all that stand there following."""
         return self.landscape.best
 
     @property
@@ -176,7 +169,7 @@ class Escape(Tabular):
             ["utility on the sphere", number(self.utility, 6)],
             ["utility that neurons reach", number(self.reached, 6)],
             ["best direction", "-" if self.best is None else self.best.label],
-            ["its drop", "-" if self.best is None else number(self.best.drop, 4)],
+            ["its drop, the others following", "-" if self.best is None else number(self.best.drop, 4)],
             ["a small neuron there, measured / predicted", number(self.gain, 6)],
             ["next drop after", number(self.time, 6)],
             ["not at rest by", percent(self.motion)],
@@ -282,11 +275,11 @@ def judge(problem: Problem, there: Neurons, starts: int = 100, worth: float = WO
     none = np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64)
     first = float(problem.loss_grad(*none)[0])
     samples = Samples.of(problem)
-    large = network if samples is None else network[_large(samples, network)]
+    large = network if samples is None else network[large_ones(samples, network)]
     motion, rest, alone, stands = 0.0, None, _beside(problem, large), np.zeros(network.shape[0], dtype=bool)
     if samples is not None:
         stands, motion, rest = _resting(samples, network, worth)
-        alone = _beyond(samples, large, *_pull(samples, network[stands]))
+        alone = beyond(samples, large, *pulls_of(samples, network[stands]))
     found = landscape(
         problem, None if rest is not None else network, rest, at=there.moment, starts=starts, shares=False
     )
@@ -354,51 +347,6 @@ def _neurons(problem: Problem, at: Any, drop: int | None) -> Neurons:
     return found
 
 
-def _large(samples: Samples, network: FloatArray) -> BoolArray:
-    """Which neurons are not dormant, (m,); none as long as all together have learned nothing."""
-    sizes = np.linalg.norm(network, axis=1)
-    r, zero = _residual(samples, network), _residual(samples, network[:0])
-    nothing = np.linalg.norm(r - zero) <= SLIGHT * np.linalg.norm(zero)
-    return (sizes > SLIGHT * sizes.max(initial=0.0)) & ~nothing
-
-
-def _pull(samples: Samples, large: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Rows (k, n) that span what large neurons can make by moving a little, along the kinks they are on, and what the
-    samples of these kinks add to the rows where they are rounded, as sizes change.
-
-    They feel nothing of a residual across all of these: members of a group differ by what steps have left, which on a
-    rounded kink would be another direction in which the group could move. Kinks hold directions alone, and no size.
-    """
-    rows, more = [np.zeros((0, samples.X.shape[0]))], [np.zeros((0, samples.X.shape[0]))]
-    patterns, mass = _patterns(samples, large), np.abs(large[:, -1])
-    for pattern in np.unique(patterns, axis=0):
-        slopes, on = np.where(pattern > 0, 1.0, np.where(pattern < 0, samples.leak, 0.0)), pattern == 0
-        free, added = np.eye(samples.X.shape[1]), np.zeros(pattern.size)
-        if on.any():
-            members = (patterns == pattern).all(axis=1)
-            w = sphere.normalize((mass[members] @ large[members, :-1])[None])[0]
-            heights = samples.X[on] @ w
-            added[on] = np.where(heights > 0, 1.0, samples.leak)
-            _, values, held = np.linalg.svd(samples.X[on] - np.outer(heights, w), full_matrices=False)
-            held = held[values > _SAME_ROW * values.max()]
-            free = free - held.T @ held
-        rows.append(free @ (slopes[:, None] * samples.X).T)
-        more.append(free @ (added[:, None] * samples.X).T)
-    return np.concatenate(rows), np.concatenate(more)
-
-
-def _blurred(values: FloatArray, more: FloatArray) -> float:
-    """Singular value from which rows are told apart: beyond rounding, and beyond what rounded kinks add to them."""
-    return max(_SAME_ROW * values.max(initial=0.0), float(np.linalg.norm(more, 2)) if more.size else 0.0)
-
-
-def _least(rows: FloatArray, more: FloatArray, target: FloatArray) -> FloatArray:
-    """Shortest x with rows @ x = target as far as rows are told apart."""
-    left, values, right = np.linalg.svd(rows, full_matrices=False)
-    kept = values > _blurred(values, more)
-    return np.asarray(right[kept].T @ ((left[:, kept].T @ target) / values[kept]))
-
-
 def _resting(samples: Samples, network: FloatArray, worth: float) -> tuple[BoolArray, float, FloatArray]:
     """Who stands at the critical point next to the network, (m,), how far off that is, relative to the residual, and
     the residual (n,) there; the present one where the network is on its way, inf off if out of a cone.
@@ -409,16 +357,16 @@ def _resting(samples: Samples, network: FloatArray, worth: float) -> tuple[BoolA
     other sign, however large it still is. Nobody stands where one leaves its cone on the way there; a residual that is
     off by less than `worth`, by what steps leave, says nothing of that.
     """
-    r, zero = _residual(samples, network), _residual(samples, network[:0])
-    large = _large(samples, network)
+    r, zero = residual_of(samples, network), residual_of(samples, network[:0])
+    large = large_ones(samples, network)
     if not large.any():
         return large, 0.0, zero
     unit = max(np.linalg.norm(r), np.sqrt(SLIGHT) * np.linalg.norm(zero))  # a fit is approached for ever
     mass = np.abs(network[:, -1]) * np.linalg.norm(network[:, :-1], axis=1)
 
     def resting(stands: BoolArray) -> tuple[BoolArray, float, FloatArray, FloatArray]:
-        before, (pull, more) = _residual(samples, network[stands | ~large]), _pull(samples, network[stands])
-        change = _least(pull, more, -(pull + more) @ before)
+        before, (pull, more) = residual_of(samples, network[stands | ~large]), pulls_of(samples, network[stands])
+        change = least_change(pull, more, -(pull + more) @ before)
         return stands, float(np.linalg.norm(before + change - r) / unit), before + change, change
 
     found = resting(large)
@@ -442,9 +390,9 @@ def _least_move(samples: Samples, large: FloatArray, change: FloatArray) -> Floa
     none = np.zeros((0, samples.X.shape[0]))
     rows, more = [none], [none]
     for one in large:
-        for out, pull in zip((rows, more), _pull(samples, one[None]), strict=True):
+        for out, pull in zip((rows, more), pulls_of(samples, one[None]), strict=True):
             out.append(np.vstack([one[-1] * pull, one[:-1] @ pull]))
-    return _least(np.concatenate(rows).T, np.concatenate(more), -change).reshape(large.shape)
+    return least_change(np.concatenate(rows).T, np.concatenate(more), -change).reshape(large.shape)
 
 
 def _far(large: FloatArray, move: FloatArray) -> BoolArray:
@@ -457,7 +405,7 @@ def _far(large: FloatArray, move: FloatArray) -> BoolArray:
 def _crosses(samples: Samples, large: FloatArray, move: FloatArray) -> bool:
     """Whether a large neuron leaves its cone on the way there: the critical point is none of this network then."""
     after = (large + move)[:, :-1] @ samples.X.T
-    return bool((_patterns(samples, large) * after < 0).any())
+    return bool((patterns_of(samples, large) * after < 0).any())
 
 
 def _alive(samples: Samples, directions: FloatArray) -> BoolArray:
@@ -476,7 +424,7 @@ def _free(samples: Samples, standing: FloatArray, weights: FloatArray) -> BoolAr
     # samples on one line pull across one kink; one at 0 has none
     bends = np.where(walls.owner < 0, 0.0, np.append(walls.bends, 0.0)[walls.owner])
     repels = np.sign(standing[:, -1:]) * bends > TIED * walls.scale
-    return np.asarray((repels & (_patterns(samples, standing) == 0)).any(axis=1))
+    return np.asarray((repels & (patterns_of(samples, standing) == 0)).any(axis=1))
 
 
 def _stay(problem: Problem, network: FloatArray, stands: BoolArray, most: float) -> bool:
@@ -501,20 +449,6 @@ def _beside(problem: Problem, network: FloatArray) -> Alone:
     return lambda directions, rows: problem.self_interaction(directions, rows, network, everyone)
 
 
-def _beyond(samples: Samples, network: FloatArray, pull: FloatArray, more: FloatArray) -> Alone:
-    """The same beside neurons that can make the rows of `pull`, and `more` on rounded kinks."""
-    _, values, span = np.linalg.svd(samples.curved(network, pull), full_matrices=False)
-    span = span[values > _blurred(values, samples.curved(network, more))]
-
-    def alone(directions: FloatArray, rows: IntArray) -> FloatArray:
-        del rows
-        heights = directions[:, :-1] @ samples.X.T
-        out = samples.curved(network, directions[:, -1:] * np.maximum(heights, samples.leak * heights))
-        return np.asarray(0.5 * np.sum((out - (out @ span.T) @ span) ** 2, axis=1))
-
-    return alone
-
-
 def _halfway(problem: Problem, samples: Samples, network: FloatArray, large: FloatArray, least: float) -> float:
     """Largest utility of a group of large neurons that will grow by a factor e at least and take off `least` of the
     loss: it is in the middle of its drop, though the residual is next to one at which it rests. 0 where none is."""
@@ -524,7 +458,7 @@ def _halfway(problem: Problem, samples: Samples, network: FloatArray, large: Flo
     rows, everyone = np.arange(large.shape[0]) % problem.width, np.arange(network.shape[0]) % problem.width
     utilities = problem.utility(directions, rows, problem.residual(network, everyone))[0]
     own = problem.self_interaction(directions, rows, network[:0], everyone[:0])
-    keys = np.column_stack([_patterns(samples, large), np.sign(large[:, -1])])
+    keys = np.column_stack([patterns_of(samples, large), np.sign(large[:, -1])])
     most = 0.0
     for key in np.unique(keys, axis=0):
         group = np.flatnonzero((keys == key).all(axis=1))
@@ -542,24 +476,10 @@ def _pulls(samples: Samples) -> float:
     return float(np.abs(samples.weights(np.zeros((0, samples.X.shape[1] + 1)))) @ np.linalg.norm(samples.X, axis=1)) / 2
 
 
-def _residual(samples: Samples, network: FloatArray) -> FloatArray:
-    """-dl/df (n,) of a network (m, d + 1)."""
-    problem = samples.problem
-    return np.asarray(problem._backend.numpy(problem.residual(network, np.arange(network.shape[0])))[:, 0])
-
-
-def _patterns(samples: Samples, theta: FloatArray) -> IntArray:
-    """Sign of w . x_k, (m, n), 0 within `SAME` of a right angle, and where a kink is rounded."""
-    lengths = np.maximum(np.linalg.norm(samples.X, axis=1), np.finfo(float).tiny)
-    heights = sphere.normalize(theta[:, :-1]) @ (samples.X / lengths[:, None]).T
-    rounded = samples.problem.kink * np.sqrt(np.mean(samples.X**2) * samples.X.shape[1]) / lengths
-    return (heights > SAME + rounded).astype(np.int64) - (heights < -SAME)
-
-
 def effective(samples: Samples, network: FloatArray) -> list[Group]:
     """Neurons by activation pattern and sign, largest first; without those that no sample activates."""
     signs = np.sign(network[:, -1]).astype(np.int64)
-    keys = np.column_stack([_patterns(samples, network), signs])
+    keys = np.column_stack([patterns_of(samples, network), signs])
     mass = np.abs(network[:, -1]) * np.linalg.norm(network[:, :-1], axis=1)
     found = []
     for key in np.unique(keys, axis=0) if network.shape[0] else []:
@@ -653,7 +573,7 @@ def _checked(problem: Problem, network: FloatArray, level: float, best: Critical
 def _linear(problem: Problem, samples: Samples | None, network: FloatArray) -> bool | None:
     if samples is None or not problem.quadratic_loss:
         return None
-    r = _residual(samples, network)
+    r = residual_of(samples, network)
     y = samples.problem.Y[:, 0]
     best = y - samples.X @ np.linalg.lstsq(samples.X, y, rcond=None)[0]
     return bool(np.linalg.norm(r - best) <= SLIGHT * np.linalg.norm(y))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,17 +15,17 @@ from agf.contract.blame import guarded
 from agf.contract.problem import Problem
 from agf.errors import RequestError, explain
 from agf.init import Init
+from agf.records.table import percent
 from agf.rectified.ascent import FOLLOWED, SAME, STARTS, maxima
 from agf.rectified.cones import MAX_FACES, Arrangement, brief
 from agf.rectified.ends import ends, isotropic
 from agf.rectified.extremal import MAXIMUM, MINIMUM, Extremal, extremal
+from agf.rectified.pulls import Alone, beyond, large_ones, pulls_of
 from agf.rectified.samples import Samples
 from agf.rectified.walls import Walls
 from agf.results.landscape import Critical, Landscape, Region
 from agf.results.trajectory import Trajectory
 
-#: Unit rows (m, P) and which neurons they are (m,) -> self-interaction beside the active ones (m,).
-Alone = Callable[[FloatArray, IntArray], FloatArray]
 #: Neurons of either sign whose ends give the shares above two dimensions. Cost: shares are right to 1.6 %, and their
 #: number is said.
 _DRAWN = 1000
@@ -100,7 +99,8 @@ def landscape(
             c = samples.weigh(vector(residual, "residual", where="landscape", length=c.size))
         extra = {"samples": samples.X, "residual": c, "leak": samples.leak}
         if samples.problem.kink > 0:
-            notes.append(f"Of the sharp kink; rounded kinks ({samples.problem.kink:g}) move utilities by as much.")
+            width = percent(samples.problem.kink)
+            notes.append(f"Of sharp kinks: training rounds them, and sees these utilities to about {width} (kink).")
         if Arrangement.of(samples.X).bound <= max_faces:
             found = extremal(samples.X, c, samples.leak, max_faces)
             criticals, flats, words = listed(samples, c, found, shares)
@@ -118,9 +118,15 @@ def landscape(
     criticals = [one if one.label else replace(one, label=f"direction {k}") for k, one in enumerate(criticals)]
     criticals = _ordered(criticals)
 
-    def alone(rows: FloatArray, who: IntArray) -> FloatArray:
+    def own(rows: FloatArray, who: IntArray) -> FloatArray:
         return problem.self_interaction(rows, who, network, everyone)
 
+    alone: Alone = own
+    if samples is not None:
+        large = network[large_ones(samples, network)]
+        alone = beyond(samples, large, *pulls_of(samples, large))
+    if network.shape[0] > 0:
+        notes.append("A drop is that of one neuron that grows there, while the others follow it, to first order.")
     criticals = dropping(criticals, alone, level, problem.quadratic_loss)
     return Landscape(problem.name, problem.degree, at, level, tuple(criticals), tuple(flats), complete, how,
                      tuple(notes), **extra)  # fmt: skip

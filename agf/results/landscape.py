@@ -41,8 +41,10 @@ class Critical:
         Part of the neurons with this sign of the output weight that end here, from directions drawn uniformly;
         NaN where not known.
     drop : float
-        Loss that a neuron takes off by growing in this direction, the other active ones following to first order:
-        U^2 / 4C with its self-interaction C. NaN where it shrinks; inf where active ones make it already.
+        Loss that one neuron takes off by growing in this direction while the others follow, fitted anew to first order
+        (of ReLU networks the large ones, along the kinks they are on): U^2 / 4C with its self-interaction C. NaN where
+        it shrinks; inf where active ones make it already. `agf.landscape` says it of the network as it is, `agf.escape`
+        of the critical point next to it, where neurons that shrink do not follow: at rest, without these, it is one.
     pattern : ndarray or None
         (n,) for ReLU: sign of w . x_k.
     slopes : ndarray or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -43,9 +44,12 @@ def align(
     out = Output(
         output, picture, as_json, quiet, [options["data"], options["init_file"], None if run is None else run[0]]
     )
-    problem, theta, _ = requested_at(name, {key: options[key] for key in arguments.STARTED}, run, out)
+    problem, theta, moment = requested_at(name, {key: options[key] for key in arguments.STARTED}, run, out)
     start = {key: options[key] for key in ("alpha", "seed", "kind")}
     init = arguments.initialization(problem, **start, file=options["init_file"])
+    if run is not None:
+        beside = f"of {init.width} new neurons of {problem.name}, drawn now, beside {moment}"
+        out.table = lambda result: replace(result.table(), title=f"Dormant phase {beside}, residual frozen")
     with out.report.progress("dormant phase"):
         result = agf.align(problem, init, theta, **given(t_max=t_max))
     code = out.finish(lambda: result)

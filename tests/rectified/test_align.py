@@ -189,3 +189,5 @@ def test_the_command_follows_new_neurons_beside_those_of_a_run(tmp_path, capsys,
         assert main(["align", "two-layer", "--at", f"stairs.npz:{drop}", "--kind", "balanced", "--json"]) == 0
         ends = json.loads(capsys.readouterr().out)["clusters"]
         assert 2 * max(end["utility"] for end in ends) == pytest.approx(rate, rel=1e-3)
+    assert main(["align", "--at", "stairs.npz:1"]) == 0
+    assert "of 10 new neurons of two-layer, drawn now, beside drop 1 of stairs.npz" in capsys.readouterr().err

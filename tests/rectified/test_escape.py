@@ -10,7 +10,8 @@ from scipy.optimize import brentq
 
 import agf
 from agf import registry
-from agf.rectified.escape import _beyond, _free, _pull, judge
+from agf.rectified.escape import _free, judge
+from agf.rectified.pulls import beyond, pulls_of
 from agf.rectified.samples import Samples
 from agf.results.network import Neurons
 from agf.shell.main import main
@@ -343,7 +344,7 @@ def test_what_neurons_cost_beside_active_ones_is_the_problem_s_own_where_no_kink
     directions /= np.linalg.norm(directions, axis=1)[:, None]
     samples = Samples.of(problem)
     own = problem.self_interaction(directions, np.arange(3), large, np.arange(2))
-    assert _beyond(samples, large, *_pull(samples, large))(directions, np.arange(3)) == pytest.approx(own, rel=1e-9)
+    assert beyond(samples, large, *pulls_of(samples, large))(directions, np.arange(3)) == pytest.approx(own, rel=1e-9)
 
 
 @pytest.mark.parametrize("kink", [1e-3, 0.0])

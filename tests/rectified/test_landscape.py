@@ -98,6 +98,22 @@ def test_the_drop_is_what_growing_alone_takes_off_the_loss(four):
             assert four.level - min(losses) == pytest.approx(one.drop, rel=1e-5)
 
 
+def test_beside_groups_on_kinks_a_drop_is_the_one_that_escape_says_and_a_flow_makes():
+    """Members of a group that differ by what steps left were taken for directions: .1415, where training falls .019."""
+    rng = np.random.default_rng(4)
+    n = int(rng.integers(5, 12))
+    p = agf.TwoLayer(rng.standard_normal((n, 2)), rng.standard_normal(n), width=5)
+    theta = np.array([
+        [-0.14488387, -0.48526919, 0.50643467], [0.18614587, 0.21869057, -0.28718609],
+        [-0.00955716, 0.04762644, -0.04857586], [-0.01062523, -0.03558777, 0.03713997],
+        [0.52099805, 0.61208641, -0.80379646],
+    ])  # fmt: skip
+    found = agf.landscape(p, theta, shares=False)
+    assert found.best.drop == pytest.approx(0.01898, rel=0.01)
+    assert found.best.drop == pytest.approx(agf.escape(p, theta).best.drop, rel=0.01)
+    assert "while the others follow it" in found.notes[-1]
+
+
 @pytest.mark.parametrize("loss", ["exponential", "logistic"])
 def test_margin_losses_compete_with_their_own_residual(loss):
     X = np.array([[1.0, 0.2], [0.8, -0.1], [-1.0, 0.3], [-0.7, -0.2]])
