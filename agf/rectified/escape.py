@@ -35,7 +35,7 @@ from agf.results.landscape import Critical, Landscape
 from agf.results.network import Neurons, neurons
 from agf.results.staircase import Staircase
 from agf.results.trajectory import Trajectory
-from agf.rounding import SUM, TIED
+from agf.rounding import TIED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -295,8 +295,7 @@ def judge(problem: Problem, there: Neurons, starts: int = 100, worth: float = WO
     moves = np.isfinite(there.log_norms)  # those that are neither dead nor held at rest
     if samples is not None and rest is not None:
         moves &= _alive(samples, there.directions)
-        # else what carries them on may take them off their kinks
-        if motion**2 <= worth or _stay(problem, network, stands, worth * max(level, SLIGHT * first)):
+        if motion**2 <= worth:  # else what carries them on may take them off their kinks
             moves[np.flatnonzero(there.active)[stands]] &= _free(samples, network[stands], samples.weigh(rest))
     reached, neuron, time = _reach(problem, samples, rest, large, there, alone, np.flatnonzero(moves), worth * first)
     utility = 0.0 if best is None else best.utility
@@ -425,22 +424,6 @@ def _free(samples: Samples, standing: FloatArray, weights: FloatArray) -> BoolAr
     bends = np.where(walls.owner < 0, 0.0, np.append(walls.bends, 0.0)[walls.owner])
     repels = np.sign(standing[:, -1:]) * bends > TIED * walls.scale
     return np.asarray((repels & (patterns_of(samples, standing) == 0)).any(axis=1))
-
-
-def _stay(problem: Problem, network: FloatArray, stands: BoolArray, most: float) -> bool:
-    """Whether neurons that stand lose no more than `most` where they are, to second order; not where no Hessian tells.
-
-    Beside rounded kinks they rest somewhat off the critical point of sharp ones, for good.
-    """
-    everyone = np.arange(network.shape[0]) % problem.width
-    matrix = problem.hessian(network, everyone)
-    if matrix is None:
-        return False
-    entries = np.repeat(stands, network.shape[1])
-    values, vectors = np.linalg.eigh(matrix[np.ix_(entries, entries)])
-    pulls = vectors.T @ problem.loss_grad(network, everyone)[1][stands].ravel()
-    told = np.abs(pulls) > SUM * np.abs(values).max(initial=0.0) * float(np.linalg.norm(network[stands]))
-    return bool((values[told] > 0).all() and 0.5 * np.sum(pulls[told] ** 2 / values[told]) <= most)
 
 
 def _beside(problem: Problem, network: FloatArray) -> Alone:
