@@ -517,10 +517,9 @@ def _radius(
     v = f / units if vector is None else vector
     if not v.any():
         v = np.ones_like(y)
-    # A one-sided difference of an order-one function is most accurate at the square root of rounding. One that is
-    # longer than a kink is far sees half of the rate beside it, and steps of so few stages are not stable.
-    length = EPS**0.5
-    estimate = 0.0
+    # Displacement that balances truncation against rounding in a one-sided difference of an order-one function.
+    length = EPS ** (1 / 3)
+    estimate = before = 0.0
     for _ in range(50):
         v = v / length_of(v)
         change = (velocity(y + length * units * v) - f) / (length * units)
@@ -530,9 +529,8 @@ def _radius(
             continue
         if new == 0:
             break
-        v = change
-        if abs(new - estimate) <= 0.02 * new:
-            estimate = new
-            break
-        estimate = new
-    return 1.2 * estimate, v
+        v, before, estimate = change, estimate, new
+        if abs(new - before) <= 0.02 * new:
+            return 1.2 * estimate, v
+    # stiff directions are looked along one way and the other in turn: over a kink this sees the rate beyond
+    return 1.2 * max(before, estimate), v

@@ -264,7 +264,7 @@ class _Solver:
         self.evaluations = 0
         self.matrix: FloatArray | None = None
         self.matrix_at: FloatArray | None = None
-        self.whole = True  # whether it couples every entry
+        self.coupled: FloatArray | None = None  # 1 of entries that it couples, 0 of others; None where it couples all
         self.weights: FloatArray | None = None  # the metric there
         self.inverse: Solve | None = None
         self.own = 0.0  # the c of the inverse of 1 / c + H
@@ -285,7 +285,8 @@ class _Solver:
         if not np.isfinite(matrix).all():
             return False
         self.matrix, self.matrix_at, self.inverse, self.own = matrix, at, None, 0.0
-        self.whole = bool(matrix.any(axis=1).all())
+        coupled = np.asarray(matrix.any(axis=1), dtype=np.float64)
+        self.coupled = None if coupled.all() else coupled
         self.weights = None if self.metric is None else self.metric(at)
         return True
 
@@ -334,10 +335,9 @@ class _Solver:
             move = self.inverse(weights * rest) / weights
             sizes[k] = size = norm(move, ahead)
             # what no matrix holds answers others an iteration later, and they it: two of them tell how moves shrink
-            span = 1 if self.whole or k < 2 else 2
+            span = 1 if self.coupled is None or k < 2 else 2
             rate = (size / sizes[k - span]) ** (1.0 / span) if k else 0.0
-            diverges = rate >= 1.0 or (k and rate ** (_ITERATIONS - k) / (1.0 - rate) * size > _LEFT)
-            if diverges and (self.whole or k != 1):
+            if _diverges(rate, size, k) and not (k == 1 and self._answered(move, before, norm, ahead)):
                 return None
             change = change + move
             left = rate / (1.0 - rate) * size if rate < 1.0 else np.inf
@@ -345,6 +345,13 @@ class _Solver:
                 return change
             before = move
         return None
+
+    def _answered(self, move: FloatArray, before: FloatArray, norm: Norm, y: FloatArray) -> bool:
+        """Whether it is those alone that the matrix does not hold whose second move is as large as the first."""
+        if self.coupled is None:
+            return False
+        first, size = norm(before * self.coupled, y), norm(move * self.coupled, y)
+        return size < first and not _diverges(size / first, size, 1)
 
     def _done(self, move: FloatArray, before: FloatArray, norm: Norm, y: FloatArray) -> bool:
         """Whether every entry has converged, its moves being a geometric series.
@@ -376,6 +383,11 @@ class _Solver:
         if not np.isfinite(matrix).all():
             raise NonFinite("the Hessian is not finite.", s, y)
         return matrix
+
+
+def _diverges(rate: float, size: float, k: int) -> bool:
+    """Whether moves of this size in iteration k, and of this ratio, leave too much when the last has been made."""
+    return rate >= 1.0 or (k > 0 and rate ** (_ITERATIONS - k) / (1.0 - rate) * size > _LEFT)
 
 
 def _inverse(matrix: FloatArray, shift: float) -> Solve | None:

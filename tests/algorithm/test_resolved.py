@@ -439,7 +439,7 @@ def test_a_neuron_near_a_rounded_kink_leaves_as_late_as_in_the_flow(kink):
     init = problem.init(1e-6, seed=1)
     stairs, flow = agf.predict(problem, init), agf.flow(problem, init)
     middles = 0.5 * (stairs.levels[:-1] + stairs.levels[1:])
-    assert abs(stairs.levels[-1] - flow.losses[-1]) < 1e-6 * stairs.levels[0]
+    assert abs(stairs.levels[-1] - flow.losses[-1]) < flow.stats["left"] < 1e-4 * stairs.levels[0]
     for drop, middle in zip(stairs.drops, middles, strict=True):
         assert abs(drop.half_time / flow.time_at(middle) - 1.0) < drop.error < 5e-3
 
