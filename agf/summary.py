@@ -1,17 +1,11 @@
-"""What a sweep says: distributions of jump times and levels, orders of acquisition, agreement, convergence.
-
-Everything here is computed from the finished rows of a `Sweep`; a group is one combination of the settings other than
-the seed.
-"""
+"""What a sweep says, for people: tables and pictures of the distributions of its finished runs."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +14,9 @@ from agf import plot
 from agf.arrays import FloatArray
 from agf.asked import asked
 from agf.clock import Clock
+from agf.distributions import ENDS, Distributions, Group, words
+from agf.distributions import power_law as power_law
 from agf.errors import RequestError, explain
-from agf.graph import learned, saddles
 from agf.pictures.axes import loss_scale, plain
 from agf.pictures.ticks import log_time
 from agf.records import files
@@ -32,124 +27,15 @@ from agf.results.drop import Drop
 from agf.results.staircase import Staircase
 
 if TYPE_CHECKING:
-    import networkx as nx
-
     from agf.sweeping.sweep import Sweep
 
-#: Quantiles shown for every distribution. Setting: of pictures; the runs are all there.
-QUANTILES = (0.05, 0.5, 0.95)
-#: What they are called.
-_ENDS = ("05", "median", "95")
 #: Digits in which quantiles may be told apart. Derived: as many as predictions are made to.
 _DIGITS = 1 - round(math.log10(Settings.rtol))
 #: Groups of a picture that are named. Limit: with more there is no legend, which would hide the staircases.
 _MOST_NAMES = 12
 
 
-@dataclass(frozen=True)
-class Fit:
-    """Least-squares line through (log x, log y): y ~ x^slope.
-
-    Parameters
-    ----------
-    slope : float
-        The exponent.
-    error : float
-        Standard error of the slope.
-    n : int
-        Number of points.
-    """
-
-    slope: float
-    error: float
-    n: int
-
-
-@asked
-def power_law(x: Iterable[float], y: Iterable[float]) -> Fit | None:
-    """Slope of log y against log x with its standard error, or None with fewer than three usable points."""
-    x, y = list(x), list(y)
-    if len(x) != len(y):
-        raise RequestError(
-            explain(f"there are {len(x)} x and {len(y)} y.", where="power_law", expected="as many of both")
-        )
-    pairs = [(a, b) for a, b in zip(x, y, strict=True) if a > 0 and b > 0 and math.isfinite(a) and math.isfinite(b)]
-    if len(pairs) < 3 or len({a for a, _ in pairs}) < 2:
-        return None
-    log_x, log_y = np.log(np.array(pairs)).T
-    centred = log_x - log_x.mean()
-    slope = float(centred @ (log_y - log_y.mean()) / (centred @ centred))
-    rest = log_y - log_y.mean() - slope * centred
-    spread = float(rest @ rest) / (len(pairs) - 2)
-    return Fit(slope, math.sqrt(spread / float(centred @ centred)), len(pairs))
-
-
-@dataclass(frozen=True)
-class Group:
-    """Runs that share everything but the seed.
-
-    Parameters
-    ----------
-    settings : dict[str, Any]
-        The shared values.
-    staircases : list[Staircase]
-        predictions (drops without features), one a run.
-    seeds : list[int]
-        Their seeds.
-    failed : list[str]
-        Messages of runs that failed.
-    matches : list[list[dict[str, Any]]]
-        One list a compared run, dicts with k, time_error, level_error.
-    """
-
-    settings: dict[str, Any]
-    staircases: list[Staircase]
-    seeds: list[int]
-    failed: list[str]
-    matches: list[list[dict[str, Any]]]
-
-    @property
-    def name(self) -> str:
-        """The shared values in words."""
-        return _words(self.settings)
-
-    def column(self, name: str, k: int) -> FloatArray:
-        """The quantity `name` of the k-th drop (k >= 1) over the runs that have it."""
-        values = [getattr(run.drops[k - 1], name) for run in self.staircases if len(run.drops) >= k]
-        return np.array(values, dtype=np.float64)
-
-    def median_staircase(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Quantiles (K,) of the half-drop times and levels (K + 1,) at jumps that most runs make.
-
-        All runs count at every jump: who never makes it does so at the end of time, and stays on the last level. So
-        times grow from jump to jump and levels fall, as they do in every run.
-        """
-        runs = self.staircases
-        times = np.full((len(runs), self.depth), np.nan)
-        levels = np.zeros((len(runs), self.depth + 1))
-        for row, steps, run in zip(times, levels, runs, strict=True):
-            row[: len(run.drops)] = [drop.half_time for drop in run.drops]
-            known = [run.start_level, *[drop.level for drop in run.drops]]
-            steps[:] = known + [known[-1]] * (self.depth + 1 - len(known))
-        shown = np.mean(np.isfinite(times), axis=0) > 0.5
-        never = 0.5 * np.finfo(np.float64).max  # finite, since quantiles are differences
-        low, middle, high = np.quantile(np.where(np.isfinite(times), times, never)[:, shown], QUANTILES, axis=0)
-        return low, middle, high, np.median(levels, axis=0)[: middle.size + 1]
-
-    @property
-    def is_one_run(self) -> bool:
-        """Whether there are several seeds, and all of them gave the same times and levels."""
-        runs = {tuple((drop.time, drop.level) for drop in run.drops) for run in self.staircases}
-        return len(self.staircases) > 1 and len(runs) == 1 and runs != {()}
-
-    @property
-    def depth(self) -> int:
-        """Largest number of drops in a run."""
-        return max((len(run.drops) for run in self.staircases), default=0)
-
-
-@dataclass(frozen=True, repr=False)
-class Summary:
+class Summary(Distributions):
     """Statistics of a sweep, ready to print, draw and save.
 
     Parameters
@@ -160,30 +46,17 @@ class Summary:
         Runs that share everything but the seed.
     """
 
-    problem: str
-    groups: list[Group]
-
     def times(self) -> Table:
         """Distribution of the half-drop time and the level of each drop, a row a group and drop."""
         rows = []
         for group, jump in self._jumps():
-            times, levels = ([jump[f"{name}_{end}"] for end in _ENDS] for name in ("time", "level"))
+            times, levels = ([jump[f"{name}_{end}"] for end in ENDS] for name in ("time", "level"))
             start = group.staircases[0].start_level
             levels = [0.0 if level(value, start) == "0" else value for value in levels]
             told = [*_told(times, jump["runs"]), percent(jump["time_spread"]), *_told(levels, jump["runs"])]
             rows.append([group.name, str(jump["drop"]), str(jump["runs"]), *told])
         columns = ["group", "drop", "runs", *_headed("time"), "std/mean", *_headed("level")]
         return Table(f"Jump times (flow time, half-drop) and levels of {self.problem}", columns, rows, self._notes())
-
-    def _jumps(self) -> Iterator[tuple[Group, dict[str, Any]]]:
-        """The numbers of `times`."""
-        for group in self.groups:
-            for k in range(1, group.depth + 1):
-                times, levels = group.column("half_time", k), group.column("level", k)
-                found = {"settings": group.settings, "drop": k, "runs": times.size, "time_spread": _spread(times)}
-                for name, values in (("time", times), ("level", levels)):
-                    found |= {f"{name}_{end}": q for end, q in zip(_ENDS, _quantiles(values), strict=True)}
-                yield group, found
 
     def orders(self, most: int = 5) -> Table:
         """The most frequent orders of acquisition of each group with their probabilities."""
@@ -203,25 +76,6 @@ class Summary:
             [f"At most {most} orders a group; probabilities are shares of the finished runs, of one none."],
         )
 
-    def _orders(self, most: int | None = None) -> Iterator[tuple[Group, dict[str, Any]]]:
-        """The numbers of `orders`."""
-        for group in self.groups:
-            total = len(group.staircases)
-            for order, count in Counter(_order(run) for run in group.staircases).most_common(most):
-                found = {"settings": group.settings, "share": count / total, "runs": count, "order": list(order)}
-                yield group, found
-
-    def positions(self) -> dict[str, FloatArray]:
-        """P(feature is acquired at drop k), over all groups: name -> (K,) shares of the runs."""
-        depth = max((group.depth for group in self.groups), default=0)
-        total = sum(len(group.staircases) for group in self.groups)
-        out: dict[str, FloatArray] = {}
-        for group in self.groups:
-            for run in group.staircases:
-                for k, name in enumerate(_order(run)):
-                    out.setdefault(name, np.zeros(depth))[k] += 1.0 / total
-        return out
-
     def agreement(self) -> Table | None:
         """Relative errors of predicted half-drop times and levels against gradient flow; None without comparisons."""
         rows = []
@@ -235,20 +89,6 @@ class Summary:
             return None
         columns = ["group", "drop", "runs", *_headed("time error")[1:], *_headed("level error")[1:]]
         return Table(f"Prediction against gradient flow, {self.problem}", columns, rows)
-
-    def _agreement(self) -> Iterator[tuple[Group, dict[str, Any]]]:
-        """The numbers of `agreement`."""
-        for group in self.groups:
-            for k in range(1, group.depth + 1):
-                matches = [m for run in group.matches for m in run if m["k"] == k]
-                found = {"settings": group.settings, "drop": k, "runs": len(matches)}
-                for name in ("time", "level"):
-                    errors = _finite(files.from_json_float(m[f"{name}_error"]) for m in matches)
-                    middle, high = _errors(errors)
-                    found |= {f"{name}_errors": errors.size}
-                    found |= {f"{name}_error_median": middle, f"{name}_error_95": high}
-                if matches:
-                    yield group, found
 
     def convergence(self) -> Table | None:
         """Distance of the accelerated jump times to their value at the smallest alpha, against 1/log(1/alpha).
@@ -275,35 +115,6 @@ class Summary:
             ],
         )
 
-    def _convergence(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The numbers of `convergence`."""
-        for shared, family in self._families("alpha"):
-            family = sorted(family, key=lambda group: -float(group.settings["alpha"]))
-            alphas = [float(group.settings["alpha"]) for group in family]
-            if len(alphas) < 4 or alphas[0] >= 1:
-                continue
-            x = np.array([-1.0 / math.log(alpha) for alpha in alphas])
-            runs = [dict(zip(group.seeds, group.staircases, strict=True)) for group in family]
-            for k in range(1, min(group.depth for group in family) + 1):
-                seeds = [seed for seed in runs[0] if _same_start([found.get(seed) for found in runs], k)]
-                if not seeds:
-                    continue
-                y = np.array([np.mean([found[seed].drops[k - 1].accelerated_time for seed in seeds]) for found in runs])
-                limit = max(y[-1] - x[-1] * (y[-2] - y[-1]) / (x[-2] - x[-1]), 0.0)  # of times
-                fit = power_law(x[:-2], np.abs(y[:-2] - limit))
-                yield (
-                    shared,
-                    {
-                        "settings": _without(family[0].settings, "alpha"),
-                        "drop": k,
-                        "limit": float(limit),
-                        "at_smallest_alpha": float(y[-1]),
-                        "slope": None if fit is None else fit.slope,
-                        "slope_error": None if fit is None else fit.error,
-                        "runs": len(seeds),
-                    },
-                )
-
     def sensitivity(self) -> Table | None:
         """How far the two threshold rules move the median half-drop times; None without both."""
         rows = [
@@ -319,16 +130,6 @@ class Summary:
             return None
         columns = ["group", "drop", "natural", "unit", "difference"]
         return Table(f"Sensitivity to the threshold rule, {self.problem}", columns, rows)
-
-    def _sensitivity(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The numbers of `sensitivity`."""
-        for shared, family in self._families("threshold"):
-            rules = {str(group.settings["threshold"]): group for group in family}
-            if {"natural", "unit"} <= set(rules):
-                for k in range(1, min(group.depth for group in rules.values()) + 1):
-                    natural, unit = (float(np.median(rules[r].column("half_time", k))) for r in ("natural", "unit"))
-                    found = {"settings": _without(family[0].settings, "threshold"), "drop": k}
-                    yield shared, found | {"natural": natural, "unit": unit, "difference": unit / natural - 1}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the document of `agf summarize --json`: every table as a list of rows with the numbers that the
@@ -361,10 +162,6 @@ class Summary:
         """Every table that has something to say."""
         found = [self.times(), self.orders(), self.agreement(), self.convergence(), self.sensitivity()]
         return [table for table in found if table is not None]
-
-    def graph(self) -> nx.DiGraph:
-        """The merged saddle graph of all predictions."""
-        return saddles(run for group in self.groups for run in group.staircases)
 
     def __str__(self) -> str:
         return "\n\n".join(table.text() for table in self.tables())
@@ -429,7 +226,7 @@ class Summary:
         styles = itertools.cycle(itertools.product(("-", "--", ":"), plot.PALETTE))
         for shared, family in families:
             for k in range(1, max(group.depth for group in family) + 1):
-                points = [(float(group.settings["alpha"]), _median_error(group, k)) for group in family]
+                points = [(float(group.settings["alpha"]), group.median_error(k)) for group in family]
                 known = sorted((alpha, max(error, Settings.rtol)) for alpha, error in points if not math.isnan(error))
                 if known:
                     dash, colour = next(styles)
@@ -448,17 +245,7 @@ class Summary:
         """In words, what sets a group apart from the others; all of it for a single group."""
         common = set.intersection(*[set(map(repr, other.settings.items())) for other in self.groups])
         own = {name: value for name, value in group.settings.items() if repr((name, value)) not in common}
-        return _words(own or group.settings)
-
-    def _families(self, axis: str) -> Iterator[tuple[str, list[Group]]]:
-        """Groups that differ only in `axis`, with the values they share in words."""
-        families: dict[tuple[Any, ...], list[Group]] = {}
-        for group in self.groups:
-            if axis in group.settings and group.staircases:
-                rest = tuple(_without(group.settings, axis).items())
-                families.setdefault(rest, []).append(group)
-        for rest, family in families.items():
-            yield _words(dict(rest)), family
+        return words(own or group.settings)
 
     def _notes(self) -> list[str]:
         failed = sum(len(group.failed) for group in self.groups)
@@ -525,21 +312,6 @@ def _staircase(problem: str, document: dict[str, Any]) -> Staircase:
     )
 
 
-def _words(settings: dict[str, Any]) -> str:
-    return ", ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items())
-
-
-def _order(run: Staircase) -> tuple[str, ...]:
-    """Features in the order in which a run acquired them, repeats kept."""
-    return tuple(learned(drop) for drop in run.drops)
-
-
-def _same_start(runs: Sequence[Staircase | None], k: int) -> bool:
-    """Whether all of these runs exist and learned the same in their first k drops."""
-    starts = {None if run is None or len(run.drops) < k else _order(run)[:k] for run in runs}
-    return len(starts) == 1 and None not in starts
-
-
 def _chain(order: Sequence[str]) -> str:
     """An order in words; a word that repeats is written once: "mode 1 > 2 > 3"."""
     words, last = [], ""
@@ -551,22 +323,6 @@ def _chain(order: Sequence[str]) -> str:
     return " > ".join(words) or "nothing"
 
 
-def _finite(values: Iterable[float]) -> FloatArray:
-    array = np.array(list(values), dtype=np.float64)
-    return array[np.isfinite(array)]
-
-
-def _median_error(group: Group, k: int) -> float:
-    """Median size of the relative error in time of drop k over the runs of a group; NaN where none was observed."""
-    found = [files.from_json_float(m["time_error"]) for run in group.matches for m in run if m["k"] == k]
-    return _errors(_finite(found))[0]
-
-
-def _quantiles(values: FloatArray) -> list[float]:
-    usable = values[np.isfinite(values)]
-    return [math.nan] * len(QUANTILES) if usable.size == 0 else [float(q) for q in np.quantile(usable, QUANTILES)]
-
-
 def _told(found: Sequence[float], runs: int) -> list[str]:
     """The quantiles for people, with digits in which they differ; of one run its value alone."""
     return ["-", number(found[1]), "-"] if runs == 1 else apart(found, most=_DIGITS)
@@ -575,18 +331,3 @@ def _told(found: Sequence[float], runs: int) -> list[str]:
 def _headed(name: str) -> list[str]:
     """Their columns."""
     return [f"{name} 5 %", f"{name} median", f"{name} 95 %"]
-
-
-def _without(settings: dict[str, Any], axis: str) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name != axis}
-
-
-def _spread(values: FloatArray) -> float:
-    usable = values[np.isfinite(values)]
-    return math.nan if usable.size < 2 or usable.mean() == 0 else float(usable.std(ddof=1) / usable.mean())
-
-
-def _errors(values: FloatArray) -> tuple[float, float]:
-    if values.size == 0:
-        return math.nan, math.nan
-    return float(np.median(np.abs(values))), float(np.quantile(np.abs(values), 0.95))
