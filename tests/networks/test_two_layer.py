@@ -592,7 +592,7 @@ def test_what_no_square_network_fits_is_not_waited_for():
     ],
 )
 def test_equal_inputs_have_one_output_and_an_input_of_zeros_has_none(loss, labels, zero, split):
-    X = [[0.0, 0.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [-1.0, 1.0]]
+    X = [[0.0, 0.0], [1.0, 0.0], [1.0, -0.0], [1.0, 0.0], [-1.0, 1.0]]
     problem = agf.TwoLayer(X, labels, activation="relu", loss=loss, width=2)
     init = problem.init(1e-3)
     assert problem.least_loss(init) == pytest.approx((zero + split) / 5, rel=1e-12)
