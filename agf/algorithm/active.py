@@ -20,7 +20,7 @@ from agf.integrators import Memory
 from agf.rounding import EPS
 from agf.stopping.driver import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.horizon import Below, Course, Decayed, Horizon, Spent
-from agf.stopping.methods import Auto, Explicit
+from agf.stopping.methods import PER_ENTRY, Auto, Explicit
 from agf.stopping.rules import Budget, Certified, Event, Tolerance
 
 #: Accepted steps of a phase. Limit: a flow that goes nowhere ends as `max_steps`.
@@ -95,6 +95,7 @@ def settle(
     gone: FloatArray | None = None,
     watch: Watch | None = None,
     most: int = MAX_STEPS,
+    gradients: float = np.inf,
 ) -> ActiveEnd:
     """Follow d theta/dt = -grad L of neurons (m,), alone, from theta (m, P).
 
@@ -125,6 +126,8 @@ def settle(
         Shown the neurons that move, and each accepted step.
     most : int, optional
         Accepted steps after which OutOfSteps is raised.
+    gradients : float, optional
+        Gradients after which it is, a Hessian counted as `PER_ENTRY` of one an entry.
 
     Raises
     ------
@@ -139,9 +142,10 @@ def settle(
         kept = np.flatnonzero(~collapsed)
         follows = Cost if problem.kink_normals() is None else SlidingCost
         cost = follows(problem, neurons[kept], theta[kept], gone[kept])
+        budget = Budget(gradients, most, PER_ENTRY * theta[kept].size)
         saved = Saved(cost.start(), origin=saved.origin, work=saved.work)
         course = Course(cost.asking(horizon), least=least, tolerated=Tolerance(rtol, negligible))
-        end = _follow(cost, course, saved, rtol, negligible, before, watch, most)
+        end = _follow(cost, course, saved, rtol, negligible, before, watch, budget)
         theta[kept] = end.at.y.reshape(kept.size, -1)
         if end.why is not Why.COLLAPSED:
             break
@@ -169,7 +173,7 @@ def _follow(
     negligible: float,
     before: float,
     watch: Watch | None,
-    most: int,
+    budget: Budget,
 ) -> End:
     """Until a neuron collapses, the rest can lose nothing, or the horizon is over."""
     accuracy = np.sqrt(rtol)
@@ -186,7 +190,7 @@ def _follow(
         Below(before + accuracy * abs(before), Horizon(course)),
         Spent(course, tolerated),
         decayed,
-        Budget(np.inf, most),
+        budget,
         Turns(),
     ]
 

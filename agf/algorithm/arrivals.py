@@ -41,6 +41,7 @@ class Arrivals:
             rtol=self.run.settings.rtol,
             tie_rtol=self.run.settings.tie_rtol,
             stop=stop,
+            most=self.run.gradients_left,
             stats=self.run.stats,
         )
 

@@ -148,6 +148,7 @@ class CostMinimization:
             gone=collapse.gone(state, chosen),
             watch=None if carrying is None else carrying.see,
             most=most,
+            gradients=run.gradients_left,
         )
         run.count("loss_evaluations", rest.evaluations)
         run.count("hessians", rest.hessians)

@@ -149,6 +149,8 @@ class LimitPhases:
             return state, first
         if state.level <= self.run.negligible():
             return state, Status.FITTED
+        if self.run.gradients_left == 0.0:
+            return state, Status.MAX_STEPS
         waiting = np.flatnonzero(~state.active & np.isfinite(state.log_norms))
         if waiting.size == 0:
             return state, Status.ALL_ACTIVE if state.active.all() else Status.NO_GROWTH

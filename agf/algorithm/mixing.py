@@ -218,10 +218,12 @@ class MixedPhases:
             return now.t if now.t > least and rests else last
 
         path: list[Moment] = []
+        asked = self.settings.max_gradients
+        most = BUDGET if asked is None else max(asked - self.stats["loss_evaluations"], 0.0)
         found = drive(
             system,
             Auto(_FLOW_RTOL * self.settings.rtol),
-            [Horizon(Course(until, least=least)), Rounding(), Budget(BUDGET)],
+            [Horizon(Course(until, least=least)), Rounding(), Budget(most)],
             start.ravel(),
             each=lambda now, saved: path.append(now),
         )

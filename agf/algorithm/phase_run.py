@@ -96,6 +96,12 @@ class PhaseRun:
         limit = self.settings.t_max
         return np.inf if limit is None else max(float(self.clock.accelerated(limit)) - state.time, 0.0)
 
+    @property
+    def gradients_left(self) -> float:
+        """Gradients that it may still take; inf where no number was asked for."""
+        spent = sum(value for name, value in self.stats.items() if name.endswith("evaluations"))
+        return self.task.budget(spent, np.inf)
+
     def count(self, name: str, number: float) -> None:
         """Add to a counter."""
         self.stats[name] = self.stats.get(name, 0) + number

@@ -55,6 +55,7 @@ def predict(
     joining: float | None = None,
     max_drops: int | None = None,
     t_max: float | None = None,
+    max_gradients: float | None = None,
     conditioning: bool | None = None,
     observer: Observer | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -90,6 +91,9 @@ def predict(
         Most drops; None for no bound.
     t_max : float, optional
         Flow time to stop at; None for no bound. Its former name `max_time` is still taken.
+    max_gradients : float, optional
+        Gradients after which a pass is given up, with status "max_steps" and the drops so far; None for a million where
+        neurons are resolved in time. The second pass, which measures conditioning, may take as many again.
     conditioning : bool, optional
         Whether to measure, by a second prediction, how much each drop's time moves when the tolerance and the initial
         weights (mode "resolved": the joining fraction) change a little. None: in mode "resolved" only.
@@ -117,7 +121,7 @@ def predict(
         {
             "mode": mode, "threshold": threshold, "settle": settle, "horizon": horizon, "rtol": rtol,
             "tie_rtol": tie_rtol, "joining": joining, "max_drops": max_drops, "t_max": t_max,
-            "conditioning": conditioning, **others,
+            "max_gradients": max_gradients, "conditioning": conditioning, **others,
         }
     )  # fmt: skip
     return predict_with(problem, init, settings, observer, checkpoint)
@@ -245,6 +249,7 @@ def predict_many(
     joining: float | None = None,
     max_drops: int | None = None,
     t_max: float | None = None,
+    max_gradients: float | None = None,
     conditioning: bool | None = None,
     **others: Any,
 ) -> list[Staircase]:
@@ -277,6 +282,9 @@ def predict_many(
         Most drops; None for no bound.
     t_max : float, optional
         Flow time to stop at; None for no bound. Its former name `max_time` is still taken.
+    max_gradients : float, optional
+        Gradients after which a pass is given up, with status "max_steps" and the drops so far; None for a million where
+        neurons are resolved in time. The second pass, which measures conditioning, may take as many again.
     conditioning : bool, optional
         Whether to measure, by a second prediction, how much each drop's time moves when the tolerance and the initial
         weights (mode "resolved": the joining fraction) change a little. None: in mode "resolved" only.
@@ -301,7 +309,7 @@ def predict_many(
         {
             "mode": mode, "threshold": threshold, "settle": settle, "horizon": horizon, "rtol": rtol,
             "tie_rtol": tie_rtol, "joining": joining, "max_drops": max_drops, "t_max": t_max,
-            "conditioning": conditioning, **others,
+            "max_gradients": max_gradients, "conditioning": conditioning, **others,
         }
     )  # fmt: skip
     out = []

@@ -9,6 +9,7 @@ from agf.contract.problem import Problem
 from agf.contract.start import clock
 from agf.init import Init
 from agf.records.settings import Settings
+from agf.stopping.rules import BUDGET
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ class Task:
     def of(cls, problem: Problem, init: Init, settings: Settings) -> Task:
         """From its origin: the clock of these weights, and the loss of the zero function."""
         return cls(problem, init, settings, clock(problem, init), float(problem.loss_grad(*problem.empty)[0]))
+
+    def budget(self, spent: float = 0.0, usual: float = BUDGET) -> float:
+        """Gradients left to a pass that has `spent` some: of the `usual`, unless a number was asked for."""
+        most = self.settings.max_gradients
+        return max((usual if most is None else most) - spent, 0.0)
 
     @property
     def tolerated(self) -> float:

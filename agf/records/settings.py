@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-from agf.arrays import count, number
+from agf.arrays import count, number, positive
 from agf.asked import asked
 from agf.errors import RequestError, explain, shown
 
@@ -76,6 +76,9 @@ class Settings:
         Drops after which to stop; None for no bound.
     t_max : float, optional
         Flow time at which to stop; None for no bound.
+    max_gradients : float, optional
+        Gradients after which a pass is given up, with what it has so far; None for a million where neurons are resolved
+        in time, and for no bound where closed forms or Algorithm 1 do without.
     """
 
     mode: str = "auto"
@@ -88,6 +91,7 @@ class Settings:
     conditioning: bool | None = None
     max_drops: int | None = None
     t_max: float | None = None
+    max_gradients: float | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in (("mode", MODES), ("threshold", THRESHOLDS), ("settle", SETTLES)):
@@ -134,6 +138,9 @@ class Settings:
                 words = "`t_max` (formerly `max_time`) must not be negative."
                 raise RequestError(explain(words, where="predict", found=shown(self.t_max)))
             object.__setattr__(self, "t_max", until)
+        if self.max_gradients is not None:
+            most = positive(self.max_gradients, "max_gradients", where="predict")
+            object.__setattr__(self, "max_gradients", most)
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Settings:

@@ -32,7 +32,9 @@ def prediction(stairs: Staircase) -> str:
         return _TOLD[status](stairs)
     if status is Status.INTERRUPTED:
         return f"{status.sentence} A prediction starts anew."
-    return status.sentence + (_loosen(status, stairs.settings.rtol) if stairs.init is not None else "")
+    most = stairs.settings.max_gradients
+    raised = f" Raise max_gradients ({most:,.0f}) to see more." if status is Status.MAX_STEPS and most else ""
+    return status.sentence + (_loosen(status, stairs.settings.rtol) if stairs.init is not None else "") + raised
 
 
 def _fitted(stairs: Staircase) -> str:

@@ -90,7 +90,7 @@ flow_options = _group(
         help="Relative error of one step of the integrator; default 1e-6, at rounded kinks 1e-4, sharp 1e-8.",
     ),
     click.option("--max-steps", type=click.IntRange(1), help="Integrator steps at most; default 100,000."),
-    click.option("--max-gradients", type=float, help="Gradients at most; default 2,000,000."),
+    click.option("--max-gradients", type=float, help="Gradients at most; default 2,000,000, predicting 1,000,000."),
 )
 
 descent_options = _group(

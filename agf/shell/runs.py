@@ -42,7 +42,17 @@ if TYPE_CHECKING:
 
 _DATA = ("data", "target", "standardize", "pairs", "width")
 _INIT = ("alpha", "seed", "kind", "init_file")
-_SETTINGS = ("mode", "threshold", "settle", "horizon", "joining", "tie_rtol", "conditioning", "max_drops")
+_SETTINGS = (
+    "mode",
+    "threshold",
+    "settle",
+    "horizon",
+    "joining",
+    "tie_rtol",
+    "conditioning",
+    "max_drops",
+    "max_gradients",
+)
 _FLOW = ("t_max", "method", "rtol", "max_steps", "max_gradients")
 _DESCENT = ("lr", "steps", "momentum", "batch_size", "frozen")
 
@@ -54,6 +64,7 @@ _DESCENT = ("lr", "steps", "momentum", "batch_size", "frozen")
 @prediction_options
 @click.option("--t-max", "--max-time", "t_max", type=float, help="Flow time at which to stop; default none.")
 @click.option("--rtol", type=float, help="Relative error of one step; default 1e-6.")
+@click.option("--max-gradients", type=float, help="Gradients after which it is given up; default a million.")
 @output_options
 def predict(
     name: str,
@@ -186,6 +197,7 @@ def compare(
     flow = _choice(options, _FLOW)
     if curve is None and scales:
         raise RequestError(explain("--lr, --momentum and --loss-scale describe a curve.", remedy="Add --curve FILE."))
+    flow = {} if curve is not None and flow.keys() == {"max_gradients"} else flow  # those of the prediction
     if curve is not None and flow:
         raise RequestError(
             explain(f"{', '.join(dashed(option) for option in flow)}: options of training, and --curve replaces it.")

@@ -69,6 +69,7 @@ def values(text: str, kind: str = "") -> list[Any]:
     default=None,
     help="Measure how much each time moves under a small change, by a second prediction; mode resolved does.",
 )
+@click.option("--max-gradients", metavar="LIST", help="Gradients after which a prediction is given up.")
 @click.option("--kind", metavar="LIST", help="Kinds of initialization; `agf problems NAME` lists them.")
 @click.option("--do", "actions", default="predict", metavar="LIST", help="Any of predict,train,compare.")
 @click.option("--data", metavar="FILE", help=f"npz or csv file, or one of {', '.join(datasets.NAMED)}.")

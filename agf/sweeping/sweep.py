@@ -228,6 +228,7 @@ def sweep(
     joining: Iterable[float] | None = None,
     max_drops: Iterable[int] | None = None,
     t_max: Iterable[float] | None = None,
+    max_gradients: Iterable[float] | None = None,
     conditioning: Iterable[bool] | None = None,
     do: Sequence[str] = ("predict",),
     jobs: int = 1,
@@ -272,6 +273,8 @@ def sweep(
         Values of that option of `agf.predict`.
     t_max : Iterable[float], optional
         Values of that option of `agf.predict`.
+    max_gradients : Iterable[float], optional
+        Values of that option of `agf.predict`.
     conditioning : Iterable[bool], optional
         Values of that option of `agf.predict`.
     do : Sequence[str], optional
@@ -308,7 +311,7 @@ def sweep(
     given = {
         "kind": kind, "mode": mode, "threshold": threshold, "settle": settle, "horizon": horizon, "rtol": rtol,
         "tie_rtol": tie_rtol, "joining": joining, "max_drops": max_drops, "t_max": t_max,
-        "conditioning": conditioning, **parameters,
+        "max_gradients": max_gradients, "conditioning": conditioning, **parameters,
     }  # fmt: skip
     axes = {name: _listed(name, values) for name, values in given.items() if values is not None}
     if init is None:

@@ -220,3 +220,30 @@ def test_a_drop_that_is_over_where_a_prediction_is_cut_keeps_its_bar():
     whole = agf.predict(problem, init)
     cut = agf.predict(problem, init, t_max=0.7 * whole.drops[1].half_time)
     assert abs(cut.drops[0].half_time / whole.drops[0].half_time - 1.0) < cut.drops[0].error < 5e-3
+
+
+@pytest.mark.parametrize("mode", ["auto", "agf", "resolved", "limit"])
+@pytest.mark.parametrize("name", ["tanh", "sharp", "diagonal"])
+def test_a_prediction_takes_no_more_gradients_than_it_is_given_and_keeps_its_drops(mode, name):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((20, 4))
+    y = np.tanh(x @ rng.standard_normal(4)) + 0.1 * rng.standard_normal(20)
+    problem = {
+        "tanh": lambda: agf.TwoLayer(x, y, width=6, activation="tanh"),
+        "sharp": lambda: agf.problem("relu", X=x, Y=y, width=3, kink=0),
+        "diagonal": lambda: agf.problem("diagonal-linear", X=x, y=y),
+    }[name]()
+    init = problem.init(1e-4, seed=0)
+    whole = agf.predict(problem, init, mode=mode, conditioning=False)
+    taken = sum(value for key, value in whole.stats.items() if key.endswith("evaluations"))
+    cut = agf.predict(problem, init, mode=mode, conditioning=False, max_gradients=0.4 * taken or 1.0)
+    if taken == 0:  # a closed form
+        assert (cut.status, len(cut.drops)) == (whole.status, len(whole.drops))
+        return
+    assert cut.status in (Status.MAX_STEPS, Status.PLATEAU)
+    assert cut.status.failed
+    spent = sum(value for key, value in cut.stats.items() if key.endswith("evaluations"))
+    assert spent < 0.7 * taken + 100
+    assert 0 <= len(cut.drops) < len(whole.drops) + 1
+    for one, other in zip(cut.drops[:-1], whole.drops, strict=False):
+        assert one.half_time == pytest.approx(other.half_time, rel=1e-6)

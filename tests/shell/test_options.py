@@ -7,7 +7,7 @@ import pytest
 
 import agf
 from agf import registry
-from agf.shell.main import DONE, WRONG, main
+from agf.shell.main import DONE, FAILED, WRONG, main
 from agf.shell.main import agf as group
 
 #: Keywords that the command line has other means for.
@@ -173,3 +173,17 @@ def test_what_is_compared_may_be_named_without_an_option_and_exchanged_sides_are
     ):
         assert main(["compare", *words]) == WRONG
         assert told in capsys.readouterr().err
+
+
+def test_a_command_whose_gradients_are_used_up_fails_and_writes_the_drops_so_far(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["diagonal-linear", "--alpha", "1e-3", "--mode", "resolved", "--max-gradients", "100"]
+    assert main(["predict", *words, "-o", "run.npz"]) == FAILED
+    found = agf.load("run.npz")
+    assert (found.status.word, found.settings.max_gradients, len(found.drops)) == ("max_steps", 100.0, 1)
+    assert "Raise max_gradients (100) to see more." in capsys.readouterr().err
+    np.savetxt("curve.csv", np.c_[[0.0, 1.0], [1.0, 0.5]], delimiter=",", header="time,loss", comments="")
+    assert main(["compare", *words, "--curve", "curve.csv"]) == FAILED
+    assert main(["compare", *words, "--curve", "curve.csv", "--max-steps", "9"]) == WRONG
+    with pytest.raises(agf.RequestError, match="`max_gradients` must be a positive finite number"):
+        agf.Settings(max_gradients=0)

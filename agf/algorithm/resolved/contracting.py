@@ -44,7 +44,7 @@ from agf.stopping.along import Way, enough
 from agf.stopping.driver import Counted, End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import SETTLE, Ending, first_change, remarks
 from agf.stopping.methods import Auto
-from agf.stopping.rules import BUDGET, Budget, Timeless
+from agf.stopping.rules import Budget, Timeless
 
 #: Points of the curve in every step, and for every e-fold by which the loss above the least falls in it. Cost:
 #: half-drop times are found on a cubic between points.
@@ -128,7 +128,7 @@ class _Followed:
         stops: list[Stop] = ending.rules(self.system.smooth)
         if settings.max_drops is not None:
             stops.append(Enough(self.curve, settings.max_drops))
-        stops += [Timeless(), Budget(BUDGET)]
+        stops += [Timeless(), Budget(self.task.budget())]
         start = self.system.start()
         self.path.slopes = [self.system.loss_rate(start) / self.unit]
         limit = settings.t_max

@@ -40,7 +40,7 @@ from agf.stopping.coordinates import Stiff, implicit_in
 from agf.stopping.driver import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import SETTLE, Ending, remarks
 from agf.stopping.methods import PER_ENTRY, Auto
-from agf.stopping.rules import BUDGET, Budget, Certified, Timeless, Tolerance
+from agf.stopping.rules import Budget, Certified, Timeless, Tolerance
 
 #: Fall of the loss in a step, over the first, from which on it is drawn with points inside. Cost: half-drop times are
 #: found on a cubic between points.
@@ -138,7 +138,7 @@ class _Run:
             Timeless(),
         ]
         while True:
-            budget = Budget(BUDGET, hessian=PER_ENTRY * saved.y.size)
+            budget = Budget(self.task.budget(), hessian=PER_ENTRY * saved.y.size)
             found = drive(self.system, steps, [*stops, budget], saved, s_end=s_end, each=each)
             self.stats["velocity_evaluations"] = float(found.at.work.gradients)
             if found.after is None:

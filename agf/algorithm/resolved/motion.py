@@ -24,7 +24,7 @@ from agf.stopping.coordinates import Stiff, crossing
 from agf.stopping.driver import End, Moment, Saved, Stop, Why, drive
 from agf.stopping.ending import SETTLE, Ending, first_change, remarks
 from agf.stopping.methods import PER_ENTRY, Auto, Explicit
-from agf.stopping.rules import BUDGET, Budget, Certified, Event, Timeless, Tolerance, Unaffordable
+from agf.stopping.rules import Budget, Certified, Event, Timeless, Tolerance, Unaffordable
 
 #: Accuracy of the place in a step at which a neuron joins or leaves. Cost: a joining norm is a convention.
 _SHARP = 1e-4
@@ -41,7 +41,6 @@ class Motion:
 
     def __init__(self, run: Run) -> None:
         self.given, self.run = run.given, run
-        self._gradients = 0.0  # of all stretches so far
         self._first = 0.0  # accelerated time of the first change, where neurons are active from the start
 
     def flow(self) -> Status | None:
@@ -69,7 +68,7 @@ class Motion:
         ending = Ending(settle, scale, given.least, first, spent=spent, age=age)
         if run.last and (known := self._prospects) is not None:
             ending = replace(ending, prospects=lambda now: known(*system.polar(stretch.riding(now.y))))
-        budget, s_end = Budget(BUDGET - self._gradients, hessian=PER_ENTRY * start.size), (given.stop - began) / unit
+        budget, s_end = Budget(run.gradients_left, hessian=PER_ENTRY * start.size), (given.stop - began) / unit
         dear = Unaffordable(budget, s_end, ending.grown, ending.perturbed)
 
         def each(now: Moment, saved: Saved) -> None:
@@ -85,7 +84,7 @@ class Motion:
             implicit = isinstance(stretch.moving, WeightSystem)
             saved = Saved(y, end.at.t, 0.0, History(length) if implicit else None, None, end.at.work)
         work = end.at.work
-        self._gradients += work.gradients + PER_ENTRY * start.size * work.hessians
+        run.solved += PER_ENTRY * start.size * work.hessians
         run.stats["velocity_evaluations"] += work.gradients
         run.stats["hessians"] += work.hessians
         run.planned = _planned(end.at, unit)

@@ -45,8 +45,8 @@ class Plateau:
             return None
         if dormant.size == 0:
             return self._none_joins()
-        small = np.flatnonzero(run.members.small(state))
-        found = run.waiting.next(state, small, given.tolerances.plateau, max(given.stop - state.time, 0.0))
+        small, left = np.flatnonzero(run.members.small(state)), run.gradients_left
+        found = run.waiting.next(state, small, given.tolerances.plateau, max(given.stop - state.time, 0.0), left)
         if isinstance(found, Status):
             if found is Status.MAX_TIME and np.isfinite(given.stop):
                 run.path.add(given.stop, state.level, 0.0)

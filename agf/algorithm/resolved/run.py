@@ -36,6 +36,7 @@ class Run:
         self.given, self.observer = given, observer
         problem, init, settings = given.problem, given.init, given.settings
         self.stats = defaultdict[str, float](int)
+        self.solved = 0.0  # gradients that Hessians with their factorizations have cost
         self.notes: list[str] = []
         first = np.isin(np.arange(init.width), problem.permanent)
         self.state: State = State(0.0, first, init.directions, init.log_norms, given.start_level)
@@ -107,9 +108,15 @@ class Run:
         """Visible drops so far."""
         return self.path.drops(self.given.problem, self.given.clock, self.left)
 
-    def evaluations(self, now: Moment) -> float:
+    def evaluations(self, now: Moment | None = None) -> float:
         """All so far, those of the stretch under way until now among them."""
-        return now.work.gradients + sum(value for name, value in self.stats.items() if name.endswith("evaluations"))
+        told = sum(value for name, value in self.stats.items() if name.endswith("evaluations"))
+        return told if now is None else now.work.gradients + told
+
+    @property
+    def gradients_left(self) -> float:
+        """Gradients that it may still take."""
+        return self.given.budget(self.evaluations() + self.solved)
 
     def warn(self) -> None:
         """Note the neurons that come back, or leave where they rested, after what that hangs on was lost."""
