@@ -146,7 +146,7 @@ def course(problem: Problem, run: Trajectory, frozen: tuple[int, ...] = ()) -> C
         Another kind of problem, a run of another problem, or one that kept no snapshots.
     """
     samples = Samples.of(problem) if isinstance(problem, Problem) else None
-    if samples is None:
+    if samples is None or samples.problem.permanent:
         found = getattr(problem, "name", type(problem).__name__)
         expected = "relu, or two-layer with activation relu or leaky-relu, with one output"
         raise RequestError(explain("there are no cones to follow.", where="course", found=found, expected=expected))

@@ -27,7 +27,18 @@ from agf.rectified.ascent import SAME, climb
 from agf.rectified.cones import brief
 from agf.rectified.ends import ends
 from agf.rectified.landscape import dropping, landscape, network_of
-from agf.rectified.pulls import SLIGHT, Alone, beyond, large_ones, least_change, patterns_of, pulls_of, residual_of
+from agf.rectified.pulls import (
+    SLIGHT,
+    Alone,
+    beyond,
+    fall_of,
+    large_ones,
+    least_change,
+    patterns_of,
+    pulls_of,
+    residual_of,
+    rows_of,
+)
 from agf.rectified.samples import Samples
 from agf.rectified.walls import Walls
 from agf.results.comparison import Comparison
@@ -269,16 +280,18 @@ def escape(problem: Problem, at: Any, *, drop: int | None = None, starts: int = 
 
 def judge(problem: Problem, there: Neurons, starts: int = 100, worth: float = WORTH) -> Escape:
     """The same for neurons as they are; drops count from a fraction `worth` of the first loss on."""
+    samples = Samples.of(problem)
+    if samples is not None:
+        samples, there = _apart(samples, there)
     network = there.network(problem)
-    everyone = np.arange(network.shape[0]) % problem.width
-    level = float(problem.loss_grad(network, everyone)[0])
+    whole = (network, np.arange(network.shape[0]) % problem.width) if samples is None else samples.whole(network)
+    level = float(problem.loss_grad(*whole)[0])
     none = np.zeros((0, problem.n_params)), np.zeros(0, dtype=np.int64)
     first = float(problem.loss_grad(*none)[0])
-    samples = Samples.of(problem)
     large = network if samples is None else network[large_ones(samples, network)]
     motion, rest, alone, stands = 0.0, None, _beside(problem, large), np.zeros(network.shape[0], dtype=bool)
     if samples is not None:
-        stands, motion, rest = _resting(samples, network, worth)
+        stands, motion, rest = _resting(samples, network, worth, worth * first)
         alone = beyond(samples, large, *pulls_of(samples, network[stands]))
     found = landscape(
         problem, None if rest is not None else network, rest, at=there.moment, starts=starts, shares=False
@@ -299,7 +312,7 @@ def judge(problem: Problem, there: Neurons, starts: int = 100, worth: float = WO
             moves[np.flatnonzero(there.active)[stands]] &= _free(samples, network[stands], samples.weigh(rest))
     reached, neuron, time = _reach(problem, samples, rest, large, there, alone, np.flatnonzero(moves), worth * first)
     utility = 0.0 if best is None else best.utility
-    if samples is not None and (halfway := _halfway(problem, samples, network, large, worth * first)) > 0.0:
+    if samples is not None and (halfway := _halfway(samples, network, large, worth * first)) > 0.0:
         utility, reached, counts = max(utility, halfway), max(reached, halfway), True
     if not counts:
         verdict = OPTIMAL
@@ -316,13 +329,26 @@ def judge(problem: Problem, there: Neurons, starts: int = 100, worth: float = WO
         reached=reached,
         neuron=neuron if verdict == LEAVING else None,
         time=time if verdict == LEAVING else np.nan,
-        gain=_checked(problem, network, level, best) if counts and best is not None else np.nan,
+        gain=_checked(problem, whole, level, best) if counts and best is not None else np.nan,
         groups=() if samples is None else tuple(effective(samples, network)),
         least_squares=_linear(problem, samples, network),
         motion=motion,
         width=there.log_norms.size,
         now=there.time,
     )
+
+
+def _apart(samples: Samples, there: Neurons) -> tuple[Samples, Neurons]:
+    """The samples with the output bias that is among these rows, and the other rows, which are neurons."""
+    if not samples.problem.permanent:
+        return samples, there
+    samples, _ = samples.beside(there.directions * np.exp(there.log_norms)[:, None])
+    rows = np.flatnonzero(~np.isin(np.arange(there.log_norms.size) % samples.problem.width, samples.problem.permanent))
+    origin = there.origin
+    if origin is not None:
+        origin = replace(origin, directions=origin.directions[rows], log_norms=origin.log_norms[rows])
+    directions, log_norms, active = there.directions[rows], there.log_norms[rows], there.active[rows]
+    return samples, replace(there, directions=directions, log_norms=log_norms, active=active, origin=origin)
 
 
 def _neurons(problem: Problem, at: Any, drop: int | None) -> Neurons:
@@ -346,19 +372,20 @@ def _neurons(problem: Problem, at: Any, drop: int | None) -> Neurons:
     return found
 
 
-def _resting(samples: Samples, network: FloatArray, worth: float) -> tuple[BoolArray, float, FloatArray]:
+def _resting(samples: Samples, network: FloatArray, worth: float, least: float) -> tuple[BoolArray, float, FloatArray]:
     """Who stands at the critical point next to the network, (m,), how far off that is, relative to the residual, and
     the residual (n,) there; the present one where the network is on its way, inf off if out of a cone.
 
     There the field of all that stand is 0, apart from what their kinks hold: the least change of the residual that
     makes it so is taken. Dormant neurons do not stand, and neither do others, the smallest first, that are not near
     what they would be and not missed by the residual: one that shrinks is dormant there, and may come back with the
-    other sign, however large it still is. Nobody stands where one leaves its cone on the way there; a residual that is
-    off by less than `worth`, by what steps leave, says nothing of that.
+    other sign, however large it still is. Nobody stands where one leaves its cone on the way there, for one in which
+    `least` of the loss can be lost; a residual that is off by less than `worth`, by what steps leave, says nothing of
+    that.
     """
     r, zero = residual_of(samples, network), residual_of(samples, network[:0])
     large = large_ones(samples, network)
-    if not large.any():
+    if not large.any() and not samples.constant.size:
         return large, 0.0, zero
     unit = max(np.linalg.norm(r), np.sqrt(SLIGHT) * np.linalg.norm(zero))  # a fit is approached for ever
     mass = np.abs(network[:, -1]) * np.linalg.norm(network[:, :-1], axis=1)
@@ -376,7 +403,7 @@ def _resting(samples: Samples, network: FloatArray, worth: float) -> tuple[BoolA
         move = _least_move(samples, network[stands], change)
         far = np.flatnonzero(stands)[_far(network[stands], move)]
         if far.size == 0:
-            leaves = motion > worth and _crosses(samples, network[stands], move)
+            leaves = motion > worth and _crosses(samples, network[stands], move) > least
             return (stands, np.inf, r) if leaves else (stands, motion, rest)
         found = resting(stands & (np.arange(mass.size) != far[np.argmin(mass[far])]))
         if found[1] > AT_REST:
@@ -386,12 +413,13 @@ def _resting(samples: Samples, network: FloatArray, worth: float) -> tuple[BoolA
 def _least_move(samples: Samples, large: FloatArray, change: FloatArray) -> FloatArray:
     """Least move of the weights of large neurons, (k, d + 1) as they, that makes this `change` (n,) of the residual, as
     their flow, linear from here, does."""
-    none = np.zeros((0, samples.X.shape[0]))
-    rows, more = [none], [none]
+    constant = samples.constant
+    rows, more = [constant], [np.zeros(constant.shape)]
     for one in large:
-        for out, pull in zip((rows, more), pulls_of(samples, one[None]), strict=True):
+        for out, pull in zip((rows, more), rows_of(samples, one[None]), strict=True):
             out.append(np.vstack([one[-1] * pull, one[:-1] @ pull]))
-    return least_change(np.concatenate(rows).T, np.concatenate(more), -change).reshape(large.shape)
+    move = least_change(np.concatenate(rows).T, np.concatenate(more), -change)
+    return move[constant.shape[0] :].reshape(large.shape)
 
 
 def _far(large: FloatArray, move: FloatArray) -> BoolArray:
@@ -401,10 +429,13 @@ def _far(large: FloatArray, move: FloatArray) -> BoolArray:
     return np.asarray(moved > np.abs(a[:, 0]) * np.linalg.norm(w, axis=1))
 
 
-def _crosses(samples: Samples, large: FloatArray, move: FloatArray) -> bool:
-    """Whether a large neuron leaves its cone on the way there: the critical point is none of this network then."""
-    after = (large + move)[:, :-1] @ samples.X.T
-    return bool((patterns_of(samples, large) * after < 0).any())
+def _crosses(samples: Samples, large: FloatArray, move: FloatArray) -> float:
+    """What the loss can fall in the cones to which large neurons leave theirs on the way there, 0 where none does: the
+    critical point is none of this network then."""
+    before, after = patterns_of(samples, large), patterns_of(samples, large + move)
+    if not ((before != 0) & (before != after)).any():
+        return 0.0
+    return fall_of(samples, large, *pulls_of(samples, large + 2.0 * move))  # beyond a kink which it only comes to
 
 
 def _alive(samples: Samples, directions: FloatArray) -> BoolArray:
@@ -432,15 +463,16 @@ def _beside(problem: Problem, network: FloatArray) -> Alone:
     return lambda directions, rows: problem.self_interaction(directions, rows, network, everyone)
 
 
-def _halfway(problem: Problem, samples: Samples, network: FloatArray, large: FloatArray, least: float) -> float:
+def _halfway(samples: Samples, network: FloatArray, large: FloatArray, least: float) -> float:
     """Largest utility of a group of large neurons that will grow by a factor e at least and take off `least` of the
     loss: it is in the middle of its drop, though the residual is next to one at which it rests. 0 where none is."""
     if large.shape[0] == 0:
         return 0.0
+    problem, none = samples.problem, np.zeros(0, dtype=np.int64)
     directions, log_norms = sphere.polar(large)
-    rows, everyone = np.arange(large.shape[0]) % problem.width, np.arange(network.shape[0]) % problem.width
-    utilities = problem.utility(directions, rows, problem.residual(network, everyone))[0]
-    own = problem.self_interaction(directions, rows, network[:0], everyone[:0])
+    rows = np.zeros(large.shape[0], dtype=np.int64)
+    utilities = problem.utility(directions, rows, problem.residual(*samples.whole(network)))[0]
+    own = problem.self_interaction(directions, rows, network[:0], none)
     keys = np.column_stack([patterns_of(samples, large), np.sign(large[:, -1])])
     most = 0.0
     for key in np.unique(keys, axis=0):
@@ -541,16 +573,16 @@ def _next(
     return min(coming, default=0.0) if times else np.nan
 
 
-def _checked(problem: Problem, network: FloatArray, level: float, best: Critical) -> float:
+def _checked(problem: Problem, whole: tuple[FloatArray, IntArray], level: float, best: Critical) -> float:
     """Fall of the loss by a small neuron in the best direction, over its utility."""
     radius = (2 * best.drop / best.utility) ** (1 / problem.degree) if np.isfinite(best.drop) else 1.0
     size = _PROBE * radius
     neuron = best.neuron or 0
-    everyone = np.append(np.arange(network.shape[0]) % problem.width, neuron)
+    network, everyone = whole
     if not problem.interchangeable:
         return np.nan  # its place may be taken
-    grown = float(problem.loss_grad(np.vstack([network, size * best.direction]), everyone)[0])
-    return (level - grown) / (best.utility * size**problem.degree)
+    grown = problem.loss_grad(np.vstack([network, size * best.direction]), np.append(everyone, neuron))[0]
+    return float((level - grown) / (best.utility * size**problem.degree))
 
 
 def _linear(problem: Problem, samples: Samples | None, network: FloatArray) -> bool | None:
@@ -558,5 +590,6 @@ def _linear(problem: Problem, samples: Samples | None, network: FloatArray) -> b
         return None
     r = residual_of(samples, network)
     y = samples.problem.Y[:, 0]
-    best = y - samples.X @ np.linalg.lstsq(samples.X, y, rcond=None)[0]
+    linear = np.column_stack([samples.X, samples.constant.T])
+    best = y - linear @ np.linalg.lstsq(linear, y, rcond=None)[0]
     return bool(np.linalg.norm(r - best) <= SLIGHT * np.linalg.norm(y))

@@ -84,16 +84,16 @@ def landscape(
         words = "both a network and a residual are given."
         raise RequestError(explain(words, where="landscape", remedy="Drop one."))
     network = network_of(problem, theta, "landscape")
-    everyone = np.arange(network.shape[0]) % problem.width
     at = at or ("the empty network" if network.shape[0] == 0 else f"a network of {network.shape[0]} neurons")
     if residual is not None:
         at = "a given residual"
+    everyone, samples = np.arange(network.shape[0]) % problem.width, Samples.of(problem)
     level = float(problem.loss_grad(network, everyone)[0]) if residual is None else np.nan
-    samples = Samples.of(problem)
     closed = None if samples is not None or residual is not None else problem.critical(network, everyone)
     extra: dict[str, Any] = {}
     notes: list[str] = []
     if samples is not None:
+        samples, network = samples.beside(network)
         c = samples.weights(network)
         if residual is not None:
             c = samples.weigh(vector(residual, "residual", where="landscape", length=c.size))
@@ -159,7 +159,7 @@ def network_of(problem: Problem, theta: Any, where: str) -> FloatArray:
     if getattr(theta, "size", None) == 0 or (isinstance(theta, list | tuple) and len(theta) == 0):
         return np.zeros((0, problem.n_params))
     rows = matrix(theta, "theta", where=where, columns=problem.n_params)
-    return rows[np.any(rows != 0, axis=1)] if problem.interchangeable else rows
+    return rows[np.any(rows != 0, axis=1)] if problem.interchangeable and not problem.permanent else rows
 
 
 def listed(

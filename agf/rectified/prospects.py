@@ -27,9 +27,9 @@ FACES, PRODUCTS = 5_000, 10**5
 def prospects(
     problem: Problem, origin: Init, worth: float = WORTH
 ) -> Callable[[FloatArray, FloatArray], float | None] | None:
-    """(unit rows (H, P), log norms (H,)) -> rate 1/s that small neurons come to, 0 where none ever grows, None where
-    the large ones still move; None for other problems, and large ones. Drops of less than `worth` of the loss of the
-    zero function do not count.  origin : where the flow took them from."""
+    """(unit rows (H, P), log norms (H,)) -> rate 1/s that small neurons come to, 0 where none ever grows, inf where a
+    large one leaves its cone first, None where they move otherwise; None for other problems, and large ones. Drops of
+    less than `worth` of the loss of the zero function do not count.  origin : where the flow took them from."""
     samples = Samples.of(problem)
     if samples is None or origin.width * samples.X.shape[0] > PRODUCTS or Arrangement.of(samples.X).bound > FACES:
         return None
@@ -38,7 +38,7 @@ def prospects(
         there = Neurons(normalize(directions), log_norms, np.isfinite(log_norms), "the flow", origin=origin)
         found = judge(problem, there, starts=1, worth=worth)
         if found.motion > AT_REST:
-            return None
+            return np.inf if np.isinf(found.motion) else None
         # what still moves may be all that neurons reach: a slow mode beside which no flow is over, either
         return 2.0 * found.reached if found.verdict in (LEAVING, MOVING) else 0.0
 

@@ -34,12 +34,19 @@ def large_ones(samples: Samples, network: FloatArray) -> BoolArray:
 
 
 def pulls_of(samples: Samples, large: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Rows (k, n) that span what large neurons can make by moving a little, along the kinks they are on, and what the
-    samples of these kinks add to the rows where they are rounded, as sizes change.
+    """Rows (k, n) that span what large neurons and an output bias can make by moving a little, along the kinks they are
+    on, and what the samples of these kinks add to the rows where they are rounded, as sizes change.
 
     They feel nothing of a residual across all of these: members of a group differ by what steps have left, which on a
     rounded kink would be another direction in which the group could move. Kinks hold directions alone, and no size.
     """
+    pull, more = rows_of(samples, large)
+    constant = samples.constant
+    return np.concatenate([pull, constant]), np.concatenate([more, np.zeros(constant.shape)])
+
+
+def rows_of(samples: Samples, large: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The same of large neurons alone, d rows for each of their patterns."""
     rows, more = [np.zeros((0, samples.X.shape[0]))], [np.zeros((0, samples.X.shape[0]))]
     patterns, mass = patterns_of(samples, large), np.abs(large[:, -1])
     for pattern in np.unique(patterns, axis=0):
@@ -84,10 +91,17 @@ def beyond(samples: Samples, network: FloatArray, pull: FloatArray, more: FloatA
     return alone
 
 
+def fall_of(samples: Samples, network: FloatArray, pull: FloatArray, more: FloatArray) -> float:
+    """Fall of the loss, to second order, to the least that a network can make along these rows (`pulls_of`)."""
+    left, values, _ = np.linalg.svd(samples.curved(network, pull), full_matrices=False)
+    kept = values > _blurred(values, samples.curved(network, more))
+    return 0.5 * float(np.sum((left[:, kept].T @ (pull @ samples.weights(network)) / values[kept]) ** 2))
+
+
 def residual_of(samples: Samples, network: FloatArray) -> FloatArray:
-    """-dl/df (n,) of a network (m, d + 1)."""
+    """-dl/df (n,) of a network of neurons (m, d + 1)."""
     problem = samples.problem
-    return np.asarray(problem._backend.numpy(problem.residual(network, np.arange(network.shape[0])))[:, 0])
+    return np.asarray(problem._backend.numpy(problem.residual(*samples.whole(network)))[:, 0])
 
 
 def patterns_of(samples: Samples, theta: FloatArray) -> IntArray:

@@ -189,7 +189,7 @@ def separation(
         Another network, another shape of the start, or eps or alpha0 out of range.
     """
     samples = Samples.of(problem) if isinstance(problem, Problem) else None
-    if samples is None:
+    if samples is None or samples.problem.permanent:
         words = "the bounds are about relu or leaky-relu networks with one output."
         raise RequestError(explain(words, where="separation", found=getattr(problem, "name", type(problem).__name__)))
     if not isinstance(init, Init) or init.n_params != problem.n_params:

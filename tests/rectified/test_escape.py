@@ -404,6 +404,69 @@ def test_a_neuron_in_a_slow_mode_that_leaves_its_cone_is_not_at_rest():
     assert "to where a neuron leaves its cone" in before.sentence
 
 
+@pytest.mark.parametrize(("bias", "kink"), [("output", 0.0), ("output", 1e-4), ("none", 0.0)])
+def test_a_neuron_next_to_a_kink_that_it_crosses_is_not_at_rest(bias, kink):
+    X = np.array([[-2.0, -2.0], [2.0, 1.0], [-1.0, -3.0], [2.0, 2.0], [0.0, -1.0], [2.0, 4.0]])
+    y = np.array([-4.0, -0.9, -1.4, 1.26, -1.0, 0.4]) + (1.2 if bias == "output" else 0.0)
+
+    def fit(active):
+        rows = np.where(np.isin(np.arange(6), active)[:, None], X, 0.0)
+        rows = np.column_stack([rows, np.ones(6)]) if bias == "output" else rows
+        return rows, np.linalg.pinv(rows)
+
+    # the least loss of the cone where it starts is a little beyond the kink of the fifth sample
+    _, inverse = fit([0, 2, 4])
+    off = X[4] @ inverse[:2]
+    y[4] += (1e-4 - off @ y) / off[4]
+    best = inverse @ y
+    size = np.sqrt(np.linalg.norm(best[:2]))
+    theta = np.array([[*(-best[:2] / size - [0.0, 0.03]), -size]])
+    theta = np.vstack([theta, [1.0, 1.0, best[2] + 0.01]]) if bias == "output" else theta
+    p = agf.TwoLayer(X, y, width=1, bias=bias, kink=kink)
+    flow = agf.flow(p, agf.Init.from_params(theta))
+    rows, inverse = fit([0, 2])
+    r = y - rows @ inverse @ y
+    assert flow.status is agf.Status.SETTLED
+    assert flow.losses[-1] == pytest.approx(r @ r / 12, rel=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["half-squared", "logistic"])
+def test_an_output_bias_is_part_of_the_large_network_and_no_neuron(loss):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((14, 2))
+    y = rng.standard_normal(14) if loss == "half-squared" else np.sign(rng.standard_normal(14))
+    p = agf.TwoLayer(X, y, width=2, bias="output", loss=loss, kink=0)
+    theta = np.array([[0.5, 0.2, 0.3], [-0.1, 0.4, -0.4], [1.0, 0.0, 0.7]])
+    found = agf.landscape(p, theta)
+    assert found.complete
+    f = np.maximum(X @ theta[:2, :2].T, 0.0) @ theta[:2, 2] + 0.7
+    r = y - f if loss == "half-squared" else y / (1.0 + np.exp(y * f))
+    alone = agf.landscape(agf.TwoLayer(X, y, width=2, loss=loss, kink=0), residual=r)
+    assert [c.utility for c in found.criticals] == pytest.approx([c.utility for c in alone.criticals], rel=1e-12)
+    # to first order the others follow, and the bias with them: what a neuron costs is what they cannot make
+    curved = np.ones(14) if loss == "half-squared" else np.sqrt(np.exp(f) / (1.0 + np.exp(f)) ** 2)
+    made = np.column_stack([*((X @ w[:2] > 0)[:, None] * X for w in theta[:2]), np.ones(14)]) * curved[:, None]
+    for one in (one for one in found.criticals if one.grows):
+        out = curved * one.direction[2] * np.maximum(X @ one.direction[:2], 0.0)
+        left = out - made @ np.linalg.lstsq(made, out, rcond=None)[0]
+        drop = one.utility**2 / (4 * (left @ left / 28))
+        more = loss == "half-squared" and 2 * drop > found.level  # than there is to lose: the others make it
+        assert one.drop == pytest.approx(np.inf if more else drop, rel=1e-6)
+    judged = agf.escape(p, theta)
+    assert judged.width == 2
+    assert judged.level == pytest.approx(p.loss_grad(theta, np.arange(3))[0], rel=1e-12)
+
+
+def test_a_network_that_is_its_output_bias_alone_is_judged_at_the_mean():
+    X, y = np.array([[-1.0], [1.0], [2.0]]), np.array([1.0, -2.0, 4.0])
+    p = agf.TwoLayer(X, y, width=1, bias="output", kink=0)
+    found = agf.escape(p, np.array([[0.0, 0.0], [1.0, 1.0]]))
+    best = agf.landscape(p, residual=y - y.mean()).best
+    assert found.verdict == "spurious"
+    assert found.utility == pytest.approx(best.utility, rel=1e-12)
+    assert found.motion == pytest.approx(0.0, abs=1e-12)
+
+
 def test_neurons_at_rest_beside_rounded_kinks_are_not_said_to_leave_for_being_off_the_sharp_ones():
     X = [[0, 0, 0], [-1, 2, 1], [2, 1, -1], [2, 2, 1], [2, 1, 1], [-2, 0, -2], [0, -2, -2]]
     problem = agf.TwoLayer(X, [1, -2, -2, 2, -2, -1, -2], activation="leaky-relu", width=2, leak=0.1)
