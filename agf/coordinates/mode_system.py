@@ -11,15 +11,16 @@ from __future__ import annotations
 import numpy as np
 
 from agf.arrays import FloatArray, IntArray
-from agf.contract.flow_system import Snapshot
+from agf.contract.flow_system import FlowSystem, Snapshot
 from agf.contract.interaction import largest_pull
 from agf.contract.problem import Problem
 from agf.coordinates.factored_flow import FactoredFlow
+from agf.coordinates.mode_weights import ModeWeights
 from agf.init import Init
 from agf.numerics.derivatives import hessian
 from agf.records.settings import FINE_DEPTH
-from agf.rounding import LOG_FAINT, SUM, TIED
-from agf.sphere import cartesian, normalize, polar
+from agf.rounding import LOG_FAINT, LOG_LEAST, SUM, TIED
+from agf.sphere import cartesian, normalize, norms, polar
 
 #: Size of a mode, or of a neuron, over the largest, above which it is active, and relaxed. Result: what is smaller must
 #: grow on its own; at 1e-2 a weak active one would, at 1e-4 those on their way up would be relaxed with the others.
@@ -141,12 +142,16 @@ class ModeSystem(FactoredFlow):
         Steps leave the active modes off their minimum by what the tolerance allows, which makes others grow or shrink.
         So they are relaxed first.
         """
-        theta = self.weights(y).T
+        return self.growth_of(self.weights(y).T, self.present(y))
+
+    def growth_of(self, theta: FloatArray, columns: FloatArray | None = None) -> float:
+        """The same of weights theta (h, P), a row a hidden unit up to a rotation, which have something along `columns`
+        (P, k); None for all that they span."""
         _, sizes, rows = np.linalg.svd(theta, full_matrices=False)
         active = (sizes[:, None] * rows)[sizes > ACTIVE * sizes.max(initial=0.0)]
-        if self.loss(y) >= (1.0 - FALLEN) * self.first_loss:
+        if self.problem.loss_grad(theta, _nameless(len(theta)))[0] >= (1.0 - FALLEN) * self.first_loss:
             active = active[:0]
-        columns = self.present(y)
+        columns = rows[sizes > 0.0].T if columns is None else columns
         if active.size:
             active = self._relaxed(active)
             span = np.linalg.qr(active.T)[0]
@@ -155,6 +160,23 @@ class ModeSystem(FactoredFlow):
         pushed = columns.T @ self.push(self.residual(active.T), columns)
         fastest = float(np.max(np.linalg.eigvalsh(0.5 * (pushed + pushed.T)), initial=0.0)) / self.unit
         return fastest if fastest > SUM else 0.0
+
+    def stiff(self, y: FloatArray) -> tuple[FlowSystem, FloatArray] | None:
+        """The weights, where the problem has a Hessian, while no mode grows beside those that are active: one that does
+        would come out of what steps leave of it in the weights."""
+        _, logs, shear = self.unpack(y)
+        sizes, rates = norms(self.mixing(logs, shear)), self.unpack(self.velocity(y))[1]
+        active = sizes > ACTIVE * sizes.max()
+        grows = float(np.max(rates, where=~active & (sizes > 0.0), initial=0.0))
+        theta = self.in_weights().of_modes(y)
+        if grows > TOLD * np.abs(rates[active]).max(initial=0.0) or np.log(sizes.max()) < LOG_LEAST:
+            return None
+        known = self.problem.hessian(theta.reshape(self.width, -1), _nameless(self.width)) is not None
+        return (self.in_weights(), theta) if known else None
+
+    def in_weights(self) -> ModeWeights:
+        """The same flow in its weights."""
+        return ModeWeights(self)
 
     def _relaxed(self, theta: FloatArray) -> FloatArray:
         """Active modes (k, P) at the minimum next to them: Newton steps in the stiff directions of the loss."""
@@ -181,7 +203,10 @@ class ModeSystem(FactoredFlow):
         """Hidden units, with relative accuracy at any size, and the problem's features."""
         rows, logs = self.rows(y)
         directions, log_norms = polar(rows)
-        log_norms = log_norms + logs
+        return self.snapshot_of(directions, log_norms + logs)
+
+    def snapshot_of(self, directions: FloatArray, log_norms: FloatArray) -> Snapshot:
+        """The same of units of these unit rows (H, P) and log norms (H,)."""
         theta = cartesian(directions, np.maximum(log_norms, LOG_FAINT))
         features = self.problem.features(theta, np.arange(self.width))
         return Snapshot(log_norms, directions, {name: np.array(v, dtype=np.float64) for name, v in features.items()})

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rectified_cases import T3, balanced
 from scipy.integrate import solve_ivp
-from scipy.optimize import nnls
+from scipy.optimize import minimize_scalar, nnls
 from tiny import Sensing
 
 import agf
@@ -400,3 +400,27 @@ def test_a_neuron_that_only_shrinks_ends_at_once_where_kinks_are_sharp():
     assert flow.status is Status.SETTLED
     assert flow.times[-1] == 0.0
     assert flow.stats["evaluations"] < 10
+
+
+@pytest.mark.parametrize(("loss", "seed"), [("logistic", 6), ("exponential", 7)])
+def test_classes_of_which_a_part_is_separable_end_next_to_the_least_loss_of_the_others(loss, seed):
+    """Steps of hundreds of stages took 150,000 gradients and more, and the prediction had no end in 40 seconds."""
+    rng = np.random.default_rng([seed, 6])
+    n, k = 8, 4
+    x = rng.standard_normal((n, 2))
+    y = np.where(x[:, 0] > 0, 1.0, -1.0)
+    x[:k, 0] = 0.0
+    y[:k] = np.sign(x[:k, 1]) * [1.0, -1.0, 1.0, 1.0]
+    cost = {"logistic": lambda m: np.logaddexp(0.0, -m), "exponential": lambda m: np.exp(-m)}[loss]
+    least = minimize_scalar(lambda w: float(np.sum(cost(y[:k] * x[:k, 1] * w))) / n).fun
+    problem = agf.TwoLayer(x, y, activation="linear", loss=loss, width=3)
+    init = problem.init(1e-4, seed=seed)
+    flow, stairs = agf.flow(problem, init), agf.predict(problem, init)
+    assert not flow.status.failed
+    assert not stairs.status.failed
+    for end in (flow.losses[-1], stairs.levels[-1]):
+        assert 0.0 < end - least < 1e-3 * least
+    assert flow.stats["evaluations"] < 5_000
+    assert stairs.stats["velocity_evaluations"] < 5_000
+    first = agf.flow(problem, init, max_steps=int(flow.stats["steps"]) - 9)
+    assert agf.flow(problem, init, resume=first).losses[-1] == flow.losses[-1]
