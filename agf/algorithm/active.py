@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agf import integrators
-from agf.algorithm.cost import Cost, SlidingCost, Turns, Wait
+from agf.algorithm.cost import Cost, SlidingCost, Thrown, Turns, Wait
 from agf.arrays import BoolArray, FloatArray, IntArray
 from agf.contract.problem import Problem
 from agf.integrators import Memory
@@ -192,6 +192,7 @@ def _follow(
         decayed,
         budget,
         Turns(),
+        Thrown(course, tolerated),
     ]
 
     last = saved
@@ -202,10 +203,10 @@ def _follow(
         if watch is not None and now.step is not None:
             watch(cost.neurons, now.step)
 
-    explicit = min(accuracy, cost.coarsest)
-    steps = Auto(explicit, _IMPLICIT * accuracy / explicit)
     going: Saved | None = saved
     while going is not None:
+        explicit = min(accuracy, cost.coarsest)
+        steps = Auto(explicit, _IMPLICIT * accuracy / explicit)
         end = drive(cost, steps, stops, going, each=seen)
         going = cost.turned(end, last)
     if end.why is Why.STALLED and cost.curved:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from agf.algorithm.departures.collapse import below
+from agf.algorithm.resolved.tolerances import LAYER
 from agf.arrays import FloatArray, IntArray
 from agf.contract.flow_system import Snapshot
 from agf.contract.problem import Problem
@@ -20,7 +21,7 @@ from agf.sphere import norms, polar
 from agf.stopping.driver import End, Moment, Saved, Why
 from agf.stopping.horizon import Course
 from agf.stopping.methods import LARGEST, PER_ENTRY
-from agf.stopping.rules import Memory
+from agf.stopping.rules import Memory, Tolerance
 
 #: Norm over the one at the start of the phase below which a neuron no longer counts in the error test. Cost: it has
 #: collapsed before, and what it adds to the loss is the square, 1e-6.
@@ -104,9 +105,11 @@ class Cost(Weights):
         return bool(lately * now.t * np.log(2.0) > np.log(_GROWS))
 
     def turned(self, end: End, saved: Saved) -> Saved | None:
-        """What the flow goes on from by steps of the other kind, None where this is an end; `saved` : the last step."""
-        del end, saved
-        return None
+        """What the flow goes on from by other steps, None where this is an end; `saved` : the last step."""
+        if end.why is not Why.TURNED:
+            return None
+        self.coarsest = LAYER * self.problem.kink
+        return saved
 
 
 class SlidingCost(Cost):
@@ -171,6 +174,38 @@ class SlidingCost(Cost):
             return replace(saved, y=self.retract(saved.y), method=None)
         self._pace = 0.0
         return replace(saved, method=History(saved.method.step))
+
+
+@dataclass(frozen=True)
+class Thrown:
+    """Steps throw neurons across the rounded kinks in which they rest, and shorter ones are needed.
+
+    Told at the doublings of the age: the loss has not fallen by what counts, and its gradient says that it has. Steps
+    as long as the accuracy of the path allows are cheaper elsewhere.
+
+    Attributes
+    ----------
+    course : Course
+        Of the run.
+    tolerated : Tolerance
+        Loss that may be left.
+    """
+
+    course: Course
+    tolerated: Tolerance
+
+    def init(self, now: Moment) -> Memory:
+        """Nothing."""
+        return ()
+
+    def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
+        """Whether they do."""
+        self.course.until(now)
+        cost, least = now.system.system, self.tolerated(now.loss)
+        if not self.course.doubled or not isinstance(cost, Cost) or cost.problem.kink == 0.0:
+            return memory, None
+        thrown = self.course.before.loss - now.loss <= least < self.course.said and np.isinf(cost.coarsest)
+        return memory, End(Why.TURNED, now) if thrown else None
 
 
 class Turns:

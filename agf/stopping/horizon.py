@@ -112,6 +112,11 @@ class Course:
         self._see(now)
         return self._rate
 
+    @property
+    def said(self) -> float:
+        """Fall of the loss since the last mark but one, if it followed its gradient."""
+        return self._work - self._works[max(len(self._works) - 2, 0)]
+
     def more(self, now: Moment) -> float:
         """Loss that another time as long as this one could take off, to first order."""
         end = self._end if np.isfinite(self._end) else now.t
@@ -142,9 +147,8 @@ class Course:
         step = now.step
         start, end = float(step.f0 @ step.f0), float(step.f1 @ step.f1)
         self._work += 0.5 * (step.s1 - step.s0) * (start + end)
-        mark = max(len(self.marks) - 2, 0)
-        fallen = abs(self.marks[mark].loss - now.loss)
-        self._rate = now.rate * min(fallen / max(self._work - self._works[mark], np.finfo(float).tiny), 1.0)
+        fallen = abs(self.before.loss - now.loss)
+        self._rate = now.rate * min(fallen / max(self.said, np.finfo(float).tiny), 1.0)
         self.doubled = now.t >= 2.0 * self.marks[-1].t
         if self.doubled:
             self.marks.append(now)

@@ -139,6 +139,16 @@ def test_a_slide_along_a_kink_ends_on_it_and_reports_the_rate_of_the_slide():
     assert got.grad_norm < 0.1  # though |gradient| >= 1 all along
 
 
+def test_steps_that_throw_neurons_across_rounded_kinks_are_shortened():
+    """At the tolerance of the path, as wide as a kink, the force stayed at .07 and the loss rose, for 100,000 steps."""
+    X = np.array([[1.4, 0.1], [0.3, 1.1], [0.8, 0.6], [-0.4, -1.0], [0.4, -0.5], [0.8, 0.2]])
+    problem = agf.TwoLayer(X, [-0.7, 0.3, 0.7, 0.2, -0.8, 0.3], width=2)
+    theta = np.array([[0.4, 0.8, 0.7], [-0.9, -0.5, 0.6]])
+    got = settle(problem, theta, np.arange(2), lambda *_: 1e4, rtol=1e-6, negligible=1e-9, before=np.inf, most=3000)
+    assert got.how == "flow"
+    assert got.level == pytest.approx(agf.flow(problem, agf.Init.from_params(theta)).losses[-1], rel=1e-4)
+
+
 @pytest.mark.parametrize("settle_rule", ["horizon", "converged"])
 def test_explicit_and_implicit_steps_reach_the_same_levels_at_the_same_times(monkeypatch, settle_rule):
     """Neurons of one frequency that cancel one another: the stiffest phases there are."""

@@ -16,7 +16,7 @@ STEP = 25.0
 #: Tolerance of a step over the width to which a kink is rounded. Derived: the force of a kink goes from 0 to all
 #: within the rounding, so that a step errs by half a percent of it. At a sixth a neuron that rests in it is thrown
 #: across, to chatter for ever or leave a saddle where the flow stays: of some 25 networks three ended at a wrong level.
-_LAYER = 5e-3
+LAYER = 5e-3
 #: Factor of it in the second pass. Derived: it must not chatter either.
 _PROBE_LAYER = 3.0
 #: Tolerance of a step where kinks are sharp. Derived: over the flow's (`RTOL_SHARP`) by what repeats are coarser by, so
@@ -91,4 +91,4 @@ def _step(problem: Problem, settings: Settings, probe: bool) -> float:
     rtol = min(_PROBE_STEP * rtol, COARSEST) if probe else rtol
     if sharp or problem.kink == 0:
         return rtol
-    return min(rtol, _LAYER * problem.kink * (_PROBE_LAYER if probe else 1.0))
+    return min(rtol, LAYER * problem.kink * (_PROBE_LAYER if probe else 1.0))
