@@ -9,15 +9,17 @@ that end them and the reading of the curve, and no more.
 from __future__ import annotations
 
 import time as wall
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from agf.algorithm.conditioning import condition_drops, perturb
+from agf.algorithm.deviation import of_curve
 from agf.algorithm.observer import Observer
 from agf.algorithm.outcome import staircase
 from agf.algorithm.resolved.tolerances import COARSEST, STEP
+from agf.algorithm.resolved.turning import slips
 from agf.algorithm.smallness import from_level, learned_before, level_before
 from agf.algorithm.task import Task
 from agf.arrays import FloatArray
@@ -31,6 +33,7 @@ from agf.records.checkpoint import Checkpoint
 from agf.records.settings import Settings
 from agf.records.state import State
 from agf.records.status import Status
+from agf.records.table import those
 from agf.results.curve import CurveDrop, crowded, detect
 from agf.results.drop import Drop
 from agf.results.staircase import Staircase
@@ -55,6 +58,19 @@ def resolve_modes(
     `conditioning` is the relative change of half-drop times when the tolerance and the initial weights change a little.
     """
     run = _Run(Task.of(problem, init, settings))
+    stairs = _conditioned(run, observer, kept)
+    slipped = run.slips(stairs.drops)
+    notes = stairs.notes
+    if np.isinf(slipped).any():
+        which = those("drop", np.flatnonzero(np.isinf(slipped)) + 1)
+        more = f"A saddle is left by a turn that steps do not hold: when {which} may come is unbounded (inf)."
+        notes = (*notes, more)
+    return of_curve(replace(stairs, notes=notes), slipped=slipped)
+
+
+def _conditioned(run: _Run, observer: Observer | None, kept: Checkpoint) -> Staircase:
+    """What a run predicts, with the conditioning of its drops."""
+    problem, init, settings = run.task.problem, run.task.init, run.task.settings
     stairs = run.go(observer, kept)
     if observer is not None:
         for drop in stairs.drops:  # which they are is known in the end
@@ -79,6 +95,11 @@ def _told(stairs: Staircase, again: Staircase) -> Staircase:
     return replace(stairs, drops=drops, status=status, stats=stats, notes=(*stairs.notes, *notes))
 
 
+def _step(settings: Settings) -> float:
+    """Tolerance of a step."""
+    return min(STEP * settings.rtol, COARSEST)
+
+
 @dataclass
 class _Run:
     """One run: its curve, and the network at points of it. floor : loss at which it may end, before all is fitted."""
@@ -89,6 +110,7 @@ class _Run:
     stats: dict[str, float] = field(default_factory=lambda: {"velocity_evaluations": 0.0})
     points: list[tuple[float, float, float]] = field(default_factory=list)  # flow time, loss, slope
     shots: list[tuple[float, Snapshot]] = field(default_factory=list)
+    errors: list[tuple[float, float]] = field(default_factory=list)  # flow time, and of the step, over the weights
 
     def __post_init__(self) -> None:
         problem, init = self.task.problem, self.task.init
@@ -128,7 +150,7 @@ class _Run:
     def _drive(self, ending: Ending, start: FloatArray, each: Callable[[Moment, Saved], None]) -> End:
         """The end of the flow, in other coordinates from where those that it started in are stiff."""
         settings, saved = self.task.settings, Saved(start)
-        limit, steps = settings.t_max, Auto(min(STEP * settings.rtol, COARSEST))
+        limit, steps = settings.t_max, Auto(self._tolerance)
         weights = self.system.in_weights()
         s_end = np.inf if limit is None else limit / self.unit
         stops: list[Stop] = [
@@ -145,6 +167,11 @@ class _Run:
                 return found
             self.system, y = found.after
             saved = Saved(y, found.at.t, method=implicit_in(weights, found), work=found.at.work)
+
+    @property
+    def _tolerance(self) -> float:
+        """Of a step."""
+        return _step(self.task.settings)
 
     def _inert(self) -> bool:
         """Whether nothing ever grows, by a symmetry."""
@@ -169,16 +196,41 @@ class _Run:
             inside = now.inside(float(t))
             self.points.append((inside.t * self.unit, inside.loss, -inside.rate / self.unit))
         self._keep(now.t * self.unit, now.loss, -now.rate, self.system.snapshot(now.y))
+        if now.step is not None:
+            self.errors.append((self.shots[-1][0], self._tolerance * now.step.memory.error))
 
     def _keep(self, time: float, loss: float, slope: float, shot: Snapshot) -> None:
         self.points.append((time, loss, slope / self.unit))
         self.shots.append((time, shot))
 
+    def _curve(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Times, losses and slopes, from the level at which drops begin."""
+        times, losses, slopes = np.array(self.points).T
+        return times, *from_level(losses, slopes, level_before(self.task.start_level, float(losses[0])))
+
+    def slips(self, drops: Sequence[Drop]) -> FloatArray:
+        """By how much what turns the modes may put off each of these drops (d,), of its time (`turning.slips`)."""
+        times, losses, slopes = self._curve()
+        steps = np.array([(0.0, 0.0), *self.errors]).T
+        seen = detect(times, losses, slopes=slopes)[: len(drops)]
+        later = drops[len(drops) - len(seen) :]  # than what the initial weights have learned
+        moved = np.array([drop.conditioning * drop.half_time for drop in later])
+        again = _step(perturb(self.task.init, self.task.settings)[1])
+        found = slips(
+            (times, losses, slopes), (steps[0], steps[1]), seen, self._sizes, (moved, again / self._tolerance)
+        )
+        return np.concatenate([np.zeros(len(drops) - len(seen)), found])
+
+    def _sizes(self, time: float) -> FloatArray:
+        """Singular values of the weights at the last point by a time."""
+        _, units = self._shot(time)
+        rows = cartesian(units.directions, np.maximum(units.log_norms, LOG_LEAST))
+        return np.asarray(np.linalg.svd(rows, compute_uv=False))
+
     def _drops(self) -> list[Drop]:
         """Visible drops of the curve, one mode or more each."""
-        times, losses, slopes = np.array(self.points).T
-        level, first = self.task.start_level, float(losses[0])
-        losses, slopes = from_level(losses, slopes, level_before(level, first))
+        level, first = self.task.start_level, self.points[0][1]
+        times, losses, slopes = self._curve()
         seen = detect(times, losses, slopes=slopes)
         next_starts = [*(drop.start for drop in seen[1:]), times[-1]][: len(seen)]
         before = self._shot(0.0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from agf.algorithm.deviation import of_curve
 from agf.algorithm.observer import Observer
 from agf.contract.problem import Problem
 from agf.contract.start import PHASES, POLAR, refuse_long
@@ -36,7 +35,7 @@ def resolve(
         from agf.algorithm.resolved.modes import resolve_modes
 
         refuse_long(problem, "predict", PHASES)
-        return of_curve(resolve_modes(problem, init, settings, observer, kept or Checkpoint(None)))
+        return resolve_modes(problem, init, settings, observer, kept or Checkpoint(None))
     ties = problem.ties(init) or Ties(problem, init, np.arange(init.width))
     system = ties.problem.flow_system(ties.init)
     refuse_long(ties.problem, "predict", POLAR if system is None else PHASES)
