@@ -23,20 +23,23 @@ def a_plateau(error: float, moved: float = 0.0, small: float = 0.0) -> np.ndarra
     )
 
 
-def test_what_a_turn_may_lack_is_made_up_for_at_its_rate():
-    """Of TURN, steps may have added what they err by at the flattest point, forwards and backwards at the rate."""
-    error = 1e-6
-    ahead = np.sum(np.exp(-RATE * np.abs(np.arange(1.0, 19.05, 0.1) - 8.0)))
-    expected = -np.log1p(-error * ahead / TURN) / RATE / 20.0
-    assert a_plateau(error) == pytest.approx([0.0, expected], rel=0.02)
+def test_a_turn_within_what_steps_add_comes_at_the_latest_with_the_small_modes():
+    """They add what they err by, times how it grows from there or has decayed by then; a tenth is too much."""
+    small = 1e-5
+    weight = float(np.sum(np.exp(-RATE * np.abs(np.arange(1.0, 19.05, 0.1) - 8.0))))
+    just = 0.1 * TURN / weight
+    late = np.log(TURN / small) / RATE / 20.0
+    assert a_plateau(1.1 * just, small=small) == pytest.approx([0.0, late], rel=0.02)
+    assert a_plateau(0.9 * just, small=small)[1] == 0.0
+    assert a_plateau(1.1 * just)[1] == np.inf  # and no small mode would end the plateau
 
 
 def test_a_turn_that_grows_with_the_tolerance_is_an_error():
     """Ten times coarser steps make a turn of errors ten times larger, and the drop earlier by ln 10 over the rate."""
     small, earlier = 1e-5, np.log(10.0) / RATE
-    assert a_plateau(0.0, earlier, small)[1] == pytest.approx(np.log(TURN / small) / RATE / 20.0, rel=0.02)
-    assert a_plateau(0.0, earlier)[1] == np.inf  # and no small mode would end the plateau
-    assert a_plateau(0.0, 0.01 * earlier)[1] < 1e-3
+    late = np.log(TURN / small) / RATE / 20.0
+    assert a_plateau(0.0, earlier, small)[1] == pytest.approx(late, rel=0.02)
+    assert a_plateau(0.0, 0.1 * earlier, small)[1] == 0.0
 
 
 class Gated(agf.Problem):

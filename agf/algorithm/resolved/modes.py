@@ -56,6 +56,7 @@ def resolve_modes(
     """The predicted curve and its drops; see `agf.algorithm.resolved.resolve.resolve`, whose contract this keeps.
 
     `conditioning` is the relative change of half-drop times when the tolerance and the initial weights change a little.
+    What turns modes away from a saddle is in the bars besides (`turning`).
     """
     run = _Run(Task.of(problem, init, settings))
     stairs = _conditioned(run, observer, kept)

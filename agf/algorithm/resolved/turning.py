@@ -62,12 +62,12 @@ def _late(
     moved: float,
     coarser: float,
 ) -> tuple[float, bool]:
-    """How late one drop may come, and whether the steps hold what begins it.
+    """How late one drop may come, and whether the steps hold what begins it; then the repeat tells all that there is.
 
-    What is left of the turn where the curve is flattest may be less by what the steps before and after add, each by its
-    weight there, and by what makes it larger in the repeat: of a turn that is all error, as many times as the steps are
-    coarser. A turn that would not stand above the errors of the repeat may be none at all: the drop comes at the latest
-    when the small modes of then have grown as far.
+    What is left of the turn where the curve is flattest may be off by what the steps before and after add, each by its
+    weight there, and by what makes it larger in the repeat: a turn that is all error is so by as many times as the
+    steps are coarser. One that would not stand above the errors of the repeat may be none at all: the drop comes at the
+    latest when the small modes of then have grown as far, and may never come where there are none.
     """
     between = (curve[0] >= before.end) & (curve[0] <= drop.start)
     times, losses, slopes = (part[between] for part in curve)
@@ -84,8 +84,10 @@ def _late(
     turn, size = float(speeds[first]) / rate, float(np.sqrt(np.sum(there**2)))
     on = (steps[0] >= before.time) & (steps[0] <= drop.start)
     added = size * float(np.sum(steps[1][on] * np.exp(-rate * np.abs(steps[0][on] - times[first]))))
-    larger = turn * float(np.expm1(min(rate * moved, np.log(coarser)))) / (coarser - 1.0)
-    error = max(added, larger)
-    held = turn > coarser * error
-    rest = turn - error if held else float(np.max(there[large:], initial=0.0))
-    return (max(float(np.log(turn / rest)), 0.0) / rate if rest > 0.0 else np.inf), held
+    larger = 0.0
+    if coarser > 1.0:
+        larger = turn * float(np.expm1(min(rate * moved, np.log(coarser)))) / (coarser - 1.0)
+    if turn > coarser * max(added, larger):
+        return 0.0, True
+    small = float(np.max(there[large:], initial=0.0))
+    return (max(float(np.log(turn / small)), 0.0) / rate if small > 0.0 else np.inf), False
