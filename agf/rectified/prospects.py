@@ -16,8 +16,10 @@ from agf.contract.problem import Problem
 from agf.init import Init
 from agf.rectified.cones import Arrangement
 from agf.rectified.escape import AT_REST, LEAVING, MOVING, WORTH, judge
+from agf.rectified.pulls import SLIGHT
 from agf.rectified.samples import Samples
 from agf.results.network import Neurons
+from agf.rounding import SUM
 from agf.sphere import normalize
 
 #: Faces, and products of neurons and samples, up to which it is asked. Cost: a tenth of a second each time.
@@ -26,20 +28,28 @@ FACES, PRODUCTS = 5_000, 10**5
 
 def prospects(
     problem: Problem, origin: Init, worth: float = WORTH
-) -> Callable[[FloatArray, FloatArray], float | None] | None:
+) -> Callable[[FloatArray, FloatArray], tuple[float, bool] | None] | None:
     """(unit rows (H, P), log norms (H,)) -> rate 1/s that small neurons come to, 0 where none ever grows, inf where a
-    large one leaves its cone first, None where they move otherwise; None for other problems, and large ones. Drops of
-    less than `worth` of the loss of the zero function do not count.  origin : where the flow took them from."""
+    large one leaves its cone first, and whether it is that of a large one which stands on a kink, to rounding, that
+    pushes it to both sides; None where they move otherwise. None for other problems, and large ones. Drops of less than
+    `worth` of the loss of the zero function do not count.  origin : where the flow took them from."""
     samples = Samples.of(problem)
     if samples is None or origin.width * samples.X.shape[0] > PRODUCTS or Arrangement.of(samples.X).bound > FACES:
         return None
 
-    def rate(directions: FloatArray, log_norms: FloatArray) -> float | None:
+    inputs = normalize(samples.X[samples.X.any(axis=1)])
+
+    def rate(directions: FloatArray, log_norms: FloatArray) -> tuple[float, bool] | None:
         there = Neurons(normalize(directions), log_norms, np.isfinite(log_norms), "the flow", origin=origin)
         found = judge(problem, there, starts=1, worth=worth)
         if found.motion > AT_REST:
-            return np.inf if np.isinf(found.motion) else None
+            return (np.inf, False) if np.isinf(found.motion) else None
         # what still moves may be all that neurons reach: a slow mode beside which no flow is over, either
-        return 2.0 * found.reached if found.verdict in (LEAVING, MOVING) else 0.0
+        comes = found.verdict in (LEAVING, MOVING)
+        parked = False
+        if (k := found.neuron) is not None and log_norms[k] > log_norms.max() + np.log(SLIGHT):
+            heights = normalize(directions[k : k + 1, :-1]) @ inputs.T
+            parked = bool(np.min(np.abs(heights)) <= SUM)
+        return 2.0 * found.reached if comes else 0.0, parked
 
     return rate

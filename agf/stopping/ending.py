@@ -56,8 +56,9 @@ class Ending:
     quiet : float
         Fraction of the loss by which a crawl may fall and not be followed.
     prospects : callable or None
-        Moment -> rate that small neurons will come to, where that is known exactly, 0 where they never grow; None where
-        it is not known; drops of less than settle FLOOR of `scale` do not count. None: never known.
+        Moment -> rate that small neurons will come to, where that is known exactly, 0 where they never grow, and
+        whether it is that of a perturbation of a large one, on a kink that pushes it to both sides; None where it is
+        not known; drops of less than settle FLOOR of `scale` do not count. None: never known.
     spent : float
         Gradients of the run before this flow.
     age : float
@@ -69,7 +70,7 @@ class Ending:
     least: float
     first: float
     quiet: float = SETTLE
-    prospects: Callable[[Moment], float | None] | None = None
+    prospects: Callable[[Moment], tuple[float, bool] | None] | None = None
     spent: float = 0.0
     age: float = 0.0
 
@@ -95,11 +96,12 @@ class Ending:
 
     def unending(self, smooth: bool) -> list[Stop]:
         """Those that end what never settles."""
-        if not smooth:
-            return []
         crawl = Tolerance(self.quiet, FLOOR * self.scale)
+        parked = Parked(crawl, self.unstable, self.first)
+        if not smooth:
+            return [] if self.prospects is None else [parked]
         return [
-            Parked(crawl, self.unstable, self.first),
+            parked,
             Drifting(Tolerance(Drifting.SLOWEST, FLOOR * self.scale), self.growing, self.age),
             Blurred(crawl, self.quiet**0.5, self.blur, self.perturbed, self.decaying),
             Quiet(crawl, self.small, self.unstable, self.decaying, self.spent),
@@ -115,18 +117,22 @@ class Ending:
 
     def leaving(self, now: Moment) -> float | None:
         """Rate of what grows here: a small neuron, else a perturbation; 0 when nothing does, None if not known."""
-        known = None if self.prospects is None else self.prospects(now)
+        known = self._known(now)
         if known is not None:
-            return known
+            return known[0]
         rest = self.rest(now)
         return rest.growth or rest.perturbed if rest.growth is not None else None
 
     def unstable(self, now: Moment) -> float:
         """Rate of the fastest perturbation where no small neuron grows, which would leave by itself.
 
-        None does where what small neurons come to is known: (leaky) ReLU neurons of one output at rest have no field in
-        their cones, so that the loss, convex in the network, is least there, and across a kink no Jacobian tells.
+        None does where what small neurons come to is known, apart from a large one on a kink that pushes it to both
+        sides: (leaky) ReLU neurons of one output at rest have no field in their cones, so that the loss, convex in the
+        network, is least there, and across a kink no Jacobian tells.
         """
+        if self.prospects is not None:
+            rate, parked = self._known(now) or (0.0, False)
+            return rate * float(np.exp(now.system.system.log_time_unit)) if parked else 0.0
         return self.perturbed(now) if self.rest(now).growth == 0.0 else 0.0
 
     def perturbed(self, now: Moment) -> float:
@@ -139,8 +145,8 @@ class Ending:
 
     def small(self, now: Moment) -> float | None:
         """Rate of the fastest small neuron, now or once it has turned: one may shrink beside a direction it leaves."""
-        known = None if self.prospects is None else self.prospects(now)
-        return known or self.rest(now).coming
+        known = self._known(now)
+        return known[0] if known is not None and known[0] > 0.0 else self.rest(now).coming
 
     def growing(self, now: Moment) -> float | None:
         """Rate of the fastest of both."""
@@ -154,6 +160,11 @@ class Ending:
     def blur(self, now: Moment) -> float:
         """Rate at which rounding moves the weights, over their norm, where all neurons are active."""
         return self.rest(now).blur
+
+    def _known(self, now: Moment) -> tuple[float, bool] | None:
+        """What `prospects` says, asked once at each moment."""
+        known: tuple[float, bool] | None = now.ask("prospects", lambda: self.prospects and self.prospects(now))
+        return known
 
     def rest(self, now: Moment) -> Rest:
         """What grows, asked once at each moment."""

@@ -192,8 +192,24 @@ def test_what_can_still_be_lost_covers_drops_that_do_not_count():
     said = float(re.search("about (.*) can still be lost", str(flow))[1])
     assert max(flow.losses[-1] - 0.1**2 / 4, 1e-6 * problem.loss_grad(np.zeros((0, 4)), np.zeros(0, int))[0]) <= said
     there = sphere.polar(flow.params(-1))
-    assert prospects(problem, start)(*there) == 0.0
-    assert prospects(problem, start, 1e-8)(*there) == pytest.approx(9e-4 / 4, rel=1e-2)
+    assert prospects(problem, start)(*there) == (0.0, False)
+    rate, parked = prospects(problem, start, 1e-8)(*there)
+    assert rate == pytest.approx(9e-4 / 4, rel=1e-2)
+    assert not parked
+
+
+@pytest.mark.parametrize("kink", [None, 0.0])
+def test_a_neuron_on_a_kink_that_pushes_it_to_both_sides_is_at_a_saddle(kink):
+    # of the last two samples, opposite ones, one is fitted by whoever leaves their common kink, and none on it
+    X, y = np.array([[0.0, 0.0], [0.0, 1.0], [0.0, -1.0], [1.0, 0.0], [-1.0, 0.0]]), [2.0, -2.0, -1.0, -1.0, -1.0]
+    problem = agf.TwoLayer(X, y, width=1, kink=kink)
+    flow = agf.flow(problem, agf.Init.from_params(np.array([[0.0, 1e-3, -1e-3]])), max_gradients=20_000)
+    assert flow.status is Status.SADDLE
+    assert flow.losses[-1] == pytest.approx(0.7, rel=1e-6)
+    assert "Perturb the start" in flow.evidence
+    aside = agf.flow(problem, agf.Init.from_params(np.array([[1e-9, 1e-3, -1e-3]])))
+    assert aside.status is Status.SETTLED
+    assert aside.losses[-1] == pytest.approx(0.6, rel=1e-4)
 
 
 def test_a_flow_that_is_quiet_says_in_flow_time_how_slowly_the_rest_grows(monkeypatch):

@@ -114,7 +114,7 @@ class Motion:
         return [*stops, Stiff(), Timeless()]
 
     @cached_property
-    def _prospects(self) -> Callable[[FloatArray, FloatArray], float | None] | None:
+    def _prospects(self) -> Callable[[FloatArray, FloatArray], tuple[float, bool] | None] | None:
         """What small neurons beside kinks will come to, where that is known exactly: see the rule's `prospects`."""
         if self.given.problem.layers is None:
             return None
