@@ -98,11 +98,12 @@ class Ending:
         """Those that end what never settles."""
         crawl = Tolerance(self.quiet, FLOOR * self.scale)
         parked = Parked(crawl, self.unstable, self.first)
+        drifting = Drifting(Tolerance(Drifting.SLOWEST, FLOOR * self.scale), self.growing, self.age)
         if not smooth:
-            return [] if self.prospects is None else [parked]
+            return [drifting] if self.prospects is None else [parked]
         return [
             parked,
-            Drifting(Tolerance(Drifting.SLOWEST, FLOOR * self.scale), self.growing, self.age),
+            drifting,
             Blurred(crawl, self.quiet**0.5, self.blur, self.perturbed, self.decaying),
             Quiet(crawl, self.small, self.unstable, self.decaying, self.spent),
         ]

@@ -295,6 +295,15 @@ def test_a_network_that_only_drifts_ends_as_such_within_its_budget():
     assert "t^-0." in str(flow)
 
 
+def test_a_flow_along_sharp_kinks_that_only_drifts_ends_as_such():
+    # the first neuron separates the class at 1 for ever; no neuron is active at -1, where log 2 stays
+    problem = agf.TwoLayer([[1.0], [-1.0]], [0, 1], width=2, kink=0, loss="cross-entropy")
+    start = agf.Init.from_params(np.array([[0.1, 0.1, -0.1], [0.01, 0.01, -0.011]]))
+    flow = agf.flow(problem, start, max_gradients=2500)
+    assert flow.status is Status.NO_CRITICAL_POINT
+    assert flow.losses[-1] - np.log(2.0) / 2 == pytest.approx(flow.stats["left"], rel=0.3)
+
+
 @pytest.mark.parametrize("part", [0.5, 0.9])
 def test_a_run_in_two_parts_across_implicit_steps_is_the_run_in_one(part, tmp_path):
     x, y, _ = NEAR_COPIES["near"]
