@@ -132,9 +132,10 @@ def _prediction(problem: Any, init: Any, truth: Flow, mode: str) -> dict[str, An
     true = [truth.passes(middle) for middle in 0.5 * (levels[:-1] + levels[1:])]
     drops = []
     for k, (drop, right) in enumerate(zip(stairs.drops, true, strict=True)):
-        after = true[k + 1] if k + 1 < len(true) else truth.times[-1]
+        last = k + 1 == len(true)  # its level is where the flow ends: on the way there nothing is as flat
+        after = truth.times[-1] if last else true[k + 1]
         seen = np.isfinite(right) and np.isfinite(after) and after > right
-        level = truth.flattest(right, after) if seen else np.nan
+        level = (truth.loss(after) if last else truth.flattest(right, after)) if seen else np.nan
         drops.append(
             {
                 "time": drop.half_time,
