@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.integrate import quad, solve_ivp
 
-from audit import reference
+from audit import measure, reference
+from audit.tables import Table
 
 
 def test_one_coordinate_takes_the_time_of_its_quadrature():
@@ -53,3 +54,11 @@ def test_the_limit_of_two_orthogonal_coordinates():
     times, levels = reference.limit(x, np.array([1.0, 1.0]))
     np.testing.assert_allclose(times, [1.0, 2.0])  # pulls 2/2 and 1/2
     np.testing.assert_allclose(levels, [0.25, 0.0], atol=1e-15)
+
+
+def test_the_last_level_is_where_the_flow_ends():
+    """A target that is fitted to the end has a loss whose logarithm falls all the way: it is flattest at the middle."""
+    x = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.5], [0.0, -0.5]])
+    drops = measure.measure(Table("exact", x, x @ np.array([1.0, 1.0])), 1e-6)["auto"]["drops"]
+    assert len(drops) == 2
+    assert all(abs(drop["level_error"]) < drop["level_bar"] for drop in drops)
