@@ -148,6 +148,9 @@ class Deviation:
             if self._straight and turned <= TIED and self._follows(new, active, before):
                 lags = self._lag.add(self.problem, before, after, drop, active, parts, gained, float(share))
                 lag = sum(map(abs, lags))
+        elif new.size:  # no outputs tell: near its maximum a utility loses by turning what a cosine does
+            turned = _turned_by(new, activated, after)
+            moved = max(moved, turned)
         self._straight = lag is not None
         off = 0.0  # of the norm at which its newcomers rest from the threshold at which they are taken to have arrived
         if lag is None and new.size:
@@ -155,9 +158,9 @@ class Deviation:
         late = abs(later(self.problem, theta, active, new, 0.5 * (before.level + drop.level)))
         if self._began is None:
             self._began = settled.log_norms
-        # a coordinate that starts at beta = 0 does so with weights; its law is a logistic but for half this part of it
+        # it starts with weights: by half of this less than what its law (1 - r^kappa) r^(kappa - 1) gives it from r = 0
         grown = size - max(self._began[new].tolist(), default=-np.inf)
-        late += 2.0 * float(width) * math.exp(-kappa * max(grown, 0.0))
+        late += kappa * float(width) * math.exp(-2.0 * max(grown, 0.0))
         late += 2.0 * float(width) * off if math.isfinite(off) else 0.0  # all of it: it grows there at its rate
         late += float(width) * max((self._left.pop(k, 0.0) for k in new.tolist()), default=0.0)
         if drop.collapsed.size and after.directions.shape[0] == self.problem.width:
@@ -264,6 +267,7 @@ class Deviation:
         falls = np.abs(levels[:-1] - levels[1:]) / scale
         place, mixture = _between(after, widths, falls)
         bars = FINE_DEPTH + certain + np.where(followed, moved * falls * np.exp(-place / tails), 0.0) + mixture
+        errors = np.where(np.isnan(lags), np.maximum(errors, _elsewhen(halves, levels, _PART * scale * bars)), errors)
         mixed = (reach > _BESIDE_IT) | (share > _BESIDE_IT) | (left > _STILL_TO_COME)
         return tuple(
             drop.barred(_finite(error), _finite(bar), mix or drop.neurons.size > 1 or not drop.critical)
@@ -306,6 +310,19 @@ def _beside(measures: FloatArray, halves: FloatArray, some: slice) -> FloatArray
     return np.array([slow.sum(axis=1), near, reach.max(axis=1)])
 
 
+def _elsewhen(halves: FloatArray, levels: FloatArray, bars: FloatArray) -> FloatArray:
+    """Relative error of the times `halves` (d,) at which the loss is half-way between `levels` (d + 1,), where each
+    after the first errs by one of `bars` (d,).
+
+    A middle is half as far off as the level before it: that of a smaller drop may be where another drop is.
+    """
+    middles, off = 0.5 * (levels[:-1] + levels[1:]), 0.5 * np.append(0.0, bars[:-1])
+    fallen, times = -np.minimum.accumulate(levels[1:]), np.append(halves, np.inf)
+    early, late = (times[np.searchsorted(fallen, -at)] for at in (middles + off, middles - off))
+    sooner = np.divide(halves, early, out=np.ones(halves.size), where=early > 0) - 1.0
+    return np.maximum(sooner, 1.0 - halves / late)
+
+
 def _between(after: FloatArray, widths: FloatArray, falls: FloatArray) -> tuple[FloatArray, FloatArray]:
     """How long after each drop (d,) the loss falls least before the next, and what is left of it there with what the
     next has begun: of the growth x of its newcomer a drop leaves (1 - x)^2 of its fall."""
@@ -325,6 +342,12 @@ def _elsewhere(neurons: IntArray, state: State[Any]) -> IntArray:
         return neurons[:0]
     directions = state.directions[neurons].reshape(neurons.size, -1)
     return neurons[lengths(directions - directions[np.argmax(state.log_norms[neurons])]) >= TURN]
+
+
+def _turned_by(neurons: IntArray, before: State[Any], after: State[Any]) -> float:
+    """Largest 1 - cos of the angle by which some neurons have turned, at most 1."""
+    change = lengths((after.directions[neurons] - before.directions[neurons]).reshape(neurons.size, -1))
+    return min(0.5 * float(change.max()) ** 2, 1.0)
 
 
 def _together(log_norms: FloatArray) -> float:

@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad
 
 import agf
-from agf.algorithm.deviation import Deviation, _between, of_curve
+from agf.algorithm.deviation import Deviation, _between, _elsewhen, of_curve
 from agf.algorithm.resolved.path import Path
 
 
@@ -145,3 +145,31 @@ def test_neurons_that_come_to_rest_far_from_their_threshold_have_that_in_their_b
     true = np.interp(-middle, -np.minimum.accumulate(curve.curve_losses), curve.curve_times)
     off = abs(first.half_time / true - 1.0)  # it turns between its two outputs as it grows
     assert 0.045 < off < first.error < 3.0 * off
+
+
+def test_the_size_at_which_a_lone_head_begins_is_in_its_bar_as_its_law_has_it(monkeypatch):
+    problem, kappa = agf.problem("linear-attention", covariance=[[1.0]], context=4, heads=1), 3
+    made, start = [], Deviation.__init__
+    monkeypatch.setattr(Deviation, "__init__", lambda self, *a: made.append(self) or start(self, *a))
+    stairs = agf.predict(problem, problem.init(1e-2, seed=0), mode="agf")
+    drop, first = stairs.drops[0], problem.init(1e-2, seed=0).log_norms[0]
+    size, utility = np.exp(drop.log_norms[0]), float(drop.utility[0])
+    left_out = quad(lambda r: r ** (1 - kappa) * (1.0 / (1.0 - (r / size) ** kappa) - 1.0), 0.0, np.exp(first))[0]
+    assert made[0].legs[0].late == pytest.approx(2.0 * left_out / utility, rel=1e-2)  # half of it counts
+
+
+def test_heads_that_turn_while_they_grow_have_that_in_their_bar():
+    problem = agf.problem("linear-attention", covariance=np.diag([1.0, 0.5]), context=8, heads=1)
+    for seed in range(2, 10):
+        init = problem.init(0.04, seed=seed)
+        stairs, flow = agf.predict(problem, init, mode="agf"), agf.flow(problem, init)
+        error = stairs.drops[0].half_time / flow.time_at(0.5 * (stairs.levels[0] + stairs.levels[1])) - 1.0
+        assert abs(error) < stairs.drops[0].error < 1.0
+
+
+def test_a_drop_that_is_smaller_than_the_error_of_the_level_before_may_be_where_others_are():
+    halves, levels = np.array([10.0, 20.0, 50.0]), np.array([1.0, 0.5, 0.4, 0.0])
+    assert _elsewhen(halves, levels, np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
+    # its middle, .45, may be at .525, which is passed in the first drop, or at .375, in the last
+    assert _elsewhen(halves, levels, np.array([0.15, 0.0, 0.0])) == pytest.approx([0.0, 1.0, 0.0])
+    assert _elsewhen(halves, levels, np.array([np.inf, 0.0, 0.0]))[1] == 1.0  # not in any drop, for all that is known
