@@ -274,7 +274,9 @@ class Blurred:
     """Rounding decides where the flow goes: it has moved them by more than a path may err while the loss did not fall.
 
     Neurons that part for ever are ever stiffer, and steps that follow the rounding of their velocity ever shorter next
-    to the age: alpha may make that by which a drift is told from a saddle longer than float64 ever lets them reach.
+    to the age: alpha may make that by which a drift is told from a saddle longer than float64 ever lets them reach. A
+    fall as fast as one that no drift would be left at is followed all the same: so little of it may be seen only as the
+    time is so short.
 
     Attributes
     ----------
@@ -313,8 +315,11 @@ class Blurred:
         moved = self.blur(now) * (now.t - since) > self.accuracy
         if not moved or self.decaying(now) > self.tolerated(now.loss) or self.perturbed(now) > 0.0:
             return (since, loss, due), None
+        folding = fall * now.t / (now.t - since)  # its fall in an e-fold of time
+        if folding > Tolerance(Drifting.SLOWEST, self.tolerated.floor)(now.loss):
+            return (since, loss, due), None
         note = f"it fell by {fall:.2g} while rounding alone moves the neurons by {self.accuracy:.2g} of their norms."
-        left = min(2.0 * fall * now.t / (now.t - since), abs(now.loss))  # as t^-1/2, the slowest that two neurons part
+        left = min(2.0 * folding, abs(now.loss))  # as t^-1/2, the slowest that two neurons part
         return (since, loss, due), End(Why.QUIET, now, left, note)
 
 

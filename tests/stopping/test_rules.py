@@ -287,6 +287,16 @@ def test_where_rounding_decides_the_way_of_a_flow_it_is_over_and_not_before(blur
     assert end is None or end.left == pytest.approx(4e-10, rel=1e-4)
 
 
+def test_a_fall_that_rounding_has_blurred_for_a_moment_alone_is_followed():
+    """Seven tanh neurons ended with 1.3 % of their first loss still to lose, blurred for less than 1 % of their age."""
+    system = bowl([1e7, 1e-9])
+    now = drive(system, Auto(1e-6), [], system.start(), s_end=2e4).at
+    rule = Blurred(Tolerance(1e-3, 1.0), 1e-6, grows(1e-5), grows(0.0), grows(0.0))
+    for part, ends in ((1e-2, False), (0.5, True)):  # of the time, in which it fell by half of what does not count
+        _, end = rule.look(now, ((1.0 - part) * now.t, now.loss + 5e-4, 0.0))
+        assert (end is not None) is ends
+
+
 def test_steps_that_do_not_advance_the_time_end_a_run():
     rule = Timeless()
     memory, end = rule.init(drive(bowl([1.0]), Explicit(1e-6), [Budget(1)], np.ones(1)).at), None
