@@ -235,12 +235,15 @@ class Deviation:
         rates = rates[rates > TIED * max(float(rates[-1]), 0.0)]
         return 1.0 / float(rates[0]) if rates.size else np.inf
 
-    def barred(self, drops: Sequence[Drop], start_level: float) -> tuple[Drop, ...]:
-        """The drops with their bars, and whether they overlap others; bars are inf where float64 has no flow times."""
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            return self._barred(drops, start_level)
+    def barred(self, drops: Sequence[Drop], start_level: float, falls_to: float | None = None) -> tuple[Drop, ...]:
+        """The drops with their bars, and whether they overlap others; bars are inf where float64 has no flow times.
 
-    def _barred(self, drops: Sequence[Drop], start_level: float) -> tuple[Drop, ...]:
+        falls_to : loss that bounds how far the last level goes on to fall, where it has no critical point.
+        """
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            return self._barred(drops, start_level, falls_to)
+
+    def _barred(self, drops: Sequence[Drop], start_level: float, falls_to: float | None) -> tuple[Drop, ...]:
         if not drops:
             return ()
         count = len(drops)  # an interrupt may leave one leg more
@@ -268,6 +271,8 @@ class Deviation:
         place, mixture = _between(after, widths, falls)
         bars = FINE_DEPTH + certain + np.where(followed, moved * falls * np.exp(-place / tails), 0.0) + mixture
         errors = np.where(np.isnan(lags), np.maximum(errors, _elsewhen(halves, levels, _PART * scale * bars)), errors)
+        if falls_to is not None:
+            bars[-1] = max(bars[-1], (levels[-1] - falls_to) / scale)
         mixed = (reach > _BESIDE_IT) | (share > _BESIDE_IT) | (left > _STILL_TO_COME)
         return tuple(
             drop.barred(_finite(error), _finite(bar), mix or drop.neurons.size > 1 or not drop.critical)

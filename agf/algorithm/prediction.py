@@ -204,7 +204,10 @@ def _alternate(engine: Engine, observer: Observer | None, kept: Checkpoint) -> S
     stats, notes = getattr(phases, "stats", {}), getattr(phases, "notes", [])  # which phases may lack
 
     def result(status: Status) -> Staircase:
-        told = deviation.barred(drops, task.start_level) if engine.settings.mode == "agf" else drops
+        told: Sequence[Drop] = drops
+        if engine.settings.mode == "agf":
+            least = float(problem.least_loss(engine.origin)) if status is Status.NO_CRITICAL_POINT else None
+            told = deviation.barred(drops, task.start_level, least)
         return staircase(task, status, told, stats=stats, notes=notes, began=began)
 
     observer = kept.watching(observer, lambda: result(Status.INTERRUPTED))

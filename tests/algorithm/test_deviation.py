@@ -173,3 +173,14 @@ def test_a_drop_that_is_smaller_than_the_error_of_the_level_before_may_be_where_
     # its middle, .45, may be at .525, which is passed in the first drop, or at .375, in the last
     assert _elsewhen(halves, levels, np.array([0.15, 0.0, 0.0])) == pytest.approx([0.0, 1.0, 0.0])
     assert _elsewhen(halves, levels, np.array([np.inf, 0.0, 0.0]))[1] == 1.0  # not in any drop, for all that is known
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_a_last_level_that_has_no_critical_point_may_fall_to_the_least_loss(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((5, 1))
+    problem = agf.TwoLayer(x, np.sign(x[:, 0]) + 0.3 * rng.standard_normal(5), activation="tanh", width=2)
+    init = problem.init(1e-3, seed=seed)
+    stairs, flow = agf.predict(problem, init, mode="agf"), agf.flow(problem, init)
+    assert stairs.status.word == "no_critical_point"
+    assert (stairs.levels[-1] - flow.losses[-1]) / stairs.start_level < stairs.drops[-1].level_error < 0.1
