@@ -22,7 +22,7 @@ from agf.records.status import Status
 from agf.records.table import bound
 from agf.rounding import SUM
 from agf.stopping.driver import End, Moment, Stop, Why
-from agf.stopping.rest import Rest
+from agf.stopping.rest import Rest, blur
 from agf.stopping.rules import Before, Blurred, Certified, Drifting, Parked, Quiet, Settled, Tolerance
 
 #: At most this fraction of max(L, FLOOR L(zero function)) can still be lost where a flow has settled. Setting:
@@ -104,7 +104,7 @@ class Ending:
         return [
             parked,
             drifting,
-            Blurred(crawl, self.quiet**0.5, self.blur, self.perturbed, self.decaying),
+            Blurred(crawl, self.quiet**0.5, blur, self.perturbed, self.decaying),
             Quiet(crawl, self.small, self.unstable, self.decaying, self.spent),
         ]
 
@@ -157,10 +157,6 @@ class Ending:
     def decaying(self, now: Moment) -> float:
         """Loss that slow decays can still lose."""
         return self.rest(now).decaying
-
-    def blur(self, now: Moment) -> float:
-        """Rate at which rounding moves the weights, over their norm, where all neurons are active."""
-        return self.rest(now).blur
 
     def _known(self, now: Moment) -> tuple[float, bool] | None:
         """What `prospects` says, asked once at each moment."""

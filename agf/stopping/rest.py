@@ -124,16 +124,21 @@ class Rest:
         told = (values > values.size * EPS * stiffest) & (np.abs(pulls) > SUM * stiffest * size)
         return float(np.sum(pulls[told] ** 2 / (2.0 * values[told])) * np.exp(-self._ask.system.log_time_unit))
 
-    @cached_property
-    def blur(self) -> float:
-        """Rate at which rounding of the gradient moves the weights, over their norm: no weights in float64 can tell one
-        of `EPS` times what the stiffest mode makes of them. 0 where no Hessian tells, or a neuron is not active."""
-        system = self._ask.system
-        if self._matrix is None or not isinstance(system, WeightSystem):
-            return 0.0
-        sizes = norms(self._y.reshape(system.shape))
-        active = sizes[sizes > 0.0] > ACTIVE * sizes.max()
-        return EPS * float(np.linalg.norm(self._matrix)) if active.all() else 0.0
+
+def blur(now: Moment) -> float:
+    """Rate at which rounding of the gradient moves the weights, over their norm: no weights in float64 can tell one of
+    `EPS` times what the stiffest mode makes of them. 0 where no Hessian tells, or a neuron is not active. A Hessian."""
+    found = _weights(now.system, now.y)
+    if found is None:
+        return 0.0
+    system, y = found
+    sizes = norms(y.reshape(system.shape))
+    active = sizes[sizes > 0.0] > ACTIVE * sizes.max()
+    matrix = system.hessian(y) if active.all() else None
+    if matrix is None:
+        return 0.0
+    now.system.charge(0, 1)
+    return EPS * float(np.linalg.norm(matrix))
 
 
 def prospect(system: PolarSystem, y: FloatArray) -> tuple[float, int]:

@@ -42,6 +42,11 @@ def nothing(now: Moment) -> float:
     return 0.0
 
 
+def spent(now: Moment) -> float:
+    """Work since the start of the flow, in gradients."""
+    return now.work.gradients + PER_ENTRY * now.y.size * now.work.hessians
+
+
 @dataclass(frozen=True)
 class Tolerance:
     """Loss that may be left: fraction * max(|L|, floor).
@@ -188,21 +193,23 @@ class Parked:
     first: float = 0.0
 
     def init(self, now: Moment) -> Memory:
-        """When to ask next, then time, rate and e-folds of the last look, and the loss since when."""
-        return (0.0, now.t, 0.0, 0.0, now.loss)
+        """When to ask next, then time, rate and e-folds of the last look, the loss since when, and the work at which to
+        ask next."""
+        return (0.0, now.t, 0.0, 0.0, now.loss, 0.0)
 
     def look(self, now: Moment, memory: Memory) -> tuple[Memory, End | None]:
         """Whether it has been long enough."""
-        due, t, rate, folds, loss = memory
+        due, t, rate, folds, loss, paid = memory
         if loss - now.loss > self.tolerated(now.loss) or now.rate * max(now.t, self.first) > self.tolerated(now.loss):
-            return (0.0, now.t, 0.0, 0.0, now.loss), None
-        if now.t < due:
+            return (0.0, now.t, 0.0, 0.0, now.loss, paid), None
+        if now.t < due or (asked := spent(now)) < paid:
             return memory, None
         new = self.leaving(now) or 0.0
+        paid = 2.0 * spent(now) - asked  # as much work as the answer took
         folds = folds + 0.5 * (rate + new) * (now.t - t) if new > 0.0 else 0.0
         if folds > PARKED:
             return memory, End(Why.PARKED, now, note=f"a perturbation grows at {new:.2g} per unit of time.")
-        return (LOOK * now.t, now.t, new, folds, loss), None
+        return (LOOK * now.t, now.t, new, folds, loss, paid), None
 
 
 @dataclass(frozen=True)
@@ -266,7 +273,7 @@ class Quiet:
         return 0.0 if now.step is None else max(now.step.stages, 1.0) / (now.step.s1 - now.step.s0)
 
     def _work(self, now: Moment) -> float:
-        return self.spent + now.work.gradients + PER_ENTRY * now.y.size * now.work.hessians
+        return self.spent + spent(now)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import numpy as np
 
 import agf
 from agf.coordinates.polar_system import PolarSystem
-from agf.rounding import SUM
+from agf.rounding import EPS, SUM
 from agf.stopping.driver import Counted, Moment
-from agf.stopping.rest import Rest
+from agf.stopping.rest import Rest, blur
 
 
 def test_stiff_modes_are_relaxed_by_one_decomposition_where_it_serves():
@@ -40,3 +40,15 @@ def test_what_relaxing_leaves_is_no_growth():
     flow = agf.flow(problem, agf.Init.scaled(np.array(rows), 1e-5))
     assert not flow.status.failed
     assert float(np.sum(problem.loss_grad(flow.params(-1), np.arange(4))[1] ** 2)) < 1e-18
+
+
+def test_how_far_rounding_moves_weights_is_told_by_one_hessian_where_it_is_asked():
+    rng = np.random.default_rng(0)
+    problem = agf.TwoLayer(rng.standard_normal((40, 3)), rng.standard_normal(40), activation="tanh", width=4)
+    system = PolarSystem(problem, problem.init(1.0, seed=1)).in_weights()
+    y, counted = system.start(), Counted(system)
+    assert blur(Moment(1e6, y, *counted.loss_and_rate(y), counted)) == EPS * np.linalg.norm(system.hessian(y))
+    assert counted.work.hessians == 1
+    small = y * np.repeat([1e-6, 1.0, 1.0, 1.0], problem.n_params)  # a neuron that may yet grow
+    assert blur(Moment(1e6, small, *counted.loss_and_rate(small), counted)) == 0.0
+    assert counted.work.hessians == 1

@@ -117,6 +117,20 @@ def test_parked_waits_for_as_long_as_rounding_needs_and_a_saddle_with_any_seed_i
     assert left.at.y[0] == pytest.approx(1.0, abs=1e-6)
 
 
+def test_a_saddle_is_asked_about_for_no_more_work_than_its_flow_takes():
+    asked, cost = [], 300
+
+    def leaving(now):
+        asked.append(now.t)
+        now.system.charge(cost)
+        return 1e-9
+
+    still = bowl([1.0], level=1.0)
+    end = drive(still, Explicit(1e-6, "rk45"), [Parked(Tolerance(1e-4, 1.0), leaving)], np.full(1, 1e-3), s_end=3e3)
+    flow = end.at.work.gradients - cost * len(asked)
+    assert 2 < len(asked) <= 1 + flow / cost
+
+
 @pytest.mark.parametrize(
     ("seed", "small", "why"), [(1e-9, 0.0, Why.QUIET), (0.05, 0.0, Why.TIME), (1e-9, 1e-9, Why.TIME)]
 )
