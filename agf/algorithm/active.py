@@ -61,6 +61,8 @@ class ActiveEnd:
         How many of loss and gradient.
     hessians : int
         How many Hessians.
+    curve : float ndarray, shape (T, 2)
+        Flow time and loss at each accepted step.
     """
 
     theta: FloatArray
@@ -73,6 +75,7 @@ class ActiveEnd:
     growing: bool
     evaluations: int
     hessians: int
+    curve: FloatArray
 
 
 #: `ActiveEnd.how` for each end of the flow.
@@ -138,6 +141,7 @@ def settle(
     gone = np.zeros(neurons.size) if gone is None else gone
     collapsed = np.zeros(neurons.size, dtype=bool)
     saved = Saved(np.zeros(0))
+    curve: list[tuple[float, float]] = []
     while True:
         kept = np.flatnonzero(~collapsed)
         follows = Cost if problem.kink_normals() is None else SlidingCost
@@ -145,7 +149,7 @@ def settle(
         budget = Budget(gradients, most, PER_ENTRY * theta[kept].size)
         saved = Saved(cost.start(), origin=saved.origin, work=saved.work)
         course = Course(cost.asking(horizon), least=least, tolerated=Tolerance(rtol, negligible))
-        end = _follow(cost, course, saved, rtol, negligible, before, watch, budget)
+        end = _follow(cost, course, saved, rtol, negligible, before, watch, budget, curve)
         theta[kept] = end.at.y.reshape(kept.size, -1)
         if end.why is not Why.COLLAPSED:
             break
@@ -162,6 +166,7 @@ def settle(
         growing=cost.grew(course, end.at),
         evaluations=end.at.work.gradients,
         hessians=end.at.work.hessians,
+        curve=np.array(curve).reshape(-1, 2),
     )
 
 
@@ -174,8 +179,9 @@ def _follow(
     before: float,
     watch: Watch | None,
     budget: Budget,
+    curve: list[tuple[float, float]],
 ) -> End:
-    """Until a neuron collapses, the rest can lose nothing, or the horizon is over."""
+    """Until a neuron collapses, the rest can lose nothing, or the horizon is over; (t, L) are added to the `curve`."""
     accuracy = np.sqrt(rtol)
     tolerated = Tolerance(rtol, negligible)
     decayed = Decayed(
@@ -200,6 +206,7 @@ def _follow(
     def seen(now: Moment, saved: Saved) -> None:
         nonlocal last
         last = saved
+        curve.append((now.t, now.loss))
         if watch is not None and now.step is not None:
             watch(cost.neurons, now.step)
 

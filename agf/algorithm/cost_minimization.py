@@ -64,21 +64,24 @@ class CostMinimization:
         """
         before, duration = state.level, self._duration(activation, state)
         gone, neurons = np.zeros(0, dtype=np.int64), activation.neurons
-        drop = Newcomers(activation, before)
+        drop, curves = Newcomers(activation, before), []
         while True:
             mask = state.active.copy()
             mask[neurons] = True
             state = replace(state, active=mask)
             try:
-                state, settled = self._flow(state, activation.time, before, duration, carrying, most)
+                state, settled, curve = self._flow(state, activation.time, before, duration, carrying, most)
             except MarchError as error:
                 self.run.notes.append(f"active phase of neurons {np.flatnonzero(mask).tolist()[:5]}: {error}")
                 return state, failure(error)
             gone = np.union1d(gone, settled.collapsed)
             drop.settled(settled.level)
+            curves.append(curve)
             state, found = self.above(state, gone)
             if found is None:
                 whole = replace(drop.whole(state, settled), collapsed=gone)
+                slide = _passed(np.concatenate(curves), 0.5 * (before + settled.level))
+                state = replace(state, memory=replace(state.memory, slide=slide))
                 return state, replace(whole, half_time=self._half_time(state, activation, whole, before))
             drop.join(found)
             neurons = found.neurons
@@ -101,8 +104,8 @@ class CostMinimization:
         duration: float,
         carrying: Carrying | None,
         most: int,
-    ) -> tuple[GenericState, Settled]:
-        """Flow of the active neurons.
+    ) -> tuple[GenericState, Settled, FloatArray]:
+        """Flow of the active neurons, and its curve (T, 2).
 
         Parameters
         ----------
@@ -153,7 +156,7 @@ class CostMinimization:
         run.count("loss_evaluations", rest.evaluations)
         run.count("hessians", rest.hessians)
         state, settled = self._leave(state, chosen, rest, before)
-        return following.after(state), settled
+        return following.after(state), settled, rest.curve
 
     def _cap(self, time: float, duration: float) -> float:
         """Flow time after which a level counts, whether or not another activation is to come."""
@@ -191,3 +194,16 @@ class CostMinimization:
         log_radius = state.memory.radii[activation.neurons]
         duration = float(np.max(np.exp((2 - kappa) * log_radius) / (kappa * activation.utility)))
         return min(duration, self.run.clock.flow_time(activation.time)) if activation.time > 0 else duration
+
+
+def _passed(curve: FloatArray, middle: float) -> float:
+    """Flow time after the switch at which the active neurons pass the middle of their drop; 0 where they do so by
+    joining.
+
+    curve : (T, 2), of all parts of the drop, each from time 0 on.
+    """
+    below = np.flatnonzero(curve[:, 1] <= middle)
+    if below.size == 0 or below[0] == 0:
+        return 0.0
+    (start, above), (end, level) = curve[below[0] - 1 : below[0] + 1]
+    return float(end if end < start else start + (end - start) * (above - middle) / (above - level))

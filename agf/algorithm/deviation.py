@@ -79,7 +79,8 @@ class _Leg:
     turned : the part of newcomers in it.
     share : output of the dormant neurons, and of those that join in another direction, over that of the newcomer.
     late : by how much a loss that is not quadratic has moved its middle (`saturation.later`), the size at which its
-    neurons began, or left in an earlier drop, and how far from their threshold those that turn have come to rest.
+    neurons began, or left in an earlier drop, how far from their threshold those that turn have come to rest, and how
+    long the active ones take from there to the middle of the drop.
     lag : by how much it is late for drops before it and for those that follow it (`lag.Lag`); None where neurons turn.
     """
 
@@ -165,6 +166,8 @@ class Deviation:
         late += float(width) * max((self._left.pop(k, 0.0) for k in new.tolist()), default=0.0)
         if drop.collapsed.size and after.directions.shape[0] == self.problem.width:
             self._leave(drop.collapsed, after, float(width))
+        slide = getattr(after.memory, "slide", 0.0)  # all of it: a true time later by it is so far off, relatively
+        late += 2.0 * slide / (1.0 + slide / drop.half_time) if drop.half_time > 0 else 0.0
         tail = self._tail(active, theta, after)
         self.legs.append(_Leg(drop.time, float(width), tail, moved, turned, min(float(share), 1.0), late, lag))
 
@@ -271,6 +274,9 @@ class Deviation:
         place, mixture = _between(after, widths, falls)
         bars = FINE_DEPTH + certain + np.where(followed, moved * falls * np.exp(-place / tails), 0.0) + mixture
         errors = np.where(np.isnan(lags), np.maximum(errors, _elsewhen(halves, levels, _PART * scale * bars)), errors)
+        # where it is no plateau the curve falls least anywhere between the middles of two drops
+        loose = np.array([not drop.critical for drop in drops[:-1]] + [False])
+        bars = np.where(loose, np.maximum(bars, 0.5 * np.maximum(falls, np.append(falls[1:], 0.0))), bars)
         if falls_to is not None:
             bars[-1] = max(bars[-1], (levels[-1] - falls_to) / scale)
         mixed = (reach > _BESIDE_IT) | (share > _BESIDE_IT) | (left > _STILL_TO_COME)

@@ -26,6 +26,8 @@ class PhaseMemory:
         Whether the active neurons had no critical point within their horizon.
     left : float
         Loss that they may still lose by themselves.
+    slide : float
+        Flow time in which they have come from the switch to the middle of the last drop.
     """
 
     radii: FloatArray
@@ -33,6 +35,7 @@ class PhaseMemory:
     grown: BoolArray
     drifting: bool = False
     left: float = 0.0
+    slide: float = 0.0
 
     @classmethod
     def of(cls, width: int) -> PhaseMemory:

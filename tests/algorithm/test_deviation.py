@@ -9,6 +9,7 @@ import pytest
 from scipy.integrate import quad
 
 import agf
+from agf.algorithm.cost_minimization import _passed
 from agf.algorithm.deviation import Deviation, _between, _elsewhen, of_curve
 from agf.algorithm.resolved.path import Path
 
@@ -184,3 +185,37 @@ def test_a_last_level_that_has_no_critical_point_may_fall_to_the_least_loss(seed
     stairs, flow = agf.predict(problem, init, mode="agf"), agf.flow(problem, init)
     assert stairs.status.word == "no_critical_point"
     assert (stairs.levels[-1] - flow.losses[-1]) / stairs.start_level < stairs.drops[-1].level_error < 0.1
+
+
+def test_a_drop_that_active_neurons_slide_through_may_be_as_late_as_the_slide_is_long():
+    # the switch is where the second neuron stands at its threshold, and the two take longer from there than all before
+    rng = np.random.default_rng(6)
+    X, Y = rng.integers(-2, 3, (5, 3)).astype(float), rng.integers(-2, 3, (5, 2)).astype(float)
+    problem = agf.TwoLayer(X, Y, activation="tanh", width=2)
+    init = problem.init(1e-6, seed=6)
+    paper, curve = agf.predict(problem, init, mode="agf"), agf.predict(problem, init, conditioning=False)
+    second = paper.drops[1]
+    middle = 0.5 * (paper.drops[0].level + second.level)
+    true = np.interp(-middle, -np.minimum.accumulate(curve.curve_losses), curve.curve_times)
+    assert true > 2.0 * second.half_time
+    assert 1.0 - second.half_time / true < second.error < 1.5
+
+
+def test_a_slide_is_as_long_as_it_takes_to_the_middle_and_none_where_neurons_pass_it_by_joining():
+    curve = np.array([[1.0, 5.0], [2.0, 3.0], [4.0, 1.0]])
+    assert _passed(curve, 4.0) == pytest.approx(1.5)
+    assert _passed(curve, 6.0) == 0.0
+    joined = np.concatenate([curve, [[0.5, 0.2]]])  # the next part begins at time 0 again
+    assert _passed(joined, 0.3) == 0.5
+
+
+def test_a_level_that_is_no_critical_point_lies_between_the_middles_of_its_drops(monkeypatch):
+    _, stairs, deviation, _, _ = predicted(3, monkeypatch)
+    loose = [replace(drop, critical=False) for drop in stairs.drops]
+    told = deviation.barred(loose, stairs.start_level)
+    levels = stairs.levels
+    middles = 0.5 * (levels[:-1] + levels[1:])
+    for k, drop in enumerate(told[:-1]):
+        bar = drop.level_error * stairs.start_level
+        assert drop.level - bar <= middles[k + 1]
+        assert middles[k] <= drop.level + bar
