@@ -19,7 +19,7 @@ from agf.coordinates.mode_weights import ModeWeights
 from agf.init import Init
 from agf.numerics.derivatives import hessian
 from agf.records.settings import FINE_DEPTH
-from agf.rounding import LOG_FAINT, LOG_LEAST, SUM, TIED
+from agf.rounding import EPS, LOG_FAINT, LOG_LEAST, SUM, TIED
 from agf.sphere import cartesian, normalize, norms, polar
 
 #: Size of a mode, or of a neuron, over the largest, above which it is active, and relaxed. Result: what is smaller must
@@ -162,14 +162,17 @@ class ModeSystem(FactoredFlow):
         return fastest if fastest > SUM else 0.0
 
     def stiff(self, y: FloatArray) -> tuple[FlowSystem, FloatArray] | None:
-        """The weights, where the problem has a Hessian, while no mode grows beside those that are active: one that does
-        would come out of what steps leave of it in the weights."""
+        """The weights, where the problem has a Hessian, while no mode grows beside those that are active, nor one that
+        they do not hold where these come to rest: it would come out of what steps leave of it in the weights."""
         _, logs, shear = self.unpack(y)
         sizes, rates = norms(self.mixing(logs, shear)), self.unpack(self.velocity(y))[1]
         active = sizes > ACTIVE * sizes.max()
         grows = float(np.max(rates, where=~active & (sizes > 0.0), initial=0.0))
         theta = self.in_weights().of_modes(y)
         if grows > TOLD * np.abs(rates[active]).max(initial=0.0) or np.log(sizes.max()) < LOG_LEAST:
+            return None
+        lost = np.any(~active & (sizes > 0.0) & (sizes < EPS * sizes.max()))  # it may rest here, and grow later
+        if self.loss(y) >= (1.0 - FALLEN) * self.first_loss or (lost and self.growth(y) > 0.0):
             return None
         known = self.problem.hessian(theta.reshape(self.width, -1), _nameless(self.width)) is not None
         return (self.in_weights(), theta) if known else None
