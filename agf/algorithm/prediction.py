@@ -92,8 +92,9 @@ def predict(
     t_max : float, optional
         Flow time to stop at; None for no bound. Its former name `max_time` is still taken.
     max_gradients : float, optional
-        Gradients after which a pass is given up, with status "max_steps" and the drops so far; None for a million where
-        neurons are resolved in time. The second pass, which measures conditioning, may take as many again.
+        Gradients after which a pass is given up, with status "max_steps" (or "plateau") and the drops so far; None for
+        a million where neurons are resolved in time. The second pass, which measures conditioning, may take as many
+        again; phases that a problem brings are not cut inside one.
     conditioning : bool, optional
         Whether to measure, by a second prediction, how much each drop's time moves when the tolerance and the initial
         weights (mode "resolved": the joining fraction) change a little. None: in mode "resolved" only.
@@ -286,8 +287,9 @@ def predict_many(
     t_max : float, optional
         Flow time to stop at; None for no bound. Its former name `max_time` is still taken.
     max_gradients : float, optional
-        Gradients after which a pass is given up, with status "max_steps" and the drops so far; None for a million where
-        neurons are resolved in time. The second pass, which measures conditioning, may take as many again.
+        Gradients after which a pass is given up, with status "max_steps" (or "plateau") and the drops so far; None for
+        a million where neurons are resolved in time. The second pass, which measures conditioning, may take as many
+        again; phases that a problem brings are not cut inside one.
     conditioning : bool, optional
         Whether to measure, by a second prediction, how much each drop's time moves when the tolerance and the initial
         weights (mode "resolved": the joining fraction) change a little. None: in mode "resolved" only.

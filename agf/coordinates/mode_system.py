@@ -19,7 +19,7 @@ from agf.coordinates.mode_weights import ModeWeights
 from agf.init import Init
 from agf.numerics.derivatives import hessian
 from agf.records.settings import FINE_DEPTH
-from agf.rounding import EPS, LOG_FAINT, LOG_LEAST, SUM, TIED
+from agf.rounding import LOG_FAINT, LOG_LEAST, SUM, TIED
 from agf.sphere import cartesian, normalize, norms, polar
 
 #: Size of a mode, or of a neuron, over the largest, above which it is active, and relaxed. Result: what is smaller must
@@ -171,7 +171,7 @@ class ModeSystem(FactoredFlow):
         theta = self.in_weights().of_modes(y)
         if grows > TOLD * np.abs(rates[active]).max(initial=0.0) or np.log(sizes.max()) < LOG_LEAST:
             return None
-        lost = np.any(~active & (sizes > 0.0) & (sizes < EPS * sizes.max()))  # it may rest here, and grow later
+        lost = np.any(~active & (sizes > 0.0) & (sizes < SUM * sizes.max()))  # it may rest here, and grow later
         if self.loss(y) >= (1.0 - FALLEN) * self.first_loss or (lost and self.growth(y) > 0.0):
             return None
         known = self.problem.hessian(theta.reshape(self.width, -1), _nameless(self.width)) is not None

@@ -185,3 +185,12 @@ def test_what_the_closed_form_does_not_follow_is_resolved_in_time_by_default():
     default = agf.predict(problem, init)
     assert default.notes[-1].startswith("Resolved in time")
     assert all(drop.error > 0.1 for drop in default.drops[1:])
+
+
+def test_modes_take_no_further_phase_once_their_gradients_are_used_up():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((12, 3))
+    problem = agf.problem("linear", X=x, Y=x @ np.diag([3.0, 1.0, 0.3]), width=3)
+    whole, cut = (agf.predict(problem, problem.init(1e-6), mode="agf", max_gradients=most) for most in (None, 1.0))
+    assert len(whole.drops) == 3
+    assert (cut.status.word, len(cut.drops), cut.drops[0].half_time) == ("max_steps", 1, whole.drops[0].half_time)

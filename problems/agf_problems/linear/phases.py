@@ -79,6 +79,9 @@ class ModePhases:
             return state, Status.ALL_ACTIVE
         if not np.isfinite(wait):
             return state, Status.NO_GROWTH
+        most = self.settings.max_gradients
+        if most is not None and self.stats["evaluations"] >= most:
+            return state, Status.MAX_STEPS
         self.stats["phases"] += 1
         dormant, chosen, rows, runner_up = self._entering(held.dormant, modes, waits, began)
         labels, rates = modes.labels[chosen], modes.rates[chosen]
