@@ -23,11 +23,14 @@ class Move:
         Where the active neurons then settled.
     state : State
         After both phases; its `memory` is the script's own.
+    activated : State, optional
+        After the first phase, of which error bars are made; None for that before it.
     """
 
     activation: Activation
     settled: Settled
     state: State[Any]
+    activated: State[Any] | None = None
 
 
 class Script:
@@ -59,7 +62,10 @@ class Script:
     def dormant(self, state: State[int]) -> tuple[State[int], Activation | Status]:
         """What activates in the round of this state."""
         k = state.memory
-        return state, self._moves[k].activation if k < len(self._moves) else self._end
+        if k == len(self._moves):
+            return state, self._end
+        activated = self._moves[k].activated
+        return state if activated is None else replace(activated, memory=k), self._moves[k].activation
 
     def active(self, state: State[int], activation: Activation) -> tuple[State[int], Settled | Status]:
         """Where the active neurons settle in the round of this state; `activation` is known already."""

@@ -38,6 +38,8 @@ def assert_agree(many, single):
             assert a.level == pytest.approx(b.level, rel=ROUNDING, abs=ROUNDING * theirs.start_level)
             np.testing.assert_allclose(a.log_norms, b.log_norms, rtol=ROUNDING, atol=ROUNDING)
             np.testing.assert_array_equal(a.active, b.active)
+            # bars are made of differences, of which roundings are a larger part
+            assert [a.error, a.level_error] == pytest.approx([b.error, b.level_error], rel=1e-6)
 
 
 @pytest.mark.parametrize("threshold", ["natural", "unit"])

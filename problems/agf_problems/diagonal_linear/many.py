@@ -176,6 +176,8 @@ class DiagonalMany:
         active = beta != 0.0
         inside = np.flatnonzero(active)
         mirror = self._mirror(members, inside)
+        whole = self._mirror(members, np.arange(edge.size))
+        grown = self._rows(whole, group.z)
         targets = mirror.height_of_coefficient(np.tile(np.abs(beta[inside]), members.size))
         group.z[:, inside] = mirror.depth(targets, np.tile(edge[inside], members.size)).reshape(members.size, -1)
 
@@ -183,16 +185,25 @@ class DiagonalMany:
         v = r @ self._x / r.size
         level, gap = 0.5 * float(r @ r) / r.size, abs(float(beta @ v))
         collapsed = np.flatnonzero((edge != 0.0) & ~active)
-        whole, z = self._mirror(members, np.arange(edge.size)), group.z.ravel()
-        rows, norms = whole.polar(z)
-        log_norms, directions = norms.reshape(group.z.shape), rows.reshape(*group.z.shape, 2)
+        directions, log_norms = self._rows(whole, group.z)
         slopes = np.exp(log_norms[:, inside]) * v[inside]
         for i, member in enumerate(members):
             settled = agf.Settled(level, collapsed, float(np.linalg.norm(slopes[i])), gap, "closed form")
             activation = group.activations[i]
             state: agf.State[None] = agf.State(activation.time, active, directions[i], log_norms[i], level)
-            self._moves[member].append(Move(activation, settled, state))
+            moves = self._moves[member]
+            before = moves[-1].state if moves else self._starts[member]
+            activated: agf.State[None] = agf.State(
+                activation.time, before.active, grown[0][i], grown[1][i], before.level
+            )
+            moves.append(Move(activation, settled, state, activated))
         return beta
+
+    @staticmethod
+    def _rows(whole: Mirror, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Unit rows (m, d, 2) and log norms (m, d) of all coordinates at z (m, d)."""
+        rows, norms = whole.polar(z.ravel())
+        return rows.reshape(*z.shape, 2), norms.reshape(z.shape)
 
     def _finish(self, members: IntArray, status: agf.Status) -> None:
         for member in members:
