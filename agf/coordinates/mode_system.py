@@ -168,14 +168,15 @@ class ModeSystem(FactoredFlow):
         sizes, rates = norms(self.mixing(logs, shear)), self.unpack(self.velocity(y))[1]
         active = sizes > ACTIVE * sizes.max()
         grows = float(np.max(rates, where=~active & (sizes > 0.0), initial=0.0))
-        theta = self.in_weights().of_modes(y)
         if grows > TOLD * np.abs(rates[active]).max(initial=0.0) or np.log(sizes.max()) < LOG_LEAST:
             return None
         lost = np.any(~active & (sizes > 0.0) & (sizes < SUM * sizes.max()))  # it may rest here, and grow later
         if self.loss(y) >= (1.0 - FALLEN) * self.first_loss or (lost and self.growth(y) > 0.0):
             return None
+        weights = self.in_weights()
+        theta = weights.of_modes(y)
         known = self.problem.hessian(theta.reshape(self.width, -1), _nameless(self.width)) is not None
-        return (self.in_weights(), theta) if known else None
+        return (weights, theta) if known else None
 
     def in_weights(self) -> ModeWeights:
         """The same flow in its weights."""

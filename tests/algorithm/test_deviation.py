@@ -135,15 +135,19 @@ def test_what_implicit_steps_add_up_to_by_a_drop_is_in_its_bar(monkeypatch):
     assert [b.error - a.error for a, b in zip(plain, wider, strict=True)] == pytest.approx([6e-4, 6e-4])
 
 
-def test_neurons_that_come_to_rest_far_from_their_threshold_have_that_in_their_bar():
-    rng = np.random.default_rng(4)
+def of_two_outputs(seed, k):
+    """Drop k of two tanh neurons of two outputs in mode "agf", and when the curve of the default passes its middle."""
+    rng = np.random.default_rng(seed)
     X, Y = rng.integers(-2, 3, (5, 3)).astype(float), rng.integers(-2, 3, (5, 2)).astype(float)
     problem = agf.TwoLayer(X, Y, activation="tanh", width=2)
-    init = problem.init(1e-6, seed=4)
+    init = problem.init(1e-6, seed=seed)
     paper, curve = agf.predict(problem, init, mode="agf"), agf.predict(problem, init, conditioning=False)
-    first = paper.drops[0]
-    middle = 0.5 * (paper.start_level + first.level)
-    true = np.interp(-middle, -np.minimum.accumulate(curve.curve_losses), curve.curve_times)
+    middle = 0.5 * (paper.levels[k] + paper.levels[k + 1])
+    return paper.drops[k], np.interp(-middle, -np.minimum.accumulate(curve.curve_losses), curve.curve_times)
+
+
+def test_neurons_that_come_to_rest_far_from_their_threshold_have_that_in_their_bar():
+    first, true = of_two_outputs(4, 0)
     off = abs(first.half_time / true - 1.0)  # it turns between its two outputs as it grows
     assert 0.045 < off < first.error < 3.0 * off
 
@@ -189,14 +193,7 @@ def test_a_last_level_that_has_no_critical_point_may_fall_to_the_least_loss(seed
 
 def test_a_drop_that_active_neurons_slide_through_may_be_as_late_as_the_slide_is_long():
     # the switch is where the second neuron stands at its threshold, and the two take longer from there than all before
-    rng = np.random.default_rng(6)
-    X, Y = rng.integers(-2, 3, (5, 3)).astype(float), rng.integers(-2, 3, (5, 2)).astype(float)
-    problem = agf.TwoLayer(X, Y, activation="tanh", width=2)
-    init = problem.init(1e-6, seed=6)
-    paper, curve = agf.predict(problem, init, mode="agf"), agf.predict(problem, init, conditioning=False)
-    second = paper.drops[1]
-    middle = 0.5 * (paper.drops[0].level + second.level)
-    true = np.interp(-middle, -np.minimum.accumulate(curve.curve_losses), curve.curve_times)
+    second, true = of_two_outputs(6, 1)
     assert true > 2.0 * second.half_time
     assert 1.0 - second.half_time / true < second.error < 1.5
 

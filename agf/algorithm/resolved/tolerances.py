@@ -16,6 +16,7 @@ STEP = 25.0
 #: Tolerance of a step over the width to which a kink is rounded. Derived: the force of a kink goes from 0 to all
 #: within the rounding, so that a step errs by half a percent of it. At a sixth a neuron that rests in it is thrown
 #: across, to chatter for ever or leave a saddle where the flow stays: of some 25 networks three ended at a wrong level.
+#: Mode "agf" takes it where its own steps, which are longer, have thrown neurons across.
 LAYER = 5e-3
 #: Factor of it in the second pass. Derived: it must not chatter either.
 _PROBE_LAYER = 3.0

@@ -15,8 +15,8 @@ from agf.arrays import FloatArray
 from agf.coordinates.mode_system import ACTIVE
 from agf.results.curve import CurveDrop
 
-#: Part of the fall up to a drop that small modes make, from which on they begin it. Derived: it is either all of it or
-#: next to nothing.
+#: Part of the fall from the flattest point up to a drop that small modes make, from which on they begin it, and no turn
+#: has to be in its bar. Derived: it is either all of it or next to nothing.
 _BEGUN = 0.5
 
 
