@@ -104,3 +104,11 @@ def test_a_mode_that_rests_until_others_have_learned_grows_from_its_own_size(mon
     modes = agf.flow(problem, init)
     np.testing.assert_allclose([d.time for d in flow.drops], [d.time for d in modes.drops], rtol=1e-5)
     assert flow.stats["evaluations"] < 2.0 * modes.stats["evaluations"]
+
+
+def test_no_plateau_before_the_first_drop_is_left_in_weights():
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((12, 2))
+    problem = agf.TwoLayer(x, np.arange(12) % 3, activation="linear", loss="cross-entropy", width=3)
+    system = ModeSystem(problem, problem.init(alpha=1e-8, seed=1))
+    assert system.stiff(system.start()) is None  # though all modes are as large, and weights hold them
